@@ -1,0 +1,45 @@
+# `make demo` and `make test` work on a fresh clone: both set up what is missing first.
+
+BIN := .venv/bin
+RINGS := architecture unit contract process spark training faults examples
+ARGS :=
+
+.PHONY: help setup demo test check lint types imports format lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+setup: ## Java, data, and .venv with the locked packages; at once when all is there
+	@scripts/setup.sh
+
+demo: setup ## a sweep of four trials on real images, on a Spark of this machine
+	$(BIN)/sparktrain sweep examples/fashion_mnist.py:train \
+	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --metric accuracy
+
+test: setup ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
+	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
+
+check: lint types imports ## lint, types and imports
+
+lint: setup ## ruff: rules and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: setup ## mypy --strict on the package
+	$(BIN)/mypy
+
+imports: setup ## the layers between the packages
+	$(BIN)/lint-imports
+
+format: setup ## put imports and format right
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: ## write constraints.txt anew from pyproject.toml; needs uv
+	uv pip compile pyproject.toml --extra dev --generate-hashes --python-version 3.11 \
+	    --no-header --no-annotate --output-file constraints.txt
+
+clean: ## remove .venv, caches and what Spark left behind; results in sparktrain-runs stay
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf artifacts metastore_db spark-warehouse derby.log
+	find . -name __pycache__ -prune -exec rm -rf {} +

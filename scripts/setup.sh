@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Prepares a checkout: Java, the example's images, and .venv with the locked packages and the `sparktrain` command.
+# Run by `make`; does nothing where all is there. Exit status 2: something is missing that only an administrator can add.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=.venv
+stamp=$venv/.complete
+unfinished=$venv/.unfinished # there while packages are installed: a .venv that has it was interrupted, and is made anew
+images=/usr/share/datasets/fashion-mnist
+
+say() { echo "setup: $*"; }
+
+fail() {
+  echo "setup: $*" >&2
+  exit 2
+}
+
+quietly() {
+  local log
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 || {
+    cat "$log" >&2
+    rm -f "$log"
+    echo "setup: failed: $*" >&2
+    exit 1
+  }
+  rm -f "$log"
+}
+
+java_is_there() {
+  local version
+  version=$("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p') || return 1
+  [[ ${version:-0} -ge 17 ]]
+}
+
+python_for_venv() {
+  local python
+  for python in python3.11 python3.12 python3.13 python3; do
+    if "$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  return 1
+}
+
+missing_packages() {
+  java_is_there || echo openjdk-17-jdk-headless
+  [[ -d $images ]] || echo dataset-fashion-mnist
+  [[ -x $venv/bin/python ]] || python_for_venv >/dev/null || echo python3 python3-venv
+}
+
+install_missing_packages() {
+  local missing
+  [[ ! ${JAVA_HOME:-} ]] || java_is_there || fail "JAVA_HOME ($JAVA_HOME) is no Java 17 or later: correct or unset it"
+  missing=$(missing_packages | xargs)
+  [[ $missing ]] || return 0
+  [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
+    fail "install these Debian packages first, as root: apt-get install $missing"
+  say "installing $missing with apt-get (about a minute)"
+  export DEBIAN_FRONTEND=noninteractive
+  quietly apt-get update
+  # shellcheck disable=SC2086 # one word for each package
+  quietly apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
+  missing=$(missing_packages | xargs)
+  [[ ! $missing ]] || fail "installed, but still not found: $missing"
+}
+
+# What pip needs to build the packages that come as source. In .venv, for pip would fetch its own unchecked otherwise.
+build_tools() { awk '/^[^ ]/ { wanted = /^(packaging|setuptools|wheel)==/ } wanted' constraints.txt; }
+
+pip_install() { quietly "$venv/bin/python" -m pip install --no-input --disable-pip-version-check "$@"; }
+
+install_locked_packages() {
+  rm -f "$stamp"
+  if [[ -e $unfinished ]] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    say "making $venv"
+    rm -rf "${venv:?}/bin" "$venv" # bin first: what a second interruption leaves has no pip, and is not taken for whole
+    quietly "$(python_for_venv)" -m venv "$venv"
+  fi
+  touch "$unfinished"
+  say "installing $(grep -c == constraints.txt) locked packages into $venv (one to five minutes the first time)"
+  pip_install --require-hashes -r <(build_tools)
+  pip_install --require-hashes --no-build-isolation -r constraints.txt
+  pip_install --no-deps --no-build-isolation --editable .
+  echo "$1" >"$stamp"
+  rm "$unfinished"
+}
+
+# Two runs of make may start at once: the second waits for the first.
+exec 9<scripts
+flock 9
+
+install_missing_packages
+digest=$(cat constraints.txt pyproject.toml | sha256sum)
+[[ -x $venv/bin/python && -f $stamp && $(<"$stamp") == "$digest" ]] || install_locked_packages "$digest"

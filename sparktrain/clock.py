@@ -1,0 +1,46 @@
+"""Time as a parameter: the only module that reads the clock or sleeps."""
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of time. Tests pass one that they move by hand."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never steps back and goes on while the machine is suspended."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since 1970, for people to read; never compared between hosts."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        """See base class."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def wall(self) -> float:
+        """See base class."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """See base class."""
+        await asyncio.sleep(seconds)
+
+    def stamp(self) -> str:
+        """The local date and time, for names: `20260131-235959`."""
+        return time.strftime("%Y%m%d-%H%M%S", time.localtime(self.wall()))
+
+
+def pause(seconds: float) -> None:
+    """Block the calling thread for `seconds`; for code that runs outside of an event loop."""
+    time.sleep(seconds)

@@ -1,0 +1,154 @@
+"""From a call of the user to a run that is ready to start, and from its end to what the user gets.
+
+All that can be wrong with the call is found here, before a session is touched.
+"""
+
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sparktrain.clock import SystemClock
+from sparktrain.driver.report import to_json
+from sparktrain.driver.results import SweepResult, status_of
+from sparktrain.driver.shipping import pack, preload_for
+from sparktrain.driver.signature import Target, check_call
+from sparktrain.driver.work import Ran, Watcher, Work
+from sparktrain.errors import FunctionError, RunDirectoryError, UserError
+from sparktrain.protocol.messages import Code
+from sparktrain.search.grid import SpaceSampler
+from sparktrain.search.space import Space, as_space
+from sparktrain.spec.sweep import Duration, Mode, SweepSpec, seconds
+from sparktrain.state.outcome import Failure
+from sparktrain.state.sweep import Ending
+from sparktrain.store.base import Store
+from sparktrain.store.layout import RunLayout
+from sparktrain.store.url import open_store
+
+DEFAULT_DIR = "sparktrain-runs"
+GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """What a sweep may be told, as `sparktrain.sweep` documents it."""
+
+    metric: str | None = None
+    mode: Mode = "max"
+    trials: int | None = None
+    dir: str | None = None
+    name: str | None = None
+    seed: int | None = None
+    trial_timeout: Duration | None = None
+    timeout: Duration | None = None
+    start_timeout: Duration = 300.0
+    retries: int = 3
+    workers_per_trial: int = 1
+    gpus: int = 0
+    log_limit: int = GIB
+    preload: tuple[str, ...] | None = None
+    progress: bool = True
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A run that only lacks agents."""
+
+    spec: SweepSpec
+    space: Space
+    sampler: SpaceSampler
+    target: Target
+    code: Code
+    preload: tuple[str, ...]
+    store: Store
+    layout: RunLayout
+
+    @property
+    def trials(self) -> int | None:
+        """How many trials there will be, where that is known."""
+        return self.sampler.total
+
+    def work(self, agents: int, watcher: Watcher) -> Work:
+        """The run for the coordinator; claims the run directory. Raises RunDirectoryError when it belongs to another."""
+        self.store.probe()
+        if not self.store.put_if_absent(self.layout.spec, self._record()):
+            raise RunDirectoryError(
+                f"run directory {self.store.where(self.layout.path)} has a run already: choose another name or dir"
+            )
+        return Work(
+            spec=self.spec,
+            code=self.code,
+            preload=self.preload,
+            sampler=self.sampler,
+            store=self.store,
+            layout=self.layout,
+            total=self.trials,
+            agents=agents,
+            watcher=watcher,
+        )
+
+    def _record(self) -> bytes:
+        spec = self.spec
+        record = {
+            "version": 1,
+            "name": spec.name,
+            "function": self.target.name,
+            "code": self.code.digest,
+            "parameters": list(self.space.names),
+            "metric": spec.metric,
+            "mode": spec.mode,
+            "seed": spec.seed,
+            "trials": self.trials,
+            "begun": SystemClock().wall(),
+        }
+        return json.dumps(record, indent=2).encode()
+
+
+def compose(function: Callable[..., Any] | Target, space: Any, options: SweepOptions) -> Composed:
+    """Check a call, and pickle its function. Touches neither Spark nor the run directory. Raises UserError."""
+    target = function if isinstance(function, Target) else Target.of(function)
+    trial_space = as_space(space)
+    spec = SweepSpec(
+        name=options.name if options.name is not None else f"{target.slug}-{SystemClock().stamp()}",
+        metric=options.metric,
+        mode=options.mode,
+        trials=options.trials,
+        seed=options.seed if options.seed is not None else secrets.randbelow(2**31),
+        trial_timeout_s=seconds(options.trial_timeout, "trial_timeout"),
+        timeout_s=seconds(options.timeout, "timeout"),
+        start_timeout_s=seconds(options.start_timeout, "start_timeout") or 0.0,
+        retries=options.retries,
+        workers_per_trial=options.workers_per_trial,
+        gpus=options.gpus,
+        log_limit_bytes=options.log_limit,
+    )
+    check_call(target.function, trial_space)
+    store = open_store(options.dir if options.dir is not None else DEFAULT_DIR)
+    preload = options.preload if options.preload is not None else preload_for(target)
+    sampler = SpaceSampler(trial_space, spec.trials)
+    return Composed(spec, trial_space, sampler, target, pack(target), preload, store, RunLayout(spec.name))
+
+
+def result(composed: Composed, ran: Ran) -> SweepResult:
+    """What the user gets; written to `results.json`. Blocks on the store."""
+    spec, stopped = composed.spec, ran.end.ending == Ending.STOPPED
+    made = SweepResult(
+        name=spec.name,
+        status=status_of(ran.trials, stopped=stopped),
+        metric=spec.metric,
+        mode=spec.mode,
+        seconds=ran.seconds,
+        directory=composed.store.where(composed.layout.path),
+        trials=ran.trials,
+        reason=ran.end.reason or None,
+    )
+    text = json.dumps(to_json(made), indent=2, allow_nan=False)
+    composed.store.put_if_absent(composed.layout.results, f"{text}\n".encode())
+    return made
+
+
+def unloadable(composed: Composed, failure: Failure) -> UserError:
+    """The error of a function that executors cannot load."""
+    trace = f"\n{failure.traceback}" if failure.traceback else ""
+    return FunctionError(f"{composed.target.name} cannot be loaded on executors: {failure.summary}{trace}")

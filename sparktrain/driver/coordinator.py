@@ -1,0 +1,225 @@
+"""The coordinator: one event loop that folds each event into `state/` and performs the commands that come out.
+
+It decides nothing. All its methods belong to its event loop.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from sparktrain.clock import Clock
+from sparktrain.driver.server import LEASE_S, Server
+from sparktrain.driver.snapshot import progress_of, result_of
+from sparktrain.driver.uploads import Uploads
+from sparktrain.driver.work import Ran, Work
+from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError
+from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.protocol import messages as m
+from sparktrain.search.sampler import Sampler
+from sparktrain.spec.sweep import trial_seed
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.machine import Commands, Machine
+from sparktrain.state.sweep import Sweep
+from sparktrain.state.trial import TrialStatus
+
+TICK_S = 0.1
+"""Interval at which deadlines are checked and progress is shown."""
+
+logger = logging.getLogger("sparktrain")
+
+
+class ActiveRun:
+    """The run that a coordinator is on."""
+
+    def __init__(self, work: Work, uploads: Uploads, clock: Clock) -> None:
+        self.work = work
+        self.id = RunId(work.spec.name)
+        self.uploads = uploads
+        self.begun_at = clock.now()
+        self.end: asyncio.Future[do.EndRun] = asyncio.get_running_loop().create_future()
+        self.error: BaseException | None = None
+        """What went wrong in the driver itself, such as in the sampler."""
+
+
+class Coordinator:
+    """Owns the state of one pool of agents, and of the run that it is on."""
+
+    def __init__(self, server: Server, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+        self._machine = Machine(LEASE_S)
+        self._inbox: deque[on.Event] = deque()
+        self._folding = False
+        self._run: ActiveRun | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sampling: ThreadPoolExecutor | None = None
+
+    # ---- life
+
+    async def open(self) -> tuple[str, int]:
+        """Listen for agents; the address that they can connect to."""
+        self._sampling = ThreadPoolExecutor(1, "sparktrain-sampler")
+        self._background(self._tick())
+        return await self._server.open(self.feed, self._on_stored, self._on_upload)
+
+    async def close(self, reason: str) -> None:
+        """Dismiss every agent and stop listening; waits a few seconds for them to say goodbye."""
+        await self._server.dismiss(reason)
+        await self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._sampling is not None:
+            self._sampling.shutdown(wait=False, cancel_futures=True)
+
+    async def dismiss(self, reason: str) -> None:
+        """Have all agents leave, and go on listening for others."""
+        await self._server.dismiss(reason)
+
+    @property
+    def agents_alive(self) -> int:
+        """Agents that have joined and are not lost."""
+        return len(self._machine.agents)
+
+    # ---- runs
+
+    async def run(self, work: Work) -> Ran:
+        """Run all trials of `work`; returns when each is final and its files are stored.
+
+        Raises PoolError when another run is on, EnvironmentMismatchError when an executor has other versions.
+        """
+        if self._run is not None:
+            name = self._run.work.spec.name
+            raise PoolError(f"the pool is on run {name!r}: wait for its end, or open a second pool")
+        uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
+        self._run = run = ActiveRun(work, uploads, self._clock)
+        try:
+            self.feed(on.RunBegun(run.begun_at, run.id, work.limits()))
+            end = await run.end
+            await run.uploads.settle()
+            if run.error is not None:
+                raise run.error
+            if self._server.mismatch is not None:
+                raise EnvironmentMismatchError(self._server.mismatch)
+            trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
+            return Ran(trials, end, self._clock.now() - run.begun_at)
+        finally:
+            self._run = None
+
+    def stop(self, reason: str, grace_s: float) -> None:
+        """Stop the run, if any: its trials are advised to stop, and ended `grace_s` later."""
+        if self._run is not None:
+            self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s))
+
+    def agents_unavailable(self, reason: str) -> None:
+        """No agent will join any more: the run, if any, is over."""
+        self.feed(on.AgentsUnavailable(self._clock.now(), reason))
+
+    # ---- the loop
+
+    def feed(self, event: on.Event) -> None:
+        """Fold `event` and perform what follows, after the events that came before."""
+        self._inbox.append(event)
+        if self._folding:
+            return
+        self._folding = True
+        try:
+            while self._inbox:
+                self._perform(self._machine.handle(self._inbox.popleft()))
+        finally:
+            self._folding = False
+
+    def _perform(self, commands: Commands) -> None:
+        for command in commands:
+            match command:
+                case do.StartMember():
+                    self._start_member(command)
+                case do.Suggest():
+                    self._background(self._suggest(command))
+                case do.ConcludeTrial(trial=trial):
+                    self._conclude(trial)
+                case do.PrepareAgent(agent=agent, run=run):
+                    work = self._active().work
+                    self._server.send(agent, m.Prepare(run, work.code, work.preload))
+                case do.AdviseMember(agent=agent, member=member):
+                    self._server.send(agent, m.Advise(member))
+                case do.StopMember(agent=agent, member=member, grace_s=grace_s):
+                    self._server.send(agent, m.StopMember(member, grace_s))
+                case do.DropAgent(agent=agent, reason=reason):
+                    self._background(self._server.drop(agent, reason))
+                case do.EndRun():
+                    self._active().end.set_result(command)
+                case do.Refused(agent=agent, reason=reason):
+                    logger.info("a message of agent %s was refused: %s", agent, reason)
+                case do.DeliverReports():
+                    pass  # the next progress shows the newest report
+                case _:
+                    raise BugError(f"no such command: {type(command).__name__}")
+
+    def _active(self) -> ActiveRun:
+        if self._run is None:
+            raise BugError("a command for a run came while there is none")
+        return self._run
+
+    def _sweep(self) -> Sweep:
+        if self._machine.last is None:
+            raise BugError("a command for a run came before the first")
+        return self._machine.last
+
+    def _start_member(self, start: do.StartMember) -> None:
+        run = self._active()
+        spec = run.work.spec
+        run.uploads.expect(start.agent, start.member)
+        seed = trial_seed(spec.seed, start.member.trial)
+        message = m.StartMember(start.member, start.size, start.params, seed, spec.metric, spec.log_limit_bytes)
+        self._server.send(start.agent, message)
+
+    async def _suggest(self, command: do.Suggest) -> None:
+        """Ask the sampler in its own thread, for it may compute for long."""
+        sampler = self._active().work.sampler
+        suggestion = await asyncio.get_running_loop().run_in_executor(self._sampling, sampler.suggest, command.count)
+        self.feed(on.Suggested(self._clock.now(), command.run, suggestion.cases, suggestion.exhausted))
+
+    def _conclude(self, trial_id: TrialId) -> None:
+        work, trial = self._active().work, self._sweep().trials[trial_id]
+        metrics = trial.metrics if trial.status is TrialStatus.SUCCEEDED else None
+        self._background(self._observe(work.sampler, trial_id, trial.params, metrics))
+        work.watcher.trial_ended(result_of(trial, work))
+
+    async def _observe(
+        self, sampler: Sampler, trial: TrialId, params: dict[str, Any], metrics: dict[str, float] | None
+    ) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._sampling, sampler.observe, trial, params, metrics)
+
+    # ---- beside the loop
+
+    def _background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._run is not None:
+            self._run.error = error
+            self.stop(f"an error in the driver: {error}", 0.0)
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(TICK_S)
+            self.feed(on.Ticked(self._clock.now()))
+            if self._run is not None:
+                self._run.work.watcher.update(progress_of(self._machine, self._run.work, self._clock.now()))
+
+    def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:
+        if self._run is not None:
+            self._run.uploads.stored(agent, member, problem)
+
+    async def _on_upload(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
+        if self._run is None or self._run.id != header.member.run:
+            raise ProtocolError(f"{header.name!r} of {header.member} comes when its run is over")
+        return await self._run.uploads.receive(header, chunks)

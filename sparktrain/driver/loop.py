@@ -1,0 +1,31 @@
+"""The event loop of all coordinators in this process, in a thread of its own.
+
+One loop, because gRPC's asyncio server supports only one in a process; a thread, because the caller's is a notebook's or
+a script's, which blocks in `sweep()`.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="sparktrain-coordinator", daemon=True).start()
+    return loop
+
+
+def submit(work: "Coroutine[Any, Any, T]") -> "Future[T]":
+    """Run `work` in the coordinators' loop; returns at once."""
+    return asyncio.run_coroutine_threadsafe(work, _loop())
+
+
+def call(work: "Coroutine[Any, Any, T]", timeout_s: float) -> T:
+    """Run `work` in the coordinators' loop and wait. Raises TimeoutError, and whatever `work` raises."""
+    return submit(work).result(timeout_s)

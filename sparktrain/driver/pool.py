@@ -1,0 +1,235 @@
+"""Agents that stay: a coordinator, a Spark job of agents, and their warm zygotes, for one call or for several."""
+
+import atexit
+import signal
+import threading
+import uuid
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from sparktrain.clock import SystemClock, pause
+from sparktrain.driver.coordinator import Coordinator
+from sparktrain.driver.launch import AgentJob, JobEnd
+from sparktrain.driver.loop import call, submit
+from sparktrain.driver.preflight import Facts, address_of
+from sparktrain.driver.server import Server
+from sparktrain.driver.work import Ran, Work
+from sparktrain.errors import AgentsLostError, DriverUnreachableError, InfraError, JoinTimeoutError, PoolError
+from sparktrain.protocol.certificates import Certificates, issue
+from sparktrain.protocol.grpc import GrpcListener
+from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.spec.versions import installed_versions
+from sparktrain.state.sweep import Ending
+
+RELAUNCHES = 5
+"""Times the agents' job is submitted again after Spark gave it up."""
+RELAUNCH_PAUSE_S = 0.5
+CONNECT_S = 15.0
+"""How long a fresh agent tries to reach the coordinator."""
+OPEN_TIMEOUT_S = 30.0
+CLOSE_TIMEOUT_S = 15.0
+INTERRUPT_TIMEOUT_S = 15.0
+"""How long Ctrl-C waits for the trials' processes to be gone."""
+
+
+class AgentPool:
+    """Agents of one Spark session. Its methods block, and belong to one thread at a time."""
+
+    def __init__(
+        self, spark: SparkSession, facts: Facts, agents: int, preload: tuple[str, ...], idle_timeout_s: float | None
+    ) -> None:
+        self.agents = agents
+        self._spark = spark
+        self._facts = facts
+        self._preload = preload
+        self._idle_timeout_s = idle_timeout_s
+        self._id = uuid.uuid4().hex[:12]
+        self._coordinator: Coordinator | None = None
+        self._certificates: Certificates | None = None
+        self._hosts: tuple[str, ...] = ()
+        self._port = 0
+        self._job: AgentJob | None = None
+        self._job_lock = threading.Lock()
+        self._relaunches = 0
+        self._idle: Future[None] | None = None
+        self._unavailable: InfraError | None = None
+
+    # ---- life
+
+    def open(self) -> None:
+        """Listen and submit the agents' job; does not wait for agents to join."""
+        address = address_of(self._facts)
+        self._certificates = issue(self._id)
+        listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
+        server = Server(listener, SystemClock(), installed_versions(), self._preload)
+        self._coordinator = Coordinator(server, SystemClock())
+        _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
+        self._hosts = address.hosts
+        self._launch()
+        _OPEN.add(self)
+
+    def close(self) -> None:
+        """Dismiss the agents and give their slots back; again does nothing. Blocks for some seconds at most."""
+        coordinator, self._coordinator = self._coordinator, None
+        if coordinator is None:
+            return
+        self._cancel_idle()
+        job = self._retire_job()
+        call(coordinator.close("the pool closes"), CLOSE_TIMEOUT_S)
+        if job is not None and not job.join(CLOSE_TIMEOUT_S / 3):
+            job.cancel()
+
+    def check_open(self) -> Coordinator:
+        """The coordinator. Raises PoolError when the pool is closed."""
+        if self._coordinator is None:
+            raise PoolError("the pool is closed: open a new one with sparktrain.pool()")
+        return self._coordinator
+
+    # ---- runs
+
+    def run(self, work: Work) -> tuple[Ran, bool]:
+        """Run `work` to its end; what became of it, and whether Ctrl-C ended it.
+
+        A KeyboardInterrupt of the calling thread ends the trials at once, and closes the pool. Raises PoolError when
+        the pool is closed.
+        """
+        coordinator = self.check_open()
+        self._cancel_idle()
+        self._unavailable = None
+        self._relaunches = 0
+        self._launch()
+        with _keyboard_interrupts():
+            running = submit(coordinator.run(work))
+            try:
+                ran, interrupted = running.result(), False
+            except KeyboardInterrupt:
+                submit(self._stop("interrupted by Ctrl-C"))
+                ran, interrupted = running.result(INTERRUPT_TIMEOUT_S), True
+                self.close()
+        if self._idle_timeout_s is not None and not interrupted:
+            self._idle = submit(self._rest(self._idle_timeout_s))
+        return ran, interrupted
+
+    def failure(self, ran: Ran, start_timeout_s: float) -> InfraError | None:
+        """The error that ended a run for want of agents, if any."""
+        if ran.end.ending == Ending.UNAVAILABLE:
+            return self._unavailable or AgentsLostError(ran.end.reason)
+        if ran.end.ending == Ending.NO_AGENTS:
+            return JoinTimeoutError(
+                f"{ran.end.reason}, on {self._facts.master}: either other jobs hold the session's slots, or it has no "
+                f"executors yet; free them, or wait longer with start_timeout ({start_timeout_s:g} s)"
+            )
+        return None
+
+    async def _stop(self, reason: str) -> None:
+        if self._coordinator is not None:
+            self._coordinator.stop(reason, 0.0)
+
+    # ---- the agents' job
+
+    def _launch(self) -> None:
+        """Submit the agents' job, unless it runs."""
+        with self._job_lock:
+            if self._job is not None or self._certificates is None:
+                return
+            agent = self._certificates.agent
+            ticket = AgentTicket(self._id, self._hosts, self._port, agent, CONNECT_S)
+            job = AgentJob(self._spark, ticket, self.agents, lambda end: self._on_job_end(job, end))
+            self._job = job
+            job.start()
+
+    def _retire_job(self) -> AgentJob | None:
+        """The job, whose end is expected from now on."""
+        with self._job_lock:
+            job, self._job = self._job, None
+            return job
+
+    def _on_job_end(self, job: AgentJob, end: JobEnd) -> None:
+        """Called in the job's thread: submit it again, or give up."""
+        with self._job_lock:
+            if self._job is not job:
+                return
+            self._job = None
+        self._relaunches += 1
+        error = self._final_error(end)
+        if error is None:
+            pause(RELAUNCH_PAUSE_S)
+            self._launch()
+            return
+        self._unavailable = error
+        coordinator = self._coordinator
+        if coordinator is not None:
+            submit(_tell(coordinator, str(error)))
+
+    def _final_error(self, end: JobEnd) -> InfraError | None:
+        if end.exits and not any(reached for _, _, reached in end.exits):
+            return DriverUnreachableError(unreachable(end.exits[0][1]))
+        if end.error is not None and "No module named 'sparktrain" in end.error:
+            return AgentsLostError(f"executors cannot import sparktrain ({end.error}): install it on every node")
+        if self._relaunches <= RELAUNCHES and not self._stopped():
+            return None
+        said = end.error or "; ".join(reason for _, reason, _ in end.exits)
+        times = f" for the {self._relaunches}th time" if self._relaunches > 1 else ""
+        return AgentsLostError(f"the Spark job of the agents ended{times}: {said}")
+
+    def _stopped(self) -> bool:
+        context = getattr(self._spark, "_sc", None)
+        try:
+            return context is not None and (context._jsc is None or bool(context._jsc.sc().isStopped()))
+        except Exception:  # the JVM is gone: Py4J has many words for that
+            return True
+
+    # ---- idle
+
+    async def _rest(self, seconds: float) -> None:
+        await SystemClock().sleep(seconds)
+        coordinator = self._coordinator
+        if coordinator is not None:
+            self._retire_job()
+            await coordinator.dismiss(f"the pool was idle for {seconds:g} s")
+
+    def _cancel_idle(self) -> None:
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            idle.cancel()
+
+
+def unreachable(said: str) -> str:
+    """What the user is told when no executor reached the coordinator."""
+    from sparktrain.driver.preflight import HOST_KEY, PORT_KEY
+
+    return (
+        f"executors cannot reach the driver: {said}; set {HOST_KEY} to an address of the driver that executors reach, "
+        f"and {PORT_KEY} to a port that the firewall lets through"
+    )
+
+
+async def _tell(coordinator: Coordinator, reason: str) -> None:
+    coordinator.agents_unavailable(reason)
+
+
+@contextmanager
+def _keyboard_interrupts() -> Iterator[None]:
+    """Have Ctrl-C raise KeyboardInterrupt in the main thread: PySpark's own handler would first end the agents' job."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+_OPEN: "weakref.WeakSet[AgentPool]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A driver that ends with an open pool gives its slots back first."""
+    for pool in list(_OPEN):
+        pool.close()

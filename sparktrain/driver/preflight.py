@@ -1,0 +1,193 @@
+"""What the session has, against what a call wants: checked before anything starts."""
+
+import re
+import socket
+
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+from sparktrain.errors import ResourceError, SessionError
+
+HOST_KEY = "spark.sparktrain.driver.host"
+"""Address at which executors reach the driver, where Spark's own is not the one."""
+PORT_KEY = "spark.sparktrain.driver.port"
+"""Port on which the coordinator listens; 0 for any free one."""
+
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
+
+
+class Facts(Struct, frozen=True):
+    """What preflight needs to know of a Spark session."""
+
+    master: str
+    conf: dict[str, str]
+    """The configuration keys that were asked for and are set."""
+    cores: int
+    """Cores of this machine, for `local[*]`."""
+    executors: int | None = None
+    """Executors that have registered, where the session tells."""
+
+    @property
+    def local(self) -> bool:
+        """Executors are threads of the driver's JVM."""
+        return _LOCAL.fullmatch(self.master) is not None
+
+    def number(self, key: str, default: int) -> int:
+        """The whole number at `key`."""
+        return int(self.conf.get(key, default))
+
+
+KEYS = (
+    "spark.task.cpus",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.cores.max",
+    "spark.dynamicAllocation.enabled",
+    "spark.dynamicAllocation.maxExecutors",
+    "spark.executor.resource.gpu.amount",
+    "spark.task.resource.gpu.amount",
+    "spark.driver.host",
+    "spark.driver.bindAddress",
+    "spark.master",
+    HOST_KEY,
+    PORT_KEY,
+)
+
+
+def slots(facts: Facts) -> int | None:
+    """How many tasks the session runs at a time, by its configuration and executors; None where nothing tells."""
+    cpus = max(1, facts.number("spark.task.cpus", 1))
+    if match := _LOCAL.fullmatch(facts.master):
+        cores = {None: 1, "*": facts.cores}.get(match[1])
+        return (cores if cores is not None else int(match[1])) // cpus
+    per_executor, executors = facts.number("spark.executor.cores", 1), facts.executors
+    if match := _LOCAL_CLUSTER.fullmatch(facts.master):
+        executors, per_executor = int(match[1]), facts.number("spark.executor.cores", int(match[2]))
+    elif facts.conf.get("spark.dynamicAllocation.enabled") == "true":
+        executors = facts.number("spark.dynamicAllocation.maxExecutors", 0) or None
+    elif "spark.executor.instances" in facts.conf:
+        executors = facts.number("spark.executor.instances", 0)
+    if executors is None:
+        return None
+    return executors * min(per_executor // cpus, _gpu_slots(facts, per_executor // cpus))
+
+
+def _gpu_slots(facts: Facts, otherwise: int) -> int:
+    amount = float(facts.conf.get("spark.task.resource.gpu.amount", 0))
+    return int(facts.number("spark.executor.resource.gpu.amount", 0) / amount) if amount else otherwise
+
+
+def agents_for(facts: Facts, wanted: int | None, trials: int | None, size: int = 1) -> int:
+    """How many agents to start: as many as were asked for, else one for each slot that the trials can use.
+
+    Raises ResourceError when there are fewer slots than were asked for, or than one trial needs.
+    """
+    there = slots(facts)
+    if wanted is not None:
+        if there is not None and wanted > there:
+            raise ResourceError(
+                f"agents ({wanted}) exceeds the {there} slots of the session ({facts.master}): lower it, or give the "
+                f"session more executors or cores (spark.executor.instances, spark.executor.cores)"
+            )
+        return wanted
+    if there is not None and there < size:
+        raise ResourceError(
+            f"the session ({facts.master}) has {there} slots, and one trial needs {size}: give it more executors or "
+            f"cores, or lower spark.task.cpus ({facts.number('spark.task.cpus', 1)})"
+        )
+    useful = trials * size if trials is not None else None
+    return min(each for each in (there, useful, DEFAULT_AGENTS if there is None else None) if each is not None)
+
+
+DEFAULT_AGENTS = 2
+"""Agents to start where the session does not tell how many slots it has."""
+
+
+def check_gpus(facts: Facts, gpus: int) -> None:
+    """Raises ResourceError when a trial wants GPUs that Spark's tasks do not get."""
+    if gpus == 0:
+        return
+    if facts.local:
+        raise ResourceError(
+            f"gpus ({gpus}) cannot be had on {facts.master}: Spark schedules no GPUs on local masters, and its job would "
+            f"hang; use local-cluster[1,1,1024], a standalone cluster, YARN or Kubernetes"
+        )
+    amount = float(facts.conf.get("spark.task.resource.gpu.amount", 0))
+    if amount != gpus:
+        raise ResourceError(
+            f"gpus ({gpus}) must be what Spark gives a task, and spark.task.resource.gpu.amount is {amount:g}: set "
+            f"spark.task.resource.gpu.amount={gpus} and spark.executor.resource.gpu.amount, with a discovery script, "
+            f"when the session is made"
+        )
+
+
+# ---- reading a session
+
+
+def active_session(spark: SparkSession | None) -> SparkSession:
+    """`spark`, or the active session. Raises SessionError where there is none, or it is stopped."""
+    session = spark if spark is not None else SparkSession.getActiveSession()
+    if session is None:
+        raise SessionError(
+            "there is no active SparkSession: make one with SparkSession.builder.getOrCreate(), or pass spark=; "
+            "the command line `sparktrain sweep` starts a local cluster by itself"
+        )
+    if not hasattr(session, "range"):
+        raise SessionError(f"spark ({type(session).__name__}) must be a SparkSession")
+    return session
+
+
+def read_facts(session: SparkSession, cores: int) -> Facts:
+    """Ask the session. Raises SessionError when it is stopped or cannot be reached."""
+    try:
+        found = {key: session.conf.get(key, None) for key in KEYS}
+        master = found.get("spark.master") or ""
+        return Facts(master, {k: str(v) for k, v in found.items() if v is not None}, cores, _executors(session))
+    except Exception as error:  # Py4J, gRPC and Spark errors have no common root
+        raise SessionError(f"the SparkSession cannot be used ({str(error).splitlines()[0]}): make a new one") from error
+
+
+def _executors(session: SparkSession) -> int | None:
+    context = getattr(session, "_sc", None)
+    if context is None:  # Spark Connect has no such question
+        return None
+    return max(0, int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1) or None
+
+
+class Address(Struct, frozen=True):
+    """Where the coordinator listens, and what executors are told."""
+
+    bind: str
+    hosts: tuple[str, ...]
+    """What executors try, the likeliest first."""
+    port: int
+
+
+def address_of(facts: Facts) -> Address:
+    """From the session's configuration; this machine's own name where Spark's driver runs elsewhere, as with Connect.
+
+    Raises SessionError when no address of this machine can be found.
+    """
+    named, port = facts.conf.get(HOST_KEY), facts.number(PORT_KEY, 0)
+    bind = facts.conf.get("spark.driver.bindAddress")
+    ours = [host for host in (facts.conf.get("spark.driver.host"), socket.getfqdn(), socket.gethostname()) if host]
+    if named is not None:
+        ours.insert(0, named)
+    here = [host for host in dict.fromkeys(ours) if is_ours(host)]
+    if bind is None and not here:
+        raise SessionError(
+            f"none of {', '.join(dict.fromkeys(ours))} is an address of this machine: set {HOST_KEY} to the one that "
+            f"executors reach, and spark.driver.bindAddress to the one to listen on"
+        )
+    return Address(bind or here[0], (named,) if named is not None else tuple(here or ours), port)
+
+
+def is_ours(host: str) -> bool:
+    """Whether this machine can listen on `host`."""
+    try:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True

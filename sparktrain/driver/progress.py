@@ -1,0 +1,107 @@
+"""How a run stands, and the contract of what shows it."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from sparktrain.driver.results import TrialResult
+from sparktrain.ids import TrialId
+
+
+class RunningTrial(Struct, frozen=True):
+    """A trial whose gang is in the training function, or on its way there."""
+
+    id: TrialId
+    params: dict[str, Any]
+    seconds: float
+    """Since its newest generation entered the training function; 0 before."""
+    step: int | None = None
+    """Of the newest report."""
+    metrics: dict[str, float] = {}
+    """Of the newest report."""
+    host: str | None = None
+    """Of its chief."""
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How a run stands at one moment."""
+
+    name: str
+    total: int | None
+    """Trials that there will be; None when the sampler goes on until it is stopped."""
+    done: int
+    """Trials that are final, the failed, lost and stopped ones among them."""
+    running: int
+    queued: int
+    """Trials that are known and not started; of those that wait for a new gang after a loss, too."""
+    failed: int
+    lost: int
+    seconds: float
+    """Since the run began."""
+    eta_s: float | None
+    """Seconds until every trial is final, as far as is known; see `eta`."""
+    metric: str | None = None
+    best: tuple[TrialId, float] | None = None
+    """The best trial so far, and its metric."""
+    agents_alive: int = 0
+    agents_wanted: int = 0
+    restarts: int = 0
+    """How often a gang was formed again after a loss."""
+    running_trials: tuple[RunningTrial, ...] = ()
+    note: str = ""
+    """What the run waits for, such as `waiting for agents (0 of 2)`; empty when it goes on."""
+
+
+class Display(Protocol):
+    """Shows a run to its user. Between `start` and `close`, any one thread calls the rest.
+
+    No method raises or waits for the terminal: a run does not care whether somebody can see it.
+    """
+
+    def start(self) -> None:
+        """Begin; called once, before anything else."""
+        ...
+
+    def update(self, progress: Progress) -> None:
+        """The run stands so; called up to ten times a second, and once a second at least for a clock that goes."""
+        ...
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """A trial is final; called once for each."""
+        ...
+
+    def close(self) -> None:
+        """Show what has come last and give the terminal back. Blocks for some seconds when the terminal is stuck."""
+        ...
+
+
+class NullDisplay(Display):
+    """Shows nothing."""
+
+    def start(self) -> None:
+        """See base class."""
+
+    def update(self, progress: Progress) -> None:
+        """See base class."""
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """See base class."""
+
+    def close(self) -> None:
+        """See base class."""
+
+
+def eta(mean_s: float | None, running_s: Sequence[float], queued: int, slots: int) -> float | None:
+    """Seconds until `queued` trials and those that have run for `running_s` are final, `slots` of them at a time.
+
+    Each is taken to last `mean_s`, the mean of those that succeeded; None before there is one, or without slots.
+    """
+    slots = max(slots, len(running_s))
+    if mean_s is None or slots == 0:
+        return None
+    left = sorted([max(0.0, mean_s - seconds) for seconds in running_s] + [0.0] * (slots - len(running_s)))
+    rounds, rest = divmod(queued, slots)
+    # No trial has more than a mean left, so that slots become free in the same order in each round.
+    last = max(left[-1], left[rest - 1] + mean_s) if rest else left[-1]
+    return rounds * mean_s + last

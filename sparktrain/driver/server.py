@@ -1,0 +1,133 @@
+"""Connections to agents: messages to events, commands to messages. No decisions."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+from sparktrain.clock import Clock
+from sparktrain.errors import ProtocolError
+from sparktrain.ids import AgentId, Member
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.transport import Link, LinkClosedError, Listener
+from sparktrain.spec.versions import differences
+from sparktrain.state import events as on
+
+BEAT_S = 3.0
+"""Interval at which agents give a sign of life."""
+LEASE_S = 15.0
+"""How long a sign of life lasts."""
+JOIN_TIMEOUT_S = 20.0
+"""From an agent's connection to its `Join`."""
+DISMISS_TIMEOUT_S = 8.0
+"""How long dismissed agents may take to end their members and their uploads."""
+POLL_S = 0.01
+
+logger = logging.getLogger("sparktrain")
+
+
+class Server:
+    """The streams of all agents of a pool. All methods belong to the coordinator's event loop."""
+
+    def __init__(self, listener: Listener, clock: Clock, versions: dict[str, str], preload: tuple[str, ...]) -> None:
+        self.mismatch: str | None = None
+        """How the versions of an executor that was refused differ from the driver's."""
+        self._listener = listener
+        self._clock = clock
+        self._versions = versions
+        self._preload = preload
+        self._links: dict[AgentId, Link] = {}
+        self._feed: Callable[[on.Event], None] = lambda event: None
+        self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
+
+    async def open(
+        self,
+        feed: Callable[[on.Event], None],
+        stored: Callable[[AgentId, Member, str], None],
+        receive_upload: Callable[[m.UploadHeader, AsyncIterator[bytes]], Awaitable[m.UploadDone]],
+    ) -> tuple[str, int]:
+        """Listen; from now on `feed` gets the events of agents. The address to connect to."""
+        self._feed, self._stored = feed, stored
+        return await self._listener.start(self._serve, receive_upload)
+
+    async def close(self) -> None:
+        """Stop listening; streams that are open are cut."""
+        await self._listener.close(1.0)
+
+    def knows(self, agent: AgentId) -> bool:
+        """The agent has joined, and its stream is open."""
+        return agent in self._links
+
+    def send(self, agent: AgentId, message: m.ToAgent) -> None:
+        """Post `message`; to an agent that is gone it is dropped, for its end is an event of its own."""
+        link = self._links.get(agent)
+        if link is not None:
+            with suppress(LinkClosedError):
+                link.post(message)
+
+    async def drop(self, agent: AgentId, reason: str) -> None:
+        """Close the stream of an agent that is lost."""
+        link = self._links.pop(agent, None)
+        if link is not None:
+            logger.warning("agent %s is dropped: %s", agent, reason)
+            await link.close(reason)
+
+    async def dismiss(self, reason: str) -> None:
+        """Have all agents end their members and leave; returns when they have, or after a deadline."""
+        for agent in list(self._links):
+            self.send(agent, m.Dismiss(reason))
+        deadline = self._clock.now() + DISMISS_TIMEOUT_S
+        while self._links and self._clock.now() < deadline:
+            await self._clock.sleep(POLL_S)
+        for agent in list(self._links):
+            await self.drop(agent, reason)
+
+    # ---- one agent
+
+    async def _serve(self, link: Link) -> None:
+        """One agent's stream, from its `Join` to its end. Runs as a task of its own."""
+        async with asyncio.timeout(JOIN_TIMEOUT_S):
+            join = await link.receive()
+        if not isinstance(join, m.Join):
+            raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
+        if different := differences(self._versions, join.versions):
+            self.mismatch = f"{'; '.join(different)} (host {join.host}): install the same versions on both"
+            link.post(m.Refuse(self.mismatch))
+            await link.close(self.mismatch)
+            self._feed(on.AgentsUnavailable(self._clock.now(), self.mismatch))
+            return
+        self._links[join.agent] = link
+        link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
+        self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host))
+        reason = "its stream ended"
+        try:
+            while not isinstance(message := await link.receive(), m.Leave):
+                self._on_message(join.agent, link, message)
+            reason = message.reason
+        except LinkClosedError as error:
+            reason = str(error)
+        finally:
+            self._links.pop(join.agent, None)
+            self._feed(on.AgentGone(self._clock.now(), join.agent, reason))
+
+    def _on_message(self, agent: AgentId, link: Link, message: m.Message) -> None:
+        at = self._clock.now()
+        match message:
+            case m.Beat():
+                with suppress(LinkClosedError):
+                    link.post(m.BeatAck())
+                self._feed(on.AgentBeat(at, agent))
+            case m.Ready(run=run, failed_imports=failed):
+                if failed:
+                    logger.info("agent %s could not preload: %s", agent, failed)
+                self._feed(on.AgentReady(at, agent, run))
+            case m.MemberStarted(member=member):
+                self._feed(on.MemberEntered(at, agent, member))
+            case m.MemberReported(member=member, reports=reports):
+                self._feed(on.MemberReported(at, agent, member, reports))
+            case m.MemberEnded(member=member, outcome=outcome):
+                self._feed(on.MemberEnded(at, agent, member, outcome))
+            case m.MemberStored(member=member, problem=problem):
+                self._stored(agent, member, problem)
+            case _:
+                raise ProtocolError(f"agent {agent} sent {type(message).__name__} in the middle of its stream")

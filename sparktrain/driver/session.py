@@ -1,0 +1,63 @@
+"""A Spark session of our own, for the command line: the API uses the caller's."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local-cluster[2,1,2048]"
+
+_LOCAL_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+_QUIET_LOG = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+
+
+@contextmanager
+def local_session(master: str | None, conf: Mapping[str, str], name: str) -> Iterator[SparkSession]:
+    """The session that `spark-submit` brought, or one on `master`, stopped at the end. Blocks while Spark starts.
+
+    Without `master` and outside of `spark-submit`, a cluster of two executor processes on this machine.
+    """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    builder = SparkSession.builder.appName(name)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    if not submitted:
+        builder = _on(builder, master or DEFAULT_MASTER, conf)
+    elif master is not None:
+        builder = builder.master(master)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _on(builder: SparkSession.Builder, master: str, conf: Mapping[str, str]) -> SparkSession.Builder:
+    if master.startswith("local"):
+        scratch = tempfile.mkdtemp(prefix="sparktrain-spark-")
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("SPARK_WORKER_DIR", scratch)  # local-cluster would write into site-packages
+        log = os.path.join(scratch, "log4j2.properties")
+        with open(log, "w", encoding="utf-8") as file:
+            file.write(_QUIET_LOG)
+        quiet = {**_LOCAL_CONF, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}"}
+        for key, value in quiet.items():
+            if key not in conf:
+                builder = builder.config(key, value)
+    return builder.master(master)

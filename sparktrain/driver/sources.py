@@ -1,0 +1,242 @@
+"""What the user's code imports, found without importing anything, and where the sources of it lie.
+
+A module is *local* when its source lies outside of Python's own folders and of installed packages: it is the user's,
+and executors cannot be expected to have it.
+"""
+
+import ast
+import dis
+import functools
+import importlib.machinery
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+NEVER_SENT = frozenset({"sparktrain", "pyspark", "py4j"})
+"""Executors have their own."""
+NEVER_LOCAL = frozenset({"__main__", "__mp_main__"}) | NEVER_SENT | sys.stdlib_module_names
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
+
+_INSTALLED_PARTS = frozenset({"site-packages", "dist-packages"})
+
+
+@dataclass(frozen=True)
+class Use:
+    """One variable outside of a function that its code reads."""
+
+    name: str
+    line: int
+    inside: str
+    """Name of the function or nested function that reads it."""
+
+
+@dataclass
+class Imports:
+    """What some code imports and names."""
+
+    modules: set[str] = field(default_factory=set)
+    """Dotted names; the last parts may be names within a module."""
+    texts: set[str] = field(default_factory=set)
+    """Text constants of the code, such as names of environment variables."""
+
+    def __or__(self, other: "Imports") -> "Imports":
+        return Imports(self.modules | other.modules, self.texts | other.texts)
+
+
+def is_local(path: str) -> bool:
+    """Whether a module's file or folder is the user's own."""
+    if not Path(path).exists():  # built in, frozen, or within a zip
+        return False
+    real = Path(path).resolve()
+    homes = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return not _INSTALLED_PARTS & set(real.parts) and not any(
+        real.is_relative_to(Path(home).resolve()) for home in homes
+    )
+
+
+def find_local(name: str) -> Path | None:
+    """The file or package folder of the local top-level module `name`; None for any other. Imports nothing."""
+    if name in NEVER_LOCAL or not name.isidentifier():
+        return None
+    loaded = sys.modules.get(name)
+    spec = getattr(loaded, "__spec__", None) or importlib.machinery.PathFinder.find_spec(name)
+    if spec is None:
+        return None
+    folders = list(spec.submodule_search_locations or ())
+    place = folders[0] if folders else spec.origin
+    return Path(place) if place and is_local(place) else None
+
+
+def source_files_of(name: str) -> list[Path]:
+    """The Python files of the local top-level module `name`: itself, or all within a package. None for any other."""
+    place = find_local(name)
+    if place is None:
+        return []
+    files = [place] if place.is_file() else list(files_below(place))
+    return [path for path in files if path.suffix == ".py"]
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files below `folder` that belong to it, sorted; no hidden ones, no caches, no virtual environments."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:  # what cannot be read here cannot be imported here either
+        return
+    for path in entries:
+        if path.name.startswith(".") or path.name in SKIPPED_FOLDERS:
+            continue
+        if os.path.isdir(path):  # as Path.is_dir, but False where Path raises PermissionError
+            if not path.is_symlink() and not os.path.exists(path / "pyvenv.cfg"):
+                yield from files_below(path)
+        elif os.path.isfile(path):
+            yield path
+
+
+def imports_of_file(path: Path) -> Imports:
+    """What the source at `path` imports, anywhere in it; nothing when it is no valid Python."""
+    found = Imports()
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError):  # its import on the executor tells it better
+        return found
+    bound: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.modules.update(alias.name for alias in node.names)
+            bound.update((alias.asname or alias.name, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.texts.add(node.value)
+    for node in ast.walk(tree):  # `import scipy` alone does not tell that scipy.stats is used
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in bound:
+            found.modules.add(f"{bound[node.value.id]}.{node.attr}")
+    return found
+
+
+def imports_of_files(paths: Iterable[Path]) -> Imports:
+    """What any of the sources imports, and the local modules that these import, and so on."""
+    found = Imports()
+    seen: set[Path] = set()
+    todo = list(paths)
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        more = imports_of_file(path)
+        found |= more
+        todo.extend(source for name in local_names(more.modules) for source in source_files_of(name))
+    return found
+
+
+def local_names(modules: Iterable[str]) -> list[str]:
+    """The local top-level modules among dotted names, sorted."""
+    tops = {name.partition(".")[0] for name in modules}
+    return sorted(name for name in tops if find_local(name) is not None)
+
+
+def imports_of_function(function: Callable[..., Any]) -> Imports:
+    """What a function imports: in its code, by the globals that it reads, and in the functions that it calls."""
+    found = Imports()
+    seen: dict[int, object] = {}  # holds the objects too, for the id of one that is gone is given away again
+    todo: list[object] = [function]
+    while todo:
+        value = todo.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        found.modules.update(_module_of(value))
+        plain_function = plain_function_of(value)
+        if plain_function is not None and is_users(plain_function):
+            todo.extend(_reads(plain_function, found))
+        elif isinstance(value, type) and is_users(value):
+            todo.extend(vars(value).values())
+        elif isinstance(value, property):
+            todo.extend((value.fget, value.fset))
+    return found | imports_of_files(source for name in local_names(found.modules) for source in source_files_of(name))
+
+
+def plain_function_of(value: object) -> FunctionType | None:
+    """The function beneath partials, methods and objects that can be called; None when there is none in Python."""
+    while True:
+        if isinstance(value, functools.partial):
+            value = value.func
+        elif isinstance(value, MethodType | staticmethod | classmethod):
+            value = value.__func__
+        elif isinstance(value, FunctionType):
+            return value
+        else:
+            called = None if isinstance(value, type) else vars(type(value)).get("__call__")
+            if not isinstance(called, FunctionType):
+                return None
+            value = called
+
+
+def is_users(value: FunctionType | type) -> bool:
+    """Whether a function or class is the user's: of a script or notebook, of a local module, or made on the fly."""
+    module = value.__module__ or "__main__"
+    top = module.partition(".")[0]
+    return top in ("__main__", "__mp_main__") or module not in sys.modules or find_local(top) is not None
+
+
+def uses_of_globals(code: CodeType) -> Iterator[Use]:
+    """The global variables that `code` and the functions within it read."""
+    line = code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        line = instruction.positions.lineno or line if instruction.positions else line
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield Use(str(instruction.argval), line, code.co_name)
+    for nested in _nested(code):
+        yield from uses_of_globals(nested)
+
+
+def _module_of(value: object) -> list[str]:
+    if isinstance(value, ModuleType):
+        return [value.__name__]
+    module = (
+        value.__module__ if isinstance(value, FunctionType | BuiltinFunctionType | type) else type(value).__module__
+    )
+    return [] if module in (None, "__main__", "builtins") else [module]
+
+
+def _reads(function: FunctionType, found: Imports) -> Iterator[object]:
+    """The values that `function` reads from outside; adds the imports and text of its code to `found`."""
+    _add_code(function.__code__, function.__globals__, found)
+    for use in uses_of_globals(function.__code__):
+        if use.name in function.__globals__:
+            yield function.__globals__[use.name]
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # a variable that is not assigned yet
+            continue
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+
+
+def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> None:
+    """Adds what `code` imports, and the parts of modules that it uses, such as `stats` of a global `scipy`."""
+    found.texts.update(constant for constant in code.co_consts if isinstance(constant, str))
+    bound = {name: value.__name__ for name, value in names.items() if isinstance(value, ModuleType)}
+    instructions = list(dis.get_instructions(code))
+    for index, instruction in enumerate(instructions):
+        before = instructions[max(0, index - 2) : index]
+        if instruction.opname == "IMPORT_NAME" and before[0].argval == 0:  # no relative one
+            module, chosen = str(instruction.argval), before[1].argval
+            found.modules.update([f"{module}.{name}" for name in chosen] if chosen else [module])
+        elif instruction.opname.startswith("STORE_") and before and before[-1].opname == "IMPORT_NAME":
+            bound[str(instruction.argval)] = str(before[-1].argval).partition(".")[0]
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and before and before[-1].argval in bound:
+            found.modules.add(f"{bound[before[-1].argval]}.{instruction.argval}")
+    for nested in _nested(code):
+        _add_code(nested, names, found)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    return (constant for constant in code.co_consts if isinstance(constant, CodeType))

@@ -1,0 +1,78 @@
+"""Values as people read them, on one line and harmless to a terminal."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+
+ELLIPSIS = "…"
+_NAME_LIMITS = (24, 16, 10, 6)
+_VALUE_LIMIT = 24
+
+
+def plain(text: str) -> str:
+    """`text` on one line, with whatever could move a cursor or hide something written as an escape.
+
+    What comes from a training function, its parameters and its log goes through here before it is shown.
+    """
+    text = text.expandtabs(4)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """`text`, its end replaced when it takes more than `width` places of a terminal."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + ELLIPSIS
+
+
+def number(value: float) -> str:
+    """A metric, with as many digits as tell trials apart, and the same width for values that are alike."""
+    size = abs(value)
+    if not math.isfinite(value):
+        return str(value)
+    if value and (size < 0.001 or size >= 1e6):
+        return f"{value:.3e}"
+    return f"{value:.4f}" if size < 10 else f"{value:.2f}" if size < 1000 else f"{value:.1f}"
+
+
+def value(of: Any) -> str:
+    """The value of a parameter."""
+    if isinstance(of, float):
+        return f"{of:.6g}"
+    if isinstance(of, list | tuple):
+        return f"[{', '.join(map(value, of))}]"
+    return plain(str(of))
+
+
+def params(of: Mapping[str, Any], width: int | None = None) -> str:
+    """Parameters as `lr=0.1 units=64`; within `width`, names and values are shortened first, then the end goes."""
+    if width is None:
+        return " ".join(f"{plain(name)}={value(item)}" for name, item in of.items())
+    text = params(of)
+    for limit in _NAME_LIMITS:
+        if cell_len(text) <= width:
+            return text
+        pairs = [(shorten(plain(name), limit), shorten(value(item), _VALUE_LIMIT)) for name, item in of.items()]
+        text = " ".join(f"{name}={item}" for name, item in pairs)
+    return shorten(text, width)
+
+
+def clock(seconds: float) -> str:
+    """A time that goes on, to the second: `0:07`, `12:31`, `27:00:00`."""
+    minutes, rest = divmod(int(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def duration(seconds: float) -> str:
+    """A time that is over: `0.4 s`, `42 s`, `12:31`."""
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return clock(seconds + 0.5)
+
+
+def count(of: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{of} {noun}" if of == 1 else f"{of} {noun}s"

@@ -1,0 +1,63 @@
+"""What one call of `sweep()` gives the coordinator, and what it gets back."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparktrain.driver.progress import Progress
+from sparktrain.driver.results import TrialResult
+from sparktrain.protocol.messages import Code
+from sparktrain.search.sampler import Sampler
+from sparktrain.spec.sweep import SweepSpec
+from sparktrain.state.commands import EndRun
+from sparktrain.state.events import RunLimits
+from sparktrain.store.base import Store
+from sparktrain.store.layout import RunLayout
+
+
+class Watcher(Protocol):
+    """What is told about a run as it goes. Called from the coordinator's thread; must neither block nor raise."""
+
+    def update(self, progress: Progress) -> None:
+        """The run stands so; at most ten times a second."""
+        ...
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """A trial has its final status; once for each."""
+        ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run, ready to start."""
+
+    spec: SweepSpec
+    code: Code
+    preload: tuple[str, ...]
+    sampler: Sampler
+    store: Store
+    layout: RunLayout
+    total: int | None
+    """Trials that there will be, where that is known."""
+    agents: int
+    """Agents that were asked for; for progress alone."""
+    watcher: Watcher
+
+    def limits(self) -> RunLimits:
+        """The part that decisions depend on."""
+        spec = self.spec
+        return RunLimits(
+            size=spec.workers_per_trial,
+            retries=spec.retries,
+            trial_timeout_s=spec.trial_timeout_s,
+            timeout_s=spec.timeout_s,
+            start_timeout_s=spec.start_timeout_s,
+        )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The end of a run: all its trials, and how it ended."""
+
+    trials: tuple[TrialResult, ...]
+    end: EndRun
+    seconds: float

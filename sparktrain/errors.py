@@ -1,0 +1,86 @@
+"""Every error that sparktrain raises, sorted by who must act.
+
+    SparktrainError
+    |-- UserError                  change the call, the function, the file or the Spark configuration
+    |   |-- SpecError              a value that was passed or read from a file is wrong
+    |   |-- FunctionError          the training function cannot be used
+    |   |-- SessionError           there is no Spark session, or it cannot do what is asked
+    |   |-- ResourceError          more slots, memory or GPUs are wanted than the session has
+    |   |-- EnvironmentMismatchError  an executor runs other versions than the driver
+    |   |-- RunDirectoryError      the run directory cannot be made or written
+    |   `-- PoolError              a pool is used in a way that it does not allow
+    |-- InfraError                 the cluster failed; the same call may succeed later
+    |   |-- DriverUnreachableError executors cannot connect to the driver
+    |   |-- JoinTimeoutError       too few agents joined before the deadline
+    |   `-- AgentsLostError        the agents' Spark job ended and could not be started again
+    `-- BugError                   sparktrain broke a rule of its own: please report
+        |-- IllegalMoveError       a state machine was asked for a move that it does not have
+        `-- ProtocolError          a peer sent something that is no message, or not for it
+
+A message names the subject, the value in question, the rule, and the next step. A trial that fails is no error: it is
+a result (`TrialResult.failure`).
+"""
+
+
+class SparktrainError(Exception):
+    """Root of all errors of this package."""
+
+
+class UserError(SparktrainError):
+    """Something that the caller can put right; nothing was started."""
+
+
+class SpecError(UserError, ValueError):
+    """A value that was passed or read from a file is wrong."""
+
+
+class FunctionError(UserError, TypeError):
+    """The training function cannot be called with the parameters, or cannot be sent to executors."""
+
+
+class SessionError(UserError, RuntimeError):
+    """There is no Spark session, or the session cannot do what is asked."""
+
+
+class ResourceError(UserError, ValueError):
+    """More slots, memory or GPUs are wanted than the session has."""
+
+
+class EnvironmentMismatchError(UserError, RuntimeError):
+    """An executor runs other versions of Python or of a framework than the driver."""
+
+
+class RunDirectoryError(UserError, OSError):
+    """The run directory cannot be made or written, or belongs to another run."""
+
+
+class PoolError(UserError, RuntimeError):
+    """A pool was used when closed, or for two calls at once."""
+
+
+class InfraError(SparktrainError):
+    """The cluster failed; the same call may succeed later."""
+
+
+class DriverUnreachableError(InfraError, ConnectionError):
+    """Executors cannot connect to the coordinator in the driver."""
+
+
+class JoinTimeoutError(InfraError, TimeoutError):
+    """Too few agents joined before the deadline."""
+
+
+class AgentsLostError(InfraError, RuntimeError):
+    """The Spark job that carries the agents ended and could not be started again."""
+
+
+class BugError(SparktrainError):
+    """sparktrain broke one of its own rules; please report the message."""
+
+
+class IllegalMoveError(BugError, RuntimeError):
+    """A state machine was asked for a move that it does not have."""
+
+
+class ProtocolError(BugError, ValueError):
+    """A peer sent something that is no message, or a message that is not for it."""

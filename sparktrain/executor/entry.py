@@ -1,0 +1,19 @@
+"""What Spark runs on executors: one short function over frozen data."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from sparktrain.protocol.ticket import AgentTicket
+
+EXIT_SCHEMA = "slot long, reason string, reached boolean"
+"""One row for each agent: why it ended, and whether it ever reached the coordinator."""
+
+
+def agent_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterator[pa.RecordBatch]:
+    """Be one agent until the pool closes; the partition's only row is the slot. Never raises for a trial's failure."""
+    from sparktrain.executor.agent import attend  # the driver pickles this module, and needs nothing of the agent
+
+    [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
+    reason, reached = attend(slot, ticket)
+    yield pa.RecordBatch.from_pydict({"slot": [slot], "reason": [reason], "reached": [reached]})

@@ -1,0 +1,64 @@
+"""Why a member ended without an outcome, from how its process ended. Pure."""
+
+import signal
+
+from sparktrain.protocol.frames import UNREACHABLE_STATUS
+from sparktrain.protocol.messages import Exited
+from sparktrain.state.outcome import Failure, FailureKind
+
+_HINTS: dict[int, str] = {
+    signal.SIGSEGV: "a native library crashed; the log shows where, if Python could tell",
+    signal.SIGABRT: "a native library gave up, and may have said why in the log",
+    signal.SIGILL: "a native library needs an instruction that this host's processor lacks",
+    signal.SIGFPE: "a native library divided an integer by zero",
+    signal.SIGBUS: "memory backed by a file could not be read or written: is the disk or /dev/shm full?",
+    signal.SIGXCPU: "the limit of processor time on this host is used up",
+    signal.SIGXFSZ: "the limit of file size on this host is reached",
+    signal.SIGTERM: "something outside of sparktrain asked the process to end",
+}
+
+
+def classify(
+    exited: Exited, *, stopped: bool = False, disconnected: bool = False, log_tail: tuple[str, ...] = ()
+) -> Failure:
+    """The failure of a member whose pipe ended without `Ended`.
+
+    `stopped`: the agent was told to end it. `disconnected`: its pipe ended long before its process did, which the agent
+    then killed.
+    """
+    if stopped:
+        return Failure(FailureKind.STOPPED, f"stopped on request; {_ending(exited.status)}", log_tail=log_tail)
+    if disconnected or exited.status == UNREACHABLE_STATUS:
+        cause = "it closes file descriptors that it did not open (os.closerange?)"
+        return Failure(FailureKind.EXIT, f"the function cut the process off from its agent: {cause}", log_tail=log_tail)
+    if exited.status == -signal.SIGKILL:
+        return Failure(FailureKind.MEMORY, _killed(exited.peak_rss_bytes), log_tail=log_tail)
+    if exited.status < 0:
+        hint = _HINTS.get(-exited.status)
+        summary = _ending(exited.status) + (f": {hint}" if hint else "")
+        return Failure(FailureKind.SIGNAL, summary, log_tail=log_tail)
+    summary = f"{_ending(exited.status)} before the function returned (os._exit, or a native library)"
+    return Failure(FailureKind.EXIT, summary, log_tail=log_tail)
+
+
+def _killed(peak_rss_bytes: int) -> str:
+    return (
+        "killed by SIGKILL (exit code 137): most likely out of memory; "
+        f"the process used up to {peak_rss_bytes // 2**20:,} MiB; lower the batch size, or raise "
+        "spark.executor.memoryOverhead, which is the memory that Python and TensorFlow have"
+    )
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"process exited with code {status}"
+    known = _signal(-status)
+    name = known.name if known else f"signal {-status}"
+    return f"ended by {name} ({(signal.strsignal(-status) or 'unknown').lower()})"
+
+
+def _signal(number: int) -> signal.Signals | None:
+    try:
+        return signal.Signals(number)
+    except ValueError:  # a real-time signal
+        return None

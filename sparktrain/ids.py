@@ -1,0 +1,32 @@
+"""Identifiers: one type for each thing that is named across processes."""
+
+from typing import NewType
+
+from msgspec import Struct
+
+RunId = NewType("RunId", str)
+"""One call of `sweep()` or `launch()`: the name of its run directory."""
+
+TrialId = NewType("TrialId", int)
+"""One set of hyperparameters of a run, counted from 0 in the order of proposal."""
+
+AgentId = NewType("AgentId", str)
+"""One life of one agent. A restarted agent has a new id, so that a lost id stays lost."""
+
+Generation = NewType("Generation", int)
+"""How many times the gang of a trial was formed, counted from 1. Messages of older generations are refused."""
+
+Rank = NewType("Rank", int)
+"""A member's number within its gang and generation, counted from 0; rank 0 is the chief."""
+
+
+class Member(Struct, frozen=True, order=True):
+    """One member of the gang of a trial, in one generation. Every message about training carries it."""
+
+    run: RunId
+    trial: TrialId
+    generation: Generation
+    rank: Rank = Rank(0)
+
+    def __str__(self) -> str:
+        return f"trial {self.trial} (generation {self.generation}, rank {self.rank})"

@@ -1,0 +1,43 @@
+"""Messages to bytes and back.
+
+MessagePack by msgspec, in place of JSON: it carries bytes and metrics that are not finite, which JSON cannot. Decoding
+validates every field against its type; no executable type exists in the format.
+"""
+
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from sparktrain.errors import ProtocolError
+
+T = TypeVar("T")
+
+VERSION = 1
+"""Both sides must speak the same version; it is part of the gRPC method names."""
+
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""Largest message: the user's code is the only large one."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Bytes of `message`."""
+    return _ENCODER.encode(message)
+
+
+def decode(data: bytes, kind: Any) -> Any:
+    """The message in `data`, which must be one of the union `kind`.
+
+    Raises ProtocolError for anything else: bytes that are no MessagePack, an unknown type, a missing or wrong field.
+    """
+    try:
+        return _decoder(kind).decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise ProtocolError(f"message of {len(data)} bytes refused: {error}") from error

@@ -1,0 +1,386 @@
+"""The transport of real runs: gRPC over mutual TLS, one connection per agent.
+
+Two methods, both streams of bytes in both directions, without generated code: `Attend` carries one encoded message in
+each gRPC message; `Upload` carries an encoded header, chunks, and an empty message that says that the file is complete.
+gRPC cannot tell a lost sender from one that has finished, so both methods end with a message that says so.
+
+gRPC prints a line to stderr for each connection that it refuses. Only `GRPC_VERBOSITY=NONE` in the environment, set
+before `grpc` is imported first in the process, keeps it from that.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import grpc
+from grpc import aio
+
+from sparktrain.clock import Clock, SystemClock
+from sparktrain.errors import ProtocolError
+from sparktrain.protocol import codec
+from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle
+from sparktrain.protocol.grpc_link import FAILURES, LOST, GrpcLink, Options, ServerStream, address, common_options
+from sparktrain.protocol.messages import UploadDone, UploadHeader
+from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.protocol.transport import (
+    AGENT_SPEECH,
+    CHUNK_BYTES,
+    COORDINATOR_SPEECH,
+    FLUSH_S,
+    Closing,
+    Dialer,
+    IncomingUpload,
+    Limits,
+    Link,
+    LinkClosedError,
+    Listener,
+    ListenError,
+    OnLink,
+    OnUpload,
+    Refusal,
+    Unreachable,
+    UploadRefusedError,
+    closed,
+    forget,
+    outcome,
+    pieces,
+    race,
+    serve,
+)
+
+T = TypeVar("T")
+
+DEAD_AFTER_S = 30.0
+"""A host that no longer answers is noticed after so long."""
+
+HANDSHAKE_S = 5.0
+"""A connection that has not proved itself after so long is closed."""
+
+_SERVICE = f"sparktrain.v{codec.VERSION}.Coordinator"
+_ATTEND = f"/{_SERVICE}/Attend"
+_UPLOAD = f"/{_SERVICE}/Upload"
+
+_STREAMS_PER_AGENT = 64
+_TRY_S = 5.0
+_PAUSE_S = 0.5
+_CLOSING = "the coordinator is closing"
+
+# How gRPC words the causes: (part of its text, cause, whether another attempt is in vain).
+_CAUSES = (
+    ("Connection refused", "connection refused: nothing listens there", False),
+    ("errors resolving", "name not resolved", False),
+    ("handshake failed", "TLS refused: what listens there is not the coordinator of this run", True),
+    ("verification check failed", "TLS refused: what listens there is not the coordinator of this run", True),
+    ("Socket closed", "connection closed before it was secured: TLS refused, or no coordinator there", False),
+)
+
+
+# ---- the coordinator's side
+
+
+class GrpcListener(Listener):
+    """See base class. Binds exactly `host`; takes the first port of `ports` that is free, where 0 means any."""
+
+    def __init__(
+        self,
+        host: str,
+        ports: Sequence[int],
+        certificates: CertificateBundle,
+        limits: Limits | None = None,
+        dead_after_s: float = DEAD_AFTER_S,
+        handshake_s: float = HANDSHAKE_S,
+    ) -> None:
+        self._host = host
+        self._ports = ports
+        self._certificates = certificates
+        self._limits = limits or Limits()
+        self._dead_after_s = dead_after_s
+        self._handshake_s = handshake_s
+        self._server: Any = None
+        self._closing = False
+        self._links: set[GrpcLink] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self, on_link: OnLink, on_upload: OnUpload) -> tuple[str, int]:
+        """See base class."""
+        self._on_link, self._on_upload = on_link, on_upload
+        self._server = aio.server(options=self._options(), compression=grpc.Compression.NoCompression)
+        methods = {
+            "Attend": grpc.stream_stream_rpc_method_handler(self._attend),
+            "Upload": grpc.stream_stream_rpc_method_handler(self._upload),
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, methods),))
+        port = self._bind()
+        await self._server.start()
+        return self._host, port
+
+    async def close(self, grace_s: float) -> None:
+        """See base class."""
+        if self._server is None:
+            return
+        self._closing = True
+        await asyncio.gather(*(link.close(_CLOSING) for link in tuple(self._links)))
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=grace_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self._server.stop(FLUSH_S)
+
+    def _options(self) -> Options:
+        return [
+            *common_options(self._dead_after_s),
+            ("grpc.so_reuseport", 0),
+            ("grpc.server_handshake_timeout_ms", int(self._handshake_s * 1000)),
+            ("grpc.max_concurrent_streams", _STREAMS_PER_AGENT),
+            ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+            ("grpc.http2.max_ping_strikes", 0),
+        ]
+
+    def _bind(self) -> int:
+        bundle = self._certificates
+        credentials = grpc.ssl_server_credentials(
+            [(bundle.key, bundle.certificate)], root_certificates=bundle.authority, require_client_auth=True
+        )
+        for port in self._ports:
+            try:
+                return int(self._server.add_secure_port(_target(self._host, port), credentials))
+            except RuntimeError as error:
+                cause = error
+        ports = f"{self._ports[0]}-{self._ports[-1]}" if len(self._ports) > 1 else str(self._ports[0])
+        raise ListenError(
+            f"cannot listen on {self._host}, port {ports}: taken, or no address of this host ({cause}); "
+            "set another address, or a wider range of ports"
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _attend(self, _: object, context: Any) -> None:
+        if self._closing:
+            await context.abort(grpc.StatusCode.ABORTED, _CLOSING)
+        stream = ServerStream(context)
+        link = GrpcLink(address(context.peer()), AGENT_SPEECH, self._limits, stream)
+        # The dialer waits for this: only now it knows that its certificate was accepted.
+        await context.send_initial_metadata(())
+        self._links.add(link)
+        self._spawn(serve(link, self._on_link))
+        try:
+            await link.run()
+        finally:
+            stream.over = True
+            self._links.discard(link)
+        if link.cut:
+            context.set_code(grpc.StatusCode.ABORTED)
+            context.set_details(link.why)
+
+    async def _upload(self, _: object, context: Any) -> None:
+        if self._closing:
+            await context.abort(grpc.StatusCode.ABORTED, _CLOSING)
+        stream = ServerStream(context)
+        incoming = IncomingUpload(address(context.peer()))
+        try:
+            header = await stream.read()
+            feeder = self._spawn(_feed(incoming, stream))
+            answer = await self._store(incoming, b"" if header is aio.EOF else header)
+            await stream.write(codec.encode(answer))
+            # Until the sender has stopped: when a call ends below a write, gRPC drops the answer at the sender's side.
+            await asyncio.wait({feeder}, timeout=FLUSH_S)
+        finally:
+            stream.over = True
+            incoming.lose(LOST)
+
+    async def _store(self, incoming: IncomingUpload, header: bytes) -> UploadDone | Refusal | Closing:
+        try:
+            stored = self._spawn(incoming.store(codec.decode(header, UploadHeader), self._on_upload))
+            stored.add_done_callback(forget)
+            # Shielded: when gRPC cancels this call, `on_upload` shall end by the error that its chunks raise.
+            return await outcome(asyncio.shield(stored), LinkClosedError(_CLOSING))
+        except ProtocolError as error:
+            return Refusal(f"ProtocolError: {error}")
+        except UploadRefusedError as error:
+            return Refusal(str(error))
+        except LinkClosedError as error:
+            return Closing(str(error))
+
+
+async def _feed(incoming: IncomingUpload, stream: ServerStream) -> None:
+    try:
+        while (chunk := await stream.read()) is not aio.EOF:
+            if len(chunk) > CHUNK_BYTES:
+                incoming.lose(f"ProtocolError: chunk of {len(chunk):,} bytes is larger than {CHUNK_BYTES:,} bytes")
+            await incoming.add(chunk)
+    except FAILURES:
+        pass
+    incoming.lose(LOST)
+
+
+# ---- the agent's side
+
+
+class _AttemptError(Exception):
+    """One address did not answer."""
+
+    def __init__(self, cause: str, final: bool) -> None:
+        super().__init__(cause)
+        self.final = final
+        """Whether to try again would be in vain."""
+
+
+class GrpcDialer(Dialer):
+    """See base class. Tries the ticket's hosts in their order, again and again until the deadline."""
+
+    def __init__(
+        self,
+        ticket: AgentTicket,
+        limits: Limits | None = None,
+        dead_after_s: float = DEAD_AFTER_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._ticket = ticket
+        self._limits = limits or Limits()
+        self._dead_after_s = dead_after_s
+        self._clock = clock or SystemClock()
+        self._peer = ""
+        self._channel: Any = None
+        self._carrier: asyncio.Task[None] | None = None
+        self._link: GrpcLink | None = None
+
+    async def attend(self, deadline_s: float) -> Link:
+        """See base class."""
+        await self.close()
+        causes = dict.fromkeys(self._ticket.hosts, "not tried before the deadline")
+        try:
+            async with asyncio.timeout(deadline_s):
+                call = await self._find(causes, min(_TRY_S, deadline_s / max(1, len(causes))))
+        except TimeoutError:
+            call = None
+        if call is None:
+            raise Unreachable(self._unreachable(causes, deadline_s))
+        self._link = GrpcLink(self._peer, COORDINATOR_SPEECH, self._limits, call)
+        self._carrier = asyncio.create_task(_carry(self._link, call), name=f"link to {self._peer}")
+        return self._link
+
+    async def upload(self, header: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
+        """See base class."""
+        if self._channel is None:
+            raise LinkClosedError("the coordinator cannot take an upload: not connected to it")
+        call = self._channel.stream_stream(_UPLOAD)(wait_for_ready=False)
+        try:
+            reading = asyncio.create_task(_answer(call))
+            data = await race(_send(call, header, chunks), reading, closed(self._peer, "closed here"))
+        finally:
+            call.cancel()
+        answer = Closing(await call.details()) if data is None else codec.decode(data, UploadDone | Refusal | Closing)
+        if isinstance(answer, Refusal):
+            raise UploadRefusedError(answer.reason)
+        if isinstance(answer, Closing):
+            raise LinkClosedError(f"the upload of {header.name} to {self._peer} was cut off: {answer.reason}")
+        done: UploadDone = answer
+        return done
+
+    async def close(self) -> None:
+        """See base class."""
+        if self._link is not None:
+            await self._link.close()
+        if self._carrier is not None:
+            await self._carrier
+        if self._channel is not None:
+            await self._channel.close()
+        self._link = self._carrier = self._channel = None
+
+    async def _find(self, causes: dict[str, str], limit_s: float) -> Any:
+        hosts = list(causes)
+        while hosts:
+            for host in tuple(hosts):
+                causes[host] = "no answer before the deadline"
+                try:
+                    return await self._try(host, limit_s)
+                except _AttemptError as error:
+                    causes[host] = str(error)
+                    if error.final:
+                        hosts.remove(host)
+            if hosts:
+                await self._clock.sleep(_PAUSE_S)
+        return None
+
+    async def _try(self, host: str, limit_s: float) -> Any:
+        channel = self._open(host)
+        try:
+            call = channel.stream_stream(_ATTEND)(wait_for_ready=False)
+            async with asyncio.timeout(limit_s):
+                await call.initial_metadata()
+            if call.done():
+                raise _failed(await call.code(), await call.details())
+        except TimeoutError:
+            await channel.close()
+            raise _AttemptError(f"no answer within {limit_s:g} s", final=False) from None
+        except BaseException:
+            await channel.close()
+            raise
+        self._channel, self._peer = channel, _target(host, self._ticket.port)
+        return call
+
+    def _open(self, host: str) -> Any:
+        bundle = self._ticket.certificates
+        credentials = grpc.ssl_channel_credentials(bundle.authority, bundle.key, bundle.certificate)
+        options: Options = [
+            *common_options(self._dead_after_s),
+            ("grpc.ssl_target_name_override", SERVER_NAME),
+            ("grpc.use_local_subchannel_pool", 1),
+            # An `http_proxy` in an executor's environment is for the world outside of the cluster.
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.enable_retries", 0),
+            ("grpc.service_config_disable_resolution", 1),
+        ]
+        target = _target(host, self._ticket.port)
+        return aio.secure_channel(target, credentials, options, compression=grpc.Compression.NoCompression)
+
+    def _unreachable(self, causes: dict[str, str], deadline_s: float) -> str:
+        tried = "; ".join(f"{host}: {cause}" for host, cause in causes.items())
+        return (
+            f"no coordinator of pool {self._ticket.pool} answered on port {self._ticket.port} within {deadline_s:g} s: "
+            f"{tried}. Check that the driver still runs, that its host name or spark.driver.host is one that executors "
+            "reach, and that no firewall closes the port"
+        )
+
+
+async def _send(call: Any, header: UploadHeader, chunks: AsyncIterator[bytes]) -> None:
+    await call.write(codec.encode(header))
+    async for chunk in chunks:
+        for piece in pieces(chunk):
+            await call.write(piece)
+    await call.write(b"")
+    await call.done_writing()
+
+
+async def _answer(call: Any) -> bytes | None:
+    """The coordinator's answer; None when the call's status says why there is none."""
+    try:
+        data = await call.read()
+    except FAILURES:
+        return None
+    return None if data is aio.EOF else bytes(data)
+
+
+async def _carry(link: GrpcLink, call: Any) -> None:
+    try:
+        await link.run()
+    finally:
+        call.cancel()
+
+
+def _failed(code: grpc.StatusCode, details: str) -> _AttemptError:
+    if code == grpc.StatusCode.UNIMPLEMENTED:
+        return _AttemptError(f"speaks another version of the protocol than ours, {codec.VERSION}", final=True)
+    for mark, cause, final in _CAUSES:
+        if mark in details:
+            return _AttemptError(f"{cause} ({details})", final)
+    return _AttemptError(details, final=False)
+
+
+def _target(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,134 @@
+"""What both sides of a gRPC connection share: the link over one call, and the options of the connection."""
+
+import asyncio
+from typing import Any
+from urllib.parse import unquote
+
+import grpc
+from grpc import aio
+
+from sparktrain.protocol import codec
+from sparktrain.protocol.transport import FLUSH_S, Limits, LinkClosedError, Mailbox, QueuedLink, Speech
+
+LOST = "the connection was lost: the other process or its host ended, or the network failed"
+
+FAILURES = (aio.AioRpcError, aio.BaseError, asyncio.InvalidStateError)
+"""What gRPC raises when a call has ended."""
+
+# Slack, so that a message just above the limit is refused by us, with both sizes in the text.
+_MAX_GRPC_BYTES = codec.MAX_MESSAGE_BYTES + 2**20
+
+Options = list[tuple[str, int | str]]
+
+
+def common_options(dead_after_s: float) -> Options:
+    ping_ms = int(dead_after_s * 500)
+    return [
+        ("grpc.max_receive_message_length", _MAX_GRPC_BYTES),
+        ("grpc.max_send_message_length", _MAX_GRPC_BYTES),
+        ("grpc.keepalive_time_ms", ping_ms),
+        ("grpc.keepalive_timeout_ms", ping_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+class GrpcLink(QueuedLink):
+    """A link over one call: a queue, a task that writes and a task that reads."""
+
+    def __init__(self, peer: str, hears: Speech, limits: Limits, stream: Any) -> None:
+        super().__init__(peer, hears, limits)
+        self.cut = False
+        """Whether what waited was dropped at this side's will."""
+        self._stream = stream
+        self._outbox = Mailbox[bytes](peer, limits)
+        self._ending = asyncio.Event()
+        self._over = asyncio.Event()
+
+    def _send(self, data: bytes) -> bool:
+        if not self._outbox.fits(len(data)):
+            self.cut = True
+            return False
+        self._outbox.put(data, len(data))
+        return True
+
+    def _finish(self, goodbye: bytes | None) -> None:
+        if goodbye is not None:
+            self._outbox.put(goodbye, len(goodbye))
+        self._outbox.end("closed", keep=goodbye is not None)
+        self._ending.set()
+
+    async def _finished(self) -> None:
+        await self._over.wait()
+
+    async def run(self) -> None:
+        """Carry messages until both directions have ended, or `FLUSH_S` after the link ended."""
+        # A task that waits in gRPC is never cancelled: gRPC still writes to what it waits for. The call's end frees it.
+        reader = asyncio.create_task(self._read(), name=f"read {self.peer}")
+        writer = asyncio.create_task(self._write(), name=f"write {self.peer}")
+        try:
+            await self._ending.wait()
+            await asyncio.wait({reader, writer}, timeout=0 if self.cut else FLUSH_S)
+        except asyncio.CancelledError:
+            # So gRPC tells the coordinator's side that the agent is gone; what came before can still be read.
+            await asyncio.wait({reader}, timeout=FLUSH_S)
+            self.lose(LOST)
+            raise
+        finally:
+            self._over.set()
+
+    async def _read(self) -> None:
+        why = LOST
+        try:
+            while (data := await self._stream.read()) is not aio.EOF:
+                self.hear(data)
+                await self._inbox.room()
+        except (*FAILURES, asyncio.CancelledError) as error:
+            why = _story(error)
+        self.lose(why)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._stream.write(await self._outbox.take())
+        except LinkClosedError:
+            await self._half_close()
+        except (*FAILURES, asyncio.CancelledError):
+            pass  # The reader learns the reason.
+
+    async def _half_close(self) -> None:
+        try:
+            if hasattr(self._stream, "done_writing"):
+                await self._stream.done_writing()
+        except (*FAILURES, asyncio.CancelledError):
+            pass  # The reader learns the reason.
+
+
+def _story(error: BaseException) -> str:
+    if not isinstance(error, aio.AioRpcError) or error.code() == grpc.StatusCode.INTERNAL:
+        return LOST
+    if error.code() == grpc.StatusCode.ABORTED:
+        return str(error.details())
+    return f"{LOST} ({error.details()})"
+
+
+def address(peer: str) -> str:
+    return unquote(peer.partition(":")[2])
+
+
+class ServerStream:
+    """A call at the coordinator's side. Using a call after its handler has returned would crash the process."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.over = False
+
+    async def read(self) -> Any:
+        """The next message or EOF."""
+        return aio.EOF if self.over else await self._context.read()
+
+    async def write(self, data: bytes) -> None:
+        """Send one message."""
+        if self.over:
+            raise LinkClosedError(LOST)
+        await self._context.write(data)

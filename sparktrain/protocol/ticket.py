@@ -1,0 +1,21 @@
+"""What an agent needs to find and to convince its coordinator."""
+
+from dataclasses import dataclass
+
+from sparktrain.protocol.certificates import CertificateBundle
+
+
+@dataclass(frozen=True)
+class AgentTicket:
+    """Pickled by Spark into every agent's task; it holds a key, which its repr does not show.
+
+    Never to be put into argv, environment, Spark configuration or a file.
+    """
+
+    pool: str
+    hosts: tuple[str, ...]
+    """Names and addresses under which the coordinator may be reached, likeliest first."""
+    port: int
+    certificates: CertificateBundle
+    connect_s: float = 60.0
+    """How long an agent tries to connect before it gives up."""

@@ -1,0 +1,82 @@
+"""[any] Linux's rules for families of processes: who dies with whom, and who inherits orphans."""
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def inherit_orphans(inherit: bool = True) -> None:
+    """Become, or cease to be, the parent of each descendant whose own parent dies. Raises OSError."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, int(inherit))
+
+
+def die_with_parent(signum: signal.Signals, parent: int) -> None:
+    """Be sent `signum` when the parent's thread that started this process ends; end now if `parent` is gone already.
+
+    Raises OSError.
+    """
+    _prctl(_PR_SET_PDEATHSIG, int(signum))
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def name_process(name: str) -> None:
+    """Give this process a name, of at most 15 bytes, that `process_name` and `ps -o comm` show."""
+    _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
+
+
+def process_name(pid: int) -> str:
+    """The name of `pid`, which may be dead but must not have been waited for; empty when there is no such process."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    return ""
+
+
+def children() -> set[int]:
+    """Children of this process: born to it or inherited, running or dead and not yet waited for."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        import psutil  # for kernels built without CONFIG_PROC_CHILDREN; it reads all of /proc
+
+        return {child.pid for child in psutil.Process().children()}
+    return _listed() | _listed()  # one reading may skip a child while its neighbour exits
+
+
+def cull(pids: Iterable[int]) -> int:
+    """Send SIGKILL to these children, and wait for those that are dead. Does not block; returns how many are gone."""
+    gone = 0
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            gone += os.waitpid(pid, os.WNOHANG)[0] == pid
+    return gone
+
+
+def flush_native() -> None:
+    """Write out what native code has printed; os._exit() would drop it, and a forked child would print it again."""
+    _LIBC.fflush(None)
+
+
+def _listed() -> set[int]:
+    pids: set[int] = set()
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(FileNotFoundError):
+            pids.update(map(int, Path(f"/proc/self/task/{thread}/children").read_bytes().split()))
+    return pids
+
+
+def _prctl(option: int, value: int | ctypes.c_char_p) -> None:
+    argument = value if isinstance(value, ctypes.c_char_p) else ctypes.c_ulong(value)
+    unused = ctypes.c_ulong(0)
+    if _LIBC.prctl(option, argument, unused, unused, unused) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"prctl({option}): {os.strerror(code)}")

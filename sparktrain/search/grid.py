@@ -1,0 +1,45 @@
+"""The sampler of spaces that are lists: every combination once, in the order of the space."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sparktrain.errors import SpecError
+from sparktrain.ids import TrialId
+from sparktrain.search.sampler import Sampler, Suggestion
+from sparktrain.search.space import Params, Space
+
+MAX_TRIALS = 100_000
+"""A sweep that is not told how many trials to run has at most so many."""
+
+
+class SpaceSampler(Sampler):
+    """Proposes the combinations of a space in their order, at most `limit` of them.
+
+    Construction walks over the first 100,000 that it would propose, so that a condition that raises does so before
+    anything starts. Raises SpecError for that, and for a larger space without a limit.
+    """
+
+    def __init__(self, space: Space, limit: int | None = None) -> None:
+        if limit is None and space.size > MAX_TRIALS:
+            raise SpecError(
+                f"the space has up to {space.size:,} combinations ({space}), {MAX_TRIALS:,} is the most "
+                "without trials=; pass trials=N to run the first N, or shorten the lists"
+            )
+        most = space.size if limit is None else min(limit, space.size)
+        walked = sum(1 for _ in itertools.islice(space, min(most, MAX_TRIALS)))
+        self.total = None if walked == MAX_TRIALS < most else walked
+        """How many combinations will be proposed in all; None when that is above 100,000 and was not counted."""
+        self._cases: Iterator[Params] = itertools.islice(space, limit)
+        self._next = next(self._cases, None)
+
+    def suggest(self, count: int) -> Suggestion:
+        """See base class."""
+        cases: list[Params] = []
+        while self._next is not None and len(cases) < count:
+            cases.append(self._next)
+            self._next = next(self._cases, None)
+        return Suggestion(tuple(cases), exhausted=self._next is None)
+
+    def observe(self, trial: TrialId, params: Mapping[str, Any], metrics: Mapping[str, float] | None) -> None:
+        """See base class. The order of a list is fixed, so there is nothing to learn."""

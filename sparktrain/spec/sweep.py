@@ -1,0 +1,187 @@
+"""What one sweep shall do: frozen, and valid once it exists."""
+
+import hashlib
+import math
+import operator
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from numbers import Real
+from typing import Literal, SupportsIndex, cast
+
+from sparktrain.errors import SpecError
+from sparktrain.spec.values import described, shown
+
+Mode = Literal["max", "min"]
+Duration = float | timedelta | str
+"""Seconds, or a text such as "90s", "5m", "1h30m", "2d"."""
+
+MIN_LOG_BYTES = 2**10
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_PARTS = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smhd])+")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
+_PLAIN_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSpec:
+    """One sweep. Construction raises SpecError for a value that breaks its rule, and names the rule."""
+
+    name: str
+    """Name of the run, and of its directory."""
+    metric: str | None = None
+    """Metric that orders the trials; without one they are only run."""
+    mode: Mode = "max"
+    trials: int | None = None
+    """At most so many trials are run; None for all that the space has."""
+    seed: int = 0
+    """Every trial's seed comes from this and its number, see `trial_seed`."""
+    trial_timeout_s: float | None = None
+    timeout_s: float | None = None
+    """For the whole sweep."""
+    retries: int = 3
+    """How often a trial runs again after its process, agent or executor was lost; never after an error of its own."""
+    workers_per_trial: int = 1
+    gpus: int = 0
+    """For each member of a trial."""
+    log_limit_bytes: int = 2**30
+    """For each member's log; older lines give way to newer ones."""
+    start_timeout_s: float = 300.0
+    """How long to wait for an agent while none is there."""
+    agents: int | None = None
+    """How many trials run at once; None for as many as the session has slots."""
+
+    def __post_init__(self) -> None:
+        run_name(self.name)
+        metric_name(self.metric)
+        mode(self.mode)
+        self._set_counts()
+        self._set_seconds()
+        if self.workers_per_trial > 1:
+            raise SpecError(
+                f"workers_per_trial ({self.workers_per_trial}) is above 1: gangs of several workers are not available "
+                "yet; pass 1"
+            )
+
+    def _set_counts(self) -> None:
+        least = {"retries": 0, "gpus": 0, "workers_per_trial": 1, "log_limit_bytes": MIN_LOG_BYTES}
+        for field, value in least.items():
+            object.__setattr__(self, field, count(getattr(self, field), field, least=value))
+        for field in ("trials", "agents"):
+            if getattr(self, field) is not None:
+                object.__setattr__(self, field, count(getattr(self, field), field, least=1))
+        object.__setattr__(self, "seed", sweep_seed(self.seed))
+
+    def _set_seconds(self) -> None:
+        for field in ("trial_timeout_s", "timeout_s", "start_timeout_s"):
+            object.__setattr__(self, field, seconds(getattr(self, field), field))
+        if self.start_timeout_s is None:
+            raise SpecError("start_timeout_s is None, a wait must end: pass seconds, such as 300")
+
+
+def trial_seed(sweep_seed: int, trial: int) -> int:
+    """The seed of a trial: 31 bits, so that NumPy and Keras take it; never a matter of when or where the trial runs.
+
+    The first four bytes, big-endian, of SHA-256 of the text "sparktrain:<sweep_seed>:<trial>" in ASCII, without their
+    lowest bit.
+
+    >>> trial_seed(0, 0), trial_seed(0, 1), trial_seed(1, 0)
+    (659839522, 181339870, 581039301)
+    """
+    digest = hashlib.sha256(f"sparktrain:{sweep_seed}:{trial}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def seconds(value: Duration | None, name: str) -> float | None:
+    """Seconds in `value`; None stays None. Raises SpecError, with `name` as its subject, unless finite and above 0."""
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        result = value.total_seconds()
+    elif isinstance(value, str):
+        result = _seconds_of_text(value, name)
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        result = _as_float(value)
+    else:
+        raise SpecError(f"{name} is {described(value)}; pass seconds, a timedelta, or text such as '90s', '5m' or '2h'")
+    if not math.isfinite(result) or result <= 0:
+        raise SpecError(f"{name} ({shown(value)}) must be above 0 and finite; pass None for no limit")
+    return result
+
+
+def _as_float(value: Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _seconds_of_text(text: str, name: str) -> float:
+    if _PLAIN_SECONDS.fullmatch(text.strip()):
+        return float(text)
+    if not _PARTS.fullmatch(text.strip()):
+        raise SpecError(
+            f"{name} ({shown(text)}) is no duration; write a number and s, m, h or d, such as '90s', '5m' or '1h30m'"
+        )
+    return sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(text))
+
+
+def run_name(value: object, subject: str = "name") -> str:
+    """`value` when it can name a run and its directory. Raises SpecError."""
+    if not isinstance(value, str):
+        raise SpecError(f"{subject} is {described(value)}, text is expected; write {str(value)!r}")
+    if not _RUN_NAME.fullmatch(value):
+        fitting = re.sub(r"[^A-Za-z0-9._-]", "-", value).lstrip("._-")[:128] or "run-1"
+        raise SpecError(
+            f"{subject} ({shown(value)}) names a directory: it has 1 to 128 letters, digits, '.', '_' or '-', and "
+            f"begins with a letter or digit; use {fitting!r}"
+        )
+    return value
+
+
+def metric_name(value: object, subject: str = "metric") -> str | None:
+    """`value` when it is None or can name a metric. Raises SpecError."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise SpecError(
+            f"{subject} is {described(value)}, text is expected; name a key of what the training function returns"
+        )
+    if not value or value != value.strip():
+        raise SpecError(
+            f"{subject} ({shown(value)}) is empty or has spaces at its ends; name a key of what the training function "
+            "returns"
+        )
+    return value
+
+
+def mode(value: object, subject: str = "mode") -> Mode:
+    """`value` when it is "max" or "min". Raises SpecError."""
+    if not isinstance(value, str) or value not in ("max", "min"):
+        raise SpecError(
+            f"{subject} ({shown(value)}) must be 'max' or 'min': tell which values of the metric are better"
+        )
+    return cast(Mode, value)
+
+
+def sweep_seed(value: object, subject: str = "seed") -> int:
+    """`value` when it is an integer from 0 to 2**63 - 1. Raises SpecError."""
+    result = count(value, subject, least=0)
+    if result >= 2**63:
+        raise SpecError(f"{subject} ({shown(result)}) must be below 2**63; pass a smaller number")
+    return result
+
+
+def count(value: object, subject: str, least: int) -> int:
+    """`value` when it is an integer of at least `least`. Raises SpecError."""
+    try:
+        result = operator.index(cast(SupportsIndex, value))
+    except TypeError:
+        result = None
+    if result is None or isinstance(value, bool):
+        raise SpecError(f"{subject} is {described(value)}, a whole number is expected; pass an int")
+    if result < least:
+        raise SpecError(f"{subject} ({shown(result)}) must be at least {least}; pass {least} or more")
+    return result

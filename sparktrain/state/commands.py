@@ -1,0 +1,87 @@
+"""What the machine tells the coordinator to do, in this order."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.state.outcome import Failure, Report
+
+
+class Command(Struct, frozen=True, tag=True):
+    """Base of all commands."""
+
+
+class PrepareAgent(Command, frozen=True, tag=True):
+    """Send the agent the code of the run."""
+
+    agent: AgentId
+    run: RunId
+
+
+class StartMember(Command, frozen=True, tag=True):
+    """Have the agent run the training function."""
+
+    agent: AgentId
+    member: Member
+    size: int
+    params: dict[str, Any]
+
+
+class AdviseMember(Command, frozen=True, tag=True):
+    """Have `ctx.should_stop()` of the member answer True."""
+
+    agent: AgentId
+    member: Member
+
+
+class StopMember(Command, frozen=True, tag=True):
+    """End the member's process; `MemberEnded` follows."""
+
+    agent: AgentId
+    member: Member
+    grace_s: float
+
+
+class DropAgent(Command, frozen=True, tag=True):
+    """Close the agent's stream: it is lost, whatever it sends from now on."""
+
+    agent: AgentId
+    reason: str
+
+
+class Suggest(Command, frozen=True, tag=True):
+    """Ask the sampler for up to `count` new trials; answered by `Suggested`."""
+
+    run: RunId
+    count: int
+
+
+class DeliverReports(Command, frozen=True, tag=True):
+    """Show the reports of a running trial."""
+
+    trial: TrialId
+    reports: tuple[Report, ...]
+
+
+class ConcludeTrial(Command, frozen=True, tag=True):
+    """The trial has its final status: tell the sampler and the user. Comes once for each trial."""
+
+    trial: TrialId
+
+
+class EndRun(Command, frozen=True, tag=True):
+    """The run is over; each of its trials is final."""
+
+    run: RunId
+    ending: str
+    """One of the values of `state.sweep.Ending`."""
+    reason: str
+    failure: Failure | None = None
+
+
+class Refused(Command, frozen=True, tag=True):
+    """A message was not acted on: of an older generation, of a lost agent, or out of place. For the log."""
+
+    agent: AgentId
+    reason: str

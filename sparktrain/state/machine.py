@@ -1,0 +1,296 @@
+"""The coordinator's decisions: agents, one run, its trials and their gangs, folded over events.
+
+`Machine.handle` is the only way in. It never raises for what a peer does: a message that is out of place is `Refused`.
+"""
+
+from sparktrain.ids import AgentId, Member, Rank, RunId
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.agent import Agent, Agents, AgentStatus
+from sparktrain.state.gang import Gang, GangStatus
+from sparktrain.state.liveness import Leases
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.sweep import Ending, Sweep, lost
+from sparktrain.state.trial import Trial
+
+FORM_TIMEOUT_S = 300.0
+"""From the start of a gang's first process until its last member has loaded the user's code."""
+KILL_GRACE_S = 2.0
+"""Between SIGTERM and SIGKILL, for a member that ran out of time."""
+STOP_TIMEOUT_S = 15.0
+"""Until a member that was told to stop must be gone; then its agent counts as lost."""
+
+TIMEOUT_GRACE_S = 5.0
+"""From `ctx.should_stop()` to the end of a trial, once the run's timeout is over."""
+
+Commands = list[do.Command]
+
+
+class Machine:
+    """All state of one pool: pure, deterministic, driven by events in the order of their times."""
+
+    def __init__(self, lease_s: float) -> None:
+        self.agents = Agents()
+        self.last: Sweep | None = None
+        """The newest run, also when it is over."""
+        self._leases = Leases(lease_s)
+
+    @property
+    def sweep(self) -> Sweep | None:
+        """The run that is on, if any."""
+        return self.last if self.last is not None and not self.last.ended else None
+
+    @property
+    def ready(self) -> bool:
+        """Some agent has the run's code, and can start or has a member."""
+        return any(agent.status is not AgentStatus.PREPARING for agent in self.agents.all())
+
+    def handle(self, event: on.Event) -> Commands:
+        """Fold one event; the commands that follow from it, in order."""
+        commands = self._dispatch(event)
+        if self.sweep is not None:
+            commands += self._advance(self.sweep, event.at)
+        return commands
+
+    def _dispatch(self, event: on.Event) -> Commands:
+        match event:
+            case on.AgentBeat():
+                return self._on_beat(event)
+            case on.MemberReported():
+                return self._on_reported(event)
+            case on.MemberEntered():
+                return self._on_entered(event)
+            case on.MemberEnded():
+                return self._on_ended(event)
+            case on.Suggested():
+                return self._on_suggested(event)
+            case on.AgentJoined():
+                return self._on_joined(event)
+            case on.AgentReady():
+                return self._on_ready(event)
+            case on.AgentGone():
+                return self._on_gone(event.agent, event.reason, event.at)
+            case on.RunBegun():
+                return self._on_run_begun(event)
+            case on.StopAsked():
+                return self._stop(event.run, event.reason, Ending.STOPPED, event.at + event.grace_s)
+            case on.AgentsUnavailable():
+                run = self.sweep.run if self.sweep else RunId("")
+                return self._stop(run, event.reason, Ending.UNAVAILABLE, event.at)
+            case on.Ticked():
+                return self._on_tick(event.at)
+            case _:
+                raise TypeError(f"no such event: {type(event).__name__}")
+
+    # ---- agents
+
+    def _on_joined(self, event: on.AgentJoined) -> Commands:
+        agent = Agent(event.agent, event.slot, event.host)
+        self.agents.join(agent)
+        self._leases.renew(event.agent, event.at)
+        return self._prepare(agent)
+
+    def _on_ready(self, event: on.AgentReady) -> Commands:
+        agent = self.agents.get(event.agent)
+        if agent is None or agent.status is not AgentStatus.PREPARING:
+            return [do.Refused(event.agent, "ready, but it is not being prepared")]
+        self._leases.renew(event.agent, event.at)
+        if self.sweep is None or event.run == self.sweep.run:
+            self.agents.ready(agent, event.run)
+        return []
+
+    def _on_beat(self, event: on.AgentBeat) -> Commands:
+        if self.agents.get(event.agent) is None:
+            return [do.Refused(event.agent, "sign of life of a lost agent")]
+        self._leases.renew(event.agent, event.at)
+        return []
+
+    def _on_gone(self, agent_id: AgentId, reason: str, at: float) -> Commands:
+        agent = self.agents.remove(agent_id)
+        self._leases.end(agent_id)
+        if agent is None or agent.member is None or self.sweep is None:
+            return []
+        gang = self.sweep.gangs.get(agent.member.trial)
+        if gang is None:
+            return []
+        return self._member_over(gang, agent.member.rank, lost(f"agent on {agent.host} was lost: {reason}"), at)
+
+    def _prepare(self, agent: Agent) -> Commands:
+        if self.sweep is None:
+            return []
+        self.agents.prepare(agent)
+        return [do.PrepareAgent(agent.id, self.sweep.run)]
+
+    def _drop(self, agent_id: AgentId, reason: str, at: float) -> Commands:
+        return [do.DropAgent(agent_id, reason), *self._on_gone(agent_id, reason, at)]
+
+    # ---- members
+
+    def _gang_of(self, agent: AgentId, member: Member) -> Gang | None:
+        """The gang that `member` is of, unless it is of an older generation or another agent's."""
+        gang = self.sweep.gangs.get(member.trial) if self.sweep and self.sweep.run == member.run else None
+        if gang is None or gang.generation != member.generation or member.rank in gang.ended:
+            return None
+        if not 0 <= member.rank < len(gang.agents) or gang.agents[member.rank] != agent:
+            return None
+        return gang
+
+    def _refuse(self, agent: AgentId, member: Member) -> Commands:
+        return [do.Refused(agent, f"{member} is not this agent's member, or is of an older generation")]
+
+    def _on_entered(self, event: on.MemberEntered) -> Commands:
+        gang = self._gang_of(event.agent, event.member)
+        if gang is None or self.sweep is None:
+            return self._refuse(event.agent, event.member)
+        gang.enter(event.member.rank, event.at)
+        self.sweep.ever_entered = True
+        if gang.status is GangStatus.RUNNING:
+            self.sweep.trials[gang.trial].started_at = event.at
+        return []
+
+    def _on_reported(self, event: on.MemberReported) -> Commands:
+        gang = self._gang_of(event.agent, event.member)
+        if gang is None or self.sweep is None or not event.reports:
+            return self._refuse(event.agent, event.member)
+        self.sweep.trials[gang.trial].last_report = event.reports[-1]
+        return [do.DeliverReports(gang.trial, event.reports)]
+
+    def _on_ended(self, event: on.MemberEnded) -> Commands:
+        gang = self._gang_of(event.agent, event.member)
+        if gang is None:
+            return self._refuse(event.agent, event.member)
+        agent = self.agents.get(event.agent)
+        if agent is not None and agent.member == event.member:
+            self.agents.release(agent)
+        return self._member_over(gang, event.member.rank, event.outcome, event.at)
+
+    def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
+        assert self.sweep is not None
+        gang.end(rank, outcome)
+        if gang.status is GangStatus.ENDED:
+            return self._gang_over(self.sweep, gang)
+        return self._stop_members(gang, at) if gang.cause is not None else []
+
+    def _gang_over(self, sweep: Sweep, gang: Gang) -> Commands:
+        trial = sweep.conclude(gang)
+        if trial is None:
+            return []
+        cause = trial.failure
+        if cause is not None and cause.kind is FailureKind.LOAD and not sweep.ever_entered:
+            sweep.stop = sweep.stop or (cause.summary, Ending.UNLOADABLE)
+        return [do.ConcludeTrial(trial.id), *self._conclude(sweep.clear_queue() if sweep.stop else [])]
+
+    def _stop_members(self, gang: Gang, at: float) -> Commands:
+        if gang.stop_by is not None:
+            return []
+        gang.stop_by = at + KILL_GRACE_S + STOP_TIMEOUT_S
+        return [do.StopMember(agent, member, KILL_GRACE_S) for agent, member in gang.live()]
+
+    # ---- the run
+
+    def _on_run_begun(self, event: on.RunBegun) -> Commands:
+        if self.sweep is not None:
+            raise ValueError(f"run {event.run} begins while run {self.sweep.run} is not over")
+        self.last = Sweep(event.run, event.limits, event.at)
+        return [command for agent in self.agents.all() for command in self._prepare(agent)]
+
+    def _on_suggested(self, event: on.Suggested) -> Commands:
+        if self.sweep is None or self.sweep.run != event.run:
+            return []
+        return self._conclude(self.sweep.add(event))
+
+    def _conclude(self, trials: list[Trial]) -> Commands:
+        return [do.ConcludeTrial(trial.id) for trial in trials]
+
+    def _stop(self, run: RunId, reason: str, ending: Ending, kill_at: float) -> Commands:
+        sweep = self.sweep
+        if sweep is None or sweep.run != run:
+            return []
+        if sweep.stop is None:
+            sweep.stop = (reason, ending)
+        sweep.kill_at = min(kill_at, sweep.kill_at) if sweep.kill_at is not None else kill_at
+        live = [pair for gang in sweep.gangs.values() for pair in gang.live()]
+        advice = [do.AdviseMember(agent, member) for agent, member in live]
+        return [*self._conclude(sweep.clear_queue()), *advice]
+
+    def _advance(self, sweep: Sweep, at: float) -> Commands:
+        """What follows from the state as it is now: gangs to form, trials to ask for, the end."""
+        commands: Commands = []
+        if sweep.kill_at is not None and at >= sweep.kill_at:
+            for gang in sweep.gangs.values():
+                gang.fail(Failure(FailureKind.STOPPED, f"ended: {sweep.stop[0] if sweep.stop else 'stopped'}"))
+                commands += self._stop_members(gang, at)
+        if sweep.stop is None:
+            commands += self._form_gangs(sweep, at)
+        if sweep.over:
+            commands.append(self._end(sweep))
+        return commands
+
+    def _form_gangs(self, sweep: Sweep, at: float) -> Commands:
+        """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
+        commands: Commands = []
+        size = sweep.limits.size
+        while sweep.queue and len(idle := self.agents.idle_for(sweep.run, size)) == size:
+            trial_id, generation = sweep.peek()
+            gang = Gang(sweep.run, trial_id, generation, tuple(agent.id for agent in idle), at)
+            trial = sweep.next_gang(gang)
+            trial.host = idle[0].host
+            for rank, agent in enumerate(idle):
+                member = gang.member(Rank(rank))
+                self.agents.occupy(agent, member)
+                commands.append(do.StartMember(agent.id, member, size, trial.params))
+        if sweep.wants_trials and (count := len(self.agents.idle_for(sweep.run, len(self.agents))) // size):
+            sweep.suggesting = True
+            commands.append(do.Suggest(sweep.run, count))
+        return commands
+
+    def _end(self, sweep: Sweep) -> do.EndRun:
+        sweep.ended = True
+        if sweep.stop is None:
+            return do.EndRun(sweep.run, Ending.COMPLETE, "")
+        reason, ending = sweep.stop
+        failures = (trial.failure for trial in sweep.trials.values() if trial.failure)
+        cause = next((each for each in failures if each.kind is FailureKind.LOAD), None)
+        return do.EndRun(sweep.run, ending, reason, cause if ending is Ending.UNLOADABLE else None)
+
+    # ---- deadlines
+
+    def _on_tick(self, at: float) -> Commands:
+        commands: Commands = []
+        for agent in self._leases.expired(at):
+            commands += self._drop(agent, "no sign of life before its lease ran out", at)
+        if self.sweep is None:
+            return commands
+        for gang in list(self.sweep.gangs.values()):
+            commands += self._check_gang(self.sweep, gang, at)
+        return commands + self._check_run(self.sweep, at)
+
+    def _check_gang(self, sweep: Sweep, gang: Gang, at: float) -> Commands:
+        if gang.stop_by is not None:
+            if at < gang.stop_by:
+                return []
+            reason = f"its member did not end within {STOP_TIMEOUT_S:g} s of being stopped"
+            return [command for agent, _ in gang.live() for command in self._drop(agent, reason, at)]
+        limit = sweep.limits.trial_timeout_s
+        if gang.running_since is not None and limit is not None and at >= gang.running_since + limit:
+            gang.fail(Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped"))
+            return self._stop_members(gang, at)
+        if gang.status is GangStatus.FORMING and at >= gang.formed_at + FORM_TIMEOUT_S:
+            missing = ", ".join(str(rank) for rank in range(len(gang.agents)) if rank not in gang.entered)
+            gang.fail(Failure(FailureKind.LOST, f"rank {missing} did not start within {FORM_TIMEOUT_S:g} s"))
+            return self._stop_members(gang, at)
+        return []
+
+    def _check_run(self, sweep: Sweep, at: float) -> Commands:
+        limits = sweep.limits
+        if limits.timeout_s is not None and sweep.stop is None and at >= sweep.begun_at + limits.timeout_s:
+            reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
+            return self._stop(sweep.run, reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
+        if len(self.agents) >= limits.size:
+            sweep.short_since = None
+            return []
+        sweep.short_since = at if sweep.short_since is None else sweep.short_since
+        if at < sweep.short_since + limits.start_timeout_s:
+            return []
+        reason = f"{len(self.agents)} of {limits.size} agents that a trial needs within {limits.start_timeout_s:g} s"
+        return self._stop(sweep.run, reason, Ending.NO_AGENTS, at)

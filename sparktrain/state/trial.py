@@ -1,0 +1,69 @@
+"""One trial's life: queued, running, queued again when its gang was lost, and one final status."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sparktrain.ids import Generation, TrialId
+from sparktrain.state.moves import check_move
+from sparktrain.state.outcome import Failure, Report
+
+NOT_FORMED = Generation(0)
+"""The generation of a trial before its first gang."""
+
+
+class TrialStatus(StrEnum):
+    """The value is the word in `results.json`."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    LOST = "lost"
+    STOPPED = "stopped"
+
+    @property
+    def final(self) -> bool:
+        """A final status is never left."""
+        return self not in (TrialStatus.QUEUED, TrialStatus.RUNNING)
+
+
+_LEGAL = frozenset(
+    {
+        (TrialStatus.QUEUED, TrialStatus.RUNNING),
+        (TrialStatus.RUNNING, TrialStatus.QUEUED),
+        (TrialStatus.QUEUED, TrialStatus.STOPPED),
+        (TrialStatus.QUEUED, TrialStatus.LOST),
+        (TrialStatus.RUNNING, TrialStatus.SUCCEEDED),
+        (TrialStatus.RUNNING, TrialStatus.FAILED),
+        (TrialStatus.RUNNING, TrialStatus.LOST),
+        (TrialStatus.RUNNING, TrialStatus.STOPPED),
+    }
+)
+
+
+@dataclass(slots=True)
+class Trial:
+    """One set of hyperparameters, and what became of it."""
+
+    id: TrialId
+    params: dict[str, Any]
+    status: TrialStatus = TrialStatus.QUEUED
+    generation: Generation = NOT_FORMED
+    """Of the newest gang."""
+    times_lost: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    failure: Failure | None = None
+    """The root cause of a failed or lost trial; of a running one, why its last gang was lost."""
+    seconds: float = 0.0
+    """Of the newest generation's training function."""
+    host: str | None = None
+    """Of the chief of the newest generation."""
+    started_at: float | None = None
+    """When the newest generation entered the training function."""
+    last_report: Report | None = None
+
+    def move(self, status: TrialStatus) -> None:
+        """Go to `status`; IllegalMoveError when there is no such move."""
+        story = [f"generation {self.generation}, lost {self.times_lost} times", self.failure]
+        self.status = check_move(f"trial {self.id}", self.status, status, _LEGAL, story)

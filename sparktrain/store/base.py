@@ -1,0 +1,107 @@
+"""The contract of a store: the one place where things outlive the processes of a run."""
+
+from typing import Protocol
+
+from sparktrain.errors import BugError
+
+UNPUBLISHED = ".tmp-"
+"""How the name of a file begins that a store is still writing: never listed, and refused for anything else."""
+
+
+class WriteStream(Protocol):
+    """A file of a store that is being written. Used by one thread at a time."""
+
+    def write(self, data: bytes) -> None:
+        """Add `data` to the end; blocks until the store has taken all of it.
+
+        Readers of the open file see a whole prefix of what was written, how soon depends on the store (`LocalStore`: at
+        once). Raises OSError when the store fails, ValueError after `close`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Make everything that was written visible and durable; blocks until it is. Again: does nothing.
+
+        Raises OSError when the store fails; what was written may then be lost from some point on, never garbled before.
+        """
+        ...
+
+
+class Store(Protocol):
+    """Files beneath one root, named by relative paths with `/` between their parts (see `check_path`).
+
+    Folders are no part of the contract: they come with the first file in them. Every method but `where` blocks on the
+    store. Each may be called from any thread, and raises OSError when the store fails and BugError for a path that
+    `check_path` refuses. Nothing is ever overwritten: a path is written by one `put_if_absent` or `open_stream`.
+    """
+
+    def where(self, path: str = "") -> str:
+        """The full name of `path`, or of the root, for people and for `open_store`; does not touch the store."""
+        ...
+
+    def probe(self) -> None:
+        """Prove that files can be created once, read back and deleted. Makes the root when it is missing.
+
+        Raises RunDirectoryError with the cause and the next step. Called before a run by whoever is going to write.
+        """
+        ...
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create the file `path` with `data`: True; False when something is there already, whoever put it there.
+
+        Atomic: of any number of concurrent calls for one path, in any processes and on any hosts, exactly one returns
+        True, and no reader ever sees a part of the data. Durable: when it returns True or False, the file survives the
+        end of every process and of the machine. When it raises, or its process dies, the file is there whole or not at
+        all.
+        """
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The content of the file `path`; FileNotFoundError when there is none."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file `path`."""
+        ...
+
+    def list(self, prefix: str = "") -> list[str]:
+        """The paths of all files beneath the folder `prefix`, at any depth, sorted; empty when there is no such folder.
+
+        Files that are created or deleted meanwhile may be listed or not.
+        """
+        ...
+
+    def open_stream(self, path: str) -> WriteStream:
+        """Create the file `path` and write it bit by bit: a log, or metrics. FileExistsError when it is there already.
+
+        The file is visible as it grows, and durable once it is closed. A process that dies leaves a prefix.
+        """
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete the file `path`, if there is one. Called by the coordinator only: nobody else may decide that."""
+        ...
+
+
+def check_path(path: str) -> str:
+    """`path`, when a store may use it; BugError otherwise."""
+    problem = path_problem(path)
+    if problem:
+        raise BugError(f"path {path!r} of a store {problem}")
+    return path
+
+
+def path_problem(path: str) -> str | None:
+    """Why no store may use `path`; None when each may.
+
+    It must name the same file in every store, and never one outside of the root: relative, with parts between single
+    `/`, none of them `.` or `..`, and without backslashes and characters that cannot be printed.
+    """
+    parts = path.split("/")
+    if not path or not path.isprintable() or "\\" in path:
+        return "must be printable, not empty, and without backslashes"
+    if any(part in ("", ".", "..") for part in parts):
+        return "must be relative and without empty parts, '.' and '..'"
+    if any(part.startswith(UNPUBLISHED) for part in parts):
+        return f"must have no part that begins with {UNPUBLISHED!r}"
+    return None

@@ -1,0 +1,82 @@
+"""Every path of a run, relative to the root of its store."""
+
+from msgspec import Struct
+
+from sparktrain.errors import SpecError
+from sparktrain.ids import Member, TrialId
+from sparktrain.store.base import path_problem
+
+_LONGEST_NAME_BYTES = 200
+"""File systems take 255; the rest is for what somebody may hang on it, such as `.tar.gz`."""
+
+
+class MemberLayout(Struct, frozen=True):
+    """The paths of one member of a gang, in one generation: each is written once, and for no other member."""
+
+    path: str
+
+    @property
+    def log(self) -> str:
+        """What the member printed."""
+        return f"{self.path}/log.txt"
+
+    @property
+    def metrics(self) -> str:
+        """What the member reported, one JSON object per line."""
+        return f"{self.path}/metrics.jsonl"
+
+    @property
+    def files(self) -> str:
+        """The folder of what the training function put into `ctx.log_dir`."""
+        return f"{self.path}/files"
+
+    def file(self, name: str) -> str:
+        """The path of what an agent uploads as `name`: the log, the metrics, or something in `files`.
+
+        Raises SpecError for any other name: it comes from another process, and from the training function.
+        """
+        path = f"{self.path}/{name}"
+        if path not in (self.log, self.metrics) and not path.startswith(f"{self.files}/"):
+            raise SpecError(f"file {name!r} of a member must be log.txt, metrics.jsonl, or beneath files/")
+        problem = path_problem(path)
+        if problem:
+            raise SpecError(f"file {name!r} of a member {problem}: rename it")
+        return path
+
+
+class RunLayout:
+    """The paths of the run `name`, which is a folder of the store. SpecError when `name` cannot be one."""
+
+    def __init__(self, name: str) -> None:
+        problem = _name_problem(name)
+        if problem:
+            raise SpecError(f"name ({name!r}) of a run {problem}: it becomes a folder of the run directory")
+        self.path = name
+
+    @property
+    def results(self) -> str:
+        """What `sparktrain.driver.report` writes at the end of the run."""
+        return f"{self.path}/results.json"
+
+    @property
+    def spec(self) -> str:
+        """What the run was asked to do."""
+        return f"{self.path}/run.json"
+
+    def trial(self, trial: TrialId) -> str:
+        """The folder of a trial."""
+        return f"{self.path}/trials/{trial:04d}"
+
+    def member(self, member: Member) -> MemberLayout:
+        """The paths of one member."""
+        return MemberLayout(f"{self.trial(member.trial)}/generation-{member.generation}/rank-{member.rank}")
+
+
+def _name_problem(name: str) -> str | None:
+    if not name.isprintable() or any(character in name for character in "/\\:"):
+        return "must not contain slashes, backslashes, colons or unprintable characters"
+    if len(name.encode()) > _LONGEST_NAME_BYTES:
+        return f"must not be longer than {_LONGEST_NAME_BYTES} bytes"
+    if name != name.strip():
+        return "must not begin or end with a space"
+    return path_problem(name)

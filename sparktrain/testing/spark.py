@@ -1,0 +1,44 @@
+"""Real Spark on this machine, for tests."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+LOCAL_CLUSTER = "local-cluster[2,1,1024]"
+"""Two executor JVMs, each with one slot."""
+
+
+@contextmanager
+def spark_session(
+    master: str, scratch: Path, conf: Mapping[str, str] | None = None, connect: bool = False
+) -> Iterator[SparkSession]:
+    """A session on `master`, stopped at the end; with `connect`, of Spark Connect, with a server in this process.
+
+    One at a time in a process. Blocks while Spark starts: about 5 s.
+    """
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_WORKER_DIR"] = str(scratch / "work")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "1024m",
+        "spark.driver.memory": "512m",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **(conf or {}),
+    }
+    builder = SparkSession.builder.appName("sparktrain-tests")
+    builder = builder.remote(master) if connect else builder.master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()

@@ -1,0 +1,164 @@
+"""What every store must do. A test class for a store inherits `StoreContract` and says how to open one."""
+
+import multiprocessing
+from collections.abc import Callable
+from contextlib import closing
+from multiprocessing.synchronize import Barrier
+
+import pytest
+
+from sparktrain.errors import BugError
+from sparktrain.store.base import Store
+from sparktrain.store.url import open_store
+
+ROUNDS = 20
+CONTENDERS = 4
+RACE_DEADLINE_S = 60.0
+
+
+class StoreContract:
+    """Tests of the contract in `sparktrain.store.base`. The fixture `store` gives each test an empty store of its own.
+
+    `reopen` must be a function that processes can be sent; it opens the store that `where()` names.
+    """
+
+    reopen: Callable[[str], Store] = staticmethod(open_store)
+
+    @pytest.fixture
+    def store(self) -> Store:
+        raise NotImplementedError("a test class of a store must have a fixture `store`")
+
+    def test_probe_proves_a_store_that_works_and_leaves_nothing(self, store: Store) -> None:
+        store.probe()
+        assert store.list() == []
+
+    def test_put_creates_once(self, store: Store) -> None:
+        assert store.put_if_absent("run/journal/0001", b"first") is True
+        assert store.put_if_absent("run/journal/0001", b"second") is False
+        assert store.read("run/journal/0001") == b"first"
+
+    @pytest.mark.parametrize("size", [0, 1, 3 * 1024 * 1024], ids=["empty", "byte", "3MiB"])
+    def test_put_keeps_every_byte(self, store: Store, size: int) -> None:
+        data = bytes(range(256)) * (size // 256) + b"\0" * (size % 256)
+        store.put_if_absent("data", data)
+        assert store.read("data") == data
+
+    def test_what_was_put_is_there_for_everybody(self, store: Store) -> None:
+        store.put_if_absent("run/results.json", b"{}")
+        assert self.reopen(store.where()).read("run/results.json") == b"{}"
+
+    def test_of_many_processes_exactly_one_creates_a_file(self, store: Store) -> None:
+        processes = multiprocessing.get_context("spawn")
+        barrier, outcomes = processes.Barrier(CONTENDERS), processes.Queue()
+        contenders = [
+            processes.Process(target=_contend, args=(self.reopen, store.where(), number, barrier, outcomes))
+            for number in range(CONTENDERS)
+        ]
+        for contender in contenders:
+            contender.start()
+        try:
+            won: dict[int, list[bool]] = dict(outcomes.get(timeout=RACE_DEADLINE_S) for _ in contenders)
+        finally:
+            for contender in contenders:
+                contender.join(RACE_DEADLINE_S)
+                contender.kill()
+        for turn in range(ROUNDS):
+            winners = [number for number in won if won[number][turn]]
+            assert len(winners) == 1, f"round {turn} was won by {winners}"
+            assert store.read(f"race/{turn}") == _entry(winners[0])
+        assert store.list("race") == sorted(f"race/{turn}" for turn in range(ROUNDS))
+
+    def test_a_missing_file(self, store: Store) -> None:
+        with pytest.raises(FileNotFoundError):
+            store.read("run/none")
+        assert not store.exists("run/none")
+        store.delete("run/none")
+
+    def test_a_folder_is_no_file(self, store: Store) -> None:
+        store.put_if_absent("run/trials/a", b"")
+        with pytest.raises(FileNotFoundError):
+            store.read("run/trials")
+        assert not store.exists("run/trials")
+        store.delete("run/trials")
+        assert store.exists("run/trials/a")
+
+    def test_a_file_is_no_folder(self, store: Store) -> None:
+        store.put_if_absent("run", b"")
+        assert not store.exists("run/a")
+        with pytest.raises(FileNotFoundError):
+            store.read("run/a")
+        assert store.list("run") == []
+
+    def test_list_names_the_files_beneath_a_folder(self, store: Store) -> None:
+        for path in ("a/b/2", "a/b/1", "a/bb/3", "a/4", "c"):
+            store.put_if_absent(path, b"")
+        assert store.list() == ["a/4", "a/b/1", "a/b/2", "a/bb/3", "c"]
+        assert store.list("a") == ["a/4", "a/b/1", "a/b/2", "a/bb/3"]
+        assert store.list("a/b") == ["a/b/1", "a/b/2"]
+        assert store.list("none") == []
+
+    def test_delete_makes_room(self, store: Store) -> None:
+        store.put_if_absent("run/a", b"1")
+        store.delete("run/a")
+        assert not store.exists("run/a")
+        assert store.put_if_absent("run/a", b"2") is True
+        assert store.read("run/a") == b"2"
+
+    def test_a_stream_is_a_prefix_while_it_grows_and_whole_when_closed(self, store: Store) -> None:
+        stream = store.open_stream("run/log.txt")
+        stream.write(b"one\n")
+        if store.exists("run/log.txt"):
+            assert b"one\ntwo\n".startswith(store.read("run/log.txt"))
+        stream.write(b"two\n")
+        stream.close()
+        assert store.read("run/log.txt") == b"one\ntwo\n"
+        assert store.list() == ["run/log.txt"]
+
+    def test_an_empty_stream_is_an_empty_file(self, store: Store) -> None:
+        store.open_stream("log").close()
+        assert store.read("log") == b""
+
+    def test_a_stream_never_overwrites(self, store: Store) -> None:
+        store.put_if_absent("log", b"kept")
+        with pytest.raises(FileExistsError), closing(store.open_stream("log")):
+            pass
+        assert store.read("log") == b"kept"
+
+    def test_a_stream_that_is_closed_takes_nothing(self, store: Store) -> None:
+        stream = store.open_stream("log")
+        stream.close()
+        stream.close()
+        with pytest.raises(ValueError, match="closed"):
+            stream.write(b"late")
+        assert store.put_if_absent("log", b"late") is False
+
+    @pytest.mark.parametrize(
+        "path", ["", "/a", "../a", "a/../b", "a//b", "a/", "./a", "a\0b", "a\nb", "a\\b", ".tmp-a"]
+    )
+    def test_paths_that_are_refused(self, store: Store, path: str) -> None:
+        for call in (store.read, store.exists, store.delete, store.open_stream):
+            with pytest.raises(BugError):
+                call(path)
+        with pytest.raises(BugError):
+            store.put_if_absent(path, b"")
+
+
+def _entry(number: int) -> bytes:
+    return bytes([number]) * 200_000
+
+
+def _contend(
+    reopen: Callable[[str], Store],
+    where: str,
+    number: int,
+    barrier: Barrier,
+    outcomes: "multiprocessing.Queue[tuple[int, list[bool]]]",
+) -> None:
+    store, won = reopen(where), []
+    for turn in range(ROUNDS):
+        barrier.wait(RACE_DEADLINE_S)
+        won.append(store.put_if_absent(f"race/{turn}", _entry(number)))
+        seen = store.read(f"race/{turn}")
+        if seen not in map(_entry, range(CONTENDERS)):
+            raise AssertionError(f"process {number} read {len(seen)} bytes that nobody put, in round {turn}")
+    outcomes.put((number, won))

@@ -1,0 +1,279 @@
+"""Both sides of a transport under test: samples of all messages, and a coordinator that hands its links to the test."""
+
+import asyncio
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
+from sparktrain.protocol import codec
+from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, Certificates, issue
+from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
+from sparktrain.protocol.messages import (
+    Advise,
+    Beat,
+    BeatAck,
+    Code,
+    Dismiss,
+    Join,
+    Leave,
+    MemberEnded,
+    MemberReported,
+    MemberStarted,
+    MemberStored,
+    Message,
+    Prepare,
+    Ready,
+    Refuse,
+    StartMember,
+    StopMember,
+    UploadDone,
+    UploadHeader,
+    Welcome,
+)
+from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+
+_ATTEND = f"/sparktrain.v{codec.VERSION}.Coordinator/Attend"
+_UPLOAD = f"/sparktrain.v{codec.VERSION}.Coordinator/Upload"
+
+MEMBER = Member(RunId("mnist"), TrialId(7), Generation(2), Rank(1))
+JOIN = Join(
+    agent=AgentId("a-1"), slot=3, host="host-1", pid=4711, versions={"python": "3.11", "keras": "3.15"}, gpus=("0", "1")
+)
+WELCOME = Welcome(beat_s=2.0, lease_s=30.0, preload=("tensorflow", "keras"))
+HEADER = UploadHeader(agent=AgentId("a-1"), member=MEMBER, name="logs/events.out")
+FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: über", "Traceback ...\n", ("line 1", "\x1b[31mline 2\x00"))
+START = StartMember(
+    member=MEMBER,
+    size=4,
+    params={"lr": 0.1, "layers": [1, 2], "name": "ü", "on": True, "none": None},
+    seed=2**63,
+    metric="loss",
+    log_limit_bytes=10,
+)
+
+FROM_AGENT: tuple[Message, ...] = (
+    JOIN,
+    Ready(run=MEMBER.run, failed_imports={"horovod": "No module named 'horovod'"}),
+    Beat(),
+    MemberStarted(member=MEMBER, pid=99),
+    MemberReported(member=MEMBER, reports=(Report(1, {"loss": 0.5}), Report(2, {"loss": float("inf")}))),
+    MemberEnded(member=MEMBER, outcome=Outcome(1.5, {"accuracy": 0.25})),
+    MemberEnded(member=MEMBER, outcome=Outcome(1.5, failure=FAILURE)),
+    MemberStored(member=MEMBER),
+    Leave(reason="the pool is closed"),
+)
+"""Every message of an agent, in an order that is allowed."""
+
+TO_AGENT: tuple[Message, ...] = (
+    WELCOME,
+    BeatAck(),
+    Prepare(run=MEMBER.run, code=Code("00ff", b"\x80\x04K\x01.", archive=b"PK"), preload=("sklearn",)),
+    START,
+    StopMember(member=MEMBER, grace_s=5.0),
+    Advise(member=MEMBER),
+    Dismiss(reason="the pool is closed"),
+    Refuse(reason="it broke a rule"),
+)
+"""Every message of the coordinator, in an order that is allowed."""
+
+
+class TransportHarness(ABC):
+    """How the suite makes the two sides of a transport."""
+
+    @abstractmethod
+    def listener(self, limits: Limits) -> Listener:
+        """A new listener, not started."""
+
+    @abstractmethod
+    def dialer(self, address: tuple[str, int], limits: Limits) -> Dialer:
+        """A new agent's side for the listener that was made last, bound to `address`."""
+
+    @abstractmethod
+    async def vanish(self, dialer: Dialer) -> None:
+        """End the dialer's connection without a word, as when its process is killed."""
+
+
+class GrpcHarness(TransportHarness):
+    """Both sides on the loopback interface, with certificates of one run."""
+
+    def __init__(self, handshake_s: float = 5, dead_after_s: float = 30) -> None:
+        self.certificates: Certificates = issue("contract")
+        self.handshake_s = handshake_s
+        self.dead_after_s = dead_after_s
+
+    def listener(self, limits: Limits) -> Listener:
+        """See base class."""
+        server = self.certificates.server
+        return GrpcListener("127.0.0.1", (0,), server, limits, self.dead_after_s, self.handshake_s)
+
+    def dialer(self, address: tuple[str, int], limits: Limits) -> Dialer:
+        """See base class."""
+        return GrpcDialer(self.ticket(address), limits, self.dead_after_s)
+
+    def ticket(self, address: tuple[str, int], *hosts: str) -> AgentTicket:
+        """An agent's ticket for `address`, or for its port at each of `hosts`."""
+        host, port = address
+        return AgentTicket("contract", hosts or (host,), port, self.certificates.agent)
+
+    async def vanish(self, dialer: Dialer) -> None:
+        """See base class."""
+        assert isinstance(dialer, GrpcDialer)
+        await dialer._channel.close()
+
+
+class Rogue:
+    """A peer that holds a certificate, and sends what it likes. To be used as a context."""
+
+    def __init__(self, port: int, bundle: CertificateBundle) -> None:
+        credentials = grpc.ssl_channel_credentials(bundle.authority, bundle.key, bundle.certificate)
+        options = [("grpc.ssl_target_name_override", SERVER_NAME), ("grpc.max_receive_message_length", -1)]
+        self.channel: Any = aio.secure_channel(f"127.0.0.1:{port}", credentials, options)
+
+    async def __aenter__(self) -> "Rogue":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.channel.close()
+
+    async def attend(self, *frames: bytes) -> Any:
+        """Open a link and send `frames`, as far as the coordinator takes them."""
+        return await self._send(self.channel.stream_stream(_ATTEND)(), frames)
+
+    async def upload(self, *frames: bytes) -> Any:
+        """Send an upload and no end of the file."""
+        return await self._send(self.channel.stream_stream(_UPLOAD)(), frames)
+
+    async def _send(self, call: Any, frames: tuple[bytes, ...]) -> Any:
+        try:
+            for frame in frames:
+                await call.write(frame)
+        except (aio.AioRpcError, aio.BaseError, ValueError, RuntimeError):
+            pass
+        return call
+
+
+class Stage:
+    """A coordinator that hands its links to the test, and whose agents are closed at the end."""
+
+    def __init__(self, harness: TransportHarness, limits: Limits) -> None:
+        self.harness = harness
+        self.limits = limits
+        self.listener = harness.listener(limits)
+        self.address = ("", 0)
+        self.accepted = asyncio.Queue[Link]()
+        self.files: dict[str, str] = {}
+        self.on_link: OnLink = self.lend
+        self.on_upload: OnUpload = self.store
+        self.dialers: list[Dialer] = []
+        self._over = asyncio.Event()
+
+    async def lend(self, link: Link) -> None:
+        """Give the link to the test until the end."""
+        self.accepted.put_nowait(link)
+        await self._over.wait()
+
+    async def store(self, header: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
+        """Keep a file's digest."""
+        digest, size = hashlib.sha256(), 0
+        async for chunk in chunks:
+            assert 0 < len(chunk) <= CHUNK_BYTES
+            digest.update(chunk)
+            size += len(chunk)
+        self.files[header.name] = digest.hexdigest()
+        return UploadDone(size)
+
+    async def lead(self, link: Link) -> None:
+        """Call what `on_link` is now."""
+        await self.on_link(link)
+
+    async def take(self, header: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
+        """Call what `on_upload` is now."""
+        return await self.on_upload(header, chunks)
+
+    def dialer(self) -> Dialer:
+        """A new agent's side."""
+        dialer = self.harness.dialer(self.address, self.limits)
+        self.dialers.append(dialer)
+        return dialer
+
+    async def pair(self) -> tuple[Link, Link]:
+        """Both sides of a new link after the greeting: the agent's, the coordinator's."""
+        agent = await self.dialer().attend(10)
+        here = await self.accepted.get()
+        agent.post(JOIN)
+        assert await here.receive() == JOIN
+        here.post(WELCOME)
+        assert await agent.receive() == WELCOME
+        return agent, here
+
+    async def end(self) -> None:
+        """Close all."""
+        self._over.set()
+        await asyncio.gather(*(dialer.close() for dialer in self.dialers))
+        await self.listener.close(2)
+
+
+@asynccontextmanager
+async def stage(harness: TransportHarness, limits: Limits | None = None) -> AsyncIterator[Stage]:
+    """A started coordinator."""
+    scene = Stage(harness, limits or Limits())
+    scene.address = await scene.listener.start(scene.lead, scene.take)
+    try:
+        yield scene
+    finally:
+        await scene.end()
+
+
+async def beat(agent: Link, coordinator: Link) -> None:
+    """One message there and one back."""
+    agent.post(Beat())
+    assert await coordinator.receive() == Beat()
+    coordinator.post(BeatAck())
+    assert await agent.receive() == BeatAck()
+
+
+async def receive_all(link: Link, count: int) -> list[Message]:
+    """The next `count` messages."""
+    return [await link.receive() for _ in range(count)]
+
+
+async def chunks_of(*chunks: bytes) -> AsyncIterator[bytes]:
+    """`chunks` one by one."""
+    for chunk in chunks:
+        yield chunk
+
+
+def digest(data: bytes) -> str:
+    """SHA-256, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def reports(size: int) -> MemberReported:
+    """A message of about `size` bytes."""
+    return MemberReported(MEMBER, (Report(1, {"x" * size: 1.0}),))
+
+
+async def many(count: int) -> AsyncIterator[bytes]:
+    """`count` chunks of the largest size."""
+    for _ in range(count):
+        yield bytes(CHUNK_BYTES)
+
+
+async def endless() -> AsyncIterator[bytes]:
+    """One chunk, and no end."""
+    yield b"first"
+    await asyncio.get_running_loop().create_future()
+
+
+async def broken() -> AsyncIterator[bytes]:
+    """One chunk, and an error."""
+    yield b"first"
+    raise ZeroDivisionError("on purpose")

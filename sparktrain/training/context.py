@@ -1,0 +1,130 @@
+"""What a training function knows of its run, and says to it: the `ctx` that is passed to functions that name it."""
+
+import json
+import math
+import operator
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sparktrain.clock import Clock
+from sparktrain.protocol.messages import Assignment, Reported
+from sparktrain.state.outcome import Report
+from sparktrain.training.result import NotANumberError, number
+from sparktrain.training.wire import Wire, sendable
+
+HISTORY = "metrics.jsonl"
+"""File beside the log directory with one line for each report."""
+
+_RESERVED = "wall"  # the other key of a line in the history
+
+
+class TrainContext:
+    """One member's view of its trial. Belongs to the process that the function is called in, not to those it forks."""
+
+    def __init__(self, assignment: Assignment, wire: Wire, clock: Clock) -> None:
+        self._assignment = assignment
+        self._params = MappingProxyType(assignment.params)
+        self._wire = wire
+        self._clock = clock
+        self._pid = os.getpid()
+        self._reporting = threading.Lock()
+        self._last_step = -1
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The hyperparameters of this trial, as the function gets them; read-only."""
+        return self._params
+
+    @property
+    def trial(self) -> int:
+        """Number of the trial within its run, from 0."""
+        return self._assignment.member.trial
+
+    @property
+    def seed(self) -> int:
+        """The trial's seed: the same for each generation, another for each trial.
+
+        Python's, numpy's and Keras's generators are seeded with it before the function is called.
+        """
+        return self._assignment.seed
+
+    @property
+    def rank(self) -> int:
+        """Number of this member within its gang, from 0; rank 0 is the chief."""
+        return self._assignment.member.rank
+
+    @property
+    def size(self) -> int:
+        """Members in the gang; 1 for an ordinary trial."""
+        return self._assignment.size
+
+    @property
+    def generation(self) -> int:
+        """How many times the trial's gang was formed, from 1; more than 1 after the loss of a process."""
+        return self._assignment.member.generation
+
+    @property
+    def log_dir(self) -> str:
+        """An existing local directory, for TensorBoard or anything else: its files are brought to the run directory."""
+        return self._assignment.log_dir
+
+    def report(self, step: int, **metrics: float) -> None:
+        """Send metrics of a finished step; does not wait for anyone but the local disk. Any thread of the process.
+
+        `step` is an integer from 0 on that grows with each report; a metric is any real number, also NaN, or a scalar
+        array or tensor. Every report is kept in `metrics.jsonl` of the trial. Raises ValueError for a step that does
+        not grow, TypeError for a step or a metric that is no number, RuntimeError in a process that the function
+        forked, OSError when the executor is being lost or its disk is full.
+        """
+        if os.getpid() != self._pid:
+            raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
+        count = _step(step)
+        values = {sendable(name): _metric(name, value) for name, value in metrics.items()}
+        with self._reporting:
+            if count <= self._last_step:
+                raise ValueError(
+                    f"ctx.report(step={count}) came after step {self._last_step}: steps must grow, "
+                    "over all epochs and all calls of fit()"
+                )
+            self._keep(count, values)
+            self._wire.send(Reported(Report(count, values)))
+            self._last_step = count
+
+    def should_stop(self) -> bool:
+        """Whether the trial is no longer needed, and the function should return what it has. Returns at once."""
+        return self._wire.stop_advised()
+
+    def _keep(self, step: int, values: dict[str, float]) -> None:
+        line = {"step": step, _RESERVED: self._clock.wall()} | {name: _json(value) for name, value in values.items()}
+        with (Path(self.log_dir).parent / HISTORY).open("a", encoding="utf-8") as history:
+            history.write(json.dumps(line, allow_nan=False) + "\n")
+
+
+def _step(value: Any) -> int:
+    try:
+        step = operator.index(value)
+    except TypeError:
+        step = None
+    if step is None or isinstance(value, bool):
+        raise TypeError(f"ctx.report(step={value!r:.100}): a step is an integer, not {type(value).__name__}")
+    if step < 0:
+        raise ValueError(f"ctx.report(step={step}): steps count from 0")
+    return step
+
+
+def _metric(name: str, value: Any) -> float:
+    if name == _RESERVED:
+        raise ValueError(f"ctx.report(): {name!r} is the time of a report, and cannot be a metric's name too")
+    try:
+        return number(value)
+    except NotANumberError as error:
+        raise TypeError(f"ctx.report(): metric {name!r} is {error}, and must be a number") from error
+
+
+def _json(value: float) -> float | str:
+    """JSON has no number for NaN and infinity: their names, which float() reads back."""
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,88 @@
+"""An exception as text: nothing of the user's is pickled for the way to the driver. Pure."""
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.training.wire import sendable
+
+SUMMARY_CHARS = 500
+TRACEBACK_BYTES = 64 * 1024
+
+_OURS = str(Path(__file__).parent)
+_MEMORY = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
+"""What TensorFlow and torch raise for a device without memory; they derive from no MemoryError."""
+
+
+def of_exception(error: BaseException) -> Failure:
+    """The failure of a training function that raised `error`."""
+    text = _traceback(error)
+    if isinstance(error, SystemExit):
+        call = "sys.exit()" if error.code is None else f"sys.exit({_repr(error.code)})"
+        return Failure(FailureKind.EXIT, _line(f"{call} was called before the function returned a result"), text)
+    if isinstance(error, KeyboardInterrupt):
+        summary = "KeyboardInterrupt: the process was sent SIGINT, or the function raised it"
+        return Failure(FailureKind.EXCEPTION, summary, text)
+    if isinstance(error, MemoryError) or type(error).__name__ in _MEMORY:
+        advice = "lower the batch size, or give trials more memory"
+        return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({advice})"), text)
+    return Failure(FailureKind.EXCEPTION, _line(_summary(error)), text)
+
+
+def of_loading(error: BaseException, host: str) -> Failure:
+    """The failure of a member on `host` whose function could not be loaded."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        bring = "bring it with sc.addPyFile(...) / --py-files / spark.addArtifacts(..., pyfile=True)"
+        summary = f"module {error.name!r} cannot be imported on executor host {host}; {bring}, or install it there"
+    else:
+        summary = f"the function cannot be loaded on executor host {host}: {_summary(error)}"
+    return Failure(FailureKind.LOAD, _line(summary), _traceback(error))
+
+
+def _summary(error: BaseException) -> str:
+    message = _str(error)
+    name = type(error).__name__
+    return f"{name}: {message}" if message else name
+
+
+def _traceback(error: BaseException) -> str:
+    """With frames of this package left out as far as the user's first one; cut in the middle when too long."""
+    try:
+        lines = traceback.TracebackException(type(error), error, _users(error.__traceback__)).format()
+        text = sendable("".join(lines))
+    except Exception as broken:  # such as a cause that is no exception, or a group changed while it is read
+        return sendable(f"{_summary(error)}\n(its traceback cannot be shown: {_summary(broken)})\n")
+    data = text.encode()
+    if len(data) <= TRACEBACK_BYTES:
+        return text
+    half = TRACEBACK_BYTES // 2 - 32
+    return f"{data[:half].decode(errors='ignore')}\n... (cut) ...\n{data[-half:].decode(errors='ignore')}"
+
+
+def _users(trace: TracebackType | None) -> TracebackType | None:
+    frame = trace
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.tb_next
+    return frame
+
+
+def _line(text: str, ending: str = "") -> str:
+    """`text` as one line, capped so that `ending` fits."""
+    line = " ".join(sendable(text).split())
+    room = SUMMARY_CHARS - len(ending)
+    return (line if len(line) <= room else f"{line[: room - 3]}...") + ending
+
+
+def _str(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as broken:
+        return f"(its message cannot be shown: {type(broken).__name__})"
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except BaseException:
+        return f"<{type(value).__name__}>"

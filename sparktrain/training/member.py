@@ -1,0 +1,116 @@
+"""A member: one forked child, which trains once. It waits, trains, tells its agent the outcome, and ends."""
+
+import importlib
+import inspect
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import cloudpickle
+
+from sparktrain.clock import Clock, SystemClock
+from sparktrain.errors import ProtocolError
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.training import failure, setting
+from sparktrain.training.context import TrainContext
+from sparktrain.training.result import metrics_of
+from sparktrain.training.wire import AgentWire
+
+_BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
+
+
+def live(pipe: BlockingPipe[m.ToMember]) -> NoReturn:
+    """Be one member from its assignment to the end of its process. Only the main thread of a forked child calls it."""
+    try:
+        assignment = pipe.receive()
+        if not isinstance(assignment, m.Assignment):
+            os._exit(0)  # the agent closed its end: nobody needs this member
+        wire = AgentWire(pipe)
+        outcome = _outcome(assignment, wire, SystemClock())
+        setting.flush()
+        if not _tell(wire, outcome):
+            os._exit(UNREACHABLE_STATUS)
+        setting.leave()
+    except BaseException:
+        with suppress(OSError):  # stderr may be closed
+            traceback.print_exc()
+    finally:
+        os._exit(_BROKEN_STATUS)
+
+
+def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome:
+    host = socket.gethostname()
+    try:
+        setting.enter(assignment)
+    except OSError as error:
+        problem = f"no member can be set up on executor host {host}: {error}"
+        return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
+    try:
+        function = _load(assignment)
+        setting.seed(assignment.seed)
+    except BaseException as error:
+        return Outcome(0.0, failure=failure.of_loading(error, host))
+    context = TrainContext(assignment, wire, clock)
+    wire.send(m.Entered(os.getpid()))
+    return _train(function, context, assignment.metric, clock)
+
+
+def _load(assignment: m.Assignment) -> Callable[..., Any]:
+    """The training function. Only here is anything of the user's unpickled. Raises whatever the user's code does."""
+    code = Path(assignment.code_path).read_bytes()
+    function = _referred(code.decode()) if assignment.by_reference else cloudpickle.loads(code)
+    if not callable(function):
+        raise TypeError(f"a function was expected, not {type(function).__name__}")
+    return cast(Callable[..., Any], function)
+
+
+def _referred(reference: str) -> Any:
+    module, _, path = reference.partition(":")
+    found: Any = importlib.import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _train(function: Callable[..., Any], context: TrainContext, metric: str | None, clock: Clock) -> Outcome:
+    pid = os.getpid()
+    started = clock.now()
+    ended: dict[str, float] | Failure
+    try:
+        ended = metrics_of(_call(function, context), metric)
+    except BaseException as error:
+        ended = failure.of_exception(error)
+    if os.getpid() != pid:
+        os._exit(0)  # a child that the function forked came back from it: only the member itself has an outcome
+    seconds = clock.now() - started
+    return Outcome(seconds, failure=ended) if isinstance(ended, Failure) else Outcome(seconds, metrics=ended)
+
+
+def _call(function: Callable[..., Any], context: TrainContext) -> Any:
+    try:
+        wants_context = "ctx" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a callable that does not tell its parameters
+        wants_context = False
+    injected = {"ctx": context} if wants_context else {}
+    return function(**{**context.params, **injected})
+
+
+def _tell(wire: AgentWire, outcome: Outcome) -> bool:
+    """Whether the agent could be sent `outcome`, or that it is too large."""
+    try:
+        wire.send(m.Ended(outcome))
+    except ProtocolError as error:
+        too_large = Failure(FailureKind.RESULT, f"the result is too large: {error}")
+        wire.send(m.Ended(Outcome(outcome.seconds, failure=too_large)))
+    except OSError as error:
+        with suppress(OSError):  # whoever closed the pipe may have closed stderr too
+            print(f"[sparktrain] the outcome cannot be sent to the agent: {error}", file=sys.stderr)
+        return False
+    return True

@@ -1,0 +1,226 @@
+"""The zygote: imports what members need, forks them, and owns every process below it. One thread; it never runs an op.
+
+A child forked after a TensorFlow op hangs, and after the start of a gRPC server or a native HDFS client too: nothing of
+that kind may happen here, and only modules from the driver's list of safe ones are preloaded.
+"""
+
+import faulthandler
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+import warnings
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
+
+from sparktrain import reaper
+from sparktrain.clock import Clock, pause
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.frames import BlockingPipe
+
+WAITING = "member-waiting"
+"""Name of a member's process until it has its assignment."""
+TERM_GRACE_S = 0.3
+"""At the zygote's own end, between SIGTERM and SIGKILL for its members."""
+KILL_TIMEOUT_S = 1.2
+"""How long processes that do not die of SIGKILL, for they hang in the kernel, are waited for."""
+
+_HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
+_POLL_S = 0.002
+_NEVER = float("inf")
+
+
+class Zygote:
+    """Parent of members. All methods belong to the main thread."""
+
+    def __init__(self, control: BlockingPipe[m.ToZygote], clock: Clock) -> None:
+        self._control = control
+        self._clock = clock
+        self._kill_at: dict[int, float] = {}
+        """For each member, the moment of its SIGKILL."""
+        self._wakeup: tuple[int, int] = (-1, -1)
+
+    def start(self, agent_pid: int) -> None:
+        """Tie this process to the agent's, and its descendants to itself. Raises OSError."""
+        faulthandler.enable()
+        self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._handle_signals()
+        reaper.inherit_orphans()
+        reaper.die_with_parent(signal.SIGTERM, agent_pid)
+
+    def serve(self) -> BlockingPipe[m.ToMember] | None:
+        """Obey the agent. Returns only in a forked member: its pipe to the agent. The zygote itself exits in here."""
+        try:
+            while not self._control.ended:
+                self._wait()
+                while (message := self._control.poll()) is not None:
+                    if (child := self._obey(message)) is not None:
+                        return child
+                self._reap()
+                self._kill_overdue()
+        except ConnectionError:
+            pass  # the agent died while it was sent an answer
+        except Exception:
+            traceback.print_exc()
+            self._end(status=1)
+        self._end()
+
+    # ---- obeying
+
+    def _obey(self, message: m.ToZygote) -> BlockingPipe[m.ToMember] | None:
+        match message:
+            case m.Begin(sys_path=sys_path, pythonpath=pythonpath):
+                sys.path[:] = sys_path
+                os.environ.pop("PYTHONPATH", None)
+                if pythonpath is not None:
+                    os.environ["PYTHONPATH"] = pythonpath
+            case m.Preload(modules=modules):
+                self._control.send(m.Preloaded(self._preload(modules)))
+            case m.Kill(pid=pid, grace_s=grace_s) if pid in self._kill_at:
+                self._kill(pid, grace_s)
+            case m.Fork():
+                return self._fork()
+        return None
+
+    def _preload(self, modules: tuple[str, ...]) -> dict[str, str]:
+        if not self._kill_at:  # no member to end: an import that takes minutes need not delay the zygote's own end
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        importlib.invalidate_caches()
+        failed: dict[str, str] = {}
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except (Exception, SystemExit) as error:
+                failed[name] = f"{type(error).__name__}: {error}"
+        self._handle_signals()  # a module may have set handlers of its own
+        return failed
+
+    def _fork(self) -> BlockingPipe[m.ToMember] | None:
+        agent_end, member_end = socket.socketpair()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        reaper.flush_native()
+        zygote_pid = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # Python forgets a signal that comes within fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: numpy's idle threads are no hazard
+            pid = os.fork()
+        if pid == 0:
+            reaper.die_with_parent(signal.SIGKILL, zygote_pid)
+            os.setpgid(0, 0)
+            agent_end.close()
+            self._forget()
+            reaper.name_process(WAITING)
+            return BlockingPipe(member_end, m.ToMember)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        member_end.close()
+        with suppress(ProcessLookupError):
+            os.setpgid(pid, pid)  # in both processes, so that neither can be too early with a signal
+        self._kill_at[pid] = _NEVER
+        with agent_end:
+            self._control.send(m.Forked(pid), fds=(agent_end.fileno(),))
+        return None
+
+    def _forget(self) -> None:
+        """In a forked member: let go of what is the zygote's."""
+        signal.set_wakeup_fd(-1)
+        for signum in _HANDLED:
+            signal.signal(signum, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        for fd in self._wakeup:
+            os.close(fd)
+        self._control.close()
+        self._kill_at.clear()
+
+    # ---- children
+
+    def _kill(self, pid: int, grace_s: float) -> None:
+        if grace_s > 0:
+            _signal_group(pid, signal.SIGTERM)
+        self._kill_at[pid] = min(self._kill_at[pid], self._clock.now() + grace_s)
+
+    def _kill_overdue(self) -> None:
+        for pid, moment in self._kill_at.items():
+            if moment <= self._clock.now():
+                _signal_group(pid, signal.SIGKILL)
+                self._kill_at[pid] = _NEVER
+
+    def _reap(self) -> None:
+        """Wait for each child that is dead: a member's end is told to the agent, an orphan's is nobody's business."""
+        with suppress(ChildProcessError):
+            while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if dead.si_pid in self._kill_at:
+                    self._conclude(dead.si_pid)
+                else:
+                    os.waitpid(dead.si_pid, 0)
+
+    def _conclude(self, pid: int) -> None:
+        # A member that never had an assignment started nothing: orphans are those of one that still runs.
+        childless = reaper.process_name(pid) == WAITING
+        _, status, usage = os.wait4(pid, 0)
+        del self._kill_at[pid]
+        orphans = 0 if childless else self._end_orphans()
+        self._control.send(m.Exited(pid, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, orphans))
+
+    def _end_orphans(self) -> int:
+        """Kill what the dead member has left: its children were inherited when it died, theirs are as they die."""
+        deadline = self._clock.now() + KILL_TIMEOUT_S
+        ended = 0
+        while orphans := reaper.children() - self._kill_at.keys():
+            ended += reaper.cull(orphans)
+            if self._clock.now() > deadline:
+                print(f"[sparktrain] processes {sorted(orphans)} do not die of SIGKILL", file=sys.stderr, flush=True)
+                break
+            pause(_POLL_S)
+        return ended
+
+    # ---- signals and the end
+
+    def _handle_signals(self) -> None:
+        signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda signum, frame: None)  # a handler must exist for the wake-up
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+    def _on_term(self, signum: int, frame: FrameType | None) -> None:
+        self._end()
+
+    def _wait(self) -> None:
+        """Until a message, the end of a child, or the moment of the next SIGKILL."""
+        moment = min(self._kill_at.values(), default=_NEVER)
+        timeout_s = None if moment == _NEVER else max(0.0, moment - self._clock.now())
+        select.select([self._control.fileno(), self._wakeup[0]], [], [], timeout_s)
+        with suppress(BlockingIOError):
+            os.read(self._wakeup[0], 4096)
+
+    def _end(self, status: int = 0) -> NoReturn:
+        """End every descendant, then this process: SIGTERM first, SIGKILL soon, for nobody waits for results now."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        now = self._clock.now()
+        term_until, kill_until = now + TERM_GRACE_S, now + TERM_GRACE_S + KILL_TIMEOUT_S
+        for pid in reaper.children():
+            _signal_group(pid, signal.SIGTERM)
+        while (alive := reaper.children()) and self._clock.now() < kill_until:
+            if self._clock.now() < term_until:
+                for pid in alive:
+                    os.waitpid(pid, os.WNOHANG)
+            else:
+                reaper.cull(alive)
+            pause(_POLL_S)
+        os._exit(status)
+
+
+def _signal_group(pid: int, signum: signal.Signals) -> None:
+    """To the process group that child `pid` leads; to `pid` alone where it leads none."""
+    try:
+        os.killpg(pid, signum)
+    except (ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signum)

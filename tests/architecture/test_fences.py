@@ -1,0 +1,185 @@
+"""What import-linter cannot say: fences for single modules of the standard library, for calls, and for sizes.
+
+Each fence carries a snippet that breaks it, so that a fence which no longer sees anything fails too.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+Finding = tuple[int, str]
+"""A line number and what is wrong there."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A rule for the files of `inside`, less those of `but_not`; both are files, or folders that end in a slash."""
+
+    name: str
+    find: Callable[[ast.Module], Iterator[Finding]]
+    broken_by: str
+    inside: tuple[str, ...] = ("sparktrain/",)
+    but_not: tuple[str, ...] = ()
+
+    def holds_for(self, path: str) -> bool:
+        return path.startswith(self.inside) and not path.startswith(self.but_not)
+
+
+def _imports(tree: ast.Module) -> Iterator[Finding]:
+    """Line and full dotted name of everything that is imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def imports_of(*modules: str) -> Callable[[ast.Module], Iterator[Finding]]:
+    def find(tree: ast.Module) -> Iterator[Finding]:
+        for line, name in _imports(tree):
+            if any(name == module or name.startswith(f"{module}.") for module in modules):
+                yield line, f"imports {name}"
+
+    return find
+
+
+def imports_of_inner_modules(tree: ast.Module) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sparktrain."):
+            yield node.lineno, f"imports from {node.module}"
+        elif isinstance(node, ast.Import) and any(alias.name.startswith("sparktrain.") for alias in node.names):
+            yield node.lineno, ast.unparse(node)
+
+
+def uses_of(*names: str) -> Callable[[ast.Module], Iterator[Finding]]:
+    def find(tree: ast.Module) -> Iterator[Finding]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node) in names:
+                yield node.lineno, f"uses {ast.unparse(node)}"
+        yield from imports_of(*(name for name in names if "." in name))(tree)
+
+    return find
+
+
+def raises_of(*names: str) -> Callable[[ast.Module], Iterator[Finding]]:
+    def find(tree: ast.Module) -> Iterator[Finding]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Raise) and node.exc:
+                error = ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+                if error in names:
+                    yield node.lineno, f"raises {error}"
+
+    return find
+
+
+def bare_excepts(tree: ast.Module) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield node.lineno, "except without a type"
+
+
+def long_functions(limit: int) -> Callable[[ast.Module], Iterator[Finding]]:
+    def find(tree: ast.Module) -> Iterator[Finding]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+                lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+                if lines > limit:
+                    yield node.lineno, f"{node.name} has {lines} lines, at most {limit}"
+
+    return find
+
+
+def long_files(limit: int) -> Callable[[ast.Module], Iterator[Finding]]:
+    def find(tree: ast.Module) -> Iterator[Finding]:
+        last = max((node.end_lineno or 0 for node in tree.body), default=0)
+        if last > limit:
+            yield last, f"the file has {last} lines, at most {limit}"
+
+    return find
+
+
+EVERYWHERE = ("sparktrain/", "jobs/", "examples/", "tests/", "benchmarks/")
+PROGRAMS = ("sparktrain/cli.py", "sparktrain/training/__main__.py")
+FENCES = [
+    Fence(
+        "time is read in clock.py alone", imports_of("time"), "from time import sleep", but_not=("sparktrain/clock.py",)
+    ),
+    Fence(
+        "decisions hold no thread, socket or process",
+        imports_of("threading", "socket", "subprocess", "multiprocessing", "concurrent", "asyncio"),
+        "import concurrent.futures",
+        inside=("sparktrain/state/", "sparktrain/spec/", "sparktrain/search/"),
+    ),
+    Fence(
+        "the environment is touched where a process begins",
+        uses_of("os.environ", "os.environb", "os.getenv", "os.putenv"),
+        "import os\nhome = os.environ['HOME']",
+        but_not=(
+            "sparktrain/cli.py",
+            "sparktrain/driver/session.py",
+            "sparktrain/executor/process.py",
+            "sparktrain/testing/",
+            "sparktrain/training/",
+        ),
+    ),
+    Fence(
+        "pickles are made where the function is shipped and read where it is called",
+        imports_of("cloudpickle", "pickle", "dill", "marshal", "shelve"),
+        "import pickle",
+        but_not=("sparktrain/driver/shipping.py", "sparktrain/training/member.py"),
+    ),
+    Fence("errors have a type of their own", raises_of("Exception", "BaseException"), "raise Exception('no')"),
+    Fence("what is caught is named", bare_excepts, "try:\n    pass\nexcept:\n    pass"),
+    Fence(
+        "no call ends the caller's process",
+        uses_of("sys.exit", "exit", "quit"),
+        "from sys import exit",
+        but_not=PROGRAMS,
+    ),
+    Fence("no error ends the caller's process", raises_of("SystemExit"), "raise SystemExit(1)", but_not=PROGRAMS),
+    Fence(
+        "jobs and examples use public names alone",
+        imports_of_inner_modules,
+        "from sparktrain.driver.launch import start",
+        inside=("jobs/", "examples/"),
+    ),
+    Fence("a function has at most 60 lines", long_functions(60), "def f():\n" + "    pass\n" * 61, inside=EVERYWHERE),
+    Fence("a file has at most 450 lines", long_files(450), "pass\n" * 451, inside=EVERYWHERE),
+    Fence("a job has at most 40 lines", long_files(40), "pass\n" * 41, inside=("jobs/",)),
+]
+each_fence = pytest.mark.parametrize("fence", FENCES, ids=lambda fence: fence.name)
+
+
+@cache
+def _files() -> dict[str, ast.Module]:
+    paths = [path for place in EVERYWHERE for path in sorted((ROOT / place).rglob("*.py"))]
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_bytes(), path.name) for path in paths}
+
+
+@each_fence
+def test_is_kept(fence: Fence) -> None:
+    broken = [
+        f"{path}:{line}: {wrong}"
+        for path, tree in _files().items()
+        if fence.holds_for(path)
+        for line, wrong in fence.find(tree)
+    ]
+    assert not broken, "\n".join([fence.name, *broken])
+
+
+@each_fence
+def test_sees_what_breaks_it(fence: Fence) -> None:
+    assert list(fence.find(ast.parse(fence.broken_by)))
+
+
+@each_fence
+def test_holds_inside_and_spares_its_exceptions(fence: Fence) -> None:
+    assert fence.holds_for(f"{fence.inside[0]}any.py")
+    assert not any(fence.holds_for(place) for place in fence.but_not)

@@ -1,0 +1,39 @@
+"""A driver whose two trials train for ever, for the tests to end in each way there is.
+
+python -m tests.faults.driver HOW FOLDER, with HOW: sweep, pool, stop (sc.stop() once FOLDER/stop is there), connect.
+"""
+
+import sys
+import threading
+from pathlib import Path
+
+import sparktrain as st
+from sparktrain.testing.functions import breed
+from sparktrain.testing.processes import wait_until
+from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+
+
+def main(how: str, folder: Path) -> None:
+    with spark_session(LOCAL_CLUSTER, folder, connect=how == "connect") as spark:
+        if how == "stop":
+            threading.Thread(target=stop_when_told, args=(spark, folder / "stop"), daemon=True).start()
+        space = {"x": [0, 1], "pids": [str(folder / "pids")]}
+        options = {"metric": "y", "dir": str(folder / "runs"), "name": "run", "progress": False}
+        try:
+            if how == "pool":
+                with st.pool(spark, agents=2, preload=[]) as pool:
+                    pool.sweep(breed, space, **options)
+            else:
+                st.sweep(breed, space, spark=spark, **options)
+        except BaseException as error:
+            print(f"ended by {type(error).__name__}: {error}", flush=True)
+            raise
+
+
+def stop_when_told(spark: object, told: Path) -> None:
+    wait_until(told.exists, 120.0, "told to stop")
+    spark.stop()  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

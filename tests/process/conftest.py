@@ -1,0 +1,44 @@
+"""A zygote for each test, and the check that it left no process."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from sparktrain import reaper
+from sparktrain.executor.process import Zygote
+from tests.process import harness
+from tests.process.harness import MARK, Bench, marked
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A mark for zygotes of the test; none of their processes may be left."""
+    mark = uuid.uuid4().hex
+    yield mark
+    assert not marked(mark)
+    assert not reaper.children()
+
+
+@pytest.fixture
+async def zygote(tmp_path: Path, mark: str) -> AsyncIterator[Zygote]:
+    """A zygote that has preloaded nothing."""
+    zygote = Zygote(tmp_path, env={MARK: mark})
+    zygote.start()
+    yield zygote
+    await zygote.close()
+    assert not marked(mark)
+
+
+@pytest.fixture
+def bench(zygote: Zygote, tmp_path: Path) -> Bench:
+    """Runs trials in children of the zygote."""
+    return Bench(zygote, tmp_path)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _by_value() -> None:
+    """Executors do not have the test modules: functions of the harness travel by value."""
+    cloudpickle.register_pickle_by_value(harness)

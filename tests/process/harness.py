@@ -1,0 +1,184 @@
+"""What the tests of this ring share: trials in real processes, and the proof that nothing is left of them."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from sparktrain.executor.process import MemberProcess, Zygote
+from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.protocol import messages as m
+from sparktrain.state.outcome import Failure, Outcome, Report
+
+GONE_WITHIN_S = 2.0
+MARK = "SPARKTRAIN_TEST_MARK"
+"""Variable in the environment of a zygote, and so of every process below it."""
+
+
+@dataclass
+class Trial:
+    """What the agent saw of one member."""
+
+    home: Path
+    pid: int = 0
+    entered: bool = False
+    reports: list[Report] = field(default_factory=list)
+    outcome: Outcome | None = None
+    exited: m.Exited | None = None
+
+    @property
+    def log(self) -> str:
+        return (self.home / "log.txt").read_text(errors="backslashreplace")
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        assert self.outcome is not None
+        assert self.outcome.metrics is not None, self.outcome.failure
+        return self.outcome.metrics
+
+    @property
+    def failure(self) -> Failure:
+        assert self.outcome is not None
+        assert self.outcome.failure is not None, self.outcome.metrics
+        return self.outcome.failure
+
+
+def assignment(home: Path, function: Callable[..., Any] | str, **changes: Any) -> m.Assignment:
+    """For a member that calls `function`, a callable or a reference to one, with its files below `home`."""
+    for folder in ("work", "files"):
+        (home / folder).mkdir(parents=True)
+    by_reference = isinstance(function, str)
+    (home / "function").write_bytes(function.encode() if isinstance(function, str) else cloudpickle.dumps(function))
+    values = {
+        "member": Member(RunId("run"), TrialId(3), Generation(1)),
+        "size": 1,
+        "local_rank": 0,
+        "params": {},
+        "seed": 11,
+        "metric": None,
+        "code_path": str(home / "function"),
+        "by_reference": by_reference,
+        "sys_path": (),
+        "work_dir": str(home / "work"),
+        "log_dir": str(home / "files"),
+        "log_path": str(home / "log.txt"),
+    }
+    return m.Assignment(**(values | changes))
+
+
+@dataclass
+class Bench:
+    """A zygote, and the trials that are run in its children one after the other."""
+
+    zygote: Zygote
+    folder: Path
+    count: int = 0
+
+    async def begin(self, function: Callable[..., Any] | str, **changes: Any) -> tuple[MemberProcess, Trial]:
+        """A member that has been told to call `function`."""
+        self.count += 1
+        trial = Trial(self.folder / f"trial-{self.count}")
+        child = await self.zygote.fork()
+        trial.pid = child.pid
+        child.send(assignment(trial.home, function, **changes))
+        return child, trial
+
+    async def run(self, function: Callable[..., Any] | str, **changes: Any) -> Trial:
+        """A whole trial."""
+        child, trial = await self.begin(function, **changes)
+        return await see_out(child, trial)
+
+
+async def see_out(child: MemberProcess, trial: Trial) -> Trial:
+    """Receive what the member sends, up to its exit."""
+    while (message := await child.receive()) is not None:
+        match message:
+            case m.Entered(pid=pid):
+                assert pid == child.pid
+                trial.entered = True
+            case m.Reported(report=report):
+                trial.reports.append(report)
+            case m.Ended(outcome=outcome):
+                assert trial.outcome is None
+                trial.outcome = outcome
+    trial.exited = await child.wait()
+    return trial
+
+
+async def eventually(holds: Callable[[], object], within_s: float, what: str = "") -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def marked(mark: str) -> list[int]:
+    """Living processes below a zygote that was started with this mark, whatever their parents and sessions are."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environment = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in environment and alive(int(name)):
+            found.append(int(name))
+    return found
+
+
+def grow(log_dir: str) -> list[int]:
+    """In a member: start processes that are hard to find and harder to end; their pids, which `family` reads too."""
+    import os
+    import signal
+    import subprocess
+    from pathlib import Path
+
+    def stubborn(pids: Path) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with pids.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        while True:
+            signal.pause()
+
+    pids = Path(log_dir) / "pids"
+    if os.fork() == 0:  # one level below, in the member's group
+        if os.fork() == 0:
+            stubborn(pids)
+        stubborn(pids)
+    if (middle := os.fork()) == 0:  # a daemon by the book, with a child
+        os.setsid()
+        if os.fork() == 0:
+            if os.fork() == 0:
+                stubborn(pids)
+            stubborn(pids)
+        os._exit(0)
+    os.waitpid(middle, 0)
+    command = f"trap '' TERM HUP; echo $$ >> {pids}; exec sleep 1000"
+    subprocess.Popen(["/bin/sh", "-c", command], env={"PATH": os.defpath}, start_new_session=True)
+    while not pids.exists() or len(pids.read_text().split()) < FAMILY:
+        os.sched_yield()
+    return [int(pid) for pid in pids.read_text().split()]
+
+
+FAMILY = 5
+"""How many processes `grow` starts that stay."""
+
+
+def family(trial: Trial) -> list[int]:
+    """The pids of what `grow` started in the trial."""
+    return [int(pid) for pid in (trial.home / "files" / "pids").read_text().split()]

@@ -1,0 +1,131 @@
+"""The zygote and its handle: preloading, forking, and what waiting calls raise when it is lost."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sparktrain import reaper
+from sparktrain.executor import process
+from sparktrain.executor.process import Zygote, ZygoteLostError
+from tests.process.harness import GONE_WITHIN_S, MARK, Bench, alive, eventually, marked
+
+
+async def test_preloads_several_times_and_names_what_failed(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "fine.py").write_text("import os; LOADED_BY = os.getpid()")
+    (tmp_path / "lib" / "leaves.py").write_text("raise SystemExit(4)")
+    (tmp_path / "lib" / "takes_signals.py").write_text(
+        "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); signal.set_wakeup_fd(-1)"
+    )
+    zygote = Zygote(tmp_path, sys_path=[str(tmp_path / "lib"), *os.sys.path], env={MARK: mark})
+    zygote.start()
+
+    assert await zygote.preload(["fine", "takes_signals"]) == {}
+    failed = await zygote.preload(["leaves", "not_there"])
+
+    def train():
+        import fine
+
+        return fine.LOADED_BY
+
+    trial = await Bench(zygote, tmp_path).run(train)
+    assert failed == {"leaves": "SystemExit: 4", "not_there": "ModuleNotFoundError: No module named 'not_there'"}
+    assert trial.metrics == {"result": zygote.pid}
+    await zygote.close()
+
+
+async def test_every_waiting_call_learns_that_the_zygote_is_lost(bench: Bench, tmp_path: Path) -> None:
+    child, _ = await bench.begin(signal.pause)
+    (tmp_path / "zygote.log").write_text("what it said last\n")
+    waiting = [asyncio.create_task(child.wait()), asyncio.create_task(bench.zygote.wait_lost())]
+    os.kill(bench.zygote.pid, signal.SIGSTOP)
+    waiting += [asyncio.create_task(bench.zygote.preload(["json"])), asyncio.create_task(bench.zygote.fork())]
+    await asyncio.sleep(0)
+    os.kill(bench.zygote.pid, signal.SIGKILL)
+
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(end) for end in ended] == [ZygoteLostError, type(None), ZygoteLostError, ZygoteLostError]
+    with pytest.raises(ZygoteLostError, match=r"(?s)was ended by SIGKILL \(out of memory\?\).*what it said last"):
+        await bench.zygote.fork()
+    child.kill(0.0)
+
+
+async def test_a_zygote_that_does_not_answer_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(process, "END_TIMEOUT_S", 0.05)
+    os.kill(bench.zygote.pid, signal.SIGSTOP)
+
+    with pytest.raises(ZygoteLostError, match=r"did not answer Fork within 0.05 s"):
+        await bench.zygote.fork()
+
+
+async def test_a_zygote_that_cannot_start_says_why(tmp_path: Path, mark: str) -> None:
+    zygote = Zygote(tmp_path, env={MARK: mark, "PYTHONPATH": "/nowhere", "PYTHONHOME": "/nowhere"})
+    zygote.start()
+
+    with pytest.raises(ZygoteLostError, match=r"(?s)exited with code 1; its last lines:.*encodings"):
+        await zygote.preload([])
+    await zygote.close()
+
+
+async def test_a_cancelled_fork_leaves_no_child(bench: Bench, mark: str) -> None:
+    await bench.zygote.fork()
+    os.kill(bench.zygote.pid, signal.SIGSTOP)
+    fork = asyncio.create_task(bench.zygote.fork())
+    await asyncio.sleep(0)
+    fork.cancel()
+    await asyncio.wait({fork})
+    os.kill(bench.zygote.pid, signal.SIGCONT)
+
+    other = await bench.zygote.fork()
+    await eventually(lambda: len(marked(mark)) == 3, 1.0, "zygote, first and last child")
+    assert alive(other.pid)
+
+
+async def test_a_zygote_whose_agent_goes_while_it_imports_ends_at_once(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "slow.py").write_text("import ctypes; open('importing', 'w'); ctypes.CDLL(None).sleep(1000)")
+    zygote = Zygote(tmp_path, sys_path=[str(tmp_path), *os.sys.path], env={MARK: mark})
+    zygote.start()
+    preload = asyncio.create_task(zygote.preload(["slow"]))
+    await eventually((tmp_path / "importing").exists, 5.0)
+    os.kill(zygote.pid, signal.SIGTERM)  # what the kernel sends when the agent dies
+
+    async with asyncio.timeout(GONE_WITHIN_S):
+        await zygote.wait_lost()
+    with pytest.raises(ZygoteLostError):
+        await preload
+
+
+async def test_children_are_found_on_kernels_that_do_not_list_them(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = reaper.children()
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+
+    assert reaper.children() == listed == {zygote.pid}
+
+
+async def test_can_be_closed_in_any_state(tmp_path: Path, mark: str) -> None:
+    await Zygote(tmp_path).close()
+    zygote = Zygote(tmp_path, env={MARK: mark})
+    zygote.start()
+    await zygote.close()
+    await zygote.close()
+    with pytest.raises(ZygoteLostError):
+        await zygote.preload([])
+
+
+async def test_two_at_a_time_do_not_touch_each_other(bench: Bench, tmp_path: Path, mark: str) -> None:
+    (tmp_path / "other").mkdir()
+    other = Zygote(tmp_path / "other", env={MARK: mark})
+    other.start()
+    child = await bench.zygote.fork()
+    await other.fork()
+    await other.close()
+
+    assert alive(child.pid)
+    assert (await bench.run(lambda: 1)).metrics == {"result": 1.0}
+    assert reaper.children() == {bench.zygote.pid}

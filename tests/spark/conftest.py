@@ -1,0 +1,21 @@
+"""One real cluster of two executor processes for the whole ring."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(LOCAL_CLUSTER, tmp_path_factory.mktemp("spark")) as session:
+        session.range(0, 2, 1, 2).count()  # the executors have registered, and tests measure no start of theirs
+        yield session
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"

@@ -1,0 +1,46 @@
+"""Bad settings of a sweep."""
+
+from datetime import timedelta
+
+from sparktrain.spec.sweep import SweepSpec, seconds
+from tests.unit.bad_input.case import Case, spec_case
+
+
+def spec(id: str, *told: str, **values: object) -> Case:
+    return Case(f"spec-{id}", lambda _: SweepSpec(**{"name": "run", **values}), told)
+
+
+CASES = [
+    spec("name-empty", "^name", "''", "1 to 128", "use 'run-1'", name=""),
+    spec("name-slash", "^name", "'a/b'", "letters, digits", "use 'a-b'", name="a/b"),
+    spec("name-dots", "^name", r"'\.\.'", "begins with a letter or digit", name=".."),
+    spec("name-newline", "^name", r"'run\\n'", "use 'run-'", name="run\n"),
+    spec("name-long", "^name", "1 to 128", name="a" * 129),
+    spec("name-number", "^name", r"7 \(int\)", "text is expected", "write '7'", name=7),
+    spec("metric-type", "^metric", r"\['loss'\] \(list\)", "text is expected", "name a key", metric=["loss"]),
+    spec("metric-empty", "^metric", "''", "empty or has spaces", "name a key", metric=""),
+    spec("mode-word", "^mode", "'maximize'", "must be 'max' or 'min'", mode="maximize"),
+    spec("mode-none", "^mode", "None", "must be 'max' or 'min'", mode=None),
+    spec("trials-zero", "^trials", r"\(0\)", "at least 1", "pass 1 or more", trials=0),
+    spec("trials-float", "^trials", r"10\.0 \(float\)", "whole number", "pass an int", trials=10.0),
+    spec("trials-bool", "^trials", r"True \(bool\)", "whole number", trials=True),
+    spec("seed-negative", "^seed", r"\(-1\)", "at least 0", seed=-1),
+    spec("seed-large", "^seed", r"\(9223372036854775808\)", r"below 2\*\*63", "smaller", seed=2**63),
+    spec("seed-huge", "^seed", r"below 2\*\*63", seed=10**5000),
+    spec("seed-text", "^seed", r"'1' \(str\)", "whole number", "pass an int", seed="1"),
+    spec("timeout-zero", "^trial_timeout_s", r"\(0\)", "above 0", "pass None", trial_timeout_s=0),
+    spec("timeout-nan", "^timeout_s", r"\(nan\)", "finite", "pass None", timeout_s=float("nan")),
+    spec("timeout-inf", "^timeout_s", r"\(inf\)", "finite", "pass None", timeout_s=float("inf")),
+    spec("timeout-huge", "^timeout_s", "finite", timeout_s=10**400),
+    spec("timeout-bool", "^timeout_s", r"True \(bool\)", "pass seconds", timeout_s=True),
+    spec("timeout-delta", "^timeout_s", r"timedelta\(days=-1\)", "above 0", timeout_s=timedelta(days=-1)),
+    spec("start-timeout-none", "^start_timeout_s", "None", "must end", "300", start_timeout_s=None),
+    spec("retries-negative", "^retries", r"\(-1\)", "at least 0", retries=-1),
+    spec("workers", "^workers_per_trial", r"\(2\)", "not available yet", "pass 1", workers_per_trial=2),
+    spec("workers-zero", "^workers_per_trial", r"\(0\)", "at least 1", workers_per_trial=0),
+    spec("gpus-negative", "^gpus", r"\(-1\)", "at least 0", gpus=-1),
+    spec("log-limit", "^log_limit_bytes", r"\(100\)", "at least 1024", log_limit_bytes=100),
+    spec("agents-zero", "^agents", r"\(0\)", "at least 1", agents=0),
+    spec_case("spec-duration-unit", lambda: seconds("5x", "timeout"), "^timeout", "'5x'", "no duration", "'90s', '5m'"),
+    spec_case("spec-duration-type", lambda: seconds([5], "timeout"), "^timeout", r"\[5\] \(list\)", "pass seconds"),
+]

@@ -1,0 +1,319 @@
+"""The command line, with Spark and the sweep itself in place of which a narrow fake stands."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from sparktrain import __version__, cli
+from sparktrain.driver.compose import SweepOptions
+from sparktrain.driver.progress import NullDisplay
+from sparktrain.driver.report import to_json
+from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.errors import AgentsLostError, IllegalMoveError, ResourceError
+from sparktrain.ids import TrialId
+from sparktrain.state.trial import TrialStatus
+
+TRIAL = TrialResult(
+    id=TrialId(0), status=TrialStatus.SUCCEEDED, params={"lr": 0.1}, metrics={"accuracy": 0.9}, seconds=2.0
+)
+RESULT = SweepResult(name="mnist", status=SweepStatus.SUCCEEDED, metric="accuracy", seconds=3.0, trials=(TRIAL,))
+
+
+class Context:
+    def __init__(self) -> None:
+        self.py_files: list[str] = []
+
+    def addPyFile(self, path: str) -> None:  # noqa: N802 - Spark's name
+        self.py_files.append(path)
+
+
+class Session:
+    def __init__(self) -> None:
+        self.sparkContext = Context()
+
+
+class Edge:
+    """What the command line calls: `sweep_target`, and the session that it makes."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.sessions: list[tuple[str | None, dict[str, str], str]] = []
+        self.session: Session | None = None
+        self.ends: Callable[[], SweepResult] = lambda: RESULT
+
+    def sweep_target(self, target: Any, space: Any, options: SweepOptions, **more: Any) -> SweepResult:
+        assert self.session is None, "the session is made before the call is checked"
+        self.calls.append({"target": target, "space": list(space), "options": options, **more})
+        with more["session"]() as spark:
+            assert spark is self.session
+            return self.ends()
+
+    @contextmanager
+    def local_session(self, master: str | None, conf: dict[str, str], name: str) -> Iterator[Session]:
+        self.sessions.append((master, conf, name))
+        self.session = Session()
+        yield self.session
+
+    @property
+    def options(self) -> SweepOptions:
+        options = self.calls[0]["options"]
+        assert isinstance(options, SweepOptions)
+        return options
+
+
+@pytest.fixture
+def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
+    made = Edge()
+    for name in ("sweep_target", "local_session"):
+        module = ModuleType(f"fake {name}")
+        setattr(module, name, getattr(made, name))
+        home = {"sweep_target": "sparktrain.api", "local_session": "sparktrain.driver.session"}[name]
+        monkeypatch.setitem(sys.modules, home, module)
+    return made
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A training function, in a file of its own name, for a module is imported once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    name = f"train_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text("print('a module that talks')\ndef train(lr, dropout=0.5):\n    return lr\n")
+    return f"{name}.py:train"
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_a_grid(edge: Edge, target: str, capfd: Capture) -> None:
+    assert (
+        cli.main(["sweep", target, "--grid", "lr=0.1,0.01", "--grid", "dropout=0.4,0.7", "--metric", "accuracy"]) == 0
+    )
+    assert len(edge.calls[0]["space"]) == 4
+    assert edge.calls[0]["target"].function(lr=3) == 3
+    assert edge.options == SweepOptions(metric="accuracy")
+    assert edge.calls[0]["agents"] is None
+    assert edge.sessions == [(None, {}, "sparktrain")]
+
+
+def test_values_position_by_position(edge: Edge, target: str) -> None:
+    assert cli.main(["sweep", target, "--zip", "lr=0.1,0.01", "--zip", "dropout=0.4,0.7"]) == 0
+    assert edge.calls[0]["space"] == [{"lr": 0.1, "dropout": 0.4}, {"lr": 0.01, "dropout": 0.7}]
+
+
+def test_a_file_sets_what_the_command_line_does_not(edge: Edge, target: str) -> None:
+    Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\nmetric: loss\nmode: min\nagents: 3\nseed: 4\n")
+    assert cli.main(["sweep", target, "--params", "sweep.yaml", "--seed", "5"]) == 0
+    assert edge.options == SweepOptions(metric="loss", mode="min", seed=5)
+    assert edge.calls[0]["agents"] == 3
+
+
+def test_every_option_arrives(edge: Edge, target: str) -> None:
+    Path("more.py").write_text("")
+    options = {
+        "metric": "loss", "mode": "min", "trials": 3, "dir": "/shared/runs", "name": "mnist", "seed": 7,
+        "trial_timeout": "90s", "timeout": "2h", "retries": 1, "gpus": 2, "preload": ("keras", "numpy"),
+    }  # fmt: skip
+    words = [
+        word
+        for name, value in options.items()
+        for word in (f"--{name.replace('_', '-')}", ",".join(value) if isinstance(value, tuple) else str(value))
+    ]
+    words += [
+        "--agents",
+        "2",
+        "--master",
+        "local[2]",
+        "--conf",
+        "a=b=c",
+        "--conf",
+        "d=1",
+        "--py-files",
+        "more.py",
+        "-q",
+    ]
+    assert cli.main(["sweep", target, "--grid", "lr=1", *words]) == 0
+    assert edge.options == SweepOptions(**options)  # type: ignore[arg-type]
+    assert edge.calls[0]["agents"] == 2
+    assert isinstance(edge.calls[0]["display"], NullDisplay)
+    assert edge.sessions == [("local[2]", {"a": "b=c", "d": "1"}, "mnist")]
+    assert edge.session is not None
+    assert edge.session.sparkContext.py_files == ["more.py"]
+
+
+def test_py_files_can_be_imported_by_the_target(edge: Edge, tmp_path: Path, target: str) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a_library_of_ours.py").write_text("UNITS = 64\n")
+    name = target.partition(".")[0]
+    Path(f"{name}.py").write_text("from a_library_of_ours import UNITS\ndef train(lr):\n    return UNITS\n")
+    assert cli.main(["sweep", target, "--grid", "lr=1", "--py-files", "lib/a_library_of_ours.py"]) == 0
+
+
+def test_the_table_goes_to_stdout(edge: Edge, target: str, capfd: Capture) -> None:
+    assert cli.main(["sweep", target, "--grid", "lr=1"]) == 0
+    out = capfd.readouterr().out
+    assert "mnist: succeeded. 1 trial, in 3.0 s. Best accuracy 0.9000: trial 0." in out
+    assert "\x1b" not in out
+
+
+def test_json_is_all_of_stdout(edge: Edge, target: str, capfd: Capture) -> None:
+    def end() -> SweepResult:
+        print("what a library prints")
+        os.write(1, b"what the JVM prints\n")
+        return RESULT
+
+    edge.ends = end
+    assert cli.main(["sweep", target, "--grid", "lr=1", "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out) == to_json(RESULT)
+    for noise in ("a module that talks", "what a library prints", "what the JVM prints"):
+        assert noise in err
+    print("later prints go to stdout again", flush=True)
+    assert "later prints" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(SweepStatus.SUCCEEDED, 0), (SweepStatus.FAILED, 3), (SweepStatus.LOST, 4), (SweepStatus.STOPPED, 6)],
+)
+def test_exit_code_of_a_result(edge: Edge, target: str, status: SweepStatus, code: int) -> None:
+    edge.ends = lambda: SweepResult(name="mnist", status=status)
+    assert cli.main(["sweep", target, "--grid", "lr=1"]) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (ResourceError("gpus (2) exceed the session's 1"), 2, "error: gpus (2) exceed the session's 1\n"),
+        (AgentsLostError("all executors are gone"), 5, "error: all executors are gone\n"),
+        (IllegalMoveError("trial 1 cannot go"), 1, "error: trial 1 cannot go\n"),
+        (ZeroDivisionError("ouch"), 1, "error: unexpected ZeroDivisionError: ouch; --debug shows where\n"),
+        (KeyboardInterrupt("run mnist was interrupted"), 130, "error: run mnist was interrupted\n"),
+        (KeyboardInterrupt(), 130, "error: interrupted\n"),
+    ],
+)
+def test_exit_code_of_an_error(
+    edge: Edge, target: str, capfd: Capture, error: BaseException, code: int, told: str
+) -> None:
+    def end() -> SweepResult:
+        raise error
+
+    edge.ends = end
+    assert cli.main(["sweep", target, "--grid", "lr=1", "--json"]) == code
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.endswith(told)
+    assert "Traceback" not in err
+
+
+def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> None:
+    edge.ends = lambda: [][0]
+    assert cli.main(["sweep", target, "--grid", "lr=1", "--debug"]) == 1
+    err = capfd.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith("error: unexpected IndexError: list index out of range\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["swep"], "No such command 'swep'"),
+        (["sweep"], "Missing argument 'TARGET'"),
+        (["sweep", "TARGET", "--gird", "lr=1"], "No such option: --gird"),
+        (["sweep", "TARGET", "--grid", "lr=1", "--trials", "many"], "Invalid value for '--trials'"),
+        (["sweep", "TARGET"], "one of --grid, --zip and --params: the call has none of them"),
+        (["sweep", "TARGET", "--grid", "lr=1", "--zip", "lr=1"], "the call has --grid and --zip"),
+        (["sweep", "TARGET", "--grid", "lr"], "--grid 'lr'"),
+        (["sweep", "TARGET", "--params", "none.yaml"], "none.yaml: no such file"),
+        (["sweep", "none.py:train", "--grid", "lr=1"], "none.py: no such file"),
+        (["sweep", "TARGET", "--grid", "lr=1", "--conf", "spark.x"], "--conf 'spark.x' must be KEY=VALUE"),
+        (["sweep", "TARGET", "--grid", "lr=1", "--py-files", "none.zip"], "--py-files 'none.zip' does not exist"),
+        (["sweep", "TARGET", "--grid", "lr=1", "--py-files", "lib"], "--py-files 'lib' must be one of .py, .zip"),
+    ],
+)
+def test_a_wrong_call_ends_before_spark(edge: Edge, target: str, capfd: Capture, words: list[str], told: str) -> None:
+    assert cli.main([target if word == "TARGET" else word for word in words]) == 2
+    out, err = capfd.readouterr()
+    assert told in err
+    assert err.startswith("error: ")
+    assert "╭" not in err
+    assert out == ""
+    assert not edge.calls
+
+
+def test_version(capfd: Capture) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capfd.readouterr().out == f"sparktrain {__version__}\n"
+
+
+def test_without_words_it_shows_its_help(capfd: Capture) -> None:
+    assert cli.main([]) == 0
+    assert "sweep" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_help_has_every_option_example_and_exit_code(
+    columns: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERMINAL_WIDTH", columns)
+    assert cli.main(["sweep", "--help"]) == 0
+    shown = capfd.readouterr().out
+    assert max(map(len, shown.splitlines())) <= int(columns)
+    for option in ("--grid", "--zip", "--params", "--trial-timeout", "--py-files", "--json", "--quiet", "--preload"):
+        assert option in shown
+    for code, meaning in cli.EXIT_CODES.items():
+        assert f"{code:>3}  {meaning}" in shown
+
+
+def test_the_documented_exit_codes_are_the_real_ones() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text("utf-8")
+    for code, meaning in cli.EXIT_CODES.items():
+        assert f"| {code} | {meaning} |" in page
+
+
+def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
+    Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
+    joined = cli.EXAMPLES.replace("\\\n", "").replace("train.py:train", target).replace("> result.json", "")
+    commands = [line.split()[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
+    assert len(commands) == 3
+    for command in commands:
+        edge.session = None
+        assert cli.main(command) == 0, capfd.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom sparktrain import cli\nfrom sparktrain.driver.results import SweepResult, SweepStatus\n"
+        "cli.run = lambda request: SweepResult(name='m', status=SweepStatus.SUCCEEDED)\n"
+        "sys.stdin.read()\nsys.exit(cli.main(['sweep', 'a.py:b', '--json']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    process.stdin.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 0, said
+    assert said == b""
+
+
+def test_the_help_loads_neither_spark_nor_pandas() -> None:
+    script = (
+        "import sys\nfrom sparktrain import cli\ncli.main(['sweep', '--help'])\n"
+        "print([name for name in ('pyspark', 'pandas', 'tensorflow', 'grpc') if name in sys.modules], file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True)
+    assert ended.stderr == "[]\n"

@@ -1,0 +1,197 @@
+"""`results.json`, and the final table."""
+
+import json
+import math
+from dataclasses import replace
+from decimal import Decimal
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from sparktrain.driver.report import from_json, summary_table, to_bytes, to_json
+from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.errors import SpecError
+from sparktrain.ids import TrialId
+from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.state.trial import TrialStatus
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in train\nValueError: units'
+FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: units", TRACEBACK, ("epoch 1",))
+GOOD = TrialResult(
+    id=TrialId(0), status=TrialStatus.SUCCEEDED, params={"lr": 0.1}, metrics={"accuracy": 0.9}, seconds=3.5,
+    log="/runs/mnist/trials/0000/generation-1/rank-0/log.txt", generations=1, host="node-1",
+)  # fmt: skip
+BAD = TrialResult(
+    id=TrialId(1), status=TrialStatus.FAILED, params={"lr": 10.0}, error=FAILURE, seconds=1.0,
+    log="/runs/mnist/trials/0001/generation-1/rank-0/log.txt", generations=1, host="node-2",
+)  # fmt: skip
+RESULT = SweepResult(
+    name="mnist",
+    status=SweepStatus.SUCCEEDED,
+    metric="accuracy",
+    seconds=12.0,
+    directory="/runs/mnist",
+    trials=(GOOD, BAD),
+)
+
+texts = st.text(max_size=8)
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
+json_values = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+failures = st.builds(Failure, st.sampled_from(FailureKind), texts, texts, st.lists(texts, max_size=3).map(tuple))
+trials = st.builds(
+    TrialResult,
+    id=st.integers(0, 9999).map(TrialId),
+    params=st.dictionaries(texts, json_values, max_size=3),
+    status=st.sampled_from([status for status in TrialStatus if status.final]),
+    metrics=st.dictionaries(texts, st.floats(), max_size=3),
+    seconds=st.floats(0, 1e9),
+    log=st.none() | texts,
+    error=st.none() | failures,
+    generations=st.integers(0, 99),
+    host=st.none() | texts,
+)
+sweeps = st.builds(
+    SweepResult,
+    name=texts,
+    status=st.sampled_from(SweepStatus),
+    metric=st.none() | texts,
+    mode=st.sampled_from(["max", "min"]),
+    seconds=st.floats(0, 1e9),
+    directory=st.none() | texts,
+    trials=st.lists(trials, max_size=4).map(tuple),
+    reason=st.none() | texts,
+)
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+@given(sweeps)
+def test_what_is_written_is_strict_json_and_reads_back(result: SweepResult) -> None:
+    data = json.loads(to_bytes(result), parse_constant=refuse)
+    assert data == to_json(result)
+    again = from_json(data)
+    for trial, known in zip(again.trials, result.trials, strict=True):
+        assert trial.metrics.keys() == known.metrics.keys()
+        for name, value in known.metrics.items():
+            assert math.isnan(trial.metrics[name]) if not math.isfinite(value) else trial.metrics[name] == value
+    without_metrics = [
+        replace(of, trials=tuple(replace(trial, metrics={}) for trial in of.trials)) for of in (result, again)
+    ]
+    assert without_metrics[0] == without_metrics[1]
+    assert to_bytes(again) == to_bytes(result)
+
+
+def test_every_field() -> None:
+    good = {
+        "id": 0, "params": {"lr": 0.1}, "metrics": {"accuracy": 0.9}, "status": "succeeded", "seconds": 3.5,
+        "log": "/runs/mnist/trials/0000/generation-1/rank-0/log.txt", "error": None, "generations": 1, "host": "node-1",
+    }  # fmt: skip
+    bad = {
+        "id": 1, "params": {"lr": 10.0}, "metrics": {}, "status": "failed", "seconds": 1.0,
+        "log": "/runs/mnist/trials/0001/generation-1/rank-0/log.txt",
+        "error": {"kind": "exception", "summary": "ValueError: units", "traceback": TRACEBACK, "log_tail": ["epoch 1"]},
+        "generations": 1, "host": "node-2",
+    }  # fmt: skip
+    expected = {
+        "version": 1, "name": "mnist", "status": "succeeded", "reason": None, "metric": "accuracy", "mode": "max",
+        "seconds": 12.0, "directory": "/runs/mnist", "best": good, "trials": [good, bad],
+    }  # fmt: skip
+    assert to_json(RESULT) == expected
+    assert list(to_json(RESULT)) == list(expected)
+    assert list(to_json(RESULT)["trials"][0]) == list(good)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(math.inf, None), (math.nan, None), ((1, 2), [1, 2]), (np.float32(0.5), 0.5), (np.int64(3), 3),
+     (np.float64("nan"), None), (np.bool_(True), True), (Decimal("1.5"), "1.5"), (True, True),
+     ({1: [math.inf]}, {"1": [None]})],
+)  # fmt: skip
+def test_parameters_that_json_does_not_have(value: Any, written: Any) -> None:
+    result = replace(RESULT, trials=(replace(GOOD, params={"p": value}),))
+    assert json.loads(to_bytes(result))["trials"][0]["params"] == {"p": written}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"version": None},
+        {"trials": [{}]},
+        {"trials": 1},
+        {"trials": ["x"]},
+        {"status": "odd"},
+        {"name": 3},
+    ],
+)
+def test_what_is_no_result_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="cannot be read"):
+        from_json({**to_json(RESULT), **change})
+
+
+def shown(result: SweepResult, width: int = 80) -> str:
+    out = StringIO()
+    Console(file=out, width=width).print(summary_table(result))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_the_final_table() -> None:
+    assert shown(RESULT) == (
+        "mnist: succeeded. 2 trials, 1 failed, in 12 s. Best accuracy 0.9000: trial 0.\n"
+        "\n"
+        "trial  lr   accuracy  status      time\n"
+        "    0  0.1    0.9000  succeeded  3.5 s  best\n"
+        "    1  10             failed     1.0 s\n"
+        "\n"
+        "trial 1 failed: ValueError: units\n"
+        "    Traceback (most recent call last):\n"
+        '      File "train.py", line 3, in train\n'
+        "    ValueError: units\n"
+        "    log: /runs/mnist/trials/0001/generation-1/rank-0/log.txt\n"
+        "\n"
+        "results and logs: /runs/mnist"
+    )
+
+
+def test_trials_with_the_same_cause_are_told_together() -> None:
+    many = tuple(replace(BAD, id=TrialId(number)) for number in range(20))
+    text = shown(replace(RESULT, status=SweepStatus.FAILED, trials=many))
+    assert "trials 0, 1, 2, 3, 4, 5, 6, 7 and 12 more failed: ValueError: units" in text
+    assert text.count("Traceback") == 1
+    assert "log of trial 0: /runs" in text
+
+
+def test_many_causes_are_cut() -> None:
+    many = tuple(replace(BAD, id=TrialId(n), error=Failure(FailureKind.EXIT, f"cause {n}")) for n in range(30))
+    text = shown(replace(RESULT, trials=many, directory=None))
+    assert "cause 9" in text
+    assert "cause 10" not in text
+    assert text.endswith("20 other causes: see the logs of the trials")
+
+
+def test_without_a_traceback_the_last_lines_of_the_log_are_told() -> None:
+    lost = replace(BAD, error=Failure(FailureKind.LOST, "node-7 was lost", "", tuple(f"line {n}" for n in range(20))))
+    text = shown(replace(RESULT, trials=(lost,)))
+    assert "line 19" in text
+    assert "line 11" not in text
+
+
+def test_nothing_that_a_trial_says_reaches_the_terminal_unescaped() -> None:
+    hostile = "\x1b[2J[red]x[/red]\r\x07"
+    failure = Failure(FailureKind.EXCEPTION, hostile, hostile, (hostile,))
+    trial = replace(BAD, params={hostile: hostile}, error=failure, log=hostile)
+    text = shown(replace(RESULT, name=hostile, reason=hostile, trials=(trial, replace(trial, id=TrialId(2)))))
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert "[red]x[/red]" in text

@@ -1,0 +1,90 @@
+"""Whatever happens in whatever order: each trial ends once, no agent has two members, and every run ends."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktrain.ids import AgentId, Generation, Member
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.outcome import FailureKind, Outcome
+from tests.unit.state.world import RUN, World
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["join", "lose", "enter", "succeed", "fail", "lost", "report", "stale", "twice", "tick", "hang"]),
+        st.integers(0, 7),
+    ),
+    max_size=60,
+)
+
+
+def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
+    """One thing that may happen; nothing when it cannot."""
+    busy = sorted(world.running)
+    agent = busy[which % len(busy)] if busy else None
+    if what == "join":
+        names.append(world.join(f"a{len(names)}"))
+    elif what == "tick":
+        world.tick(float(which))
+    elif what == "hang":
+        world.tick(float(which), beating=False)
+    elif what == "lose" and names:
+        world.lose(names[which % len(names)])
+    elif agent is None:
+        return
+    elif what == "enter":
+        world.enter(agent)
+    elif what == "succeed":
+        world.succeed(agent)
+    elif what == "fail":
+        world.fail(agent)
+    elif what == "lost":
+        world.fail(agent, FailureKind.LOST)
+    elif what == "report":
+        world.report(agent)
+    elif what == "stale":
+        member = world.running[agent]
+        older = Member(RUN, member.trial, Generation(member.generation - 1), member.rank)
+        world.feed(on.MemberEnded(world.at, agent, older, Outcome(1.0, metrics={})))
+    elif what == "twice":
+        member = world.running[agent]
+        world.succeed(agent)
+        world.feed(on.MemberEnded(world.at, agent, member, Outcome(1.0, metrics={})))
+
+
+def finish(world: World) -> None:
+    """From now on nothing goes wrong, and agents come when they are missing."""
+    extra = 0
+    while world.machine.sweep is not None:
+        world.suggest()
+        for agent in sorted(world.running):
+            if agent in world.running:
+                world.succeed(agent)
+        extra += 1
+        assert extra < 200, f"the run does not end: {world.machine.sweep.__dict__}"
+        world.join(f"extra-{extra}")
+
+
+@settings(max_examples=400, deadline=None)
+@given(steps=STEPS, size=st.integers(1, 3), cases=st.integers(0, 6), retries=st.integers(0, 2), stop=st.booleans())
+def test_every_history_ends_with_each_trial_concluded_once(
+    steps: list[tuple[str, int]], size: int, cases: int, retries: int, stop: bool
+) -> None:
+    world, names = World(cases=cases), []
+    world.begin(size=size, retries=retries, trial_timeout_s=20.0)
+    for what, which in steps:
+        act(world, what, which, names)
+        world.suggest()
+    if stop:
+        world.stop(grace_s=1.0)
+        world.tick(2.0)
+    finish(world)
+    assert len(world.all(do.EndRun)) == 1
+    concluded = [each.trial for each in world.all(do.ConcludeTrial)]
+    assert sorted(concluded) == sorted(world.machine.last.trials)
+    assert all(trial.status.final for trial in world.machine.last.trials.values())
+    assert stop or len(concluded) == cases
+    starts = world.all(do.StartMember)
+    assert len({start.member for start in starts}) == len(starts), "a generation was formed twice"
+    for trial in world.machine.last.trials.values():
+        assert trial.generation <= retries + 1

@@ -1,0 +1,110 @@
+"""A pool of agents made of data, that obeys the machine's commands: for tests of `state/`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.machine import Machine
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+
+RUN = RunId("run")
+LEASE_S = 15.0
+
+
+@dataclass
+class World:
+    """The machine, and all that it has told so far."""
+
+    machine: Machine = field(default_factory=lambda: Machine(LEASE_S))
+    at: float = 0.0
+    told: list[do.Command] = field(default_factory=list)
+    running: dict[AgentId, Member] = field(default_factory=dict)
+    """Members that an agent was told to start and that have not ended."""
+    cases: int = 4
+    """Trials that the sampler still has."""
+
+    def feed(self, event: on.Event) -> list[do.Command]:
+        """Fold the event; keep and return the commands."""
+        commands = self.machine.handle(event)
+        self.told += commands
+        for command in commands:
+            if isinstance(command, do.StartMember):
+                assert command.agent not in self.running, f"{command.agent} is given a second member"
+                self.running[command.agent] = command.member
+            elif isinstance(command, do.DropAgent):
+                self.running.pop(command.agent, None)
+        return commands
+
+    def begin(self, **limits: Any) -> None:
+        """A run begins."""
+        self.feed(on.RunBegun(self.at, RUN, on.RunLimits(**limits)))
+
+    def join(self, name: str) -> AgentId:
+        """An agent joins and gets ready."""
+        agent = AgentId(name)
+        commands = self.feed(on.AgentJoined(self.at, agent, 0, f"host-{name}"))
+        prepared = any(isinstance(command, do.PrepareAgent) for command in commands)
+        self.feed(on.AgentReady(self.at, agent, RUN if prepared else None))
+        return agent
+
+    def suggest(self) -> None:
+        """Answer every open `Suggest`."""
+        while self.machine.sweep is not None and self.machine.sweep.suggesting:
+            [asked] = [each for each in self.told if isinstance(each, do.Suggest)][-1:]
+            count = min(asked.count, self.cases)
+            self.cases -= count
+            given = tuple({"x": index} for index in range(count))
+            self.feed(on.Suggested(self.at, RUN, given, exhausted=self.cases == 0))
+
+    def enter(self, agent: AgentId) -> None:
+        """The agent's member enters the training function."""
+        self.feed(on.MemberEntered(self.at, agent, self.running[agent]))
+
+    def report(self, agent: AgentId, step: int = 1) -> list[do.Command]:
+        """The agent's member reports."""
+        return self.feed(on.MemberReported(self.at, agent, self.running[agent], (Report(step, {"loss": 1.0}),)))
+
+    def succeed(self, agent: AgentId) -> list[do.Command]:
+        """The agent's member returns."""
+        return self.end(agent, Outcome(1.0, metrics={"accuracy": 0.5}))
+
+    def fail(self, agent: AgentId, kind: FailureKind = FailureKind.EXCEPTION) -> list[do.Command]:
+        """The agent's member fails."""
+        return self.end(agent, Outcome(1.0, failure=Failure(kind, f"failed by {kind}")))
+
+    def end(self, agent: AgentId, outcome: Outcome) -> list[do.Command]:
+        """The agent's member ends."""
+        return self.feed(on.MemberEnded(self.at, agent, self.running.pop(agent), outcome))
+
+    def lose(self, agent: AgentId) -> list[do.Command]:
+        """The agent's stream ends."""
+        self.running.pop(agent, None)
+        return self.feed(on.AgentGone(self.at, agent, "its executor died"))
+
+    def stop(self, grace_s: float = 0.0) -> list[do.Command]:
+        """The user stops the run."""
+        return self.feed(on.StopAsked(self.at, RUN, "interrupted", grace_s))
+
+    def tick(self, seconds: float, beating: bool = True) -> list[do.Command]:
+        """Time passes, in which all agents give signs of life, or none does."""
+        commands: list[do.Command] = []
+        while seconds > 0:
+            step = min(seconds, 5.0)
+            seconds -= step
+            self.at += step
+            if beating:
+                for agent in self.machine.agents.all():
+                    commands += self.feed(on.AgentBeat(self.at, agent.id))
+            commands += self.feed(on.Ticked(self.at))
+        return commands
+
+    def all(self, kind: type[do.Command]) -> list[Any]:
+        """Every command of `kind` so far."""
+        return [command for command in self.told if isinstance(command, kind)]
+
+    def status(self, trial: int) -> str:
+        """Of a trial of the newest run."""
+        assert self.machine.last is not None
+        return str(self.machine.last.trials[TrialId(trial)].status)

@@ -1,0 +1,41 @@
+"""What a user can get wrong before anything starts: each is one of our errors, at once, and tells what to do."""
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.bad_input import files, functions, spaces, specs
+from tests.unit.bad_input.case import Case, Files
+
+CASES = [*specs.CASES, *spaces.CASES, *files.CASES, *functions.CASES]
+SECONDS = 1.0
+
+
+@pytest.fixture(autouse=True)
+def _imports() -> Iterator[None]:
+    """What a case imports or puts on `sys.path` is gone after it."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith("bad_"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_is_refused_at_once_with_the_next_step(case: Case, tmp_path: Path) -> None:
+    begun = time.perf_counter()
+    with pytest.raises(case.error) as caught:
+        case.call(Files(tmp_path))
+    assert time.perf_counter() - begun < SECONDS
+    for told in case.told:
+        assert re.search(told, str(caught.value), re.DOTALL), f"{told!r} is not in: {caught.value}"
+
+
+def test_there_are_enough_cases_and_no_two_alike() -> None:
+    assert len(CASES) >= 90
+    assert len({case.id for case in CASES}) == len(CASES)

@@ -1,0 +1,127 @@
+"""What `ctx` says and hears, with a wire that records."""
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.protocol import messages as m
+from sparktrain.state.outcome import Report
+from sparktrain.training.context import TrainContext
+
+
+class Recorder:
+    """A wire to nobody."""
+
+    def __init__(self) -> None:
+        self.sent: list[m.FromMember] = []
+        self.advised = False
+
+    def send(self, message: m.FromMember) -> None:
+        self.sent.append(message)
+
+    def stop_advised(self) -> bool:
+        return self.advised
+
+
+class Noon:
+    def now(self) -> float:
+        return 0.0
+
+    def wall(self) -> float:
+        return 12.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError
+
+
+@pytest.fixture
+def wire() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def ctx(tmp_path: Path, wire: Recorder) -> TrainContext:
+    (tmp_path / "files").mkdir()
+    member = Member(RunId("run"), TrialId(5), Generation(2), Rank(1))
+    paths = {"code_path": "", "work_dir": "", "log_path": "", "log_dir": str(tmp_path / "files")}
+    told = {"size": 4, "local_rank": 1, "seed": 9, "metric": None, "by_reference": False, "sys_path": ()}
+    return TrainContext(m.Assignment(member=member, params={"lr": 0.1}, **told, **paths), wire, Noon())
+
+
+def test_knows_its_place(ctx: TrainContext) -> None:
+    assert (ctx.trial, ctx.generation, ctx.rank, ctx.size, ctx.seed) == (5, 2, 1, 4, 9)
+    assert dict(ctx.params) == {"lr": 0.1}
+    with pytest.raises(TypeError):
+        ctx.params["lr"] = 0.2  # type: ignore[index]
+
+
+def test_a_report_is_sent_and_kept(ctx: TrainContext, wire: Recorder, tmp_path: Path) -> None:
+    ctx.report(np.int64(0), loss=np.float32(0.5))
+    ctx.report(step=10, loss=float("-inf"), accuracy=1)
+
+    assert wire.sent[0] == m.Reported(Report(0, {"loss": 0.5}))
+    assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [
+        {"step": 0, "wall": 12.0, "loss": 0.5},
+        {"step": 10, "wall": 12.0, "loss": "-inf", "accuracy": 1.0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "metrics", "error", "words"),
+    [
+        (3, {}, ValueError, r"step=3\) came after step 3: steps must grow, over all epochs"),
+        (0, {}, ValueError, r"step=0\) came after step 3"),
+        (-1, {}, ValueError, r"step=-1\): steps count from 0"),
+        (4.0, {}, TypeError, r"step=4.0\): a step is an integer, not float"),
+        (True, {}, TypeError, "not bool"),
+        ("4", {}, TypeError, "not str"),
+        (4, {"loss": "low"}, TypeError, "metric 'loss' is a value of type str, and must be a number"),
+        (4, {"loss": [1]}, TypeError, "metric 'loss' is a list of 1"),
+        (4, {"wall": 1}, ValueError, "'wall' is the time of a report"),
+    ],
+)
+def test_what_is_no_report(
+    ctx: TrainContext, wire: Recorder, step: Any, metrics: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    ctx.report(3, loss=1)
+
+    with pytest.raises(error, match=words):
+        ctx.report(step, **metrics)
+    assert len(wire.sent) == 1
+    ctx.report(4, loss=1)
+
+
+def test_reports_of_threads_are_in_order(ctx: TrainContext, wire: Recorder) -> None:
+    steps = iter(range(400))
+    taking = threading.Lock()
+
+    def report() -> None:
+        for _ in range(100):
+            with taking:
+                ctx.report(next(steps), loss=1)
+
+    threads = [threading.Thread(target=report) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [message.report.step for message in wire.sent if isinstance(message, m.Reported)] == list(range(400))
+
+
+def test_belongs_to_its_process(ctx: TrainContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with pytest.raises(RuntimeError, match=r"belongs to process \d+, and process 1 called it"):
+        ctx.report(0)
+
+
+def test_hears_advice(ctx: TrainContext, wire: Recorder) -> None:
+    assert not ctx.should_stop()
+    wire.advised = True
+    assert ctx.should_stop()
