@@ -1,5 +1,6 @@
 """The command line: `sparktrain sweep TARGET`, and what its options mean. Wiring, no decisions of a run."""
 
+import logging
 import os
 import sys
 import traceback
@@ -216,6 +217,9 @@ def run(request: SweepRequest) -> "SweepResult":
     from sparktrain.driver.session import local_session
     from sparktrain.driver.signature import resolve
 
+    if not request.debug:
+        # Py4J logs a traceback for each socket that Ctrl-C closes under it.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
     space, settings = _space(request)
     conf = _conf(request.conf)
     py_files = _py_files(request.py_files)

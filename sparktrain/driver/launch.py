@@ -42,7 +42,7 @@ class AgentJob:
     def start(self) -> None:
         """Submit the job from a thread of its own; returns at once. `on_end` is called in that thread, once."""
         inherited: Any = InheritableThread  # it copies the scheduler pool and other local properties of the caller
-        self._thread = inherited(target=self._work, name=self._tag, daemon=True)
+        self._thread = inherited(target=self._work, session=self._spark, name=self._tag, daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:

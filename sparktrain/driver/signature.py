@@ -182,7 +182,7 @@ def resolve(text: str, folder: Path | None = None) -> Target:
     is_file = place.endswith((".py", ".ipynb")) or "/" in place
     module = _import_file(Path(place)) if is_file else _import_module(place, folder or Path.cwd())
     function = _function(module, place, name)
-    file = Path(module.__file__).resolve() if module.__file__ else None
+    file = Path(module.__file__).absolute() if module.__file__ else None
     root = _root(module, file)
     return Target(function, f"{module.__name__}:{name}", file if root else None, root)
 

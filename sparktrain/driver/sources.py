@@ -227,15 +227,29 @@ def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> No
     instructions = list(dis.get_instructions(code))
     for index, instruction in enumerate(instructions):
         before = instructions[max(0, index - 2) : index]
-        if instruction.opname == "IMPORT_NAME" and before[0].argval == 0:  # no relative one
-            module, chosen = str(instruction.argval), before[1].argval
+        if instruction.opname == "IMPORT_NAME":
+            module, chosen = _absolute(str(instruction.argval), before[0].argval, names), before[1].argval
             found.modules.update([f"{module}.{name}" for name in chosen] if chosen else [module])
         elif instruction.opname.startswith("STORE_") and before and before[-1].opname == "IMPORT_NAME":
-            bound[str(instruction.argval)] = str(before[-1].argval).partition(".")[0]
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and before and before[-1].argval in bound:
-            found.modules.add(f"{bound[before[-1].argval]}.{instruction.argval}")
+            bound[_variables(instruction)[0]] = str(before[-1].argval).partition(".")[0]
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and before and _variables(before[-1])[-1] in bound:
+            found.modules.add(f"{bound[_variables(before[-1])[-1]]}.{instruction.argval}")
     for nested in _nested(code):
         _add_code(nested, names, found)
+
+
+def _absolute(module: str, level: int, names: Mapping[str, object]) -> str:
+    """The name of a module that is imported relative to the package of the code whose globals are `names`."""
+    if not level:
+        return module
+    package = str(names.get("__package__") or "").split(".")
+    return ".".join([*package[: len(package) - level + 1], *([module] if module else [])])
+
+
+def _variables(instruction: dis.Instruction) -> tuple[str, ...]:
+    """What an instruction stores or loads: two variables, from Python 3.13 on, in STORE_FAST_LOAD_FAST."""
+    value = instruction.argval
+    return tuple(map(str, value)) if isinstance(value, tuple) and value else (str(value),)
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:

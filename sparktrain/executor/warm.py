@@ -26,6 +26,7 @@ class WarmZygote:
         self._wanted: dict[str, None] = {}
         """Modules to have, in the order in which they were first asked for."""
         self._loaded: set[str] = set()
+        self._loading = False
         self._spare: asyncio.Task[MemberProcess] | None = None
         self._lost = 0
         self._lock = asyncio.Lock()
@@ -64,7 +65,9 @@ class WarmZygote:
                 if self._lost > RESTARTS:
                     raise ZygoteLostError(f"the zygote was lost {self._lost} times; see the executor's memory limits")
                 await self._close()
-                self._zygote, self._loaded = Zygote(self.scratch, self._sys_path), set()
+                if self._loading:  # an import ended the zygote: it would end the next one too
+                    self._wanted.clear()
+                self._zygote, self._loaded, self._loading = Zygote(self.scratch, self._sys_path), set(), False
                 self._zygote.start()
                 with suppress(ZygoteLostError):
                     await self._load()
@@ -78,8 +81,10 @@ class WarmZygote:
         missing = tuple(name for name in self._wanted if name not in self._loaded)
         failed: dict[str, str] = {}
         if missing:
+            self._loading = True
             await self._drop_spare()
             failed = await self._zygote.preload(missing)
+            self._loading = False
             self._loaded.update(missing)
         self._fork_spare()
         return failed

@@ -349,12 +349,23 @@ class GrpcDialer(Dialer):
 
 
 async def _send(call: Any, header: UploadHeader, chunks: AsyncIterator[bytes]) -> None:
-    await call.write(codec.encode(header))
+    if not await _written(call, codec.encode(header)):
+        return
     async for chunk in chunks:
         for piece in pieces(chunk):
-            await call.write(piece)
-    await call.write(b"")
-    await call.done_writing()
+            if not await _written(call, piece):
+                return
+    if await _written(call, b""):
+        await call.done_writing()
+
+
+async def _written(call: Any, data: bytes) -> bool:
+    """Send `data`; False when the call has ended, for its answer or status tells why."""
+    try:
+        await call.write(data)
+    except FAILURES:
+        return False
+    return True
 
 
 async def _answer(call: Any) -> bytes | None:

@@ -375,7 +375,7 @@ async def race(feed: Coroutine[Any, Any, None], answer: "asyncio.Future[T]", can
     try:
         both: set[asyncio.Future[Any]] = {feeder, answer}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if feeder.done() and not answer.done():
+        if feeder.done() and not feeder.cancelled() and not answer.done():
             feeder.result()
         return await outcome(answer, cancelled)
     finally:

@@ -24,7 +24,7 @@ import yaml
 
 from sparktrain.errors import SpecError
 from sparktrain.spec import sweep
-from sparktrain.spec.nodes import MAX_FILE_BYTES, Document
+from sparktrain.spec.document import MAX_FILE_BYTES, Document
 from sparktrain.spec.values import check_equal_lengths, check_name, described, did_you_mean, plain, shown, typed
 
 Kind = Literal["grid", "zip", "cases"]

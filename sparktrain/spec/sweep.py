@@ -107,7 +107,7 @@ def seconds(value: Duration | None, name: str) -> float | None:
     else:
         raise SpecError(f"{name} is {described(value)}; pass seconds, a timedelta, or text such as '90s', '5m' or '2h'")
     if not math.isfinite(result) or result <= 0:
-        raise SpecError(f"{name} ({shown(value)}) must be above 0 and finite; pass None for no limit")
+        raise SpecError(f"{name} ({shown(value)}) must be above 0 and finite; leave it out for its default")
     return result
 
 

@@ -35,7 +35,7 @@ def spark_session(
     }
     builder = SparkSession.builder.appName("sparktrain-tests")
     builder = builder.remote(master) if connect else builder.master(master)
-    for key, value in settings.items():
+    for key, value in settings.items() if not connect else ():  # a Connect server is given none of these
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     try:

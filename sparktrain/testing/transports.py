@@ -163,10 +163,10 @@ class Rogue:
 class Stage:
     """A coordinator that hands its links to the test, and whose agents are closed at the end."""
 
-    def __init__(self, harness: TransportHarness, limits: Limits) -> None:
+    def __init__(self, harness: TransportHarness, limits: Limits | None = None) -> None:
         self.harness = harness
-        self.limits = limits
-        self.listener = harness.listener(limits)
+        self.limits = limits or Limits()
+        self.listener = harness.listener(self.limits)
         self.address = ("", 0)
         self.accepted = asyncio.Queue[Link]()
         self.files: dict[str, str] = {}
@@ -224,7 +224,7 @@ class Stage:
 @asynccontextmanager
 async def stage(harness: TransportHarness, limits: Limits | None = None) -> AsyncIterator[Stage]:
     """A started coordinator."""
-    scene = Stage(harness, limits or Limits())
+    scene = Stage(harness, limits)
     scene.address = await scene.listener.start(scene.lead, scene.take)
     try:
         yield scene

@@ -91,6 +91,7 @@ async def test_malformed_message_ends_that_link_with_the_reason(grpc_harness: Gr
         async with Rogue(scene.address[1], grpc_harness.certificates.agent) as rogue:
             call = await rogue.attend(frame)
             assert "ProtocolError" in await drain(scene)
+            await call.done_writing()
             assert "ProtocolError" in await farewell(call)
         await beat(*good)
 

@@ -15,7 +15,7 @@ from grpc import aio
 from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, issue
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
-from sparktrain.protocol.transport import Limits, Unreachable
+from sparktrain.protocol.transport import Unreachable
 from sparktrain.testing.transports import GrpcHarness, Rogue, Stage, beat, stage
 
 CONNECTIONS = 200
@@ -116,7 +116,7 @@ async def test_server_shows_strangers_no_name_of_the_run(quick_harness: GrpcHarn
 @pytest.mark.parametrize("impostor", [issue("other").server, None], ids=["another run", "an agent of this run"])
 async def test_dialer_refuses_an_impostor(grpc_harness: GrpcHarness, impostor: CertificateBundle | None) -> None:
     listener = GrpcListener("127.0.0.1", (0,), impostor or grpc_harness.certificates.agent)
-    scene = Stage(grpc_harness, Limits())
+    scene = Stage(grpc_harness)
     address = await listener.start(scene.on_link, scene.take)
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1: TLS refused"):
         await GrpcDialer(grpc_harness.ticket(address)).attend(10)

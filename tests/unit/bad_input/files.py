@@ -71,6 +71,10 @@ CASES = [
     file("run-name", "s.yaml", "grid: {a: [1]}\nname: 12\n", r"s\.yaml:2: name", r"12 \(int\)", "write '12'"),
     file("dir", "s.yaml", "grid: {a: [1]}\ndir: 3\n", r"s\.yaml:2: dir", r"3 \(int\)", "path or URL"),
     file("bomb", "s.yaml", bomb(), r"s\.yaml:2", "aliases repeat more than 50,000", "list fewer"),
+    file(
+        "endless", "s.yaml", "grid: &all\n  a: [1, *all]\n", r"s\.yaml:\d", "'a' is nested deeper than 32", "use fewer"
+    ),
+    file("deep-yaml", "s.yaml", "grid:\n a: " + "[" * 500 + "]" * 500, r"s\.yaml", "nested", "use"),
     file("deep", "s.json", "[" * 100_000, r"s\.json", "nested too deeply"),
     file("json", "s.json", '{"grid": {"a": [1,]}}', r"s\.json:1", "no valid JSON", "column", r"\.yaml"),
     file("json-key", "s.json", '{"grid": {"a": [1]},\n\t"sed": 3}', r"s\.json:2", "'sed'", "did you mean 'seed'"),

@@ -88,6 +88,14 @@ def test_of_a_module_that_a_function_was_imported_from(folder: Path) -> None:
     assert preload_for(ship_module.train) == ("pandas", "pyarrow")
 
 
+def test_of_a_script_that_is_run_as_a_module(folder: Path) -> None:
+    (folder / "ship_pack").mkdir()
+    (folder / "ship_pack" / "inner.py").write_text("import pandas\n")
+    names = {"__package__": "ship_pack"}
+    assert preload_for(cell("def train():\n    from . import inner", **names)) == ("pandas",)
+    assert preload_for(cell("def train():\n    from .inner import x", **names)) == ("pandas",)
+
+
 def test_a_keras_on_another_backend_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     class Backend:
         @staticmethod

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,13 @@ def test_every_field() -> None:
     assert to_json(RESULT) == expected
     assert list(to_json(RESULT)) == list(expected)
     assert list(to_json(RESULT)["trials"][0]) == list(good)
+
+
+def test_every_field_and_word_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "results.md").read_text("utf-8")
+    data = to_json(RESULT)
+    words = [*data, *data["trials"][1], *data["trials"][1]["error"], *SweepStatus, *FailureKind]
+    assert [word for word in words if f"| `{word}` |" not in page] == []
 
 
 @pytest.mark.parametrize(

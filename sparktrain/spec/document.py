@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from sparktrain.errors import SpecError
-from sparktrain.spec.values import plain, shown, typed
+from sparktrain.spec.values import MAX_VALUE_DEPTH, plain, shown, typed
 
 MAX_FILE_BYTES = 4 * 2**20
 MAX_REPEATED = 50_000
@@ -85,12 +85,14 @@ class Document:
     def _inside(self, node: yaml.Node) -> str:
         return node.value[:40] if isinstance(node, yaml.ScalarNode) and node.value else "value, value"
 
-    def _data(self, node: yaml.Node, what: str) -> Any:
+    def _data(self, node: yaml.Node, what: str, depth: int = 0) -> Any:
         self._check(node)
+        if depth > MAX_VALUE_DEPTH:  # as in a list that holds an alias of itself
+            raise SpecError(f"{self.at(node)}: {what} is nested deeper than {MAX_VALUE_DEPTH} levels; use fewer")
         if isinstance(node, yaml.MappingNode):
-            return {key: self._data(value, what) for key, (_, value) in self.entries(node, what).items()}
+            return {key: self._data(value, what, depth + 1) for key, (_, value) in self.entries(node, what).items()}
         if isinstance(node, yaml.SequenceNode):
-            return [self._data(item, what) for item in node.value]
+            return [self._data(item, what, depth + 1) for item in node.value]
         text = _joined(node.value)
         return text if node.tag == _TEXT else typed(text, f"{self.at(node)}: {what}")
 
@@ -122,7 +124,9 @@ class Document:
             line = text.count("\n", 0, error.position) + 1
             raise SpecError(f"{self.path}:{line}: no valid YAML: {error.reason}; remove the character") from None
         except RecursionError:
-            raise SpecError(f"{self.path}: nested too deeply to be read; use at most 32 levels") from None
+            raise SpecError(
+                f"{self.path}: nested too deeply to be read; use at most {MAX_VALUE_DEPTH} levels"
+            ) from None
         if root is None:
             raise SpecError(f"{self.path}: the file holds nothing but comments; write a key such as 'grid:'")
         return root
@@ -136,7 +140,9 @@ class Document:
                 "the file .yaml, which allows comments and text without quotes"
             ) from None
         except RecursionError:
-            raise SpecError(f"{self.path}: nested too deeply to be read; use at most 32 levels") from None
+            raise SpecError(
+                f"{self.path}: nested too deeply to be read; use at most {MAX_VALUE_DEPTH} levels"
+            ) from None
 
 
 def _joined(text: str) -> str:

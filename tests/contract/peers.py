@@ -1,0 +1,59 @@
+"""One side of a gRPC link in a process of its own: `python peers.py agent|coordinator`, with a pickled pair on stdin.
+
+Says `ready` on stdout when it can be killed. Not a test.
+"""
+
+import asyncio
+import pickle
+import sys
+from collections.abc import AsyncIterator
+
+from sparktrain.protocol.certificates import CertificateBundle
+from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
+from sparktrain.protocol.messages import Beat, UploadDone, UploadHeader
+from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.protocol.transport import Link, LinkClosedError
+from sparktrain.testing.transports import HEADER, JOIN, endless
+
+
+async def attend(ticket: AgentTicket, what: str) -> None:
+    """An agent that stays, beats for ever, uploads for ever, or leaves in order."""
+    dialer = GrpcDialer(ticket)
+    link = await dialer.attend(10)
+    link.post(JOIN)
+    await link.receive()
+    print("ready", flush=True)
+    match what:
+        case "beat":
+            while True:
+                link.post(Beat())
+                await asyncio.sleep(0.01)
+        case "upload":
+            await dialer.upload(HEADER, endless())
+        case "leave":
+            await dialer.close()
+        case _:
+            await link.receive()
+
+
+async def listen(bundle: CertificateBundle) -> None:
+    """A coordinator that says where it listens, and stays."""
+
+    async def on_link(link: Link) -> None:
+        try:
+            while True:
+                await link.receive()
+        except LinkClosedError:
+            pass
+
+    async def on_upload(_: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
+        return UploadDone(sum([len(chunk) async for chunk in chunks]))
+
+    _, port = await GrpcListener("127.0.0.1", (0,), bundle).start(on_link, on_upload)
+    print(port, flush=True)
+    await asyncio.get_running_loop().create_future()
+
+
+if __name__ == "__main__":
+    subject, what = pickle.load(sys.stdin.buffer)
+    asyncio.run(listen(subject) if isinstance(subject, CertificateBundle) else attend(subject, what))

@@ -1,0 +1,41 @@
+"""A driver with a Spark Connect session, in a process of its own: one process has classic or Connect sessions, not both.
+
+python -m tests.spark.connect_driver FOLDER: prints one JSON object of what it saw.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import sparktrain as st
+from sparktrain.testing.functions import square
+from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+
+
+def train(x: int) -> float:
+    """Uses a module that only `addArtifacts` brings."""
+    import brought
+
+    return brought.double(x)
+
+
+def main(folder: Path) -> None:
+    module = folder / "brought.py"
+    module.write_text("def double(x):\n    return 2 * x\n")
+    with spark_session(LOCAL_CLUSTER, folder, connect=True) as spark:
+        spark.addArtifacts(str(module), pyfile=True)
+        options = {"dir": str(folder / "runs"), "progress": False}
+        swept = st.sweep(square, {"x": [1, 2, 3]}, metric="y", name="sweep", **options)
+        with st.pool(spark, agents=2, preload=[]) as pool:
+            pooled = [pool.sweep(train, {"x": [x]}, metric="result", name=f"pool-{x}", **options) for x in (4, 5)]
+        seen = {
+            "session": type(spark).__module__,
+            "sweep": [trial.metrics["y"] for trial in swept.trials],
+            "pool": [result.trials[0].metrics or str(result.trials[0].error) for result in pooled],
+            "afterwards": spark.range(10).count(),
+        }
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

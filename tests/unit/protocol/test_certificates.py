@@ -1,0 +1,72 @@
+"""Certificates of one run."""
+
+import pickle
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from sparktrain.clock import SystemClock
+from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, issue
+from sparktrain.protocol.ticket import AgentTicket
+
+
+class NoonClock(SystemClock):
+    def wall(self) -> float:
+        return datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
+
+
+def parsed(bundle: CertificateBundle) -> tuple[x509.Certificate, x509.Certificate]:
+    return x509.load_pem_x509_certificate(bundle.authority), x509.load_pem_x509_certificate(bundle.certificate)
+
+
+def test_both_sides_trust_one_authority_and_nobody_else() -> None:
+    mine, other = issue("mine"), issue("mine")
+    assert mine.server.authority == mine.agent.authority != other.agent.authority
+    for bundle in (mine.server, mine.agent):
+        authority, certificate = parsed(bundle)
+        certificate.verify_directly_issued_by(authority)
+        with pytest.raises(ValueError, match="does not match"):
+            certificate.verify_directly_issued_by(parsed(other.agent)[0])
+
+
+def test_each_certificate_serves_one_purpose() -> None:
+    certificates = issue("run")
+    for bundle, purpose in (
+        (certificates.server, ExtendedKeyUsageOID.SERVER_AUTH),
+        (certificates.agent, ExtendedKeyUsageOID.CLIENT_AUTH),
+    ):
+        _, certificate = parsed(bundle)
+        assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+        assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    names = parsed(certificates.server)[1].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == [SERVER_NAME]
+
+
+def test_valid_from_yesterday_for_as_long_as_asked() -> None:
+    certificates = issue("run", valid_days=3, clock=NoonClock())
+    assert certificates.expires == datetime(2026, 2, 3, 12, tzinfo=UTC)
+    for bundle in (certificates.server, certificates.agent):
+        for certificate in parsed(bundle):
+            assert certificate.not_valid_before_utc == datetime(2026, 1, 30, 12, tzinfo=UTC)
+            assert certificate.not_valid_after_utc == certificates.expires
+    assert issue("run", clock=NoonClock()).expires - datetime(2026, 1, 31, 12, tzinfo=UTC) == timedelta(days=30)
+
+
+def test_keys_are_shown_nowhere_and_the_authority_has_none() -> None:
+    certificates = issue("mnist")
+    ticket = AgentTicket("mnist", ("h",), 1, certificates.agent)
+    for shown in (repr(certificates), repr(ticket), str(ticket.certificates), f"{ticket!r}"):
+        assert "PRIVATE" not in shown
+        assert "BEGIN" not in shown
+    authority, _ = parsed(certificates.server)
+    for bundle in (certificates.server, certificates.agent):
+        key = load_pem_private_key(bundle.key, None)
+        assert key.public_key() == parsed(bundle)[1].public_key() != authority.public_key()
+
+
+def test_ticket_survives_pickling() -> None:
+    ticket = AgentTicket("mnist", ("h", "10.0.0.1"), 4040, issue("mnist").agent, connect_s=5)
+    assert pickle.loads(pickle.dumps(ticket)) == ticket
