@@ -14,7 +14,9 @@ PACKAGES = ("sparktrain", "pyspark", "tensorflow", "keras", "grpcio", "msgspec",
 def machine() -> str:
     """Processor, memory and versions, in one line."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown processor")
+        model = next(
+            (line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown processor"
+        )
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     versions = []
     for package in PACKAGES:

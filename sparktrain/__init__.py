@@ -1,10 +1,10 @@
 """Hyperparameter sweeps and distributed training of deep networks on the Spark cluster that you already have.
 
-    driver/     the Spark driver: coordinator, launch, results          |  what the user calls: sweep, launch, pool
-    executor/   one agent in one Spark task                             |
-    training/   the zygote and the training processes that it forks     |  what the user's function gets: ctx
-    state/      every decision, pure; search/ which trial is next
-    protocol/   messages between them; store/ what outlives them
+driver/     the Spark driver: coordinator, launch, results          |  what the user calls: sweep, launch, pool
+executor/   one agent in one Spark task                             |
+training/   the zygote and the training processes that it forks     |  what the user's function gets: ctx
+state/      every decision, pure; search/ which trial is next
+protocol/   messages between them; store/ what outlives them
 """
 
 from typing import TYPE_CHECKING, Any

@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from sparktrain.driver import preflight
 from sparktrain.driver.compose import Composed, SweepOptions, compose, result, unloadable
-from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.display import choose_display
+from sparktrain.driver.pool import AgentPool
+from sparktrain.driver.preflight import Session
 from sparktrain.driver.progress import Display
 from sparktrain.driver.results import SweepResult
 from sparktrain.driver.signature import Target
@@ -31,7 +30,7 @@ def sweep(
     *,
     metric: str,
     mode: Mode = "max",
-    spark: SparkSession | None = None,
+    spark: Session | None = None,
     agents: int | None = None,
     **options: Any,
 ) -> SweepResult:
@@ -70,7 +69,7 @@ def sweep(
 
 
 def launch(
-    spark: SparkSession | None, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Any
+    spark: Session | None, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Any
 ) -> SweepResult:
     """Call `map_fun` once for each position of the lists in `args_dict`, each in a fresh process on a Spark executor.
 
@@ -92,6 +91,7 @@ def sweep_target(
 ) -> SweepResult:
     """A sweep for the command line: `session` makes the Spark session's context once the call is known to be right."""
     composed = compose(target, space, options)
+    composed.check_directory()
     with session() as spark:
         return _alone(composed, options, spark, agents, display)
 
@@ -144,7 +144,7 @@ class Pool:
 
 
 def pool(
-    spark: SparkSession | None = None,
+    spark: Session | None = None,
     agents: int | None = None,
     *,
     preload: Sequence[str] = DEFAULT_PRELOAD,
@@ -171,7 +171,7 @@ def pool(
     return Pool(started, facts)
 
 
-def _session(spark: SparkSession | None) -> tuple[SparkSession, preflight.Facts]:
+def _session(spark: Session | None) -> tuple[Session, preflight.Facts]:
     session = preflight.active_session(spark)
     return session, preflight.read_facts(session, os.cpu_count() or 1)
 
@@ -179,7 +179,7 @@ def _session(spark: SparkSession | None) -> tuple[SparkSession, preflight.Facts]
 def _alone(
     composed: Composed,
     options: SweepOptions,
-    spark: SparkSession | None,
+    spark: Session | None,
     agents: int | None,
     display: Display | None = None,
 ) -> SweepResult:

@@ -18,7 +18,7 @@
         `-- ProtocolError          a peer sent something that is no message, or not for it
 
 A message names the subject, the value in question, the rule, and the next step. A trial that fails is no error: it is
-a result (`TrialResult.failure`).
+a result (`TrialResult.error`).
 """
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparktrain.clock import SystemClock
-from sparktrain.driver.report import to_json
+from sparktrain.driver.report import to_bytes
 from sparktrain.driver.results import SweepResult, status_of
 from sparktrain.driver.shipping import pack, preload_for
 from sparktrain.driver.signature import Target, check_call
@@ -70,12 +70,10 @@ class Composed:
         return self.sampler.total
 
     def work(self, agents: int, watcher: Watcher) -> Work:
-        """The run for the coordinator; claims the run directory. Raises RunDirectoryError when it belongs to another."""
-        self.store.probe()
+        """The run for the coordinator; claims the run directory. Blocks on the store. Raises RunDirectoryError."""
+        self.check_directory()
         if not self.store.put_if_absent(self.layout.spec, self._record()):
-            raise RunDirectoryError(
-                f"run directory {self.store.where(self.layout.path)} has a run already: choose another name or dir"
-            )
+            raise self._taken()
         return Work(
             spec=self.spec,
             code=self.code,
@@ -87,6 +85,16 @@ class Composed:
             agents=agents,
             watcher=watcher,
         )
+
+    def check_directory(self) -> None:
+        """Raises RunDirectoryError when the run directory cannot be written, or has a run. Blocks on the store."""
+        self.store.probe()
+        if self.store.exists(self.layout.spec):
+            raise self._taken()
+
+    def _taken(self) -> RunDirectoryError:
+        where = self.store.where(self.layout.path)
+        return RunDirectoryError(f"run directory {where} has a run already: choose another name or dir")
 
     def _record(self) -> bytes:
         spec = self.spec
@@ -143,8 +151,7 @@ def result(composed: Composed, ran: Ran) -> SweepResult:
         trials=ran.trials,
         reason=ran.end.reason or None,
     )
-    text = json.dumps(to_json(made), indent=2, allow_nan=False)
-    composed.store.put_if_absent(composed.layout.results, f"{text}\n".encode())
+    composed.store.put_if_absent(composed.layout.results, to_bytes(made))
     return made
 
 

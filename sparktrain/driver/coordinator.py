@@ -100,6 +100,7 @@ class Coordinator:
             self.feed(on.RunBegun(run.begun_at, run.id, work.limits()))
             end = await run.end
             await run.uploads.settle()
+            self._show_progress(run)
             if run.error is not None:
                 raise run.error
             if self._server.mismatch is not None:
@@ -213,7 +214,10 @@ class Coordinator:
             await self._clock.sleep(TICK_S)
             self.feed(on.Ticked(self._clock.now()))
             if self._run is not None:
-                self._run.work.watcher.update(progress_of(self._machine, self._run.work, self._clock.now()))
+                self._show_progress(self._run)
+
+    def _show_progress(self, run: ActiveRun) -> None:
+        run.work.watcher.update(progress_of(self._machine, run.work, self._clock.now()))
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:
         if self._run is not None:

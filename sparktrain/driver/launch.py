@@ -46,7 +46,7 @@ class AgentJob:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Have Spark end the job's tasks, and wait a little for its thread. For agents that did not leave by themselves."""
+        """Have Spark end the tasks of agents that did not leave by themselves; waits a little for that."""
         if self._thread is None or not self._thread.is_alive():
             return
         try:

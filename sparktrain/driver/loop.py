@@ -1,7 +1,7 @@
 """The event loop of all coordinators in this process, in a thread of its own.
 
-One loop, because gRPC's asyncio server supports only one in a process; a thread, because the caller's is a notebook's or
-a script's, which blocks in `sweep()`.
+One loop, because gRPC's asyncio server supports only one in a process; a thread, because the caller's is a notebook's
+or a script's, which blocks in `sweep()`.
 """
 
 import asyncio

@@ -8,6 +8,9 @@ from pyspark.sql import SparkSession
 
 from sparktrain.errors import ResourceError, SessionError
 
+Session = SparkSession
+"""A session of the user's, classic or Connect: for code that must not depend on Spark itself."""
+
 HOST_KEY = "spark.sparktrain.driver.host"
 """Address at which executors reach the driver, where Spark's own is not the one."""
 PORT_KEY = "spark.sparktrain.driver.port"
@@ -110,8 +113,8 @@ def check_gpus(facts: Facts, gpus: int) -> None:
         return
     if facts.local:
         raise ResourceError(
-            f"gpus ({gpus}) cannot be had on {facts.master}: Spark schedules no GPUs on local masters, and its job would "
-            f"hang; use local-cluster[1,1,1024], a standalone cluster, YARN or Kubernetes"
+            f"gpus ({gpus}) cannot be had on {facts.master}: Spark schedules no GPUs on local masters, and its job "
+            f"would hang; use local-cluster[1,1,1024], a standalone cluster, YARN or Kubernetes"
         )
     amount = float(facts.conf.get("spark.task.resource.gpu.amount", 0))
     if amount != gpus:

@@ -1,11 +1,14 @@
 """A Spark session of our own, for the command line: the API uses the caller's."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
+
+from sparktrain.errors import SessionError
 
 DEFAULT_MASTER = "local-cluster[2,1,2048]"
 
@@ -31,7 +34,8 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 def local_session(master: str | None, conf: Mapping[str, str], name: str) -> Iterator[SparkSession]:
     """The session that `spark-submit` brought, or one on `master`, stopped at the end. Blocks while Spark starts.
 
-    Without `master` and outside of `spark-submit`, a cluster of two executor processes on this machine.
+    Without `master` and outside of `spark-submit`, a cluster of two executor processes on this machine. Raises
+    SessionError when there can be no session.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(name)
@@ -41,7 +45,12 @@ def local_session(master: str | None, conf: Mapping[str, str], name: str) -> Ite
         builder = _on(builder, master or DEFAULT_MASTER, conf)
     elif master is not None:
         builder = builder.master(master)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # Py4J, Spark and PySpark's own errors have no common root
+        where = master or ("spark-submit" if submitted else DEFAULT_MASTER)
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise SessionError(f"no Spark session on {where}: {said}; is Java 17 there, and the master?") from error
     try:
         yield session
     finally:
@@ -49,6 +58,7 @@ def local_session(master: str | None, conf: Mapping[str, str], name: str) -> Ite
 
 
 def _on(builder: SparkSession.Builder, master: str, conf: Mapping[str, str]) -> SparkSession.Builder:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         scratch = tempfile.mkdtemp(prefix="sparktrain-spark-")
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -46,7 +46,9 @@ class Uploads:
         Raises ProtocolError when the sender does not have that member, SpecError when the name leads elsewhere.
         """
         if self._open.get(header.member) != header.agent:
-            raise ProtocolError(f"agent {header.agent} uploads {header.name!r} of {header.member}, which it does not have")
+            raise ProtocolError(
+                f"agent {header.agent} uploads {header.name!r} of {header.member}, which it does not have"
+            )
         path = self._layout.member(header.member).file(header.name)
         stream = await asyncio.to_thread(self._store.open_stream, path)
         size = 0

@@ -31,7 +31,7 @@ STORE_TIMEOUT_S = 5.0
 
 
 def attend(slot: int, ticket: AgentTicket) -> tuple[str, bool]:
-    """Be the agent of `slot` until the pool closes; why it ended, and whether it ever reached the coordinator. Blocks."""
+    """Be the agent of `slot` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
     scratch = Path(tempfile.mkdtemp(prefix="sparktrain-agent-"))
     try:
         warm = WarmZygote(scratch, sys.path, SystemClock())

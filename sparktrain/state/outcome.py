@@ -21,7 +21,7 @@ class FailureKind(StrEnum):
 
 
 class Failure(Struct, frozen=True):
-    """The root cause of a failed member, as text: nothing of the user's is ever unpickled outside a training process."""
+    """The root cause of a failed member, as text: only training processes unpickle what is the user's."""
 
     kind: FailureKind
     summary: str

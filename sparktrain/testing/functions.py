@@ -17,7 +17,12 @@ def square(x: float) -> dict[str, float]:
 def breed(x: int, pids: str, ctx: Any) -> None:
     """Write down the pids of this process, of a child in a session of its own and of a daemon; then train for ever."""
     note(pids, os.getpid())
-    sleeper = [sys.executable, "-S", "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)"]
+    sleeper = [
+        sys.executable,
+        "-S",
+        "-c",
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)",
+    ]
     note(pids, subprocess.Popen(sleeper, start_new_session=True).pid)
     if (middle := os.fork()) == 0:
         os.setsid()

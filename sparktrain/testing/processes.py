@@ -13,7 +13,7 @@ POLL_S = 0.02
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float, what: str) -> float:
-    """Poll `condition` until it holds; how many seconds that took. AssertionError that names `what` when it does not."""
+    """Poll `condition` until it holds; how many seconds that took. AssertionError, with `what`, when it does not."""
     clock = SystemClock()
     begun = clock.now()
     while not condition():

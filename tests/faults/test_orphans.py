@@ -36,7 +36,9 @@ class Driver:
         pids = self.folder / "pids"
         wait_until(lambda: len(list(pids.glob("ready-*"))) == 2 or self.process.poll() is not None, 90.0, "training")
         assert self.process.poll() is None, self.output.read_text()[-3000:]
-        self.all = Sighted([self.process.pid, *(each.pid for each in descendants(self.process.pid)), *written_pids(pids)])
+        self.all = Sighted(
+            [self.process.pid, *(each.pid for each in descendants(self.process.pid)), *written_pids(pids)]
+        )
         return Sighted(written_pids(pids))
 
     def jvm(self) -> int:

@@ -1,4 +1,4 @@
-"""A driver with a Spark Connect session, in a process of its own: one process has classic or Connect sessions, not both.
+"""A driver with a Spark Connect session, in a process of its own: one process has only one kind of sessions.
 
 python -m tests.spark.connect_driver FOLDER: prints one JSON object of what it saw.
 """

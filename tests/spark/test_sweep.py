@@ -154,7 +154,9 @@ def test_a_pool_serves_several_calls_with_warm_agents(spark: SparkSession, runs:
 def test_a_pool_gives_its_slots_back_when_idle_and_starts_anew(spark: SparkSession, runs: Path) -> None:
     with st.pool(spark, agents=2, preload=[], idle_timeout=0.5) as pool:
         first = pool.sweep(square, {"x": [1]}, metric="y", dir=str(runs), name="before")
-        wait_until(lambda: not descendants(os.getpid(), "sparktrain.training"), 10.0, "the idle pool's zygotes are gone")
+        wait_until(
+            lambda: not descendants(os.getpid(), "sparktrain.training"), 10.0, "the idle pool's zygotes are gone"
+        )
         again = pool.sweep(square, {"x": [1]}, metric="y", dir=str(runs), name="after")
     assert first.trials[0].metrics == again.trials[0].metrics
 

@@ -11,7 +11,9 @@ from tests.unit.state.world import RUN, World
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["join", "lose", "enter", "succeed", "fail", "lost", "report", "stale", "twice", "tick", "hang"]),
+        st.sampled_from(
+            ["join", "lose", "enter", "succeed", "fail", "lost", "report", "stale", "twice", "tick", "hang"]
+        ),
         st.integers(0, 7),
     ),
     max_size=60,
