@@ -10,6 +10,10 @@ from rich.table import Table
 
 PACKAGES = ("sparktrain", "pyspark", "tensorflow", "keras", "grpcio", "msgspec", "ray", "hyperopt")
 
+_WIDTH = 100
+"""Of all that is printed, whatever it is printed to."""
+_LOAD = os.getloadavg()[0]
+
 
 def machine() -> str:
     """Processor, memory and versions, in one line."""
@@ -24,18 +28,30 @@ def machine() -> str:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             continue
-    load = os.getloadavg()[0]
     return (
-        f"{len(os.sched_getaffinity(0))} cores of {model}, {gib:.0f} GiB, load {load:.1f} at the start; "
+        f"{os.cpu_count()} cores of {model}, {gib:.0f} GiB, load {_LOAD:.1f} at the start; "
         f"Linux {platform.release()}, Python {platform.python_version()}, {', '.join(versions)}"
     )
 
 
+def at_most(value: float, limit: float, unit: str = "") -> str:
+    """The cell of a target: the limit, and whether `value` keeps it."""
+    return f"at most {limit:g}{unit}: {'met' if value <= limit else 'missed'}"
+
+
+def at_least(value: float, limit: float) -> str:
+    """As `at_most`, for what may not be less."""
+    return f"at least {limit:,g}: {'met' if value >= limit else 'missed'}"
+
+
 def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:
     """Print one table with the machine below it."""
-    table = Table(title=title, title_justify="left", caption=f"{note}\n{machine()}".strip(), caption_justify="left")
+    table = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right")
     for row in rows:
         table.add_row(*row)
-    Console(width=120).print(table)
+    console = Console(width=_WIDTH, markup=False, highlight=False)
+    console.print(table)
+    for line in filter(None, (note, machine())):
+        console.print(line)

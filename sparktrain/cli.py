@@ -45,6 +45,7 @@ What to try from a file, on YARN, the result as JSON for a program:
 """
 
 _PLAIN_FILES = (".py", ".zip", ".egg", ".whl")
+_TENSORFLOW_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _PIPE_WIDTH = 4000
 """Nothing is broken into lines for a file."""
 
@@ -224,7 +225,8 @@ def run(request: SweepRequest) -> "SweepResult":
     conf = _conf(request.conf)
     py_files = _py_files(request.py_files)
     agents = settings.pop("agents", None)
-    target = resolve(request.target)
+    with _quiet_import():
+        target = resolve(request.target)
 
     from sparktrain.api import sweep_target
     from sparktrain.driver.compose import SweepOptions
@@ -244,6 +246,18 @@ def run(request: SweepRequest) -> "SweepResult":
         agents=agents,
         display=choose_display(quiet=request.quiet),
     )
+
+
+@contextmanager
+def _quiet_import() -> Iterator[None]:
+    """Have TensorFlow not tell about this machine when the function's module imports it; in trials it may."""
+    given = os.environ.get(_TENSORFLOW_LOG_LEVEL)
+    os.environ.setdefault(_TENSORFLOW_LOG_LEVEL, "2")
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[_TENSORFLOW_LOG_LEVEL]
 
 
 def _space(request: SweepRequest) -> "tuple[Space, dict[str, Any]]":

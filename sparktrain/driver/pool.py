@@ -15,7 +15,7 @@ from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.launch import AgentJob, JobEnd
 from sparktrain.driver.loop import call, submit
-from sparktrain.driver.preflight import Facts, address_of
+from sparktrain.driver.preflight import Facts, address_of, is_stopped
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Ran, Work
 from sparktrain.errors import AgentsLostError, DriverUnreachableError, InfraError, JoinTimeoutError, PoolError
@@ -170,18 +170,11 @@ class AgentPool:
             return DriverUnreachableError(unreachable(end.exits[0][1]))
         if end.error is not None and "No module named 'sparktrain" in end.error:
             return AgentsLostError(f"executors cannot import sparktrain ({end.error}): install it on every node")
-        if self._relaunches <= RELAUNCHES and not self._stopped():
+        if self._relaunches <= RELAUNCHES and not is_stopped(self._spark):
             return None
         said = end.error or "; ".join(reason for _, reason, _ in end.exits)
         times = f" for the {self._relaunches}th time" if self._relaunches > 1 else ""
         return AgentsLostError(f"the Spark job of the agents ended{times}: {said}")
-
-    def _stopped(self) -> bool:
-        context = getattr(self._spark, "_sc", None)
-        try:
-            return context is not None and (context._jsc is None or bool(context._jsc.sc().isStopped()))
-        except Exception:  # the JVM is gone: Py4J has many words for that
-            return True
 
     # ---- idle
 

@@ -7,6 +7,8 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from sparktrain.errors import ResourceError, SessionError
+from sparktrain.spec.sweep import count
+from sparktrain.spec.values import shown
 
 Session = SparkSession
 """A session of the user's, classic or Connect: for code that must not depend on Spark itself."""
@@ -59,21 +61,34 @@ KEYS = (
 
 
 def slots(facts: Facts) -> int | None:
-    """How many tasks the session runs at a time, by its configuration and executors; None where nothing tells."""
+    """How many tasks the session can run at a time, by its configuration; None where that does not tell."""
     cpus = max(1, facts.number("spark.task.cpus", 1))
     if match := _LOCAL.fullmatch(facts.master):
         cores = {None: 1, "*": facts.cores}.get(match[1])
         return (cores if cores is not None else int(match[1])) // cpus
-    per_executor, executors = facts.number("spark.executor.cores", 1), facts.executors
+    per_executor, executors = facts.number("spark.executor.cores", 1), None
     if match := _LOCAL_CLUSTER.fullmatch(facts.master):
         executors, per_executor = int(match[1]), facts.number("spark.executor.cores", int(match[2]))
     elif facts.conf.get("spark.dynamicAllocation.enabled") == "true":
         executors = facts.number("spark.dynamicAllocation.maxExecutors", 0) or None
-    elif "spark.executor.instances" in facts.conf:
-        executors = facts.number("spark.executor.instances", 0)
-    if executors is None:
+    elif facts.master.startswith(("yarn", "k8s://")):
+        executors = facts.number("spark.executor.instances", 2)
+    elif "spark.cores.max" in facts.conf:  # of a standalone cluster, whose executors have all cores of their worker
+        per_executor = facts.number("spark.executor.cores", facts.number("spark.cores.max", 1))
+        executors = facts.number("spark.cores.max", 1) // per_executor
+    return None if executors is None else executors * _slots_of_executor(facts, per_executor)
+
+
+def _registered_slots(facts: Facts) -> int | None:
+    """At least so many tasks run at a time on the executors that are there; others may still come."""
+    if facts.executors is None:
         return None
-    return executors * min(per_executor // cpus, _gpu_slots(facts, per_executor // cpus))
+    return facts.executors * _slots_of_executor(facts, facts.number("spark.executor.cores", 1))
+
+
+def _slots_of_executor(facts: Facts, cores: int) -> int:
+    by_cores = cores // max(1, facts.number("spark.task.cpus", 1))
+    return min(by_cores, _gpu_slots(facts, by_cores))
 
 
 def _gpu_slots(facts: Facts, otherwise: int) -> int:
@@ -84,16 +99,19 @@ def _gpu_slots(facts: Facts, otherwise: int) -> int:
 def agents_for(facts: Facts, wanted: int | None, trials: int | None, size: int = 1) -> int:
     """How many agents to start: as many as were asked for, else one for each slot that the trials can use.
 
-    Raises ResourceError when there are fewer slots than were asked for, or than one trial needs.
+    Raises SpecError when that is no number of agents, ResourceError when there are fewer slots than were asked for, or
+    than one trial needs.
     """
     there = slots(facts)
     if wanted is not None:
+        wanted = count(wanted, "agents", least=1)
         if there is not None and wanted > there:
             raise ResourceError(
                 f"agents ({wanted}) exceeds the {there} slots of the session ({facts.master}): lower it, or give the "
                 f"session more executors or cores (spark.executor.instances, spark.executor.cores)"
             )
         return wanted
+    there = there if there is not None else _registered_slots(facts)
     if there is not None and there < size:
         raise ResourceError(
             f"the session ({facts.master}) has {there} slots, and one trial needs {size}: give it more executors or "
@@ -130,7 +148,7 @@ def check_gpus(facts: Facts, gpus: int) -> None:
 
 def active_session(spark: SparkSession | None) -> SparkSession:
     """`spark`, or the active session. Raises SessionError where there is none, or it is stopped."""
-    session = spark if spark is not None else SparkSession.getActiveSession()
+    session = spark if spark is not None else _default_session()
     if session is None:
         raise SessionError(
             "there is no active SparkSession: make one with SparkSession.builder.getOrCreate(), or pass spark=; "
@@ -138,17 +156,39 @@ def active_session(spark: SparkSession | None) -> SparkSession:
         )
     if not hasattr(session, "range"):
         raise SessionError(f"spark ({type(session).__name__}) must be a SparkSession")
+    if is_stopped(session):
+        raise SessionError("the SparkSession is stopped: make a new one with SparkSession.builder.getOrCreate()")
     return session
 
 
+def _default_session() -> SparkSession | None:
+    """The active session of the calling thread, else that of the process: Spark's own default for a new thread."""
+    try:
+        return SparkSession.getActiveSession() or SparkSession.active()
+    except Exception:  # there is none; PySpark's errors differ between classic and Connect sessions
+        return None
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Whether the session, or the JVM that it lives in, is gone."""
+    context = getattr(session, "_sc", None)
+    try:
+        if context is None:  # Spark Connect
+            return bool(getattr(session, "is_stopped", False))
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # the JVM is gone: Py4J has many words for that
+        return True
+
+
 def read_facts(session: SparkSession, cores: int) -> Facts:
-    """Ask the session. Raises SessionError when it is stopped or cannot be reached."""
+    """Ask the session. Raises SessionError when it cannot be reached."""
     try:
         found = {key: session.conf.get(key, None) for key in KEYS}
         master = found.get("spark.master") or ""
         return Facts(master, {k: str(v) for k, v in found.items() if v is not None}, cores, _executors(session))
     except Exception as error:  # Py4J, gRPC and Spark errors have no common root
-        raise SessionError(f"the SparkSession cannot be used ({str(error).splitlines()[0]}): make a new one") from error
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise SessionError(f"the SparkSession cannot be used ({said}): make a new one") from error
 
 
 def _executors(session: SparkSession) -> int | None:
@@ -170,20 +210,29 @@ class Address(Struct, frozen=True):
 def address_of(facts: Facts) -> Address:
     """From the session's configuration; this machine's own name where Spark's driver runs elsewhere, as with Connect.
 
-    Raises SessionError when no address of this machine can be found.
+    Raises SessionError when no address of this machine can be found, or the port is none.
     """
-    named, port = facts.conf.get(HOST_KEY), facts.number(PORT_KEY, 0)
+    named, sparks = facts.conf.get(HOST_KEY) or None, facts.conf.get("spark.driver.host")
     bind = facts.conf.get("spark.driver.bindAddress")
-    ours = [host for host in (facts.conf.get("spark.driver.host"), socket.getfqdn(), socket.gethostname()) if host]
-    if named is not None:
-        ours.insert(0, named)
-    here = [host for host in dict.fromkeys(ours) if is_ours(host)]
+    hosts = [host for host in dict.fromkeys((named, sparks, socket.getfqdn(), socket.gethostname())) if host]
+    here = [host for host in hosts if is_ours(host)]
     if bind is None and not here:
         raise SessionError(
-            f"none of {', '.join(dict.fromkeys(ours))} is an address of this machine: set {HOST_KEY} to the one that "
-            f"executors reach, and spark.driver.bindAddress to the one to listen on"
+            f"none of {', '.join(hosts)} is an address of this machine: set {HOST_KEY} to the one that executors "
+            f"reach, and spark.driver.bindAddress to the one to listen on"
         )
-    return Address(bind or here[0], (named,) if named is not None else tuple(here or ours), port)
+    if named is not None:
+        return Address(bind or here[0], (named,), _port(facts))
+    # Spark's own may be that of a router or a container's host, which passes connections on.
+    told = [*here, *(host for host in hosts if host == sparks and host not in here)]
+    return Address(bind or here[0], tuple(told or hosts), _port(facts))
+
+
+def _port(facts: Facts) -> int:
+    text = facts.conf.get(PORT_KEY, "0").strip()
+    if not text.isdecimal() or int(text) >= 2**16:
+        raise SessionError(f"{PORT_KEY} ({shown(text)}) must be a port: a number below 65536, or 0 for any free one")
+    return int(text)
 
 
 def is_ours(host: str) -> bool:

@@ -1,0 +1,36 @@
+"""What the documentation points to is there, and what it shows can be run."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import sparktrain
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_files_resolve(page: Path) -> None:
+    targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_in_pages_parses_and_uses_public_names(page: Path) -> None:
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
+        for node in ast.walk(ast.parse(code)):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in ("st", "sparktrain")
+            ):
+                assert hasattr(sparktrain, node.attr), f"{page.name} uses sparktrain.{node.attr}"
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert [name for name in sparktrain.__all__ if not hasattr(sparktrain, name)] == []
