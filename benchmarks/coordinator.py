@@ -11,84 +11,28 @@ import asyncio
 import os
 import resource
 import tempfile
-from contextlib import suppress
 
-from benchmarks.machine import show
+from benchmarks.load import CountingCoordinator, SimulatedAgent, work_of
+from benchmarks.machine import at_least, at_most, show
 from sparktrain.clock import SystemClock
-from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.progress import NullDisplay
 from sparktrain.driver.server import Server
-from sparktrain.driver.work import Work
-from sparktrain.ids import AgentId
-from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory import MemoryTransport
-from sparktrain.protocol.transport import LinkClosedError
-from sparktrain.search.grid import SpaceSampler
-from sparktrain.search.space import grid
-from sparktrain.spec.sweep import SweepSpec
-from sparktrain.state import events as on
-from sparktrain.state.outcome import Outcome, Report
-from sparktrain.store.layout import RunLayout
-from sparktrain.store.localfs import LocalStore
 
-REPORTS = 2
-"""Of each trial."""
 TARGET = 2000
+"""Events each second."""
 LIMIT_GIB = 2.0
-
-
-class CountingCoordinator(Coordinator):
-    """Counts the events that it folds."""
-
-    events = 0
-
-    def feed(self, event: on.Event) -> None:
-        self.events += 1
-        super().feed(event)
-
-
-async def agent(transport: MemoryTransport, slot: int) -> None:
-    """Joins, and answers each start with a few reports and a result, and each sign of life at once."""
-    link = await transport.dialer(f"agent-{slot}").attend(60.0)
-    link.post(m.Join(AgentId(f"a{slot}"), slot, f"host-{slot}", slot, {}))
-    with suppress(LinkClosedError):
-        while True:
-            match await link.receive():
-                case m.Welcome():
-                    link.post(m.Ready())
-                case m.Prepare(run=run):
-                    link.post(m.Ready(run))
-                case m.StartMember(member=member):
-                    link.post(m.MemberStarted(member, slot))
-                    for step in range(REPORTS):
-                        link.post(m.MemberReported(member, (Report(step, {"loss": 1.0 / (step + 1)}),)))
-                    link.post(m.MemberEnded(member, Outcome(0.0, metrics={"accuracy": 0.5})))
-                    link.post(m.MemberStored(member))
-                case m.Dismiss(reason=reason):
-                    link.post(m.Leave(reason))
 
 
 async def measure(agents: int, trials: int) -> tuple[int, float]:
     """Events, and the seconds that they took."""
     clock, transport = SystemClock(), MemoryTransport()
-    coordinator = CountingCoordinator(Server(transport.listener, clock, {}, ()), clock)
+    coordinator = CountingCoordinator(Server(transport.listener, clock, {}, ()), clock, agents)
     await coordinator.open()
     begun = clock.now()
-    crowd = [asyncio.create_task(agent(transport, slot)) for slot in range(agents)]
-    sampler = SpaceSampler(grid(x=list(range(trials))))
+    dialers = [transport.dialer(f"agent-{slot}") for slot in range(agents)]
+    crowd = [asyncio.create_task(SimulatedAgent(dialer, slot, clock).run()) for slot, dialer in enumerate(dialers)]
     with tempfile.TemporaryDirectory() as folder:
-        work = Work(
-            spec=SweepSpec(name="load", metric="accuracy"),
-            code=m.Code("", b""),
-            preload=(),
-            sampler=sampler,
-            store=LocalStore(folder),
-            layout=RunLayout("load"),
-            total=trials,
-            agents=agents,
-            watcher=NullDisplay(),
-        )
-        ran = await coordinator.run(work)
+        ran = await coordinator.run(work_of(folder, trials, agents))
         seconds = clock.now() - begun
     assert sum(trial.status == "succeeded" for trial in ran.trials) == trials
     await coordinator.close("measured")
@@ -105,13 +49,18 @@ def main() -> None:
     events, seconds = asyncio.run(measure(given.agents, given.trials))
     gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rows = [
-        ("events/s", f"{events / seconds:,.0f}", f"at least {TARGET:,}"),
-        ("peak memory", f"{gib:.2f} GiB", f"at most {LIMIT_GIB:g} GiB"),
+        ("events/s", f"{events / seconds:,.0f}", at_least(events / seconds, TARGET)),
+        ("peak memory", f"{gib:.2f} GiB", at_most(gib, LIMIT_GIB, " GiB")),
         ("events", f"{events:,}", ""),
         ("seconds", f"{seconds:.1f}", ""),
     ]
     title = f"{given.agents:,} simulated agents, {given.trials:,} trials, one core"
-    show(title, ("", "measured", "target"), rows, "simulated agents share the core and the loop with the coordinator")
+    show(
+        title,
+        ("", "measured", "target"),
+        rows,
+        "The simulated agents share the core and the loop with the coordinator.",
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """The Spark that benchmarks run on: two executor processes with one slot each, on this machine, and quiet."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,15 +20,23 @@ SLOTS = 2
 FRESH_WORKERS = {"spark.python.worker.reuse": "false"}
 """Configuration of a rival: plain Spark with a new Python process for each task."""
 
+_STDERR = 2
+
 
 @contextmanager
 def session(conf: Mapping[str, str] | None = None) -> Iterator[tuple[SparkSession, str]]:
     """A session that is warm, and a folder for run directories. Both executors are there, and have run Python."""
-    with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
-        quiet = {"spark.log.level": "ERROR", **(conf or {})}
-        with spark_session(MASTER, Path(folder), quiet) as spark:
-            stage(spark, 4 * SLOTS, lambda _: {})
-            yield spark, str(Path(folder, "runs"))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="sparktrain-benchmark-")))
+        with _stderr_into(folder / "spark.log"):  # the JVM keeps it, and says things that no log level silences
+            spark = stack.enter_context(spark_session(MASTER, folder, {"spark.log.level": "ERROR", **(conf or {})}))
+        stage(spark, 4 * SLOTS, lambda _: {})
+        yield spark, str(folder / "runs")
+
+
+def quiet(runs: str) -> dict[str, Any]:
+    """Options of one call of `sweep()`: its run directory below `runs`, and nothing shown."""
+    return {"dir": runs, "name": uuid4().hex, "progress": False}
 
 
 def stage(spark: SparkSession, tasks: int, function: Callable[[int], Mapping[str, float]]) -> list[dict[str, Any]]:
@@ -46,3 +56,16 @@ def seconds_of(call: Callable[[], object]) -> float:
     begun = time.perf_counter()
     call()
     return time.perf_counter() - begun
+
+
+@contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """What this process, and those that it starts meanwhile, write to stderr goes to a file."""
+    kept = os.dup(_STDERR)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), _STDERR)
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)

@@ -32,6 +32,8 @@ CONNECT_S = 15.0
 """How long a fresh agent tries to reach the coordinator."""
 OPEN_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 15.0
+LEAVE_TIMEOUT_S = 2.0
+"""How long the tasks of dismissed agents may take to end."""
 INTERRUPT_TIMEOUT_S = 15.0
 """How long Ctrl-C waits for the trials' processes to be gone."""
 
@@ -80,8 +82,8 @@ class AgentPool:
         self._cancel_idle()
         job = self._retire_job()
         call(coordinator.close("the pool closes"), CLOSE_TIMEOUT_S)
-        if job is not None and not job.join(CLOSE_TIMEOUT_S / 3):
-            job.cancel()
+        if job is not None and not job.join(LEAVE_TIMEOUT_S):
+            job.cancel()  # some agents had not joined yet, and heard of nothing
 
     def check_open(self) -> Coordinator:
         """The coordinator. Raises PoolError when the pool is closed."""

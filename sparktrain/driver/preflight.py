@@ -66,24 +66,35 @@ def slots(facts: Facts) -> int | None:
     if match := _LOCAL.fullmatch(facts.master):
         cores = {None: 1, "*": facts.cores}.get(match[1])
         return (cores if cores is not None else int(match[1])) // cpus
-    per_executor, executors = facts.number("spark.executor.cores", 1), None
     if match := _LOCAL_CLUSTER.fullmatch(facts.master):
-        executors, per_executor = int(match[1]), facts.number("spark.executor.cores", int(match[2]))
-    elif facts.conf.get("spark.dynamicAllocation.enabled") == "true":
-        executors = facts.number("spark.dynamicAllocation.maxExecutors", 0) or None
+        return int(match[1]) * _slots_of_executor(facts, facts.number("spark.executor.cores", int(match[2])))
+    if facts.master.startswith("spark://"):
+        return _standalone_slots(facts)
+    if facts.conf.get("spark.dynamicAllocation.enabled") == "true":
+        executors = facts.number("spark.dynamicAllocation.maxExecutors", 0)
     elif facts.master.startswith(("yarn", "k8s://")):
         executors = facts.number("spark.executor.instances", 2)
-    elif "spark.cores.max" in facts.conf:  # of a standalone cluster, whose executors have all cores of their worker
-        per_executor = facts.number("spark.executor.cores", facts.number("spark.cores.max", 1))
-        executors = facts.number("spark.cores.max", 1) // per_executor
-    return None if executors is None else executors * _slots_of_executor(facts, per_executor)
+    else:
+        executors = facts.number("spark.executor.instances", 0)
+    return executors * _slots_of_executor(facts, facts.number("spark.executor.cores", 1)) if executors else None
+
+
+def _standalone_slots(facts: Facts) -> int | None:
+    """Of a standalone cluster, whose executors have all cores of their worker when nothing else is said."""
+    if "spark.cores.max" not in facts.conf:
+        return None
+    cores, per_executor = facts.number("spark.cores.max", 1), facts.number("spark.executor.cores", 0)
+    if not per_executor:
+        return cores // max(1, facts.number("spark.task.cpus", 1))
+    return cores // per_executor * _slots_of_executor(facts, per_executor)
 
 
 def _registered_slots(facts: Facts) -> int | None:
     """At least so many tasks run at a time on the executors that are there; others may still come."""
     if facts.executors is None:
         return None
-    return facts.executors * _slots_of_executor(facts, facts.number("spark.executor.cores", 1))
+    one_task = facts.number("spark.task.cpus", 1)
+    return facts.executors * _slots_of_executor(facts, facts.number("spark.executor.cores", one_task))
 
 
 def _slots_of_executor(facts: Facts, cores: int) -> int:

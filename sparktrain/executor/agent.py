@@ -17,6 +17,7 @@ from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.code import LocalCode, keep
 from sparktrain.executor.member import MemberSession
 from sparktrain.executor.placement import Placement, placement
+from sparktrain.executor.process import thread_limits
 from sparktrain.executor.warm import WarmZygote
 from sparktrain.ids import AgentId, RunId
 from sparktrain.protocol import messages as m
@@ -34,9 +35,10 @@ def attend(slot: int, ticket: AgentTicket) -> tuple[str, bool]:
     """Be the agent of `slot` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
     scratch = Path(tempfile.mkdtemp(prefix="sparktrain-agent-"))
     try:
-        warm = WarmZygote(scratch, sys.path, SystemClock())
+        place = placement(slot)
+        warm = WarmZygote(scratch, sys.path, thread_limits(place.cpus), SystemClock())
         warm.start()
-        return asyncio.run(_attend(placement(slot), ticket, warm))
+        return asyncio.run(_attend(place, ticket, warm))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

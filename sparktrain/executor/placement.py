@@ -15,13 +15,16 @@ class Placement(Struct, frozen=True):
     slot: int
     host: str
     pid: int
+    cpus: int | None
+    """Cores that Spark gives the task; None outside of one."""
     gpus: tuple[str, ...]
     versions: dict[str, str]
 
 
 def placement(slot: int) -> Placement:
-    """Of the Spark task that calls this; with no GPUs outside of one."""
+    """Of the Spark task that calls this; with no cores and GPUs of its own outside of one."""
     task = TaskContext.get()
     resources = task.resources() if task is not None else {}
     gpus = tuple(resources["gpu"].addresses) if "gpu" in resources else ()
-    return Placement(slot, socket.gethostname(), os.getpid(), gpus, installed_versions())
+    cpus = task.cpus() if task is not None else None
+    return Placement(slot, socket.gethostname(), os.getpid(), cpus, gpus, installed_versions())

@@ -266,6 +266,15 @@ class MemberProcess:
         self._over.set()
 
 
+def thread_limits(cores: int | None) -> dict[str, str]:
+    """Environment that keeps TensorFlow to `cores`, where the user says nothing else; empty for None.
+
+    Without it each trial would start threads for all cores of the host, and trials side by side would slow each other.
+    """
+    limits = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    return {name: str(cores) for name in limits if cores is not None and name not in os.environ}
+
+
 def _zygote_env(inherited: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
     """The agent's environment without Spark's secrets, and with a way to find this package."""
     env = {

@@ -1,7 +1,7 @@
 """A zygote that is kept alive, with one spare child ahead of need."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,11 +18,12 @@ RETRY_S = 0.05
 class WarmZygote:
     """The zygote of one agent task, replaced when it is lost. Outlives an agent's stream."""
 
-    def __init__(self, scratch: Path, sys_path: Sequence[str], clock: Clock) -> None:
+    def __init__(self, scratch: Path, sys_path: Sequence[str], env: Mapping[str, str], clock: Clock) -> None:
         self.scratch = scratch
         self._sys_path = sys_path
+        self._env = env
         self._clock = clock
-        self._zygote = Zygote(scratch, sys_path)
+        self._zygote = self._new()
         self._wanted: dict[str, None] = {}
         """Modules to have, in the order in which they were first asked for."""
         self._loaded: set[str] = set()
@@ -67,7 +68,7 @@ class WarmZygote:
                 await self._close()
                 if self._loading:  # an import ended the zygote: it would end the next one too
                     self._wanted.clear()
-                self._zygote, self._loaded, self._loading = Zygote(self.scratch, self._sys_path), set(), False
+                self._zygote, self._loaded, self._loading = self._new(), set(), False
                 self._zygote.start()
                 with suppress(ZygoteLostError):
                     await self._load()
@@ -76,6 +77,9 @@ class WarmZygote:
         """End the zygote and every process below it."""
         async with self._lock:
             await self._close()
+
+    def _new(self) -> Zygote:
+        return Zygote(self.scratch, self._sys_path, self._env)
 
     async def _load(self) -> dict[str, str]:
         missing = tuple(name for name in self._wanted if name not in self._loaded)

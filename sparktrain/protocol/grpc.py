@@ -63,6 +63,7 @@ _UPLOAD = f"/{_SERVICE}/Upload"
 _STREAMS_PER_AGENT = 64
 _TRY_S = 5.0
 _PAUSE_S = 0.5
+_ACCEPTED = (("sparktrain", "accepted"),)
 _CLOSING = "the coordinator is closing"
 
 # How gRPC words the causes: (part of its text, cause, whether another attempt is in vain).
@@ -165,7 +166,7 @@ class GrpcListener(Listener):
         stream = ServerStream(context)
         link = GrpcLink(address(context.peer()), AGENT_SPEECH, self._limits, stream)
         # The dialer waits for this: only now it knows that its certificate was accepted.
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata(_ACCEPTED)
         self._links.add(link)
         self._spawn(serve(link, self._on_link))
         try:
@@ -312,9 +313,9 @@ class GrpcDialer(Dialer):
         try:
             call = channel.stream_stream(_ATTEND)(wait_for_ready=False)
             async with asyncio.timeout(limit_s):
-                await call.initial_metadata()
-            if call.done():
-                raise _failed(await call.code(), await call.details())
+                # A call that failed has metadata too: none.
+                if _ACCEPTED[0] not in tuple(await call.initial_metadata()):
+                    raise _failed(await call.code(), await call.details())
         except TimeoutError:
             await channel.close()
             raise _AttemptError(f"no answer within {limit_s:g} s", final=False) from None

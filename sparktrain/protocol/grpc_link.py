@@ -1,6 +1,7 @@
 """What both sides of a gRPC connection share: the link over one call, and the options of the connection."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -8,7 +9,7 @@ import grpc
 from grpc import aio
 
 from sparktrain.protocol import codec
-from sparktrain.protocol.transport import FLUSH_S, Limits, LinkClosedError, Mailbox, QueuedLink, Speech
+from sparktrain.protocol.transport import FLUSH_AT_MOST_S, FLUSH_S, Limits, LinkClosedError, Mailbox, QueuedLink, Speech
 
 LOST = "the connection was lost: the other process or its host ended, or the network failed"
 
@@ -44,6 +45,7 @@ class GrpcLink(QueuedLink):
         self.cut = False
         """Whether what waited was dropped at this side's will."""
         self._stream = stream
+        self._written = 0
         self._outbox = Mailbox[bytes](peer, limits)
         self._ending = asyncio.Event()
         self._over = asyncio.Event()
@@ -65,13 +67,13 @@ class GrpcLink(QueuedLink):
         await self._over.wait()
 
     async def run(self) -> None:
-        """Carry messages until both directions have ended, or `FLUSH_S` after the link ended."""
+        """Carry messages until both directions have ended, or the end took too long."""
         # A task that waits in gRPC is never cancelled: gRPC still writes to what it waits for. The call's end frees it.
         reader = asyncio.create_task(self._read(), name=f"read {self.peer}")
         writer = asyncio.create_task(self._write(), name=f"write {self.peer}")
         try:
             await self._ending.wait()
-            await asyncio.wait({reader, writer}, timeout=0 if self.cut else FLUSH_S)
+            await self._flush({reader, writer})
         except asyncio.CancelledError:
             # So gRPC tells the coordinator's side that the agent is gone; what came before can still be read.
             await asyncio.wait({reader}, timeout=FLUSH_S)
@@ -79,6 +81,16 @@ class GrpcLink(QueuedLink):
             raise
         finally:
             self._over.set()
+
+    async def _flush(self, tasks: set[asyncio.Task[None]]) -> None:
+        if self.cut:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_AT_MOST_S):
+                before = -1
+                while tasks and before != self._written:
+                    before = self._written
+                    _, tasks = await asyncio.wait(tasks, timeout=FLUSH_S)
 
     async def _read(self) -> None:
         why = LOST
@@ -94,6 +106,7 @@ class GrpcLink(QueuedLink):
         try:
             while True:
                 await self._stream.write(await self._outbox.take())
+                self._written += 1
         except LinkClosedError:
             await self._half_close()
         except (*FAILURES, asyncio.CancelledError):

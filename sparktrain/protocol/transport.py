@@ -39,7 +39,10 @@ CHUNK_BYTES = 2**20
 """Largest chunk of an upload; larger ones are cut."""
 
 FLUSH_S = 1.0
-"""How long a closing link waits for the other side to take what was posted."""
+"""How long a closing link waits for the other side to take one more message of what was posted."""
+
+FLUSH_AT_MOST_S = 10.0
+"""How long it waits in all."""
 
 _MAX_REASON = 2_000
 
@@ -137,7 +140,8 @@ class Link(ABC):
     async def close(self, reason: str = "") -> None:
         """End the link; `reason` reaches the other side. May be called again.
 
-        Returns when the other side has taken all that was posted, or after `FLUSH_S`.
+        Returns when the other side has taken all that was posted, or `FLUSH_S` after it took the last message that it
+        takes, or after `FLUSH_AT_MOST_S`.
         """
 
 

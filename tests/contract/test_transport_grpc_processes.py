@@ -137,7 +137,7 @@ async def test_stopped_coordinator_is_noticed_by_pings(quick_harness: GrpcHarnes
 
 async def test_orderly_agent_prints_nothing(grpc_harness: GrpcHarness) -> None:
     async with stage(grpc_harness) as scene:
-        process_made = peer(grpc_harness.ticket(scene.address), "leave", PYTHONASYNCIODEBUG="1", PYTHONWARNINGS="error")
+        process_made = peer(grpc_harness.ticket(scene.address), "leave", PYTHONWARNINGS="error")
         async with process_made as process:
             link = await greeted(scene, process)
             await ended(link.receive(), 5)

@@ -1,0 +1,139 @@
+"""A coordinator under load: it counts, and its agents are simulated over any transport."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sparktrain.clock import Clock
+from sparktrain.driver.coordinator import Coordinator
+from sparktrain.driver.progress import NullDisplay
+from sparktrain.driver.server import Server
+from sparktrain.driver.work import Work
+from sparktrain.ids import AgentId, Member
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.transport import Dialer, Link, LinkClosedError
+from sparktrain.search.grid import SpaceSampler
+from sparktrain.search.space import grid
+from sparktrain.spec.sweep import SweepSpec
+from sparktrain.state import events as on
+from sparktrain.state.outcome import Outcome, Report
+from sparktrain.store.layout import RunLayout
+from sparktrain.store.localfs import LocalStore
+
+REPORTS = 2
+"""Of each trial."""
+CONNECT_S = 60.0
+
+
+class CountingCoordinator(Coordinator):
+    """Counts the events that it folds, and waits for a number of agents."""
+
+    def __init__(self, server: Server, clock: Clock, agents: int) -> None:
+        super().__init__(server, clock)
+        self.events = 0
+        self.complete = asyncio.Event()
+        """So many agents have joined."""
+        self._agents = agents
+
+    def feed(self, event: on.Event) -> None:
+        self.events += 1
+        super().feed(event)
+        if self.agents_alive >= self._agents:
+            self.complete.set()
+
+
+def work_of(folder: str, trials: int, agents: int) -> Work:
+    """A run of so many trials."""
+    return Work(
+        spec=SweepSpec(name="load", metric="accuracy"),
+        code=m.Code("", b""),
+        preload=(),
+        sampler=SpaceSampler(grid(x=list(range(trials)))),
+        store=LocalStore(folder),
+        layout=RunLayout("load"),
+        total=trials,
+        agents=agents,
+        watcher=NullDisplay(),
+    )
+
+
+@dataclass
+class Tally:
+    """What an agent has seen."""
+
+    messages: int = 0
+    """Of runs, in both directions."""
+    uploads: int = 0
+    dismissed: bool = False
+    """Its stream lasted until the coordinator ended it."""
+
+
+class SimulatedAgent:
+    """Answers each start at once: with a few reports, a result and, where there is a `log`, its upload."""
+
+    def __init__(self, dialer: Dialer, slot: int, clock: Clock, log: bytes = b"") -> None:
+        self._tally = Tally()
+        self._id = AgentId(f"simulated-{slot}")
+        self._dialer = dialer
+        self._slot = slot
+        self._clock = clock
+        self._log = log
+        self._storing: list[asyncio.Task[None]] = []
+
+    async def run(self) -> Tally:
+        """Join, and attend until dismissed. Raises what an upload raises."""
+        link = await self._dialer.attend(CONNECT_S)
+        link.post(m.Join(self._id, self._slot, f"host-{self._slot}", self._slot, {}))
+        welcome = await link.receive()
+        assert isinstance(welcome, m.Welcome)
+        link.post(m.Ready())
+        beating = asyncio.create_task(self._beat(link, welcome.beat_s))
+        with suppress(LinkClosedError):
+            while not self._tally.dismissed:
+                self._obey(link, await link.receive())
+        beating.cancel()
+        await asyncio.gather(*self._storing)
+        await self._dialer.close()
+        return self._tally
+
+    def _obey(self, link: Link, message: m.Message) -> None:
+        match message:
+            case m.Prepare(run=run):
+                self._answer(link, m.Ready(run))
+            case m.StartMember(member=member):
+                self._train(link, member)
+            case m.Dismiss(reason=reason):
+                self._tally.dismissed = True
+                link.post(m.Leave(reason))
+                return
+        self._tally.messages += 1
+
+    def _train(self, link: Link, member: Member) -> None:
+        self._answer(link, m.MemberStarted(member, self._slot))
+        for step in range(REPORTS):
+            self._answer(link, m.MemberReported(member, (Report(step, {"loss": 1.0 / (step + 1)}),)))
+        self._answer(link, m.MemberEnded(member, Outcome(0.0, metrics={"accuracy": 0.5})))
+        if self._log:
+            self._storing.append(asyncio.create_task(self._store(link, member)))
+        else:
+            self._answer(link, m.MemberStored(member))
+
+    async def _store(self, link: Link, member: Member) -> None:
+        await self._dialer.upload(m.UploadHeader(self._id, member, "log.txt"), _whole(self._log))
+        self._tally.uploads += 1
+        self._answer(link, m.MemberStored(member))
+
+    def _answer(self, link: Link, message: m.FromAgent) -> None:
+        self._tally.messages += 1
+        link.post(message)
+
+    async def _beat(self, link: Link, beat_s: float) -> None:
+        with suppress(LinkClosedError):
+            while True:
+                await self._clock.sleep(beat_s)
+                self._answer(link, m.Beat())
+
+
+async def _whole(data: bytes) -> AsyncIterator[bytes]:
+    yield data
