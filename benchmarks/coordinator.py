@@ -59,7 +59,7 @@ def main() -> None:
         title,
         ("", "measured", "target"),
         rows,
-        "The simulated agents share the core and the loop with the coordinator.",
+        "The agents share the core and the loop with the coordinator.",
     )
 
 

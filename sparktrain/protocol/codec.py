@@ -39,5 +39,5 @@ def decode(data: bytes, kind: Any) -> Any:
     """
     try:
         return _decoder(kind).decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"message of {len(data)} bytes refused: {error}") from error

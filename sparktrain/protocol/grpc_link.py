@@ -134,7 +134,7 @@ def address(peer: str) -> str:
 
 
 class ServerStream:
-    """A call at the coordinator's side. Using a call after its handler has returned would crash the process."""
+    """A call at the coordinator's side; gRPC forbids to use a call after its handler has returned."""
 
     def __init__(self, context: Any) -> None:
         self._context = context

@@ -1,0 +1,176 @@
+"""A bad trial is a result: each way to fail has its own kind and words, and none of them is the end of the sweep."""
+
+import hashlib
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sparktrain as st
+from sparktrain.testing.processes import wait_until
+
+LOG_BYTES, CHUNK_BYTES, LIMIT_BYTES, TAIL_BYTES = 100 * 10**6, 10**6, 2**20, 64 * 2**10
+ALLOWED = "; return a number, or a flat dict of metric names to numbers"
+
+FAILURES = {
+    "exception": ("exception", "ValueError: the learning rate is cursed"),
+    "unpicklable": ("exception", "Stubborn: holds a lock"),
+    "segfault": (
+        "signal",
+        "ended by SIGSEGV (segmentation fault): a native library crashed; the log shows where, if Python could tell",
+    ),
+    "os._exit": ("exit", "process exited with code 3 before the function returned (os._exit, or a native library)"),
+    "sys.exit": ("exit", "sys.exit(0) was called before the function returned a result"),
+    "sigkill": (
+        "memory",
+        "killed by SIGKILL (exit code 137): most likely out of memory; the process used up to N MiB; lower the batch "
+        "size, or raise spark.executor.memoryOverhead, which is the memory that Python and TensorFlow have",
+    ),
+    "nan": (
+        "metric",
+        "metric 'accuracy' is nan, and no finite number: did the training diverge? A lower learning rate may help",
+    ),
+    "infinite": (
+        "metric",
+        "metric 'accuracy' is -inf, and no finite number: did the training diverge? A lower learning rate may help",
+    ),
+    "misspelt": ("metric", "the result lacks metric 'accuracy'; it has 'acuracy', 'loss': is 'acuracy' meant?"),
+    "text": ("result", f"the function returned a value of type str{ALLOWED}"),
+    "nested": ("result", f"the function returned a dict whose value 'accuracy' is a dict of 1{ALLOWED}"),
+    "nothing": ("result", f"the function returned None{ALLOWED}"),
+    "slow": ("timeout", "ran longer than trial_timeout (6 s) and was stopped"),
+}
+GOOD = {"number": 0.5, "dict": 0.75}
+
+
+@pytest.fixture(scope="module")
+def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st.TrialResult]:
+    """One sweep with a trial for each way to fail, a good one first and one last; by the name of the way."""
+
+    class Stubborn(Exception):  # noqa: N818
+        def __init__(self, lock: Any) -> None:
+            super().__init__("holds a lock")
+            self.lock = lock
+
+        def __reduce__(self) -> Any:
+            raise TypeError("cannot be pickled")
+
+    def train(how: str) -> Any:
+        import ctypes
+        import os
+        import signal
+        import sys
+        import threading
+
+        print(f"this is {how}")
+        print(f"beyond {how}", file=sys.stderr)
+        if how == "exception":
+            raise ValueError("the learning rate is cursed")
+        if how == "unpicklable":
+            raise Stubborn(threading.Lock())
+        acts = {
+            "segfault": lambda: ctypes.string_at(0),
+            "os._exit": lambda: os._exit(3),
+            "sys.exit": lambda: sys.exit(0),
+            "sigkill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+            "slow": signal.pause,
+        }
+        results = {
+            "nan": float("nan"),
+            "infinite": {"accuracy": float("-inf")},
+            "misspelt": {"acuracy": 0.5, "loss": 1.0},
+            "text": "0.5",
+            "nested": {"accuracy": {"train": 0.5}},
+            "number": 0.5,
+            "dict": {"accuracy": 0.75, "loss": 1},
+        }
+        return acts[how]() if how in acts else results.get(how)
+
+    ways = ["number", *FAILURES, "dict"]
+    runs = str(tmp_path_factory.mktemp("failures"))
+    options = {"dir": runs, "name": "ways", "trial_timeout": 6, "preload": [], "progress": False}
+    result = st.sweep(train, {"how": ways}, metric="accuracy", **options)
+    assert result.status == "succeeded"
+    assert result.best is not None
+    assert result.best.params == {"how": "dict"}
+    assert [trial.params["how"] for trial in result.trials] == ways
+    return {trial.params["how"]: trial for trial in result.trials}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_failed_trial_says_why_and_keeps_its_log(swept: dict[str, st.TrialResult], how: str) -> None:
+    trial = swept[how]
+    kind, summary = FAILURES[how]
+    assert trial.status == "failed"
+    assert trial.error is not None
+    assert (trial.error.kind, re.sub(r"to [\d,]+ MiB", "to N MiB", trial.error.summary)) == (kind, summary)
+    assert (trial.metrics, trial.generations) == ({}, 1)
+    log = Path(str(trial.log)).read_text()
+    assert log.startswith(f"this is {how}\nbeyond {how}\n")
+    assert trial.error.log_tail[:2] == (f"this is {how}", f"beyond {how}")
+
+
+def test_the_traceback_and_the_crash_lead_to_the_users_line(swept: dict[str, st.TrialResult]) -> None:
+    raised, crashed = swept["exception"].error, Path(str(swept["segfault"].log)).read_text()
+    assert raised is not None
+    assert 'raise ValueError("the learning rate is cursed")' in raised.traceback
+    assert "sparktrain/training" not in raised.traceback
+    assert "Fatal Python error: Segmentation fault" in crashed
+    assert "in train" in crashed
+    assert "in train" in Path(str(swept["slow"].log)).read_text()
+
+
+@pytest.mark.parametrize("how", GOOD)
+def test_the_good_trials_beside_them_succeed(swept: dict[str, st.TrialResult], how: str) -> None:
+    assert swept[how].status == "succeeded"
+    assert swept[how].error is None
+    assert swept[how].metrics["accuracy"] == GOOD[how]
+
+
+def noise() -> bytes:
+    """No newline, and no UTF-8: continuation bytes begin it."""
+    return b"\x80\xff" + random.Random(7).randbytes(CHUNK_BYTES - 2).replace(b"\n", b"\xfe")
+
+
+def print_noise(chunks: int) -> float:
+    import os
+
+    chunk = noise()
+    for _ in range(chunks):
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(1, rest) :]
+    return 1.0
+
+
+def test_a_log_of_any_bytes_arrives_whole_up_to_its_limit_and_nothing_is_left_on_the_executor(
+    spark: SparkSession, runs: Path
+) -> None:
+    def train(how: str) -> float:
+        import os
+
+        if how == "where":
+            print(os.getcwd())
+        return print_noise(LOG_BYTES // CHUNK_BYTES if how == "noise" else 0)
+
+    options = {"metric": "result", "dir": str(runs), "progress": False, "preload": []}
+    with st.pool(spark, agents=1, preload=[]) as pool:
+        whole = pool.sweep(train, {"how": ["noise", "where"]}, name="whole", **options)
+        capped = pool.sweep(train, {"how": ["noise"]}, name="capped", log_limit=LIMIT_BYTES, **options)
+        noisy, where = (Path(str(trial.log)) for trial in whole.trials)
+        scratch = next(path for path in Path(where.read_text().strip()).parents if "sparktrain-agent-" in path.name)
+        assert scratch.is_dir()
+    expected = noise()
+    digest = hashlib.sha256()
+    for _ in range(LOG_BYTES // CHUNK_BYTES):
+        digest.update(expected)
+    with noisy.open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").digest() == digest.digest()
+    kept = Path(str(capped.trials[0].log)).read_bytes()
+    marker = b"\n[sparktrain] log capped at 1048576 bytes: the rest is dropped, set log_limit to keep more\n"
+    assert kept[:LIMIT_BYTES] == (expected * 2)[:LIMIT_BYTES]
+    assert kept[LIMIT_BYTES:] == marker + expected[-TAIL_BYTES:]
+    wait_until(lambda: not scratch.exists(), 15.0, "the agent's scratch folder is gone")
