@@ -91,11 +91,16 @@ async def measure(listener: Listener, crowd: Crowd, agents: int, trials: int) ->
         running = read()
         await coordinator.close("measured")
         tallies = await tallying
-        missing_logs = trials - sum(path.read_bytes() == LOG for path in Path(folder).rglob("log.txt"))
+        missing_logs = trials - stored_logs(folder)
     smooth = [trial for trial in ran.trials if trial.status == "succeeded" and trial.generations == 1]
     lost = agents - sum(tally.dismissed for tally in tallies)
     errors = heard.count + trials - len(smooth) + lost + missing_logs
     return Load(joining, running, sum(tally.messages for tally in tallies), errors)
+
+
+def stored_logs(folder: str) -> int:
+    """Logs that arrived whole."""
+    return sum(path.read_bytes() == LOG for path in Path(folder).rglob("log.txt"))
 
 
 def stopwatch() -> Callable[[], Phase]:
@@ -158,6 +163,31 @@ async def in_memory(agents: int, trials: int) -> Load:
     return await measure(transport.listener, crowd, agents, trials)
 
 
+ROWS = (
+    "errors",
+    "all joined after",
+    "coordinator's CPU for each join",
+    "all trials ran in",
+    "messages/s",
+    "uploads/s",
+    "coordinator's CPU for each trial",
+)
+
+
+def column(load: Load, agents: int, trials: int) -> tuple[str, ...]:
+    """The cells of `ROWS`."""
+    joining, running = load.joining, load.running
+    return (
+        str(load.errors),
+        f"{joining.seconds:.2f} s",
+        f"{1000 * joining.cpu_s / agents:.1f} ms",
+        f"{running.seconds:.2f} s",
+        f"{load.messages / running.seconds:,.0f}",
+        f"{trials / running.seconds:,.0f}",
+        f"{1000 * running.cpu_s / trials:.2f} ms",
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", type=int, default=200)
@@ -166,26 +196,11 @@ def main() -> None:
     given = parser.parse_args()
     memory = asyncio.run(in_memory(given.agents, given.trials))
     load = asyncio.run(over_grpc(given.agents, given.processes, given.trials))
-    both = (load, memory)
-    rows = [
-        ("errors", *(str(each.errors) for each in both), at_most(load.errors, 0)),
-        ("all joined after", *(f"{each.joining.seconds:.2f} s" for each in both), ""),
-        (
-            "coordinator's CPU for each join",
-            *(f"{1000 * each.joining.cpu_s / given.agents:.1f} ms" for each in both),
-            "",
-        ),
-        ("all trials ran in", *(f"{each.running.seconds:.2f} s" for each in both), ""),
-        ("messages/s", *(f"{each.messages / each.running.seconds:,.0f}" for each in both), ""),
-        ("uploads/s", *(f"{given.trials / each.running.seconds:,.0f}" for each in both), ""),
-        (
-            "coordinator's CPU for each trial",
-            *(f"{1000 * each.running.cpu_s / given.trials:.2f} ms" for each in both),
-            "",
-        ),
-    ]
+    columns = [column(each, given.agents, given.trials) for each in (load, memory)]
+    targets = [at_most(load.errors, 0), *[""] * (len(ROWS) - 1)]
     title = f"{given.agents:,} simulated agents in {given.processes} processes, {given.trials:,} trials"
     note = "In memory, the agents' share of the processor is counted as the coordinator's."
+    rows = zip(ROWS, *columns, targets, strict=True)
     show(title, ("", "gRPC", "in memory", "target"), rows, note)
 
 

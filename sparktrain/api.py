@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from sparktrain.driver import preflight
-from sparktrain.driver.compose import Composed, SweepOptions, compose, result, unloadable
+from sparktrain.driver.compose import Composed, SweepOptions, compose, module_names, result, unloadable
 from sparktrain.driver.display import choose_display
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.preflight import Session
@@ -91,6 +91,7 @@ def sweep_target(
 ) -> SweepResult:
     """A sweep for the command line: `session` makes the Spark session's context once the call is known to be right."""
     composed = compose(target, space, options)
+    preflight.check_agents(agents)
     composed.check_directory()
     with session() as spark:
         return _alone(composed, options, spark, agents, display)
@@ -138,7 +139,7 @@ class Pool:
     def _call(self, function: Callable[..., Any], space: SpaceLike, options: SweepOptions) -> SweepResult:
         composed = compose(function, space, options)
         preflight.check_gpus(self._facts, composed.spec.gpus)
-        self._agents.check_open()
+        self._agents.check_free()
         display = choose_display(quiet=not options.progress)
         return _run(self._agents, composed, composed.work(self.agents, display), display)
 
@@ -166,7 +167,7 @@ def pool(
     """
     session, facts = _session(spark)
     count = preflight.agents_for(facts, agents, None)
-    started = AgentPool(session, facts, count, tuple(preload), seconds(idle_timeout, "idle_timeout"))
+    started = AgentPool(session, facts, count, module_names(preload), seconds(idle_timeout, "idle_timeout"))
     started.open()
     return Pool(started, facts)
 
@@ -189,10 +190,10 @@ def _alone(
     count = preflight.agents_for(facts, agents, composed.trials, composed.spec.workers_per_trial)
     own = AgentPool(session, facts, count, composed.preload, None)
     shown = display or choose_display(quiet=not options.progress)
-    work = composed.work(count, shown)
+    composed.check_directory()
     try:
         own.open()
-        return _run(own, composed, work, shown)
+        return _run(own, composed, composed.work(count, shown), shown)
     finally:
         own.close()
 

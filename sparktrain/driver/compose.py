@@ -5,7 +5,7 @@ All that can be wrong with the call is found here, before a session is touched.
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,12 @@ from sparktrain.driver.results import SweepResult, status_of
 from sparktrain.driver.shipping import pack, preload_for
 from sparktrain.driver.signature import Target, check_call
 from sparktrain.driver.work import Ran, Watcher, Work
-from sparktrain.errors import FunctionError, RunDirectoryError, UserError
+from sparktrain.errors import FunctionError, RunDirectoryError, SpecError, UserError
 from sparktrain.protocol.messages import Code
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
 from sparktrain.spec.sweep import Duration, Mode, SweepSpec, seconds
+from sparktrain.spec.values import described
 from sparktrain.state.outcome import Failure
 from sparktrain.state.sweep import Ending
 from sparktrain.store.base import Store
@@ -47,7 +48,7 @@ class SweepOptions:
     workers_per_trial: int = 1
     gpus: int = 0
     log_limit: int = GIB
-    preload: tuple[str, ...] | None = None
+    preload: Sequence[str] | None = None
     progress: bool = True
 
 
@@ -133,9 +134,16 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: SweepOpt
     )
     check_call(target.function, trial_space)
     store = open_store(options.dir if options.dir is not None else DEFAULT_DIR)
-    preload = options.preload if options.preload is not None else preload_for(target)
+    preload = module_names(options.preload) if options.preload is not None else preload_for(target)
     sampler = SpaceSampler(trial_space, spec.trials)
     return Composed(spec, trial_space, sampler, target, pack(target), preload, store, RunLayout(spec.name))
+
+
+def module_names(preload: Sequence[str]) -> tuple[str, ...]:
+    """`preload` when it is a list of names. Raises SpecError."""
+    if isinstance(preload, str) or not all(isinstance(name, str) for name in preload):
+        raise SpecError(f"preload is {described(preload)}, a list of module names is expected; write preload=['numpy']")
+    return tuple(preload)
 
 
 def result(composed: Composed, ran: Ran) -> SweepResult:

@@ -15,13 +15,21 @@ from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.launch import AgentJob, JobEnd
 from sparktrain.driver.loop import call, submit
-from sparktrain.driver.preflight import Facts, address_of, is_stopped
+from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Ran, Work
-from sparktrain.errors import AgentsLostError, DriverUnreachableError, InfraError, JoinTimeoutError, PoolError
+from sparktrain.errors import (
+    AgentsLostError,
+    DriverUnreachableError,
+    InfraError,
+    JoinTimeoutError,
+    PoolError,
+    SessionError,
+)
 from sparktrain.protocol.certificates import Certificates, issue
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.protocol.transport import ListenError
 from sparktrain.spec.versions import installed_versions
 from sparktrain.state.sweep import Ending
 
@@ -59,17 +67,26 @@ class AgentPool:
         self._relaunches = 0
         self._idle: Future[None] | None = None
         self._unavailable: InfraError | None = None
+        self._on: str | None = None
+        """Name of the run that it is on."""
 
     # ---- life
 
     def open(self) -> None:
-        """Listen and submit the agents' job; does not wait for agents to join."""
+        """Listen and submit the agents' job; does not wait for agents to join.
+
+        Raises SessionError when the coordinator can listen nowhere.
+        """
         address = address_of(self._facts)
         self._certificates = issue(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         server = Server(listener, SystemClock(), installed_versions(), self._preload)
         self._coordinator = Coordinator(server, SystemClock())
-        _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
+        try:
+            _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
+        except ListenError as error:
+            self.close()
+            raise SessionError(f"{error}; see {PORT_KEY}, {HOST_KEY} and spark.driver.bindAddress") from error
         self._hosts = address.hosts
         self._launch()
         _OPEN.add(self)
@@ -85,10 +102,12 @@ class AgentPool:
         if job is not None and not job.join(LEAVE_TIMEOUT_S):
             job.cancel()  # some agents had not joined yet, and heard of nothing
 
-    def check_open(self) -> Coordinator:
-        """The coordinator. Raises PoolError when the pool is closed."""
+    def check_free(self) -> Coordinator:
+        """The coordinator. Raises PoolError when the pool is closed, or on a run."""
         if self._coordinator is None:
             raise PoolError("the pool is closed: open a new one with sparktrain.pool()")
+        if self._on is not None:
+            raise PoolError(f"the pool is on run {self._on!r}: wait for its end, or open a second pool")
         return self._coordinator
 
     # ---- runs
@@ -97,9 +116,15 @@ class AgentPool:
         """Run `work` to its end; what became of it, and whether Ctrl-C ended it.
 
         A KeyboardInterrupt of the calling thread ends the trials at once, and closes the pool. Raises PoolError when
-        the pool is closed.
+        the pool is closed, or on another run.
         """
-        coordinator = self.check_open()
+        coordinator, self._on = self.check_free(), work.spec.name
+        try:
+            return self._run(coordinator, work)
+        finally:
+            self._on = None
+
+    def _run(self, coordinator: Coordinator, work: Work) -> tuple[Ran, bool]:
         self._cancel_idle()
         self._unavailable = None
         self._relaunches = 0
@@ -195,8 +220,6 @@ class AgentPool:
 
 def unreachable(said: str) -> str:
     """What the user is told when no executor reached the coordinator."""
-    from sparktrain.driver.preflight import HOST_KEY, PORT_KEY
-
     return (
         f"executors cannot reach the driver: {said}; set {HOST_KEY} to an address of the driver that executors reach, "
         f"and {PORT_KEY} to a port that the firewall lets through"

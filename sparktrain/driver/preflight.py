@@ -107,15 +107,21 @@ def _gpu_slots(facts: Facts, otherwise: int) -> int:
     return int(facts.number("spark.executor.resource.gpu.amount", 0) / amount) if amount else otherwise
 
 
+def check_agents(wanted: int | None) -> None:
+    """Raises SpecError when `wanted` is given, and no number of agents."""
+    if wanted is not None:
+        count(wanted, "agents", least=1)
+
+
 def agents_for(facts: Facts, wanted: int | None, trials: int | None, size: int = 1) -> int:
     """How many agents to start: as many as were asked for, else one for each slot that the trials can use.
 
     Raises SpecError when that is no number of agents, ResourceError when there are fewer slots than were asked for, or
     than one trial needs.
     """
+    check_agents(wanted)
     there = slots(facts)
     if wanted is not None:
-        wanted = count(wanted, "agents", least=1)
         if there is not None and wanted > there:
             raise ResourceError(
                 f"agents ({wanted}) exceeds the {there} slots of the session ({facts.master}): lower it, or give the "

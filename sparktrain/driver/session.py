@@ -37,30 +37,35 @@ def local_session(master: str | None, conf: Mapping[str, str], name: str) -> Ite
     Without `master` and outside of `spark-submit`, a cluster of two executor processes on this machine. Raises
     SessionError when there can be no session.
     """
+    # Executors may still write into it when it is removed.
+    with tempfile.TemporaryDirectory(prefix="sparktrain-spark-", ignore_cleanup_errors=True) as scratch:
+        session = _session(master, conf, name, scratch)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: str) -> SparkSession:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():
         builder = builder.config(key, value)
     if not submitted:
-        builder = _on(builder, master or DEFAULT_MASTER, conf)
+        builder = _on(builder, master or DEFAULT_MASTER, conf, scratch)
     elif master is not None:
         builder = builder.master(master)
     try:
-        session = builder.getOrCreate()
+        return builder.getOrCreate()
     except Exception as error:  # Py4J, Spark and PySpark's own errors have no common root
         where = master or ("spark-submit" if submitted else DEFAULT_MASTER)
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise SessionError(f"no Spark session on {where}: {said}; is Java 17 there, and the master?") from error
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
-def _on(builder: SparkSession.Builder, master: str, conf: Mapping[str, str]) -> SparkSession.Builder:
+def _on(builder: SparkSession.Builder, master: str, conf: Mapping[str, str], scratch: str) -> SparkSession.Builder:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
-        scratch = tempfile.mkdtemp(prefix="sparktrain-spark-")
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("SPARK_WORKER_DIR", scratch)  # local-cluster would write into site-packages
         log = os.path.join(scratch, "log4j2.properties")

@@ -248,6 +248,7 @@ class GrpcDialer(Dialer):
         self._peer = ""
         self._channel: Any = None
         self._carrier: asyncio.Task[None] | None = None
+        self._calls: set[Any] = set()
         self._link: GrpcLink | None = None
 
     async def attend(self, deadline_s: float) -> Link:
@@ -270,10 +271,12 @@ class GrpcDialer(Dialer):
         if self._channel is None:
             raise LinkClosedError("the coordinator cannot take an upload: not connected to it")
         call = self._channel.stream_stream(_UPLOAD)(wait_for_ready=False)
+        self._calls.add(call)
         try:
             reading = asyncio.create_task(_answer(call))
             data = await race(_send(call, header, chunks), reading, closed(self._peer, "closed here"))
         finally:
+            self._calls.discard(call)
             call.cancel()
         answer = Closing(await call.details()) if data is None else codec.decode(data, UploadDone | Refusal | Closing)
         if isinstance(answer, Refusal):
@@ -289,6 +292,9 @@ class GrpcDialer(Dialer):
             await self._link.close()
         if self._carrier is not None:
             await self._carrier
+        # Not left to the channel: up to gRPC 1.80, its end does not end every call.
+        for call in self._calls:
+            call.cancel()
         if self._channel is not None:
             await self._channel.close()
         self._link = self._carrier = self._channel = None

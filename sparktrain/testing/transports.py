@@ -126,6 +126,9 @@ class GrpcHarness(TransportHarness):
     async def vanish(self, dialer: Dialer) -> None:
         """See base class."""
         assert isinstance(dialer, GrpcDialer)
+        assert dialer._link
+        for call in (*dialer._calls, dialer._link._stream):
+            call.cancel()
         await dialer._channel.close()
 
 

@@ -1,0 +1,111 @@
+"""A notebook's kernel in a process of its own, driven as a notebook server does it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import psutil
+from jupyter_client.manager import KernelManager
+
+from sparktrain.clock import SystemClock
+from sparktrain.testing.processes import Sighted, descendants
+
+START_S = 60.0
+STOP_S = 20.0
+
+
+@dataclass
+class Cell:
+    """What the execution of one cell has brought so far."""
+
+    request: str
+    result: dict[str, str] = field(default_factory=dict)
+    """The value of its last expression, by MIME type."""
+    displayed: list[dict[str, str]] = field(default_factory=list)
+    """Each state of what it displayed."""
+    printed: str = ""
+    error: str = ""
+    """Name and text of the exception that ended it."""
+    over: bool = False
+
+
+class Notebook:
+    """Starts and stops with `with`. All methods block, for at most as long as they are told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.output = folder / "kernel.txt"
+        self._folder = folder
+        self._manager = KernelManager(kernel_name="python3")
+        self._client: Any = None  # jupyter_client has few types
+
+    def __enter__(self) -> "Notebook":
+        with self.output.open("wb") as output:
+            self._manager.start_kernel(cwd=str(self._folder), stdout=output, stderr=output)
+        self._client = self._manager.blocking_client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=START_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        left = Sighted([self.pid, *(each.pid for each in descendants(self.pid))] if self._manager.is_alive() else [])
+        try:
+            self._client.stop_channels()
+            self._manager.shutdown_kernel()
+            left.wait_gone(STOP_S)
+        finally:
+            left.kill()
+            self._manager.cleanup_resources()
+
+    @property
+    def pid(self) -> int:
+        """Of the kernel."""
+        provisioner: Any = self._manager.provisioner
+        return int(provisioner.pid)
+
+    def training(self) -> list[psutil.Process]:
+        """Zygotes and whatever is below them."""
+        zygotes = descendants(self.pid, "sparktrain.training")
+        return [process for zygote in zygotes for process in [zygote, *zygote.children(recursive=True)]]
+
+    def interrupt(self) -> None:
+        """The stop button."""
+        self._manager.interrupt_kernel()
+
+    def start(self, code: str) -> Cell:
+        """Have a cell executed; returns at once."""
+        return Cell(self._client.execute(code, store_history=True))
+
+    def run(self, code: str, timeout_s: float) -> Cell:
+        """Execute a cell to its end; AssertionError when it raises."""
+        cell = self.finish(self.start(code), timeout_s)
+        assert not cell.error, cell.error
+        return cell
+
+    def finish(self, cell: Cell, timeout_s: float) -> Cell:
+        """Take what the cell brings, to its end."""
+        deadline = SystemClock().now() + timeout_s
+        while not cell.over:
+            left = deadline - SystemClock().now()
+            assert left > 0, f"the cell is not over within {timeout_s:g} s: {self.output.read_text()[-3000:]}"
+            try:
+                message = self._client.get_iopub_msg(timeout=left)
+            except Empty:
+                continue
+            if message["parent_header"].get("msg_id") == cell.request:
+                _take(cell, message["msg_type"], message["content"])
+        return cell
+
+
+def _take(cell: Cell, kind: str, content: dict[str, Any]) -> None:
+    match kind:
+        case "execute_result":
+            cell.result = content["data"]
+        case "display_data" | "update_display_data":
+            cell.displayed.append(content["data"])
+        case "stream":
+            cell.printed += content["text"]
+        case "error":
+            cell.error = f"{content['ename']}: {content['evalue']}"
+        case "status":
+            cell.over = content["execution_state"] == "idle"

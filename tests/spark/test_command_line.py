@@ -1,0 +1,108 @@
+"""The command line as a user's shell sees it: exit codes, what is on which stream, and what is left afterwards."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sparktrain.testing.processes import Sighted, descendants, wait_until, written_pids
+from tests.spark.command import MASTER, finish, start, write_files
+
+GONE_S = 5.0
+USAGE_S = 30.0
+
+JAVA = "#!/bin/sh\ntouch {started}\nexit 1\n"
+"""In place of Java, for calls that must not come so far."""
+
+
+def test_the_result_alone_is_on_stdout_and_is_what_the_run_directory_has(tmp_path: Path) -> None:
+    target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
+    arguments = ("--grid", "x=1,3,2", "--metric", "y", "--master", MASTER, "--dir", runs, "--name", "run", "--json")
+    (tmp_path / "tmp").mkdir()
+    code, out, told = finish(start(tmp_path, "sweep", target, *arguments, TMPDIR=str(tmp_path / "tmp")))
+    assert code == 0, told
+    assert out == (tmp_path / "runs" / "run" / "results.json").read_bytes()
+    result = json.loads(out)
+    assert [trial["metrics"] for trial in result["trials"]] == [{"y": 2 * x, "x": x} for x in (1, 3, 2)]
+    assert (result["status"], result["best"]["params"]) == ("succeeded", {"x": 3})
+    assert Path(result["trials"][0]["log"]).read_text().splitlines()[-1] == "scale 1"
+    assert "run: 3 of 3 trials done" in told
+    assert "imported" in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "runs", "tmp"], "Spark left files behind"
+    assert not list((tmp_path / "tmp").glob("sparktrain-spark-*"))
+
+
+def test_a_sweep_whose_trials_all_fail_says_why_and_exits_with_3(tmp_path: Path) -> None:
+    target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
+    grid = ("--grid", "x=-1,-2", "--metric", "y", "--quiet")
+    code, out, told = finish(
+        start(tmp_path, "sweep", target, *grid, "--master", MASTER, "--dir", runs, "--name", "bad")
+    )
+    assert code == 3, told
+    table = out.decode()
+    assert "bad: failed. 2 trials, 2 failed" in table
+    assert "trial 0 failed: ValueError: x (-1) is below zero" in table
+    assert 'raise ValueError(f"x ({x}) is below zero")' in table
+    assert json.loads((tmp_path / "runs" / "bad" / "results.json").read_text())["status"] == "failed"
+    assert "trials done" not in told
+
+
+def test_ctrl_c_leaves_the_results_so_far_and_no_process(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    target, runs = f"{write_files(tmp_path)}:hold", str(tmp_path / "runs")
+    grid = ("--grid", "x=0,1", "--grid", f"pids={pids}", "--metric", "y", "--json")
+    process = start(tmp_path, "sweep", target, *grid, "--master", MASTER, "--dir", runs, "--name", "cut")
+    everything = Sighted([process.pid])
+    try:
+        wait_until(lambda: len(list(pids.glob("ready-*"))) == 2 or process.poll() is not None, 100.0, "training")
+        assert process.poll() is None, finish(process)
+        training = Sighted(written_pids(pids))
+        everything = Sighted([process.pid, *(each.pid for each in descendants(process.pid)), *written_pids(pids)])
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the JVM gets it too
+        training.wait_gone(GONE_S)
+        code, out, told = finish(process)
+        everything.wait_gone(GONE_S)
+    finally:
+        everything.kill()
+    assert (code, out) == (130, b"")
+    assert f"error: run cut was interrupted; {runs}/cut has its results so far" in told
+    assert "Traceback" not in told
+    assert json.loads((tmp_path / "runs" / "cut" / "results.json").read_text())["status"] == "stopped"
+
+
+USAGE = {
+    "function": (
+        ("{file}:trian", "--grid", "x=1", "--metric", "y"),
+        "{file}: no function 'trian'; did you mean 'train'?",
+    ),
+    "parameter": (
+        ("{file}:train", "--grid", "scal=1,2", "--grid", "x=1", "--metric", "y"),
+        "train() (command_train.py:7) has no parameter 'scal'; did you mean 'scale'?",
+    ),
+    "key": (
+        ("{file}:train", "--params", "{folder}/command_params.yaml"),
+        "{folder}/command_params.yaml:4: ",
+    ),
+    "agents": (("{file}:train", "--grid", "x=1", "--metric", "y", "--agents", "0"), "agents (0) must be at least 1"),
+}
+
+
+@pytest.mark.parametrize("mistake", USAGE)
+def test_a_wrong_call_exits_with_2_before_java_is_started(tmp_path: Path, mistake: str) -> None:
+    file, started = write_files(tmp_path), tmp_path / "java-was-started"
+    (tmp_path / "jdk" / "bin").mkdir(parents=True)
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.write_text(JAVA.format(started=started))
+    java.chmod(0o755)
+    places = {"file": str(file), "folder": str(file.parent)}
+    arguments, expected = USAGE[mistake]
+    given = [argument.format(**places) for argument in arguments]
+    code, out, told = finish(start(tmp_path, "sweep", *given, "--json", JAVA_HOME=str(tmp_path / "jdk")), USAGE_S)
+    assert (code, out) == (2, b""), told
+    assert f"error: {expected.format(**places)}" in told
+    assert "Traceback" not in told
+    assert not started.exists()
+    assert not (tmp_path / "sparktrain-runs").exists()

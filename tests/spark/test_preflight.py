@@ -1,0 +1,206 @@
+"""What a session cannot do is an error that says what to do, soon; and the session goes on to work."""
+
+import functools
+import os
+import socket
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sparktrain as st
+from sparktrain.clock import SystemClock
+from sparktrain.driver import pool as pool_module
+from sparktrain.driver.preflight import HOST_KEY, PORT_KEY
+from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.testing.functions import square
+from sparktrain.testing.processes import descendants, wait_until
+
+AT_ONCE_S = 5.0
+SOON_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _session_goes_on(spark: SparkSession) -> Iterator[None]:
+    """After each test the session has both of its slots."""
+    yield
+    wait_until(lambda: not descendants(os.getpid(), "sparktrain.training"), 30.0, "no agent has a zygote")
+    assert spark.range(0, 10, 1, 2).count() == 10
+
+
+def refused(error: type[st.SparktrainError], within_s: float, function: Any = square, **options: Any) -> str:
+    """What a sweep is refused with."""
+    clock = SystemClock()
+    begun = clock.now()
+    with pytest.raises(error) as caught:
+        st.sweep(function, {"x": [1, 2, 3]}, metric="y", progress=False, **{"preload": [], **options})
+    assert clock.now() - begun < within_s
+    return str(caught.value)
+
+
+def test_a_run_directory_must_be_new_and_writable(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
+    jobs = next_job(spark)
+    (runs / "taken").mkdir(parents=True)
+    (runs / "taken" / "run.json").write_text("{}")
+    said = refused(st.RunDirectoryError, AT_ONCE_S, dir=str(runs), name="taken")
+    assert f"{runs / 'taken'} has a run already: choose another name or dir" in said
+    (tmp_path / "file").touch()
+    said = refused(st.RunDirectoryError, AT_ONCE_S, dir=str(tmp_path / "file"))
+    assert f"{tmp_path / 'file'} is a file, not a directory" in said
+    said = refused(st.RunDirectoryError, AT_ONCE_S, dir="/proc/self/runs")  # nobody can write there, not even root
+    assert "run directory /proc/self/runs cannot be written by user" in said
+    assert next_job(spark) == jobs + 1, "no job was started for any of them"
+
+
+def next_job(spark: SparkSession) -> int:
+    """The number of the next job of the session; takes it."""
+    spark.sparkContext.parallelize([1], 1).count()
+    tracker = spark.sparkContext.statusTracker()
+    return max(tracker.getJobIdsForGroup(None))
+
+
+def test_more_agents_than_slots_and_what_is_no_number_of_them_or_no_list_are_refused(
+    spark: SparkSession, runs: Path
+) -> None:
+    said = refused(st.ResourceError, AT_ONCE_S, agents=5, dir=str(runs))
+    assert "agents (5) exceeds the 2 slots of the session (local-cluster[2,1,1024])" in said
+    with pytest.raises(st.ResourceError, match=r"agents \(3\) exceeds the 2 slots"):
+        st.pool(spark, agents=3)
+    with pytest.raises(st.SpecError, match=r"preload is 'numpy' \(str\), a list of module names is expected"):
+        st.pool(spark, agents=1, preload="numpy")
+    assert "preload is 'numpy' (str)" in refused(st.SpecError, AT_ONCE_S, preload="numpy", dir=str(runs))
+    assert "agents (0) must be at least 1" in refused(st.SpecError, AT_ONCE_S, agents=0, dir=str(runs))
+    assert not runs.exists()
+
+
+def test_gpus_that_spark_does_not_hand_out_are_refused(spark: SparkSession, runs: Path) -> None:
+    told = "gpus (1) must be what Spark gives a task, and spark.task.resource.gpu.amount is 0: set"
+    assert told in refused(st.ResourceError, AT_ONCE_S, gpus=1, dir=str(runs))
+    with st.pool(spark, agents=1, preload=[]) as pool, pytest.raises(st.ResourceError) as caught:
+        pool.sweep(square, {"x": [1]}, metric="y", gpus=1, dir=str(runs))
+    assert told in str(caught.value)
+    assert not runs.exists()
+
+
+def test_a_call_from_another_thread_finds_the_session(spark: SparkSession, runs: Path) -> None:
+    found: list[Any] = []
+
+    def call() -> None:
+        found.append(st.sweep(square, {"x": [3]}, metric="y", dir=str(runs), progress=False, preload=[]).best)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(60)
+    assert found
+    assert found[0].metrics == {"y": 9.0}
+
+
+def test_a_second_call_on_a_busy_pool_is_refused_and_the_first_goes_on(
+    spark: SparkSession, runs: Path, tmp_path: Path
+) -> None:
+    hold, entered = tmp_path / "hold", tmp_path / "entered"
+    hold.touch()
+
+    def train(x: int) -> float:
+        import time
+
+        entered.touch()
+        while hold.exists():
+            time.sleep(0.02)
+        return float(x)
+
+    first: list[st.SweepResult] = []
+    options: dict[str, Any] = {"metric": "y", "dir": str(runs), "progress": False}
+    with st.pool(spark, agents=1, preload=[]) as pool:
+        call = functools.partial(pool.sweep, train, {"x": [1, 2]}, name="first", **options)
+        thread = threading.Thread(target=lambda: first.append(call()))
+        thread.start()
+        try:
+            wait_until(entered.exists, 60.0, "the first call trains")
+            with pytest.raises(st.PoolError, match="the pool is on run 'first': wait for its end, or open a second"):
+                pool.sweep(square, {"x": [1]}, name="second", **options)
+        finally:
+            hold.unlink()
+            thread.join(60)
+        second = pool.sweep(square, {"x": [5]}, name="second", **options)
+    assert [trial.metrics for trial in first[0].trials] == [{"y": 1.0}, {"y": 2.0}]
+    assert second.trials[0].metrics == {"y": 25.0}
+    with pytest.raises(st.PoolError, match=r"the pool is closed: open a new one with sparktrain\.pool\(\)"):
+        pool.sweep(square, {"x": [1]}, name="third", **options)
+    assert not (runs / "third").exists()
+
+
+def test_another_version_on_executors_is_refused_with_both(
+    spark: SparkSession, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = pool_module.installed_versions()["tensorflow"]
+    monkeypatch.setattr(pool_module, "installed_versions", lambda: {"python": "3.11", "tensorflow": "1.15.0"})
+    said = refused(st.EnvironmentMismatchError, SOON_S, dir=str(runs))
+    assert f"tensorflow is 1.15.0 on the driver and {there} on the executor (host" in said
+    assert "install the same versions on both" in said
+
+
+def test_a_driver_name_that_leads_nowhere_is_told_with_the_keys(spark: SparkSession, runs: Path) -> None:
+    spark.conf.set(HOST_KEY, "no-such-host.invalid")
+    try:
+        said = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
+    finally:
+        spark.conf.unset(HOST_KEY)
+    assert "no-such-host.invalid" in said
+    assert f"set {HOST_KEY} to an address of the driver that executors reach, and {PORT_KEY} to a port" in said
+
+
+def test_a_port_that_a_firewall_closes_is_told_with_the_keys(
+    spark: SparkSession, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # kept from others, and nobody listens
+        port = closed.getsockname()[1]
+
+        def ticket(pool: str, hosts: tuple[str, ...], _: int, *rest: Any) -> AgentTicket:
+            return AgentTicket(pool, hosts, port, *rest)
+
+        monkeypatch.setattr(pool_module, "AgentTicket", ticket)
+        monkeypatch.setattr(pool_module, "CONNECT_S", 2.0)
+        said = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
+    assert "executors cannot reach the driver" in said
+    assert f"on port {port}" in said
+    assert "127.0.0.1" in said
+    assert HOST_KEY in said
+    assert PORT_KEY in said
+
+
+def test_a_port_that_is_taken_here_is_told(spark: SparkSession, runs: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        spark.conf.set(PORT_KEY, str(port))
+        try:
+            said = refused(st.SessionError, AT_ONCE_S, dir=str(runs), name="port")
+        finally:
+            spark.conf.unset(PORT_KEY)
+    assert f"cannot listen on 127.0.0.1, port {port}" in said
+    assert PORT_KEY in said
+    assert not (runs / "port").exists()
+
+
+def test_a_function_whose_module_executors_lack_is_told_and_no_trial_runs(
+    spark: SparkSession, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a zip that only the driver has on its path: no source of the user's that could be sent along."""
+    archive, marker = tmp_path / "only_here.zip", tmp_path / "marker"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("lacking.py", f"def train(x):\n    open({str(marker)!r}, 'w').close()\n    return x\n")
+    monkeypatch.syspath_prepend(str(archive))
+    import lacking
+
+    monkeypatch.delitem(sys.modules, "lacking")
+    monkeypatch.setitem(sys.modules, "lacking", lacking)
+    said = refused(st.FunctionError, SOON_S, lacking.train, dir=str(runs))
+    assert "train cannot be loaded on executors: module 'lacking' cannot be imported on executor host" in said
+    assert "bring it with sc.addPyFile(...) / --py-files / spark.addArtifacts(..., pyfile=True), or install it" in said
+    assert not marker.exists()
