@@ -9,6 +9,7 @@ before `grpc` is imported first in the process, keeps it from that.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -70,6 +71,7 @@ _CLOSING = "the coordinator is closing"
 _CAUSES = (
     ("Connection refused", "connection refused: nothing listens there", False),
     ("errors resolving", "name not resolved", False),
+    ("DNS resolution failed", "name not resolved", False),
     ("handshake failed", "TLS refused: what listens there is not the coordinator of this run", True),
     ("verification check failed", "TLS refused: what listens there is not the coordinator of this run", True),
     ("Socket closed", "connection closed before it was secured: TLS refused, or no coordinator there", False),
@@ -111,7 +113,7 @@ class GrpcListener(Listener):
             "Upload": grpc.stream_stream_rpc_method_handler(self._upload),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, methods),))
-        port = self._bind()
+        port = await self._bind()
         await self._server.start()
         return self._host, port
 
@@ -138,20 +140,22 @@ class GrpcListener(Listener):
             ("grpc.http2.max_ping_strikes", 0),
         ]
 
-    def _bind(self) -> int:
+    async def _bind(self) -> int:
         bundle = self._certificates
         credentials = grpc.ssl_server_credentials(
             [(bundle.key, bundle.certificate)], root_certificates=bundle.authority, require_client_auth=True
         )
+        causes: list[str] = []
         for port in self._ports:
             try:
+                # gRPC tells no cause, and prints a line to stderr for each port that is taken.
+                await _probe(self._host, port)
                 return int(self._server.add_secure_port(_target(self._host, port), credentials))
-            except RuntimeError as error:
-                cause = error
-        ports = f"{self._ports[0]}-{self._ports[-1]}" if len(self._ports) > 1 else str(self._ports[0])
+            except (OSError, RuntimeError) as error:
+                causes.append(f"port {port}: {error}")
         raise ListenError(
-            f"cannot listen on {self._host}, port {ports}: taken, or no address of this host ({cause}); "
-            "set another address, or a wider range of ports"
+            f"cannot listen on {self._host}: {'; '.join(causes[:5]) or 'no port was given'}. "
+            "Set an address of this host, and a port that is free or a wider range of them"
         )
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -172,7 +176,7 @@ class GrpcListener(Listener):
         try:
             await link.run()
         finally:
-            stream.over = True
+            stream.end()
             self._links.discard(link)
         if link.cut:
             context.set_code(grpc.StatusCode.ABORTED)
@@ -191,7 +195,7 @@ class GrpcListener(Listener):
             # Until the sender has stopped: when a call ends below a write, gRPC drops the answer at the sender's side.
             await asyncio.wait({feeder}, timeout=FLUSH_S)
         finally:
-            stream.over = True
+            stream.end()
             incoming.lose(LOST)
 
     async def _store(self, incoming: IncomingUpload, header: bytes) -> UploadDone | Refusal | Closing:
@@ -206,6 +210,15 @@ class GrpcListener(Listener):
             return Refusal(str(error))
         except LinkClosedError as error:
             return Closing(str(error))
+
+
+async def _probe(host: str, port: int) -> None:
+    """Raise OSError unless `port` can be bound."""
+    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = addresses[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
 
 
 async def _feed(incoming: IncomingUpload, stream: ServerStream) -> None:

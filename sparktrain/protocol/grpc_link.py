@@ -138,14 +138,17 @@ class ServerStream:
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        self.over = False
+
+    def end(self) -> None:
+        """The handler returns. Lets go of the call, for gRPC counts it as open as long as anyone holds it."""
+        self._context = None
 
     async def read(self) -> Any:
         """The next message or EOF."""
-        return aio.EOF if self.over else await self._context.read()
+        return aio.EOF if self._context is None else await self._context.read()
 
     async def write(self, data: bytes) -> None:
         """Send one message."""
-        if self.over:
+        if self._context is None:
             raise LinkClosedError(LOST)
         await self._context.write(data)

@@ -55,7 +55,7 @@ class UploadRefusedError(InfraError, RuntimeError):
     """The coordinator refused an upload or failed to store it; the message is its own."""
 
 
-class Unreachable(DriverUnreachableError):  # noqa: N818 - as the state of an address
+class Unreachable(DriverUnreachableError):  # noqa: N818 - it says what the coordinator is
     """No address of the coordinator answered; the message lists each one with its cause."""
 
 
@@ -383,6 +383,7 @@ async def race(feed: Coroutine[Any, Any, None], answer: "asyncio.Future[T]", can
             feeder.result()
         return await outcome(answer, cancelled)
     finally:
+        answer.cancel()
         feeder.cancel()
         await asyncio.wait({feeder})
         forget(feeder)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -270,13 +270,12 @@ class MisbehaviourContract(_Contract):
     async def test_on_link_that_raises_ends_that_link_only(self, harness: TransportHarness) -> None:
         async with stage(harness) as scene:
             good = await scene.pair()
-            stories: list[dict[str, Any]] = []
-            asyncio.get_running_loop().set_exception_handler(lambda _, story: stories.append(story))
             scene.on_link = _raise
             agent = await scene.dialer().attend(10)
             with pytest.raises(LinkClosedError, match="ZeroDivisionError"):
                 await agent.receive()
-            assert [type(story["exception"]) for story in stories] == [ZeroDivisionError]
+            assert [type(story["exception"]) for story in scene.stories] == [ZeroDivisionError]
+            scene.stories.clear()
             await beat(*good)
 
     async def _flood(self, link: Link, message: Message, good: tuple[Link, Link]) -> None:

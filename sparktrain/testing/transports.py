@@ -1,6 +1,7 @@
 """Both sides of a transport under test: samples of all messages, and a coordinator that hands its links to the test."""
 
 import asyncio
+import gc
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -174,6 +175,8 @@ class Stage:
         self.accepted = asyncio.Queue[Link]()
         self.files: dict[str, str] = {}
         self.on_link: OnLink = self.lend
+        self.stories: list[dict[str, Any]] = []
+        """What was reported to the loop's exception handler; none is expected."""
         self.on_upload: OnUpload = self.store
         self.dialers: list[Dialer] = []
         self._over = asyncio.Event()
@@ -228,11 +231,15 @@ class Stage:
 async def stage(harness: TransportHarness, limits: Limits | None = None) -> AsyncIterator[Stage]:
     """A started coordinator."""
     scene = Stage(harness, limits)
+    asyncio.get_running_loop().set_exception_handler(lambda _, story: scene.stories.append(story))
     scene.address = await scene.listener.start(scene.lead, scene.take)
     try:
         yield scene
     finally:
         await scene.end()
+    # Errors that nobody has heard are reported when they are collected.
+    gc.collect()
+    assert scene.stories == []
 
 
 async def beat(agent: Link, coordinator: Link) -> None:

@@ -175,10 +175,10 @@ async def test_takes_the_first_free_port_of_a_range(grpc_harness: GrpcHarness) -
 async def test_address_that_cannot_be_bound_is_an_error(grpc_harness: GrpcHarness) -> None:
     async with stage(grpc_harness) as scene:
         taken = GrpcListener("127.0.0.1", (scene.address[1],), grpc_harness.certificates.server)
-        with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1, port {scene.address[1]}"):
+        with pytest.raises(ListenError, match=f"port {scene.address[1]}: .*in use"):
             await taken.start(scene.on_link, scene.take)
         await taken.close(1)
         foreign = GrpcListener("192.0.2.7", (0,), grpc_harness.certificates.server)
-        with pytest.raises(ListenError, match=r"cannot listen on 192\.0\.2\.7"):
+        with pytest.raises(ListenError, match=r"cannot listen on 192\.0\.2\.7: port 0: .*Cannot assign"):
             await foreign.start(scene.on_link, scene.take)
         await foreign.close(1)
