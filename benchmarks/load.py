@@ -10,6 +10,7 @@ from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.progress import NullDisplay
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Work
+from sparktrain.errors import InfraError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError
@@ -64,7 +65,6 @@ class Tally:
 
     messages: int = 0
     """Of runs, in both directions."""
-    uploads: int = 0
     dismissed: bool = False
     """Its stream lasted until the coordinator ended it."""
 
@@ -82,7 +82,7 @@ class SimulatedAgent:
         self._storing: list[asyncio.Task[None]] = []
 
     async def run(self) -> Tally:
-        """Join, and attend until dismissed. Raises what an upload raises."""
+        """Join, and attend until dismissed."""
         link = await self._dialer.attend(CONNECT_S)
         link.post(m.Join(self._id, self._slot, f"host-{self._slot}", self._slot, {}))
         welcome = await link.receive()
@@ -120,9 +120,12 @@ class SimulatedAgent:
             self._answer(link, m.MemberStored(member))
 
     async def _store(self, link: Link, member: Member) -> None:
-        await self._dialer.upload(m.UploadHeader(self._id, member, "log.txt"), _whole(self._log))
-        self._tally.uploads += 1
-        self._answer(link, m.MemberStored(member))
+        problem = ""
+        try:
+            await self._dialer.upload(m.UploadHeader(self._id, member, "log.txt"), _whole(self._log))
+        except InfraError as error:
+            problem = str(error)
+        self._answer(link, m.MemberStored(member, problem))
 
     def _answer(self, link: Link, message: m.FromAgent) -> None:
         self._tally.messages += 1

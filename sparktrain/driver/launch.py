@@ -50,7 +50,7 @@ class AgentJob:
         if self._thread is None or not self._thread.is_alive():
             return
         try:
-            self._spark.interruptTag(self._tag)
+            self._interrupt()
         except Exception as error:  # Spark's own errors have no common root; a stopped session has no job either
             logger.info("the agents' job could not be cancelled: %s", first_line(error))
         self.join(JOIN_TIMEOUT_S)
@@ -62,10 +62,26 @@ class AgentJob:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def _add_tag(self) -> None:
+        if (context := self._context()) is not None:
+            context.addJobTag(self._tag)
+        else:
+            self._spark.addTag(self._tag)
+
+    def _interrupt(self) -> None:
+        if (context := self._context()) is not None:  # a classic session interrupts only what the same thread tagged
+            context.cancelJobsWithTag(self._tag)
+        else:
+            self._spark.interruptTag(self._tag)
+
+    def _context(self) -> Any:
+        """None with Spark Connect."""
+        return getattr(self._spark, "_sc", None)
+
     def _work(self) -> None:
         task = functools.partial(agent_task, ticket=self._ticket)
         try:
-            self._spark.addTag(self._tag)
+            self._add_tag()
             slots = self._spark.range(0, self._agents, 1, self._agents)
             rows = slots.mapInArrow(task, EXIT_SCHEMA).collect()
             end = JobEnd(tuple((row.slot, row.reason, row.reached) for row in rows))

@@ -23,6 +23,7 @@ from sparktrain.testing.processes import descendants, wait_until
 
 AT_ONCE_S = 5.0
 SOON_S = 30.0
+CLOSE_S = 8.0
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +134,15 @@ def test_a_second_call_on_a_busy_pool_is_refused_and_the_first_goes_on(
     with pytest.raises(st.PoolError, match=r"the pool is closed: open a new one with sparktrain\.pool\(\)"):
         pool.sweep(square, {"x": [1]}, name="third", **options)
     assert not (runs / "third").exists()
+
+
+def test_a_pool_closes_soon_also_before_its_agents_have_joined(spark: SparkSession) -> None:
+    clock = SystemClock()
+    pool = st.pool(spark, agents=2, preload=[])
+    begun = clock.now()
+    pool.close()
+    assert clock.now() - begun < CLOSE_S
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
 
 
 def test_another_version_on_executors_is_refused_with_both(
