@@ -2,9 +2,10 @@
 
 BIN := .venv/bin
 RINGS := architecture unit contract process spark training faults examples
+BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail
 ARGS :=
 
-.PHONY: help setup demo test check lint types imports format lock clean
+.PHONY: help setup demo test bench check lint types imports format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -18,6 +19,12 @@ demo: setup ## a sweep of four trials on real images, on a Spark of this machine
 
 test: setup ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
 	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
+
+bench: setup ## all benchmarks, about ten minutes; make bench-isolation runs one: see docs/benchmarks.md
+	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done
+
+bench-%: setup
+	@$(BIN)/python -m benchmarks.$*
 
 check: lint types imports ## lint, types and imports
 

@@ -50,18 +50,19 @@ def test_results_are_written_to_the_run_directory(spark: SparkSession, runs: Pat
     assert result.directory == str(runs / "written")
 
 
-def test_trials_run_in_two_executors_each_in_a_process_of_its_own(spark: SparkSession, runs: Path) -> None:
+def test_trials_run_in_two_executors_each_in_a_process_of_its_own(
+    spark: SparkSession, runs: Path, tmp_path: Path
+) -> None:
     def train(x: int) -> dict[str, float]:
-        import time
-
-        begun = time.monotonic()
-        while time.monotonic() < begun + 1.0:
-            pass
-        return {"pid": os.getpid(), "executor": os.getppid()}
+        Path(tmp_path, f"entered-{x}").touch()
+        if x < 2:  # the first two meet, however long the second executor takes
+            wait_until(lambda: Path(tmp_path, f"entered-{1 - x}").exists(), 60.0, "the other executor's trial")
+        return {"pid": os.getpid(), "zygote": os.getppid()}
 
     result = st.sweep(train, {"x": [0, 1, 2, 3]}, metric="pid", dir=str(runs), name="processes")
+    assert [trial.status for trial in result.trials] == ["succeeded"] * 4
     assert len({trial.metrics["pid"] for trial in result.trials}) == 4
-    assert len({trial.metrics["executor"] for trial in result.trials}) == 2
+    assert len({trial.metrics["zygote"] for trial in result.trials}) == 2
 
 
 def test_the_seed_of_a_trial_is_of_the_sweep_and_the_trial_alone(spark: SparkSession, runs: Path) -> None:
