@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from sparktrain.driver import preflight
-from sparktrain.driver.compose import Composed, SweepOptions, compose, module_names, result, unloadable
+from sparktrain.driver.compose import Composed, SweepOptions, compose, module_names, options_of, result, unloadable
 from sparktrain.driver.display import choose_display
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.preflight import Session
@@ -64,7 +64,7 @@ def sweep(
         InfraError: the cluster failed; `results.json` has what was done until then.
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has what was done until then.
     """
-    chosen = SweepOptions(metric=metric, mode=mode, **options)
+    chosen = options_of(metric=metric, mode=mode, **options)
     return _alone(compose(train, space, chosen), chosen, spark, agents)
 
 
@@ -76,7 +76,7 @@ def launch(
     The lists must have equal lengths; `map_fun` may return nothing. Options, blocking and errors as of `sweep`.
     """
     agents = options.pop("agents", None)
-    chosen = SweepOptions(**options)
+    chosen = options_of(**options)
     return _alone(compose(map_fun, zipped(args_dict), chosen), chosen, spark, agents)
 
 
@@ -124,13 +124,13 @@ class Pool:
         self, train: Callable[..., Any], space: SpaceLike, *, metric: str, mode: Mode = "max", **options: Any
     ) -> SweepResult:
         """As `sparktrain.sweep`, on the agents of this pool. Raises PoolError when it is closed."""
-        return self._call(train, space, SweepOptions(metric=metric, mode=mode, **options))
+        return self._call(train, space, options_of(metric=metric, mode=mode, **options))
 
     def launch(
         self, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Any
     ) -> SweepResult:
         """As `sparktrain.launch`, on the agents of this pool. Raises PoolError when it is closed."""
-        return self._call(map_fun, zipped(args_dict), SweepOptions(**options))
+        return self._call(map_fun, zipped(args_dict), options_of(**options))
 
     def close(self) -> None:
         """End what runs, and give the slots back; again does nothing. Blocks for some seconds at most."""

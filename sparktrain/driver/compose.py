@@ -6,7 +6,7 @@ All that can be wrong with the call is found here, before a session is touched.
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sparktrain.clock import SystemClock
@@ -20,7 +20,7 @@ from sparktrain.protocol.messages import Code
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
 from sparktrain.spec.sweep import Duration, Mode, SweepSpec, seconds
-from sparktrain.spec.values import described
+from sparktrain.spec.values import described, did_you_mean
 from sparktrain.state.outcome import Failure
 from sparktrain.state.sweep import Ending
 from sparktrain.store.base import Store
@@ -50,6 +50,17 @@ class SweepOptions:
     log_limit: int = GIB
     preload: Sequence[str] | None = None
     progress: bool = True
+
+
+def options_of(**given: Any) -> SweepOptions:
+    """The options. Raises SpecError for one that there is not."""
+    known = [field.name for field in fields(SweepOptions)]
+    for name in given:
+        if name not in known:
+            raise SpecError(
+                f"there is no option {name!r}{did_you_mean(name, known) or ';'} there are {', '.join(known)}"
+            )
+    return SweepOptions(**given)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec.structs import replace
+
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state.moves import check_move
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
@@ -77,7 +79,10 @@ class Gang:
         chief = self.ended[Rank(0)]
         if self.cause is None or (self.cause.kind in _RACED and self._all_succeeded()):
             return chief
-        return Outcome(seconds=max(outcome.seconds for outcome in self.ended.values()), failure=self.cause)
+        tails = (each.failure.log_tail for each in self.ended.values() if each.failure is not None)
+        told = self.cause.log_tail or next(filter(None, tails), ())  # the coordinator's own causes come without lines
+        seconds = max(outcome.seconds for outcome in self.ended.values())
+        return Outcome(seconds, failure=replace(self.cause, log_tail=told))
 
     def _all_succeeded(self) -> bool:
         return all(outcome.failure is None for outcome in self.ended.values())
