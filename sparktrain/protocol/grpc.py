@@ -62,6 +62,7 @@ _ATTEND = f"/{_SERVICE}/Attend"
 _UPLOAD = f"/{_SERVICE}/Upload"
 
 _STREAMS_PER_AGENT = 64
+_UNLIMITED = 2**31 - 1
 _TRY_S = 5.0
 _PAUSE_S = 0.5
 _ACCEPTED = (("sparktrain", "accepted"),)
@@ -136,6 +137,13 @@ class GrpcListener(Listener):
             ("grpc.so_reuseport", 0),
             ("grpc.server_handshake_timeout_ms", int(self._handshake_s * 1000)),
             ("grpc.max_concurrent_streams", _STREAMS_PER_AGENT),
+            # Else gRPC refuses calls by chance where more than 1,000 wait to be accepted, and all that wait for 30 s.
+            # Only agents of this run get so far, each with a limited number of calls.
+            ("grpc.server.max_pending_requests", _UNLIMITED),
+            ("grpc.server.max_pending_requests_hard_limit", _UNLIMITED),
+            ("grpc.server_max_unrequested_time_in_server", _UNLIMITED),
+            # Else it refuses a call where those that have ended, but that Python has not let go of, make too many.
+            ("grpc.http.overload_protection", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", 1000),
             ("grpc.http2.max_ping_strikes", 0),
         ]

@@ -324,6 +324,18 @@ class UploadContract(_Contract):
             assert await asyncio.gather(*uploads) == [UploadDone(8 * CHUNK_BYTES)] * 2
             assert scene.files == dict.fromkeys(names, digest(bytes(8 * CHUNK_BYTES)))
 
+    async def test_crowd_of_uploads_waits_for_its_turn(self, harness: TransportHarness) -> None:
+        async with stage(harness) as scene:
+            names, uploads = [], []
+            for number in range(24):
+                await scene.pair()
+                for file in range(100):
+                    names.append(f"{number}-{file}")
+                    header = UploadHeader(agent=JOIN.agent, member=MEMBER, name=names[-1])
+                    uploads.append(scene.dialers[-1].upload(header, chunks_of(b"x")))
+            assert await asyncio.gather(*uploads) == [UploadDone(1)] * len(names)
+            assert scene.files == dict.fromkeys(names, digest(b"x"))
+
     async def test_slow_store_holds_the_sender_back_but_no_message(self, harness: TransportHarness) -> None:
         async with stage(harness) as scene:
             agent, here = await scene.pair()
