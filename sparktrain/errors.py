@@ -12,7 +12,10 @@
     |-- InfraError                 the cluster failed; the same call may succeed later
     |   |-- DriverUnreachableError executors cannot connect to the driver
     |   |-- JoinTimeoutError       too few agents joined before the deadline
-    |   `-- AgentsLostError        the agents' Spark job ended and could not be started again
+    |   |-- AgentsLostError        the agents' Spark job ended and could not be started again
+    |   |-- RingError              an operation of a ring failed: a member of the gang is gone or stuck
+    |   |   `-- FormError          the ring could not be formed
+    |   `-- CheckpointError        a checkpoint is damaged, or cannot be written
     `-- BugError                   sparktrain broke a rule of its own: please report
         |-- IllegalMoveError       a state machine was asked for a move that it does not have
         `-- ProtocolError          a peer sent something that is no message, or not for it
@@ -72,6 +75,18 @@ class JoinTimeoutError(InfraError, TimeoutError):
 
 class AgentsLostError(InfraError, RuntimeError):
     """The Spark job that carries the agents ended and could not be started again."""
+
+
+class RingError(InfraError):
+    """An operation of a ring failed, because a member of the gang is gone, stuck, or out of step."""
+
+
+class FormError(RingError):
+    """The ring could not be formed: a port was taken meanwhile, or a member did not come."""
+
+
+class CheckpointError(InfraError, OSError):
+    """A checkpoint is damaged, or cannot be written."""
 
 
 class BugError(SparktrainError):

@@ -135,7 +135,6 @@ class MemberSession:
         return m.Assignment(
             member=start.member,
             size=start.size,
-            local_rank=0,
             params=start.params,
             seed=start.seed,
             metric=start.metric,

@@ -14,6 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.ids import AgentId, Member, Rank, RunId
+from sparktrain.spec.gang import Backend
+from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.formation import Place
 from sparktrain.state.outcome import Outcome, Report
 
 
@@ -36,6 +39,8 @@ class Join(Message, frozen=True, tag=True):
     """Versions of `python`, `sparktrain` and, where installed, `tensorflow` and `keras`."""
     gpus: tuple[str, ...] = ()
     """GPU addresses that Spark gave to this task."""
+    address: str = "127.0.0.1"
+    """IP address of this host that the other agents reach."""
 
 
 class Ready(Message, frozen=True, tag=True):
@@ -51,11 +56,43 @@ class Beat(Message, frozen=True, tag=True):
     """Sign of life; the coordinator answers with `BeatAck`."""
 
 
+class MemberReserved(Message, frozen=True, tag=True):
+    """The member of a gang has loaded the training function, holds a port, and waits for `FormGang`."""
+
+    member: Member
+    port: int
+
+
+class MemberShared(Message, frozen=True, tag=True):
+    """A value that the backend of a forming member has for all other members of its gang."""
+
+    member: Member
+    key: str
+    value: bytes
+
+
 class MemberStarted(Message, frozen=True, tag=True):
     """The member's process has entered the training function."""
 
     member: Member
     pid: int
+
+
+class MemberStepped(Message, frozen=True, tag=True):
+    """A running member has finished training steps."""
+
+    member: Member
+    step: int
+    """Steps that it has finished, those before a restart included."""
+    steps_per_s: float
+    """Since its last such message."""
+
+
+class CheckpointWritten(Message, frozen=True, tag=True):
+    """The chief's agent has published a checkpoint; it counts once the coordinator has acknowledged it."""
+
+    member: Member
+    checkpoint: Checkpoint
 
 
 class MemberReported(Message, frozen=True, tag=True):
@@ -89,7 +126,20 @@ class Leave(Message, frozen=True, tag=True):
     reason: str
 
 
-FromAgent = Join | Ready | Beat | MemberStarted | MemberReported | MemberEnded | MemberStored | Leave
+FromAgent = (
+    Join
+    | Ready
+    | Beat
+    | MemberReserved
+    | MemberShared
+    | MemberStarted
+    | MemberStepped
+    | MemberReported
+    | CheckpointWritten
+    | MemberEnded
+    | MemberStored
+    | Leave
+)
 
 
 class UploadHeader(Message, frozen=True, tag=True):
@@ -162,6 +212,34 @@ class StartMember(Message, frozen=True, tag=True):
     metric: str | None
     """Metric that the result must hold; None where any result will do."""
     log_limit_bytes: int
+    backend: Backend = Backend.NONE
+    store: str = ""
+    """URL of the store with the run directory."""
+    checkpoint: Checkpoint | None = None
+    """To resume from."""
+
+
+class FormGang(Message, frozen=True, tag=True):
+    """Every member of the gang holds its port: they may connect now."""
+
+    member: Member
+    places: tuple[Place, ...]
+    """By rank."""
+
+
+class PeerShared(Message, frozen=True, tag=True):
+    """What another member of `member`'s gang has shared."""
+
+    member: Member
+    key: str
+    value: bytes
+
+
+class AckCheckpoint(Message, frozen=True, tag=True):
+    """The checkpoint counts: the gang resumes from it, or from a newer one."""
+
+    member: Member
+    checkpoint: Checkpoint
 
 
 class StopMember(Message, frozen=True, tag=True):
@@ -183,7 +261,19 @@ class Dismiss(Message, frozen=True, tag=True):
     reason: str
 
 
-ToAgent = Welcome | Refuse | BeatAck | Prepare | StartMember | StopMember | Advise | Dismiss
+ToAgent = (
+    Welcome
+    | Refuse
+    | BeatAck
+    | Prepare
+    | StartMember
+    | FormGang
+    | PeerShared
+    | AckCheckpoint
+    | StopMember
+    | Advise
+    | Dismiss
+)
 
 
 # ---- agent <-> zygote, over a socket pair
@@ -251,7 +341,6 @@ class Assignment(Message, frozen=True, tag=True):
 
     member: Member
     size: int
-    local_rank: int
     params: dict[str, Any]
     seed: int
     metric: str | None
@@ -267,6 +356,31 @@ class Assignment(Message, frozen=True, tag=True):
     log_path: str
     """File that takes stdout and stderr."""
     gpus: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    """IP address of this host that the other members reach."""
+    backend: Backend = Backend.NONE
+    restore_dir: str = ""
+    """Directory with the verified files of the checkpoint to resume from; empty without one."""
+
+
+class Reserved(Message, frozen=True, tag=True):
+    """The function is loaded, and the process holds `port`: it waits for `Form`. Of members of a gang alone."""
+
+    port: int
+
+
+class Form(Message, frozen=True, tag=True):
+    """Answer to `Reserved`, once all members have sent theirs."""
+
+    places: tuple[Place, ...]
+    """By rank."""
+
+
+class Share(Message, frozen=True, tag=True):
+    """In both directions, between `Form` and `Entered`: a value for, or from, the other members of the gang."""
+
+    key: str
+    value: bytes
 
 
 class Entered(Message, frozen=True, tag=True):
@@ -281,6 +395,32 @@ class Reported(Message, frozen=True, tag=True):
     report: Report
 
 
+class Stepped(Message, frozen=True, tag=True):
+    """Training steps are finished; sent every half second at most."""
+
+    step: int
+
+
+class Snapshot(Message, frozen=True, tag=True):
+    """The chief's state is in files, which belong to the agent now. Answered by `Kept`; one at a time."""
+
+    step: int
+    folder: str
+    """Local directory; each file in it becomes a shard of the checkpoint."""
+    keep: int
+    """How many checkpoints of the trial shall be kept, the best one not counted."""
+    score: float | None = None
+    """Larger is better; None where checkpoints are not compared."""
+
+
+class Kept(Message, frozen=True, tag=True):
+    """The snapshot of `step` is a checkpoint that the coordinator has acknowledged, or was given up."""
+
+    step: int
+    problem: str = ""
+    """Why it was given up."""
+
+
 class Ended(Message, frozen=True, tag=True):
     """The function returned or raised; the process exits next."""
 
@@ -291,7 +431,7 @@ class Heed(Message, frozen=True, tag=True):
     """`ctx.should_stop()` answers True from now on."""
 
 
-ToMember = Assignment | Heed
-FromMember = Entered | Reported | Ended
+ToMember = Assignment | Form | Share | Kept | Heed
+FromMember = Reserved | Share | Entered | Reported | Stepped | Snapshot | Ended
 
 CHIEF = Rank(0)

@@ -57,7 +57,6 @@ def assignment(home: Path, function: Callable[..., Any] | str, **changes: Any) -
     values = {
         "member": Member(RunId("run"), TrialId(3), Generation(1)),
         "size": 1,
-        "local_rank": 0,
         "params": {},
         "seed": 11,
         "metric": None,

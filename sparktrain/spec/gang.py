@@ -1,0 +1,81 @@
+"""What a gang shall be: its backend, and the role of each of its members."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparktrain.errors import SpecError
+from sparktrain.spec.values import described, did_you_mean, shown
+
+
+class Backend(StrEnum):
+    """The framework that connects the members."""
+
+    HOROVOD = "horovod"  # a ring of Horovod over Gloo
+    TENSORFLOW = "tensorflow"  # TensorFlow's own collectives and strategies
+    NONE = "none"  # the members only know each other's addresses
+
+
+class Role(StrEnum):
+    """What a member is to TensorFlow. In a ring there are a chief and workers alone."""
+
+    CHIEF = "chief"
+    WORKER = "worker"
+    PS = "ps"
+    EVALUATOR = "evaluator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangSpec:
+    """The gang of each trial of a run. Construction raises SpecError for a value that breaks its rule."""
+
+    workers: int = 1
+    """Members that train, the chief among them."""
+    ps: int = 0
+    evaluator: bool = False
+    backend: Backend = Backend.HOROVOD
+    min_workers: int | None = None
+    """A gang that has lost agents for good goes on with so many; None: it waits for all."""
+    hang_timeout_s: float = 120.0
+    """A member that reports no training step for so long is ended; ten times its usual step, where that is longer."""
+
+    def __post_init__(self) -> None:
+        self._check_counts()
+        if self.backend is not Backend.TENSORFLOW and (self.ps or self.evaluator):
+            raise SpecError(
+                f"ps={self.ps}, evaluator={self.evaluator} with backend {self.backend.value!r}: only backend "
+                "'tensorflow' has parameter servers and evaluators; drop them, or choose it"
+            )
+        if self.min_workers is not None and (self.ps or self.evaluator):
+            raise SpecError("min_workers is for rings: a cluster with parameter servers or an evaluator cannot shrink")
+
+    def _check_counts(self) -> None:
+        if type(self.evaluator) is not bool:
+            raise SpecError(f"evaluator is {described(self.evaluator)}; pass True or False")
+        least = {"workers": 1, "ps": 0} | ({} if self.min_workers is None else {"min_workers": 1})
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if type(value) is not int:
+                raise SpecError(f"{name} is {described(value)}, a whole number is expected; pass an int")
+            if value < smallest:
+                raise SpecError(f"{name} ({shown(value)}) must be at least {smallest}; pass {smallest} or more")
+        if self.min_workers is not None and self.min_workers > self.workers:
+            raise SpecError(f"min_workers ({self.min_workers}) must be at most workers ({self.workers})")
+
+    @property
+    def size(self) -> int:
+        """Members in the gang."""
+        return self.workers + self.ps + self.evaluator
+
+    def roles(self) -> tuple[Role, ...]:
+        """By rank: the chief, the other workers, parameter servers, the evaluator."""
+        workers = [Role.CHIEF, *[Role.WORKER] * (self.workers - 1)]
+        return (*workers, *[Role.PS] * self.ps, *[Role.EVALUATOR] * self.evaluator)
+
+
+def backend(value: object) -> Backend:
+    """The backend named `value`. Raises SpecError."""
+    names = [each.value for each in Backend]
+    if isinstance(value, str) and value in names:
+        return Backend(value)
+    hint = did_you_mean(value, names) if isinstance(value, str) else ""
+    raise SpecError(f"backend ({shown(value)}) must be one of {', '.join(map(repr, names))}{hint}")
