@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+import pytest
 from grpc import aio
 
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
@@ -293,3 +294,14 @@ async def broken() -> AsyncIterator[bytes]:
     """One chunk, and an error."""
     yield b"first"
     raise ZeroDivisionError("on purpose")
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(60)
+class ContractBase:
+    """What every part of the suite has."""
+
+    @pytest.fixture
+    def harness(self) -> TransportHarness:
+        """The transport under test."""
+        raise NotImplementedError
