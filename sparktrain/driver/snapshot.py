@@ -54,7 +54,7 @@ def progress_of(machine: Machine, work: Work, at: float) -> Progress:
         best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,
         agents_alive=len(machine.agents),
         agents_wanted=work.agents,
-        restarts=sum(trial.times_lost for trial in trials),
+        restarts=sum(len(trial.restarts) for trial in trials),
         running_trials=running,
         note=_note(machine, work),
     )

@@ -7,6 +7,7 @@ from sparktrain.driver.progress import Progress
 from sparktrain.driver.results import TrialResult
 from sparktrain.protocol.messages import Code
 from sparktrain.search.sampler import Sampler
+from sparktrain.spec.gang import Role
 from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state.commands import EndRun
 from sparktrain.state.events import RunLimits
@@ -46,8 +47,8 @@ class Work:
         """The part that decisions depend on."""
         spec = self.spec
         return RunLimits(
-            size=spec.workers_per_trial,
-            retries=spec.retries,
+            roles=(Role.CHIEF, *[Role.WORKER] * (spec.workers_per_trial - 1)),
+            restarts=spec.retries,
             trial_timeout_s=spec.trial_timeout_s,
             timeout_s=spec.timeout_s,
             start_timeout_s=spec.start_timeout_s,

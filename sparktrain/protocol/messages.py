@@ -85,7 +85,9 @@ class MemberStepped(Message, frozen=True, tag=True):
     step: int
     """Steps that it has finished, those before a restart included."""
     steps_per_s: float
-    """Since its last such message."""
+    """Since its last such message; 0 in the first."""
+    training: bool = True
+    """More steps are to come: a long silence is a hang."""
 
 
 class CheckpointWritten(Message, frozen=True, tag=True):
@@ -396,9 +398,12 @@ class Reported(Message, frozen=True, tag=True):
 
 
 class Stepped(Message, frozen=True, tag=True):
-    """Training steps are finished; sent every half second at most."""
+    """Training begins, goes on, or ends; sent every half second at most."""
 
     step: int
+    """Finished so far, those before a restart included."""
+    training: bool = True
+    """More steps are to come: a long silence is a hang."""
 
 
 class Snapshot(Message, frozen=True, tag=True):

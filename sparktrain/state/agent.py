@@ -34,6 +34,8 @@ class Agent:
     id: AgentId
     slot: int
     host: str
+    address: str = "127.0.0.1"
+    """IP address of its host, that other agents reach."""
     status: AgentStatus = AgentStatus.PREPARING
     prepared: RunId | None = None
     """The run whose code it has."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from sparktrain.ids import Generation
+from sparktrain.state.outcome import Failure, FailureKind
 
 
 class Checkpoint(Struct, frozen=True):
@@ -37,6 +38,11 @@ class Checkpoints:
         return self.kept[-1] if self.kept else None
 
     @property
+    def all_damaged(self) -> bool:
+        """There were checkpoints, and none can be read: to start again from step 0 would hide that."""
+        return bool(self.damaged) and not self.kept
+
+    @property
     def best(self) -> Checkpoint | None:
         """The one with the best score; of equals the newest."""
         scored = [each for each in self.kept if each.score is not None]
@@ -58,3 +64,12 @@ class Checkpoints:
         for checkpoint in [each for each in self.kept if each.manifest == manifest]:
             self.kept.remove(checkpoint)
             self.damaged.append((checkpoint, reason))
+
+    def damage_report(self, last: Failure) -> Failure:
+        """The failure of a trial of which no checkpoint can be read; `last` is the newest reason."""
+        each = "; ".join(f"{checkpoint.manifest}: {reason}" for checkpoint, reason in self.damaged)
+        summary = (
+            f"none of the {len(self.damaged)} checkpoints can be read ({each}); put a copy back, or begin a new run "
+            "under another name to start from step 0"
+        )
+        return Failure(FailureKind.CHECKPOINT, summary, last.traceback, last.log_tail, last.rank, last.host)

@@ -5,6 +5,8 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.formation import Place
 from sparktrain.state.outcome import Failure, Report
 
 
@@ -26,6 +28,40 @@ class StartMember(Command, frozen=True, tag=True):
     member: Member
     size: int
     params: dict[str, Any]
+    checkpoint: Checkpoint | None = None
+    """To resume from."""
+
+
+class FormGang(Command, frozen=True, tag=True):
+    """Tell the member where all members of its gang are."""
+
+    agent: AgentId
+    member: Member
+    places: tuple[Place, ...]
+
+
+class PassOn(Command, frozen=True, tag=True):
+    """Give the member what another member of its gang has shared."""
+
+    agent: AgentId
+    member: Member
+    key: str
+    value: bytes
+
+
+class AckCheckpoint(Command, frozen=True, tag=True):
+    """Tell the agent that its checkpoint counts."""
+
+    agent: AgentId
+    member: Member
+    checkpoint: Checkpoint
+
+
+class DeleteCheckpoints(Command, frozen=True, tag=True):
+    """Delete checkpoints that no gang will resume from."""
+
+    trial: TrialId
+    checkpoints: tuple[Checkpoint, ...]
 
 
 class AdviseMember(Command, frozen=True, tag=True):

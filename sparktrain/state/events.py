@@ -5,6 +5,8 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.ids import AgentId, Member, RunId
+from sparktrain.spec.gang import Role
+from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.outcome import Outcome, Report
 
 
@@ -20,6 +22,8 @@ class AgentJoined(Event, frozen=True, tag=True):
     agent: AgentId
     slot: int
     host: str
+    address: str = "127.0.0.1"
+    """IP address of its host, that other agents reach."""
 
 
 class AgentReady(Event, frozen=True, tag=True):
@@ -45,14 +49,32 @@ class AgentGone(Event, frozen=True, tag=True):
 class RunLimits(Struct, frozen=True):
     """The part of a run's specification that decisions depend on."""
 
-    size: int = 1
-    """Members in the gang of each trial."""
-    retries: int = 3
-    """Times a trial runs again after a member was lost."""
+    roles: tuple[Role, ...] = (Role.CHIEF,)
+    """Of the members of each trial's gang, by rank."""
+    min_size: int | None = None
+    """Once agents are lost for good, a gang goes on with so many members; None: it waits for all."""
+    restarts: int = 3
+    """Times a trial's gang is formed again."""
+    recovers: bool = False
+    """A crash is restarted too, and an exception after progress; else they are the trial's result."""
+    join_timeout_s: float = 300.0
+    """From the start of a gang's first process until its last member is in the training function."""
+    hang_timeout_s: float = 120.0
+    """A member that has begun to tell its steps, and tells none for so long, hangs."""
     trial_timeout_s: float | None = None
     timeout_s: float | None = None
     start_timeout_s: float = 300.0
     """How long fewer agents than one gang needs may be there."""
+
+    @property
+    def size(self) -> int:
+        """Members in the gang of each trial."""
+        return len(self.roles)
+
+    @property
+    def least(self) -> int:
+        """Agents without which nothing can go on."""
+        return self.size if self.min_size is None else self.min_size
 
 
 class RunBegun(Event, frozen=True, tag=True):
@@ -71,6 +93,23 @@ class Suggested(Event, frozen=True, tag=True):
     """There will be no more."""
 
 
+class MemberReserved(Event, frozen=True, tag=True):
+    """A member of a gang has loaded the training function and holds a port."""
+
+    agent: AgentId
+    member: Member
+    port: int
+
+
+class MemberShared(Event, frozen=True, tag=True):
+    """A forming member has a value for the others."""
+
+    agent: AgentId
+    member: Member
+    key: str
+    value: bytes
+
+
 class MemberEntered(Event, frozen=True, tag=True):
     """A member has entered the training function."""
 
@@ -84,6 +123,26 @@ class MemberReported(Event, frozen=True, tag=True):
     agent: AgentId
     member: Member
     reports: tuple[Report, ...]
+
+
+class MemberStepped(Event, frozen=True, tag=True):
+    """A member has finished training steps."""
+
+    agent: AgentId
+    member: Member
+    step: int
+    steps_per_s: float
+    """0 before the second step."""
+    training: bool = True
+    """More steps are to come."""
+
+
+class CheckpointWritten(Event, frozen=True, tag=True):
+    """The chief's agent has published a checkpoint."""
+
+    agent: AgentId
+    member: Member
+    checkpoint: Checkpoint
 
 
 class MemberEnded(Event, frozen=True, tag=True):

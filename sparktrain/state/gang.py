@@ -1,4 +1,4 @@
-"""The gang of one trial in one generation: forming until every member has entered, running, ended."""
+"""The gang of one trial in one generation: reserving addresses, connecting, running, ended."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -6,6 +6,9 @@ from enum import Enum
 from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
+from sparktrain.spec.gang import Role
+from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.formation import Place
 from sparktrain.state.moves import check_move
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 
@@ -13,37 +16,76 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 class GangStatus(Enum):
     """A gang is made for one generation and ends with it."""
 
-    FORMING = "members are being started"
+    RESERVING = "members load the training function and reserve addresses"
+    CONNECTING = "every member knows all addresses; the backend connects them"
     RUNNING = "every member has entered the training function"
     ENDED = "every member's process is gone"
 
 
 _LEGAL = frozenset(
     {
-        (GangStatus.FORMING, GangStatus.RUNNING),
-        (GangStatus.FORMING, GangStatus.ENDED),
+        (GangStatus.RESERVING, GangStatus.CONNECTING),
+        (GangStatus.RESERVING, GangStatus.RUNNING),
+        (GangStatus.RESERVING, GangStatus.ENDED),
+        (GangStatus.CONNECTING, GangStatus.RUNNING),
+        (GangStatus.CONNECTING, GangStatus.ENDED),
         (GangStatus.RUNNING, GangStatus.ENDED),
     }
 )
 
 
 @dataclass(slots=True)
+class Pace:
+    """The training steps of one member."""
+
+    step: int
+    """Finished so far, those before a restart included."""
+    at: float
+    """When the newest was told."""
+    per_s: float = 0.0
+    """0 before the second step."""
+    training: bool = True
+    """More steps are to come: a long silence is a hang."""
+
+
+@dataclass(slots=True)
 class Gang:
-    """Agents that train one trial together. The first failure is the cause; the others only follow from it."""
+    """Agents that train one trial together.
+
+    Their first failure is the cause; the others only follow from it. A failure that may itself only follow, such as
+    that of a ring whose other end is gone, is the cause when nothing better comes within a short time.
+    """
 
     run: RunId
     trial: TrialId
     generation: Generation
     agents: tuple[AgentId, ...]
     """By rank."""
+    places: tuple[Place, ...]
+    """By rank; a port is 0 until it is reserved."""
     formed_at: float
-    status: GangStatus = GangStatus.FORMING
+    checkpoint: Checkpoint | None = None
+    """That the gang resumes from."""
+    status: GangStatus = GangStatus.RESERVING
+    reserved: set[Rank] = field(default_factory=set)
     entered: set[Rank] = field(default_factory=set)
     ended: dict[Rank, Outcome] = field(default_factory=dict)
+    paces: dict[Rank, Pace] = field(default_factory=dict)
     running_since: float | None = None
     cause: Failure | None = None
+    follower: Failure | None = None
+    """The first failure that may follow from another one, and since when that one is awaited."""
+    follower_since: float | None = None
+    failed_at: float | None = None
+    progressed: bool = False
+    """It has committed a checkpoint."""
     stop_by: float | None = None
     """Once members are told to stop: when those that have not ended are given up, with their agents."""
+
+    @property
+    def size(self) -> int:
+        """Members in the gang."""
+        return len(self.agents)
 
     def member(self, rank: Rank) -> Member:
         """Member `rank`."""
@@ -51,45 +93,76 @@ class Gang:
 
     def live(self) -> list[tuple[AgentId, Member]]:
         """Members that have not ended, with their agents, by rank."""
-        ranks = (Rank(rank) for rank in range(len(self.agents)))
+        ranks = (Rank(rank) for rank in range(self.size))
         return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in self.ended]
+
+    def reserve(self, rank: Rank, port: int) -> bool:
+        """Member `rank` holds `port`; whether all do now."""
+        if self.status is not GangStatus.RESERVING or rank in self.reserved:
+            return False
+        self.reserved.add(rank)
+        places = list(self.places)
+        places[rank] = replace(places[rank], port=port)
+        self.places = tuple(places)
+        if len(self.reserved) < self.size or self.ended:
+            return False
+        self._move(GangStatus.CONNECTING)
+        return True
 
     def enter(self, rank: Rank, at: float) -> None:
         """Member `rank` has entered the training function."""
         self.entered.add(rank)
-        if len(self.entered) == len(self.agents) and self.status is GangStatus.FORMING:
+        forming = self.status in (GangStatus.RESERVING, GangStatus.CONNECTING)
+        if len(self.entered) == self.size and forming:
             self._move(GangStatus.RUNNING)
             self.running_since = at
 
-    def fail(self, failure: Failure) -> None:
+    def step(self, rank: Rank, pace: Pace) -> None:
+        """Member `rank` has finished steps."""
+        self.paces[rank] = pace
+
+    def fail(self, failure: Failure, at: float, rank: Rank | None = None) -> None:
         """Note the cause, if it is the first."""
-        if self.cause is None:
+        if self.failed_at is None:
+            self.failed_at = at
+        if rank is not None and self.size > 1:
+            failure = replace(failure, rank=int(rank), host=self.places[rank].host)
+        if failure.kind.follows and self.size > 1:
+            if self.follower is None:
+                self.follower, self.follower_since = failure, at
+        elif self.cause is None:
             self.cause = failure
 
-    def end(self, rank: Rank, outcome: Outcome) -> None:
+    def end(self, rank: Rank, outcome: Outcome, at: float) -> None:
         """Member `rank` is gone."""
         self.ended[rank] = outcome
-        if outcome.failure is not None:
-            self.fail(outcome.failure)
-        if len(self.ended) == len(self.agents):
+        if outcome.failure is not None and not (self.stop_by is not None and outcome.failure.kind is _TOLD):
+            self.fail(outcome.failure, at, rank)
+        if len(self.ended) == self.size:
             self._move(GangStatus.ENDED)
+
+    @property
+    def accomplished(self) -> bool:
+        """Every member that trains has returned: parameter servers and the evaluator are not needed any more."""
+        roles = {place.role for place in self.places}
+        training = {Role.CHIEF} if Role.PS in roles else {Role.CHIEF, Role.WORKER}
+        ranks = [Rank(rank) for rank, place in enumerate(self.places) if place.role in training]
+        return all(rank in self.ended and self.ended[rank].failure is None for rank in ranks)
 
     def verdict(self) -> Outcome:
         """The gang's outcome, once ended: the first cause, else the chief's result."""
         chief = self.ended[Rank(0)]
-        if self.cause is None or (self.cause.kind in _RACED and self._all_succeeded()):
+        cause = self.cause or self.follower
+        if cause is None or self.accomplished:
             return chief
         tails = (each.failure.log_tail for each in self.ended.values() if each.failure is not None)
-        told = self.cause.log_tail or next(filter(None, tails), ())  # the coordinator's own causes come without lines
+        told = cause.log_tail or next(filter(None, tails), ())  # the coordinator's own causes come without lines
         seconds = max(outcome.seconds for outcome in self.ended.values())
-        return Outcome(seconds, failure=replace(self.cause, log_tail=told))
-
-    def _all_succeeded(self) -> bool:
-        return all(outcome.failure is None for outcome in self.ended.values())
+        return Outcome(seconds, failure=replace(cause, log_tail=told))
 
     def _move(self, status: GangStatus) -> None:
         self.status = check_move(f"gang of trial {self.trial}", self.status, status, _LEGAL, [f"{self.ended}"])
 
 
-_RACED = (FailureKind.TIMEOUT, FailureKind.STOPPED)
-"""Causes that the coordinator decides: a member that returned before it heard of them has succeeded."""
+_TOLD = FailureKind.STOPPED
+"""What a member ends with that was told to: never a cause."""

@@ -7,16 +7,20 @@ from sparktrain.ids import AgentId, Member, Rank, RunId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.agent import Agent, Agents, AgentStatus
-from sparktrain.state.gang import Gang, GangStatus
+from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.liveness import Leases
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.seating import places, seat
 from sparktrain.state.sweep import Ending, Sweep, lost
-from sparktrain.state.trial import Trial
+from sparktrain.state.trial import NOT_FORMED, Trial
+from sparktrain.state.watch import hang, not_joined
 
-FORM_TIMEOUT_S = 300.0
-"""From the start of a gang's first process until its last member has loaded the user's code."""
 KILL_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL, for a member that ran out of time."""
+CAUSE_TIMEOUT_S = 1.0
+"""How long a failure that may only follow from another member's waits for that one to be told."""
+SHRINK_AFTER_S = 30.0
+"""How long a gang that may go on smaller waits for lost agents to be replaced."""
 STOP_TIMEOUT_S = 15.0
 """Until a member that was told to stop must be gone; then its agent counts as lost."""
 
@@ -58,6 +62,14 @@ class Machine:
                 return self._on_beat(event)
             case on.MemberReported():
                 return self._on_reported(event)
+            case on.MemberStepped():
+                return self._on_stepped(event)
+            case on.CheckpointWritten():
+                return self._on_checkpoint(event)
+            case on.MemberReserved():
+                return self._on_reserved(event)
+            case on.MemberShared():
+                return self._on_shared(event)
             case on.MemberEntered():
                 return self._on_entered(event)
             case on.MemberEnded():
@@ -85,7 +97,7 @@ class Machine:
     # ---- agents
 
     def _on_joined(self, event: on.AgentJoined) -> Commands:
-        agent = Agent(event.agent, event.slot, event.host)
+        agent = Agent(event.agent, event.slot, event.host, event.address)
         self.agents.join(agent)
         self._leases.renew(event.agent, event.at)
         return self._prepare(agent)
@@ -138,15 +150,50 @@ class Machine:
     def _refuse(self, agent: AgentId, member: Member) -> Commands:
         return [do.Refused(agent, f"{member} is not this agent's member, or is of an older generation")]
 
+    def _on_reserved(self, event: on.MemberReserved) -> Commands:
+        gang = self._gang_of(event.agent, event.member)
+        if gang is None:
+            return self._refuse(event.agent, event.member)
+        if not gang.reserve(event.member.rank, event.port) or gang.stop_by is not None:
+            return []
+        return [do.FormGang(agent, member, gang.places) for agent, member in gang.live()]
+
+    def _on_shared(self, event: on.MemberShared) -> Commands:
+        gang = self._gang_of(event.agent, event.member)
+        if gang is None or gang.status is not GangStatus.CONNECTING:
+            return self._refuse(event.agent, event.member)
+        others = [(agent, member) for agent, member in gang.live() if member != event.member]
+        return [do.PassOn(agent, member, event.key, event.value) for agent, member in others]
+
     def _on_entered(self, event: on.MemberEntered) -> Commands:
         gang = self._gang_of(event.agent, event.member)
         if gang is None or self.sweep is None:
             return self._refuse(event.agent, event.member)
         gang.enter(event.member.rank, event.at)
         self.sweep.ever_entered = True
-        if gang.status is GangStatus.RUNNING:
-            self.sweep.trials[gang.trial].started_at = event.at
+        if gang.running_since == event.at:
+            self.sweep.running(gang, event.at)
         return []
+
+    def _on_stepped(self, event: on.MemberStepped) -> Commands:
+        gang = self._gang_of(event.agent, event.member)
+        if gang is None:
+            return self._refuse(event.agent, event.member)
+        gang.step(event.member.rank, Pace(event.step, event.at, event.steps_per_s, event.training))
+        return []
+
+    def _on_checkpoint(self, event: on.CheckpointWritten) -> Commands:
+        gang, new = self._gang_of(event.agent, event.member), event.checkpoint
+        if gang is None or self.sweep is None or event.member.rank != 0 or new.generation != gang.generation:
+            return self._refuse(event.agent, event.member)
+        checkpoints = self.sweep.trials[gang.trial].checkpoints
+        newest = checkpoints.newest
+        if newest is not None and new.step <= newest.step:
+            return [do.Refused(event.agent, f"checkpoint of step {new.step} is not newer than that of {newest.step}")]
+        doomed = checkpoints.acknowledge(new)
+        gang.progressed = True
+        commands: Commands = [do.AckCheckpoint(event.agent, event.member, new)]
+        return [*commands, do.DeleteCheckpoints(gang.trial, tuple(doomed))] if doomed else commands
 
     def _on_reported(self, event: on.MemberReported) -> Commands:
         gang = self._gang_of(event.agent, event.member)
@@ -166,10 +213,10 @@ class Machine:
 
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
         assert self.sweep is not None
-        gang.end(rank, outcome)
+        gang.end(rank, outcome, at)
         if gang.status is GangStatus.ENDED:
             return self._gang_over(self.sweep, gang)
-        return self._stop_members(gang, at) if gang.cause is not None else []
+        return self._stop_members(gang, at) if gang.cause is not None or gang.accomplished else []
 
     def _gang_over(self, sweep: Sweep, gang: Gang) -> Commands:
         trial = sweep.conclude(gang)
@@ -183,8 +230,10 @@ class Machine:
     def _stop_members(self, gang: Gang, at: float) -> Commands:
         if gang.stop_by is not None:
             return []
-        gang.stop_by = at + KILL_GRACE_S + STOP_TIMEOUT_S
-        return [do.StopMember(agent, member, KILL_GRACE_S) for agent, member in gang.live()]
+        # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
+        grace_s = 0.0 if gang.size > 1 and gang.cause is not None else KILL_GRACE_S
+        gang.stop_by = at + grace_s + STOP_TIMEOUT_S
+        return [do.StopMember(agent, member, grace_s) for agent, member in gang.live()]
 
     # ---- the run
 
@@ -218,7 +267,7 @@ class Machine:
         commands: Commands = []
         if sweep.kill_at is not None and at >= sweep.kill_at:
             for gang in sweep.gangs.values():
-                gang.fail(Failure(FailureKind.STOPPED, f"ended: {sweep.stop[0] if sweep.stop else 'stopped'}"))
+                gang.fail(Failure(FailureKind.STOPPED, f"ended: {sweep.stop[0] if sweep.stop else 'stopped'}"), at)
                 commands += self._stop_members(gang, at)
         if sweep.stop is None:
             commands += self._form_gangs(sweep, at)
@@ -229,19 +278,36 @@ class Machine:
     def _form_gangs(self, sweep: Sweep, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
         commands: Commands = []
-        size = sweep.limits.size
-        while sweep.queue and len(idle := self.agents.idle_for(sweep.run, size)) == size:
-            trial_id, generation = sweep.peek()
-            gang = Gang(sweep.run, trial_id, generation, tuple(agent.id for agent in idle), at)
-            trial = sweep.next_gang(gang)
-            trial.host = idle[0].host
-            for rank, agent in enumerate(idle):
-                member = gang.member(Rank(rank))
-                self.agents.occupy(agent, member)
-                commands.append(do.StartMember(agent.id, member, size, trial.params))
-        if sweep.wants_trials and (count := len(self.agents.idle_for(sweep.run, len(self.agents))) // size):
+        while sweep.queue and len(idle := self._idle(sweep)) >= (size := self._size(sweep, at)):
+            commands += self._form(sweep, seat(idle, size), at)
+        if sweep.wants_trials and (count := len(self._idle(sweep)) // sweep.limits.size):
             sweep.suggesting = True
             commands.append(do.Suggest(sweep.run, count))
+        return commands
+
+    def _idle(self, sweep: Sweep) -> list[Agent]:
+        return self.agents.idle_for(sweep.run, len(self.agents))
+
+    def _size(self, sweep: Sweep, at: float) -> int:
+        """Members of the gang that is next: fewer than wanted when agents are lost for good, and the run allows it."""
+        wanted, short_since = sweep.limits.size, sweep.short_since
+        began = sweep.queue[0].generation != NOT_FORMED
+        if sweep.limits.min_size is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
+            return wanted
+        return max(sweep.limits.min_size, min(wanted, len(self.agents)))
+
+    def _form(self, sweep: Sweep, agents: list[Agent], at: float) -> Commands:
+        trial_id, generation = sweep.peek()
+        ids = tuple(agent.id for agent in agents)
+        roles = sweep.limits.roles[: len(agents)]
+        newest = sweep.trials[trial_id].checkpoints.newest
+        gang = Gang(sweep.run, trial_id, generation, ids, places(agents, roles), at, newest)
+        trial = sweep.next_gang(gang)
+        commands: Commands = []
+        for rank, agent in enumerate(agents):
+            member = gang.member(Rank(rank))
+            self.agents.occupy(agent, member)
+            commands.append(do.StartMember(agent.id, member, gang.size, trial.params, newest))
         return commands
 
     def _end(self, sweep: Sweep) -> do.EndRun:
@@ -273,24 +339,32 @@ class Machine:
             return [command for agent, _ in gang.live() for command in self._drop(agent, reason, at)]
         limit = sweep.limits.trial_timeout_s
         if gang.running_since is not None and limit is not None and at >= gang.running_since + limit:
-            gang.fail(Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped"))
-            return self._stop_members(gang, at)
-        if gang.status is GangStatus.FORMING and at >= gang.formed_at + FORM_TIMEOUT_S:
-            missing = ", ".join(str(rank) for rank in range(len(gang.agents)) if rank not in gang.entered)
-            gang.fail(Failure(FailureKind.LOST, f"rank {missing} did not start within {FORM_TIMEOUT_S:g} s"))
-            return self._stop_members(gang, at)
-        return []
+            failure = Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped")
+            gang.fail(failure, at)
+        elif (late := not_joined(gang, sweep.limits.join_timeout_s, at)) is not None:
+            gang.fail(*late)
+        elif (stuck := hang(gang, sweep.limits.hang_timeout_s, at)) is not None:
+            gang.fail(*stuck)
+        elif gang.follower_since is not None and at >= gang.follower_since + CAUSE_TIMEOUT_S:
+            gang.cause = gang.follower
+        return self._stop_members(gang, at) if gang.cause is not None else []
 
     def _check_run(self, sweep: Sweep, at: float) -> Commands:
         limits = sweep.limits
         if limits.timeout_s is not None and sweep.stop is None and at >= sweep.begun_at + limits.timeout_s:
             reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
             return self._stop(sweep.run, reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
-        if len(self.agents) >= limits.size:
-            sweep.short_since = None
+        alive = len(self.agents)
+        sweep.short_since = _since(sweep.short_since, alive < limits.size, at)
+        sweep.too_few_since = _since(sweep.too_few_since, alive < limits.least, at)
+        if sweep.too_few_since is None or at < sweep.too_few_since + limits.start_timeout_s:
             return []
-        sweep.short_since = at if sweep.short_since is None else sweep.short_since
-        if at < sweep.short_since + limits.start_timeout_s:
-            return []
-        reason = f"{len(self.agents)} of {limits.size} agents that a trial needs within {limits.start_timeout_s:g} s"
+        reason = f"{alive} of {limits.least} agents that a trial needs within {limits.start_timeout_s:g} s"
         return self._stop(sweep.run, reason, Ending.NO_AGENTS, at)
+
+
+def _since(before: float | None, holds: bool, at: float) -> float | None:
+    """Since when something holds that holds, or not, at `at`."""
+    if not holds:
+        return None
+    return at if before is None else before

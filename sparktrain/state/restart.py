@@ -2,6 +2,8 @@
 
 from enum import Enum
 
+from msgspec import Struct
+
 from sparktrain.state.outcome import FailureKind
 
 
@@ -14,10 +16,55 @@ class Decision(Enum):
     STOP = "the run was stopped"
 
 
-def decide(kind: FailureKind, times_lost: int, retries: int, stopping: bool) -> Decision:
-    """The decision for a failure of `kind`; `times_lost` includes this one."""
+class Cause(Enum):
+    """Who has to act on a failure."""
+
+    INFRASTRUCTURE = "the cluster lost something"
+    RESOURCE = "the process ran out of memory, or crashed"
+    HANG = "no progress"
+    USER = "the training function"
+
+
+_INFRASTRUCTURE = frozenset({FailureKind.LOST, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT})
+_RESOURCE = frozenset({FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT})
+_FINAL = frozenset({FailureKind.LOAD, FailureKind.RESULT, FailureKind.METRIC, FailureKind.TIMEOUT, FailureKind.STOPPED})
+
+
+def cause_of(kind: FailureKind) -> Cause:
+    """Who has to act on a failure of `kind`."""
+    if kind in _INFRASTRUCTURE:
+        return Cause.INFRASTRUCTURE
+    if kind in _RESOURCE:
+        return Cause.RESOURCE
+    return Cause.HANG if kind is FailureKind.HANG else Cause.USER
+
+
+class History(Struct, frozen=True):
+    """What a trial has been through, the failure that is to be decided included."""
+
+    restarts: int
+    """Gangs that were lost or have failed, this one too."""
+    recovers: bool
+    """Crashes are restarted as well: of gangs, and of `run()`; a crash of an ordinary trial is its result."""
+    progressed: bool
+    """This generation has committed a checkpoint."""
+    repeated: bool
+    """The failure before this one was the same."""
+
+
+def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> Decision:
+    """The decision for a failure of `kind`, where a trial may be restarted `limit` times.
+
+    Infrastructure is retried. Crashes and hangs are where the run recovers at all. An exception is where the gang has
+    got further than the checkpoint that it began with, for then it need not come again; the same one twice is a bug.
+    """
     if stopping and kind in (FailureKind.STOPPED, FailureKind.LOST):
         return Decision.STOP
-    if kind is FailureKind.LOST:
-        return Decision.RETRY if times_lost <= retries else Decision.GIVE_UP
-    return Decision.FAIL
+    cause = cause_of(kind)
+    if cause is Cause.INFRASTRUCTURE:
+        return Decision.RETRY if history.restarts <= limit else Decision.GIVE_UP
+    if not history.recovers or kind in _FINAL or stopping or history.restarts > limit:
+        return Decision.FAIL
+    if cause is Cause.USER and (history.repeated or not history.progressed):
+        return Decision.FAIL
+    return Decision.RETRY

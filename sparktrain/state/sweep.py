@@ -3,11 +3,13 @@
 from collections import deque
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from sparktrain.ids import Generation, RunId, TrialId
 from sparktrain.state.events import RunLimits, Suggested
 from sparktrain.state.gang import Gang
-from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.restart import Decision, decide
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
+from sparktrain.state.restart import Decision, History, decide
 from sparktrain.state.trial import Trial, TrialStatus
 
 
@@ -50,7 +52,9 @@ class Sweep:
         self.ended = False
         """`EndRun` has been told."""
         self.short_since: float | None = at
-        """Since when there are fewer agents than one gang needs."""
+        """Since when there are fewer agents than a whole gang needs."""
+        self.too_few_since: float | None = at
+        """Since when there are fewer agents than the smallest gang needs."""
 
     def add(self, suggested: Suggested) -> list[Trial]:
         """Queue new trials; those that come after a stop are returned, stopped."""
@@ -65,15 +69,24 @@ class Sweep:
         self.queue.extend(trials)
         return self.clear_queue() if self.stop else []
 
-    def next_gang(self, agents: Gang) -> Trial:
+    def next_gang(self, gang: Gang) -> Trial:
         """Take the longest queued trial and give it the gang; the gang's trial and generation must be its own."""
         trial = self.queue.popleft()
         trial.move(TrialStatus.RUNNING)
-        trial.generation = agents.generation
+        trial.generation = gang.generation
+        trial.host = gang.places[0].host
         trial.started_at = None
         trial.last_report = None
-        self.gangs[trial.id] = agents
+        self.gangs[trial.id] = gang
         return trial
+
+    def running(self, gang: Gang, at: float) -> None:
+        """Every member of the gang has entered the training function."""
+        trial = self.trials[gang.trial]
+        trial.started_at = at
+        if trial.failed_at is not None:
+            trial.restarts[-1] = replace(trial.restarts[-1], seconds=at - trial.failed_at)
+            trial.failed_at = None
 
     def peek(self) -> tuple[TrialId, Generation]:
         """The trial that is next, and the generation that its gang will have."""
@@ -90,18 +103,39 @@ class Sweep:
             trial.metrics = outcome.metrics or {}
             trial.move(TrialStatus.SUCCEEDED)
             return trial
-        return self._failed(trial, outcome.failure)
+        return self._failed(trial, gang, outcome.failure)
 
-    def _failed(self, trial: Trial, failure: Failure) -> Trial | None:
-        trial.times_lost += failure.kind is FailureKind.LOST
-        decision = decide(failure.kind, trial.times_lost, self.limits.retries, stopping=self.stop is not None)
+    def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
+        if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None:
+            trial.checkpoints.damage(gang.checkpoint.manifest, failure.summary)
+        history = History(
+            restarts=len(trial.restarts) + 1,
+            recovers=self.limits.recovers,
+            progressed=gang.progressed,
+            repeated=bool(trial.restarts) and trial.restarts[-1].summary == failure.summary,
+        )
+        decision = decide(failure.kind, history, self.limits.restarts, stopping=self.stop is not None)
+        if decision is Decision.RETRY and trial.checkpoints.all_damaged:
+            trial.failure, decision = trial.checkpoints.damage_report(failure), Decision.FAIL
         if decision is Decision.RETRY:
-            trial.move(TrialStatus.QUEUED)
-            self.queue.appendleft(trial)
+            self._restart(trial, gang, failure)
             return None
         final = {Decision.FAIL: TrialStatus.FAILED, Decision.GIVE_UP: TrialStatus.LOST}
         trial.move(final.get(decision, self._unfinished))
         return trial
+
+    def _restart(self, trial: Trial, gang: Gang, failure: Failure) -> None:
+        newest = trial.checkpoints.newest
+        resumed_from = newest.step if newest is not None else None
+        done = max((pace.step for pace in gang.paces.values()), default=None)
+        lost = None if done is None else max(0, done - (resumed_from or 0))
+        restart = Restart(
+            failure.rank, failure.host, failure.kind, failure.summary, resumed_from=resumed_from, steps_lost=lost
+        )
+        trial.restarts.append(restart)
+        trial.failed_at = gang.failed_at
+        trial.move(TrialStatus.QUEUED)
+        self.queue.appendleft(trial)
 
     @property
     def _unfinished(self) -> TrialStatus:

@@ -5,8 +5,9 @@ from enum import StrEnum
 from typing import Any
 
 from sparktrain.ids import Generation, TrialId
+from sparktrain.state.checkpoints import Checkpoints
 from sparktrain.state.moves import check_move
-from sparktrain.state.outcome import Failure, Report
+from sparktrain.state.outcome import Failure, Report, Restart
 
 NOT_FORMED = Generation(0)
 """The generation of a trial before its first gang."""
@@ -51,7 +52,11 @@ class Trial:
     status: TrialStatus = TrialStatus.QUEUED
     generation: Generation = NOT_FORMED
     """Of the newest gang."""
-    times_lost: int = 0
+    restarts: list[Restart] = field(default_factory=list)
+    """Oldest first."""
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    failed_at: float | None = None
+    """When the last gang failed; None once the next one is running."""
     metrics: dict[str, float] = field(default_factory=dict)
     failure: Failure | None = None
     """The root cause of a failed or lost trial; of a running one, why its last gang was lost."""
@@ -65,5 +70,5 @@ class Trial:
 
     def move(self, status: TrialStatus) -> None:
         """Go to `status`; IllegalMoveError when there is no such move."""
-        story = [f"generation {self.generation}, lost {self.times_lost} times", self.failure]
+        story = [f"generation {self.generation}, restarted {len(self.restarts)} times", self.failure]
         self.status = check_move(f"trial {self.id}", self.status, status, _LEGAL, story)

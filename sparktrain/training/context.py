@@ -13,6 +13,7 @@ from typing import Any
 from sparktrain.clock import Clock
 from sparktrain.protocol.messages import Assignment, Reported
 from sparktrain.state.outcome import Report
+from sparktrain.training.forming import Gang, alone
 from sparktrain.training.result import NotANumberError, number
 from sparktrain.training.wire import Wire, sendable
 
@@ -25,8 +26,9 @@ _RESERVED = "wall"  # the other key of a line in the history
 class TrainContext:
     """One member's view of its trial. Belongs to the process that the function is called in, not to those it forks."""
 
-    def __init__(self, assignment: Assignment, wire: Wire, clock: Clock) -> None:
+    def __init__(self, assignment: Assignment, wire: Wire, clock: Clock, gang: Gang | None = None) -> None:
         self._assignment = assignment
+        self._gang = gang or alone()
         self._params = MappingProxyType(assignment.params)
         self._wire = wire
         self._clock = clock

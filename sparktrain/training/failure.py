@@ -4,6 +4,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from sparktrain.errors import FormError, RingError
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.training.wire import sendable
 
@@ -24,6 +25,9 @@ def of_exception(error: BaseException) -> Failure:
     if isinstance(error, KeyboardInterrupt):
         summary = "KeyboardInterrupt: the process was sent SIGINT, or the function raised it"
         return Failure(FailureKind.EXCEPTION, summary, text)
+    if isinstance(error, RingError):
+        kind = FailureKind.FORM if isinstance(error, FormError) else FailureKind.RING
+        return Failure(kind, _line(str(error)), text)
     if isinstance(error, MemoryError) or type(error).__name__ in _MEMORY:
         advice = "lower the batch size, or give trials more memory"
         return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({advice})"), text)

@@ -14,11 +14,11 @@ from typing import Any, NoReturn, cast
 import cloudpickle
 
 from sparktrain.clock import Clock, SystemClock
-from sparktrain.errors import ProtocolError
+from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.training import failure, setting
+from sparktrain.training import failure, forming, setting
 from sparktrain.training.context import TrainContext
 from sparktrain.training.result import metrics_of
 from sparktrain.training.wire import AgentWire
@@ -32,7 +32,7 @@ def live(pipe: BlockingPipe[m.ToMember]) -> NoReturn:
         assignment = pipe.receive()
         if not isinstance(assignment, m.Assignment):
             os._exit(0)  # the agent closed its end: nobody needs this member
-        wire = AgentWire(pipe)
+        wire = AgentWire(pipe, SystemClock())
         outcome = _outcome(assignment, wire, SystemClock())
         setting.flush()
         if not _tell(wire, outcome):
@@ -46,6 +46,7 @@ def live(pipe: BlockingPipe[m.ToMember]) -> NoReturn:
 
 
 def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome:
+    """Set up, load, form the gang, and train."""
     host = socket.gethostname()
     try:
         setting.enter(assignment)
@@ -54,10 +55,14 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
         function = _load(assignment)
+        gang = forming.form(assignment, wire)
         setting.seed(assignment.seed)
+    except FormError as error:
+        return Outcome(0.0, failure=failure.of_exception(error))
     except BaseException as error:
         return Outcome(0.0, failure=failure.of_loading(error, host))
-    context = TrainContext(assignment, wire, clock)
+    setting.connect(assignment, gang.formation)
+    context = TrainContext(assignment, wire, clock, gang)
     wire.send(m.Entered(os.getpid()))
     return _train(function, context, assignment.metric, clock)
 

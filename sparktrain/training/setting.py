@@ -4,6 +4,7 @@ import atexit
 import faulthandler
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import NoReturn
 
 from sparktrain import reaper
 from sparktrain.protocol.messages import Assignment
+from sparktrain.state.formation import Formation
 
 EXIT_TIMEOUT_S = 5.0
 """How long a member's threads and exit handlers have together; then the process ends as it is."""
@@ -20,6 +22,7 @@ THREADS_TIMEOUT_S = 2.0
 """How long threads that the function left running have of that."""
 
 _STDERR = 2
+_GPU = re.compile(r"nvidia\d+")
 
 
 def enter(assignment: Assignment) -> None:
@@ -35,6 +38,14 @@ def enter(assignment: Assignment) -> None:
     sys.path[:0] = assignment.sys_path
     if assignment.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpus)
+
+
+def connect(assignment: Assignment, formation: Formation) -> None:
+    """What the libraries of a member must know of its gang. Once, before the training function is called."""
+    if formation.size > 1 and not assignment.gpus and "CUDA_VISIBLE_DEVICES" not in os.environ:
+        devices = [name for name in os.listdir("/dev") if _GPU.fullmatch(name)]
+        if devices:  # Spark knows nothing of them: members of one host share them out
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(formation.local_rank % len(devices))
 
 
 def seed(value: int) -> None:

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, Generation, Member
 from sparktrain.state import commands as do
@@ -12,7 +13,10 @@ from tests.unit.state.world import RUN, World
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["join", "lose", "enter", "succeed", "fail", "lost", "report", "stale", "twice", "tick", "hang"]
+            [
+                *("join", "lose", "reserve", "enter", "succeed", "fail", "lost", "ring", "crash", "report", "stale"),
+                *("twice", "tick", "hang", "write", "damage", "step", "again"),
+            ]
         ),
         st.integers(0, 7),
     ),
@@ -32,8 +36,23 @@ def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
         world.tick(float(which), beating=False)
     elif what == "lose" and names:
         world.lose(names[which % len(names)])
+    elif what == "again" and world.fed:
+        world.feed(replace(world.fed[which % len(world.fed)], at=world.at))
     elif agent is None:
         return
+    elif what == "reserve":
+        world.reserve(agent)
+    elif what == "step":
+        world.step(agent, which)
+    elif what == "write":
+        world.written += 1
+        world.write(agent, world.written)
+    elif what == "ring":
+        world.fail(agent, FailureKind.RING)
+    elif what == "crash":
+        world.fail(agent, FailureKind.MEMORY)
+    elif what == "damage":
+        world.fail(agent, FailureKind.CHECKPOINT)
     elif what == "enter":
         world.enter(agent)
     elif what == "succeed":
@@ -67,13 +86,27 @@ def finish(world: World) -> None:
         world.join(f"extra-{extra}")
 
 
-@settings(max_examples=400, deadline=None)
-@given(steps=STEPS, size=st.integers(1, 3), cases=st.integers(0, 6), retries=st.integers(0, 2), stop=st.booleans())
+@settings(max_examples=2000, deadline=None)
+@given(
+    steps=STEPS,
+    size=st.integers(1, 3),
+    cases=st.integers(0, 6),
+    restarts=st.integers(0, 2),
+    stop=st.booleans(),
+    recovers=st.booleans(),
+    least=st.none() | st.just(1),
+)
 def test_every_history_ends_with_each_trial_concluded_once(
-    steps: list[tuple[str, int]], size: int, cases: int, retries: int, stop: bool
+    steps: list[tuple[str, int]],
+    size: int,
+    cases: int,
+    restarts: int,
+    stop: bool,
+    recovers: bool,
+    least: int | None,
 ) -> None:
     world, names = World(cases=cases), []
-    world.begin(size=size, retries=retries, trial_timeout_s=20.0)
+    world.begin(size=size, restarts=restarts, trial_timeout_s=20.0, recovers=recovers, min_size=least)
     for what, which in steps:
         act(world, what, which, names)
         world.suggest()
@@ -89,4 +122,32 @@ def test_every_history_ends_with_each_trial_concluded_once(
     starts = world.all(do.StartMember)
     assert len({start.member for start in starts}) == len(starts), "a generation was formed twice"
     for trial in world.machine.last.trials.values():
-        assert trial.generation <= retries + 1
+        assert trial.generation <= restarts + 1
+    check_checkpoints(world)
+    check_forming(world)
+
+
+def check_checkpoints(world: World) -> None:
+    """A generation begins with the newest checkpoint that was acknowledged before it, unless that was damaged."""
+    acknowledged: dict[int, list[object]] = {}
+    deleted: list[object] = []
+    for told in world.told:
+        if isinstance(told, do.AckCheckpoint):
+            assert told.checkpoint.generation == told.member.generation
+            acknowledged.setdefault(told.member.trial, []).append(told.checkpoint)
+        elif isinstance(told, do.DeleteCheckpoints):
+            deleted += told.checkpoints
+        elif isinstance(told, do.StartMember) and told.checkpoint is not None:
+            assert told.checkpoint in acknowledged[told.member.trial]
+            assert told.checkpoint not in deleted
+
+
+def check_forming(world: World) -> None:
+    """Members of one generation are told the same places, once each, and no member hears of another generation."""
+    told: dict[object, object] = {}
+    for form in world.all(do.FormGang):
+        assert form.member not in told
+        told[form.member] = form.places
+    for member, places in told.items():
+        assert told.get(replace(member, rank=0), places) == places
+        assert all(place.port for place in places)

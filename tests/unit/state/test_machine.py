@@ -5,8 +5,9 @@ import pytest
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.machine import FORM_TIMEOUT_S, KILL_GRACE_S, STOP_TIMEOUT_S
+from sparktrain.state.machine import KILL_GRACE_S, STOP_TIMEOUT_S
 from sparktrain.state.outcome import FailureKind, Outcome
+from sparktrain.state.restart import Cause, cause_of
 from sparktrain.state.sweep import Ending
 from tests.unit.state.world import LEASE_S, RUN, World
 
@@ -52,7 +53,9 @@ def test_a_failed_trial_is_a_result_and_the_sweep_goes_on(world: World) -> None:
     assert world.running[agent].trial == 1
 
 
-@pytest.mark.parametrize("kind", [k for k in FailureKind if k not in (FailureKind.LOST, FailureKind.LOAD)])
+@pytest.mark.parametrize(
+    "kind", [k for k in FailureKind if cause_of(k) is not Cause.INFRASTRUCTURE and k is not FailureKind.LOAD]
+)
 def test_only_lost_infrastructure_is_retried(world: World, kind: FailureKind) -> None:
     [agent] = running(world)
     world.fail(agent, kind)
@@ -68,7 +71,7 @@ def test_the_trial_of_a_lost_agent_runs_again_first_on_another_in_the_next_gener
 
 
 def test_a_trial_that_is_lost_too_often_is_lost(world: World) -> None:
-    world.begin(retries=2)
+    world.begin(restarts=2)
     for life in range(3):
         agent = world.join(f"a{life}")
         world.suggest()
@@ -153,7 +156,7 @@ def test_a_member_that_never_enters_is_stopped_and_tried_again(world: World) -> 
     world.begin()
     agent = world.join("a")
     world.suggest()
-    world.tick(FORM_TIMEOUT_S)
+    world.tick(300.0)
     world.fail(agent, FailureKind.SIGNAL)
     assert [start.member.generation for start in world.all(do.StartMember)] == [1, 2]
 
@@ -266,7 +269,7 @@ def test_a_gang_forms_only_when_all_its_agents_are_idle(world: World) -> None:
 def test_the_first_failure_of_a_gang_is_its_cause_and_stops_the_others(world: World) -> None:
     first, second = running(world, agents=2, size=2)
     commands = world.fail(first)
-    assert commands == [do.StopMember(second, Member(RUN, TrialId(0), Generation(1), Rank(1)), KILL_GRACE_S)]
+    assert commands == [do.StopMember(second, Member(RUN, TrialId(0), Generation(1), Rank(1)), grace_s=0.0)]
     world.fail(second, FailureKind.SIGNAL)
     assert world.machine.last.trials[TrialId(0)].failure.kind is FailureKind.EXCEPTION
 

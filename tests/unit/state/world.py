@@ -4,13 +4,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.spec.gang import Role
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 
 RUN = RunId("run")
 LEASE_S = 15.0
+
+_SAID = (on.MemberReserved, on.MemberShared, on.MemberEntered, on.MemberStepped, on.MemberReported, on.MemberEnded)
 
 
 @dataclass
@@ -22,11 +26,17 @@ class World:
     told: list[do.Command] = field(default_factory=list)
     running: dict[AgentId, Member] = field(default_factory=dict)
     """Members that an agent was told to start and that have not ended."""
+    fed: list[on.Event] = field(default_factory=list)
+    """Everything that agents have said."""
+    written: int = 0
+    """Checkpoints so far."""
     cases: int = 4
     """Trials that the sampler still has."""
 
     def feed(self, event: on.Event) -> list[do.Command]:
         """Fold the event; keep and return the commands."""
+        if isinstance(event, _SAID):
+            self.fed.append(event)
         commands = self.machine.handle(event)
         self.told += commands
         for command in commands:
@@ -39,7 +49,9 @@ class World:
 
     def begin(self, **limits: Any) -> None:
         """A run begins."""
-        self.feed(on.RunBegun(self.at, RUN, on.RunLimits(**limits)))
+        size = limits.pop("size", 1)
+        roles = (Role.CHIEF, *[Role.WORKER] * (size - 1))
+        self.feed(on.RunBegun(self.at, RUN, on.RunLimits(**{"roles": roles, **limits})))
 
     def join(self, name: str) -> AgentId:
         """An agent joins and gets ready."""
@@ -57,6 +69,21 @@ class World:
             self.cases -= count
             given = tuple({"x": index} for index in range(count))
             self.feed(on.Suggested(self.at, RUN, given, exhausted=self.cases == 0))
+
+    def reserve(self, agent: AgentId, port: int = 4000) -> list[do.Command]:
+        """The agent's member holds a port."""
+        return self.feed(on.MemberReserved(self.at, agent, self.running[agent], port))
+
+    def step(self, agent: AgentId, step: int, per_s: float = 1.0, training: bool = True) -> None:
+        """The agent's member has finished steps."""
+        self.feed(on.MemberStepped(self.at, agent, self.running[agent], step, per_s, training))
+
+    def write(self, agent: AgentId, step: int, score: float | None = None, keep: int = 2) -> list[do.Command]:
+        """The agent has published a checkpoint of its member."""
+        member = self.running[agent]
+        manifest = f"gen-{member.generation}/manifest-{step}"
+        checkpoint = Checkpoint(member.generation, step, manifest, f"digest of {manifest}", keep, score)
+        return self.feed(on.CheckpointWritten(self.at, agent, member, checkpoint))
 
     def enter(self, agent: AgentId) -> None:
         """The agent's member enters the training function."""

@@ -1,0 +1,56 @@
+"""What a gang's deadlines say: who has not joined, and who makes no progress. Pure."""
+
+from sparktrain.ids import Rank
+from sparktrain.state.gang import Gang, GangStatus, Pace
+from sparktrain.state.outcome import Failure, FailureKind
+
+FIRST_STEP_TIMEOUT_S = 900.0
+"""From the moment at which a member says that it is going to train until its first step: it may compile for long."""
+USUAL_STEPS = 10
+"""A member hangs when it takes longer than so many of its usual steps, however long one takes."""
+
+Late = tuple[Failure, float, Rank]
+"""A failure, when it was found, and the member to blame."""
+
+
+def not_joined(gang: Gang, timeout_s: float, at: float) -> Late | None:
+    """The failure of a gang whose members did not all enter the training function in time."""
+    if gang.status not in (GangStatus.RESERVING, GangStatus.CONNECTING) or at < gang.formed_at + timeout_s:
+        return None
+    reserving = gang.status is GangStatus.RESERVING and gang.size > 1
+    there = gang.reserved if reserving else gang.entered
+    missing = [Rank(rank) for rank in range(gang.size) if rank not in there]
+    joined = f"{gang.size - len(missing)} of {gang.size} members joined within {timeout_s:g} s; missing: "
+    who = ", ".join(f"rank {rank} on {gang.places[rank].host}, {_state(gang, rank)}" for rank in missing)
+    # Not FORM, which waits for a better cause: the members had their time.
+    return Failure(FailureKind.LOST, joined + who), at, missing[0]
+
+
+def _state(gang: Gang, rank: Rank) -> str:
+    agent = f"agent {gang.agents[rank]}"
+    if gang.status is GangStatus.CONNECTING:
+        return f"{agent}, which knows all addresses and is not connected"
+    return f"{agent}, which has not loaded the training function"
+
+
+def hang(gang: Gang, timeout_s: float, at: float) -> Late | None:
+    """The failure of a gang of which a member has finished no step for too long."""
+    stuck = [rank for rank, pace in gang.paces.items() if rank not in gang.ended and _overdue(pace, timeout_s, at)]
+    if not stuck or gang.status is not GangStatus.RUNNING:
+        return None
+    # In a ring all stand still when one does: the one that is behind holds up the others.
+    last = min(stuck, key=lambda rank: gang.paces[rank].step)
+    pace = gang.paces[last]
+    behind = [other for other in gang.paces.values() if other.step > pace.step]
+    others = " while others are ahead of it" if behind else " and no other member is ahead of it" if stuck[1:] else ""
+    where = f"rank {last} on {gang.places[last].host}" if gang.size > 1 else f"process on {gang.places[last].host}"
+    summary = (
+        f"{where} has finished no training step for {at - pace.at:.0f} s after step {pace.step}{others}: it hangs; see "
+        "where in its log, or raise hang_timeout when its steps take that long"
+    )
+    return Failure(FailureKind.HANG, summary), at, last
+
+
+def _overdue(pace: Pace, timeout_s: float, at: float) -> bool:
+    patience_s = USUAL_STEPS / pace.per_s if pace.per_s > 0 else FIRST_STEP_TIMEOUT_S
+    return pace.training and at - pace.at > max(timeout_s, patience_s)

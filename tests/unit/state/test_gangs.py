@@ -1,0 +1,346 @@
+"""Gangs: formed in two phases, ended by their first cause, and formed again from the newest checkpoint."""
+
+import pytest
+
+from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
+from sparktrain.spec.gang import Role
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.gang import GangStatus
+from sparktrain.state.machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.trial import Trial
+from sparktrain.state.watch import FIRST_STEP_TIMEOUT_S
+from tests.unit.state.world import RUN, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World(cases=1)
+
+
+def gang(world: World, size: int = 2, spare: int = 0, **limits: object) -> list[AgentId]:
+    """The agents of a running gang, by rank."""
+    world.begin(size=size, recovers=True, **limits)
+    names = [world.join(f"a{number}") for number in range(size + spare)]
+    world.suggest()
+    agents = by_rank(world)
+    assert len(agents) == size
+    run(world, agents)
+    assert set(names) >= set(agents)
+    return agents
+
+
+def by_rank(world: World) -> list[AgentId]:
+    return sorted(world.running, key=lambda agent: world.running[agent].rank)
+
+
+def run(world: World, agents: list[AgentId]) -> None:
+    for agent in agents:
+        world.reserve(agent)
+    for agent in agents:
+        world.enter(agent)
+
+
+def trial(world: World) -> Trial:
+    assert world.machine.last is not None
+    return world.machine.last.trials[TrialId(0)]
+
+
+# ---- forming
+
+
+def test_members_are_told_all_places_once_each_holds_a_port(world: World) -> None:
+    world.begin(size=2)
+    world.join("a")
+    world.join("b")
+    world.suggest()
+    first, second = by_rank(world)
+    assert world.reserve(first, 4001) == []
+    told = world.reserve(second, 4002)
+    assert [(each.agent, each.member.rank) for each in told] == [(first, 0), (second, 1)]
+    assert [(place.host, place.port, place.role) for place in told[0].places] == [
+        ("host-a", 4001, Role.CHIEF),
+        ("host-b", 4002, Role.WORKER),
+    ]
+    assert told[0].places == told[1].places
+    assert world.reserve(second, 4003) == []
+
+
+def test_what_a_forming_member_shares_goes_to_all_others_of_its_generation(world: World) -> None:
+    world.begin(size=3)
+    for name in "abc":
+        world.join(name)
+    world.suggest()
+    agents = by_rank(world)
+    share = on.MemberShared(world.at, agents[0], world.running[agents[0]], "address", b"1")
+    assert [type(each) for each in world.feed(share)] == [do.Refused]
+    for agent in agents:
+        world.reserve(agent)
+    passed = world.feed(share)
+    assert [(each.agent, each.key, each.value) for each in passed] == [(each, "address", b"1") for each in agents[1:]]
+    stale = Member(RUN, TrialId(0), Generation(0), Rank(0))
+    assert [type(each) for each in world.feed(on.MemberShared(world.at, agents[0], stale, "x", b""))] == [do.Refused]
+    for agent in agents:
+        world.enter(agent)
+    assert [type(each) for each in world.feed(share)] == [do.Refused]
+
+
+def test_a_gang_sits_on_as_few_hosts_as_possible(world: World) -> None:
+    world.begin(size=2)
+    for name, host in (("a", "x"), ("b", "y"), ("c", "y")):
+        world.feed(on.AgentJoined(world.at, AgentId(name), 0, host))
+        world.feed(on.AgentReady(world.at, AgentId(name), RUN))
+    world.suggest()
+    assert by_rank(world) == ["b", "c"]
+
+
+def test_a_member_that_does_not_join_is_named_with_its_host_and_agent(world: World) -> None:
+    world.begin(size=3, recovers=True, join_timeout_s=60.0)
+    for name in "abc":
+        world.join(name)
+    world.suggest()
+    first, second, third = by_rank(world)
+    world.reserve(first)
+    world.reserve(second)
+    world.tick(61)
+    for agent in (first, second, third):
+        world.fail(agent, FailureKind.STOPPED)
+    [restart] = trial(world).restarts
+    assert (restart.kind, restart.rank) == (FailureKind.LOST, 2)
+    assert restart.summary == (
+        "2 of 3 members joined within 60 s; missing: rank 2 on host-c, agent c, which has not loaded the training "
+        "function"
+    )
+
+
+def test_a_port_that_is_lost_means_a_new_generation(world: World) -> None:
+    world.begin(size=2)
+    world.join("a")
+    world.join("b")
+    world.suggest()
+    first, second = by_rank(world)
+    world.reserve(first)
+    world.reserve(second)
+    world.fail(second, FailureKind.FORM)
+    world.tick(CAUSE_TIMEOUT_S)
+    world.fail(first, FailureKind.STOPPED)
+    assert {member.generation for member in world.running.values()} == {2}
+    assert trial(world).restarts[0].kind is FailureKind.FORM
+
+
+# ---- causes
+
+
+def test_a_broken_ring_waits_for_the_failure_that_broke_it(world: World) -> None:
+    first, second, third = gang(world, size=3)
+    assert world.fail(first, FailureKind.RING) == []
+    stops = world.fail(second, FailureKind.MEMORY)
+    assert [each.agent for each in stops] == [third]
+    world.fail(third, FailureKind.RING)
+    [restart] = trial(world).restarts
+    assert (restart.kind, restart.rank, restart.host) == (FailureKind.MEMORY, 1, "host-a1")
+
+
+def test_a_broken_ring_without_a_cause_ends_the_gang_after_a_moment(world: World) -> None:
+    first, second = gang(world)
+    world.fail(first, FailureKind.RING)
+    stops = world.tick(CAUSE_TIMEOUT_S)
+    assert [each.agent for each in stops] == [second]
+
+
+def test_a_member_that_was_told_to_stop_is_no_cause(world: World) -> None:
+    first, second = gang(world)
+    world.fail(first, FailureKind.RING)
+    world.tick(CAUSE_TIMEOUT_S)
+    world.fail(second, FailureKind.STOPPED)
+    assert trial(world).restarts[0].kind is FailureKind.RING
+
+
+def test_an_exception_before_any_progress_is_the_result(world: World) -> None:
+    first, second = gang(world)
+    world.fail(second)
+    world.fail(first, FailureKind.RING)
+    assert world.status(0) == "failed"
+    assert trial(world).failure == Failure(FailureKind.EXCEPTION, "failed by exception", rank=1, host="host-a1")
+
+
+def test_an_exception_after_progress_is_tried_again_until_it_repeats(world: World) -> None:
+    agents = gang(world)
+    for generation, step in ((1, 10), (2, 20)):
+        assert world.running[agents[0]].generation == generation
+        world.write(agents[0], step)
+        world.fail(agents[0])
+        world.fail(agents[1], FailureKind.RING)
+        if generation == 1:
+            agents = by_rank(world)
+            run(world, agents)
+    assert world.status(0) == "failed"
+    assert len(trial(world).restarts) == 1
+
+
+def test_crashes_use_up_the_restarts_and_each_cause_is_kept(world: World) -> None:
+    agents = gang(world, restarts=2)
+    for kind in (FailureKind.MEMORY, FailureKind.SIGNAL, FailureKind.HANG):
+        world.fail(agents[0], kind)
+        world.fail(agents[1], FailureKind.RING)
+        if world.running:
+            agents = by_rank(world)
+            run(world, agents)
+    assert world.status(0) == "failed"
+    assert [each.kind for each in trial(world).restarts] == [FailureKind.MEMORY, FailureKind.SIGNAL]
+    assert trial(world).failure.kind is FailureKind.HANG
+
+
+def test_a_crash_of_an_ordinary_trial_is_its_result(world: World) -> None:
+    world.begin()
+    agent = world.join("a")
+    world.suggest()
+    world.enter(agent)
+    world.fail(agent, FailureKind.MEMORY)
+    assert world.status(0) == "failed"
+
+
+# ---- the cluster's roles
+
+
+def test_servers_and_the_evaluator_end_with_the_members_that_train(world: World) -> None:
+    world.begin(roles=(Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR))
+    for name in "abcd":
+        world.join(name)
+    world.suggest()
+    agents = by_rank(world)
+    run(world, agents)
+    stops = world.succeed(agents[0])
+    assert [each.agent for each in stops] == agents[1:]
+    for agent in agents[1:]:
+        world.fail(agent, FailureKind.STOPPED)
+    assert world.status(0) == "succeeded"
+
+
+# ---- checkpoints
+
+
+def test_a_checkpoint_of_the_chief_is_acknowledged_and_the_next_generation_begins_with_it(world: World) -> None:
+    first, second = gang(world)
+    world.step(first, 25)
+    [ack] = world.write(first, 20)
+    assert isinstance(ack, do.AckCheckpoint)
+    world.at += 5
+    world.lose(second)
+    world.fail(first, FailureKind.RING)
+    world.join("c")
+    starts = [each for each in world.all(do.StartMember) if each.member.generation == 2]
+    assert [start.checkpoint for start in starts] == [ack.checkpoint] * 2
+    world.at += 2
+    run(world, by_rank(world))
+    [restart] = trial(world).restarts
+    assert (restart.resumed_from, restart.steps_lost, restart.seconds) == (20, 5, 2.0)
+
+
+def test_a_checkpoint_of_another_rank_generation_or_an_older_step_is_refused(world: World) -> None:
+    first, second = gang(world)
+    world.write(first, 20)
+    assert [type(each) for each in world.write(second, 30)] == [do.Refused]
+    assert [type(each) for each in world.write(first, 20)] == [do.Refused]
+    zombie = world.running[first]
+    world.lose(first)
+    world.fail(second, FailureKind.RING)
+    world.join("c")
+    late = on.CheckpointWritten(world.at, first, zombie, trial(world).checkpoints.kept[0])
+    assert [type(each) for each in world.feed(late)] == [do.Refused]
+    assert [each.step for each in trial(world).checkpoints.kept] == [20]
+
+
+def test_only_the_newest_and_the_best_are_kept(world: World) -> None:
+    first, _ = gang(world)
+    deleted = []
+    for step, score in ((1, 0.5), (2, 0.9), (3, 0.7), (4, 0.6), (5, 0.8)):
+        for command in world.write(first, step, score):
+            deleted += [each.step for each in getattr(command, "checkpoints", ())]
+    assert deleted == [1, 3]
+    assert [each.step for each in trial(world).checkpoints.kept] == [2, 4, 5]
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_without_another_the_trial_ends(world: World) -> None:
+    agents = gang(world, restarts=9)
+    world.write(agents[0], 10)
+    world.write(agents[0], 20)
+    world.fail(agents[0], FailureKind.MEMORY)
+    world.fail(agents[1], FailureKind.RING)
+    for expected in (20, 10):
+        agents = by_rank(world)
+        begun = [each.checkpoint.step for each in world.all(do.StartMember)[-2:]]
+        assert begun == [expected, expected]
+        world.fail(agents[1], FailureKind.CHECKPOINT)
+        world.fail(agents[0], FailureKind.STOPPED)
+    assert world.status(0) == "failed"
+    summary = trial(world).failure.summary
+    assert summary.startswith("none of the 2 checkpoints can be read (gen-1/manifest-20: ")
+    assert "gen-1/manifest-10" in summary
+
+
+# ---- hangs
+
+
+def test_the_member_that_is_behind_is_the_one_that_hangs(world: World) -> None:
+    first, second = gang(world, hang_timeout_s=30.0)
+    for agent, step in ((first, 57), (second, 56)):
+        world.step(agent, step)
+    assert world.tick(30) == []
+    stops = world.tick(1)
+    assert {each.agent for each in stops} == {first, second}
+    world.fail(first, FailureKind.STOPPED)
+    world.fail(second, FailureKind.STOPPED)
+    [restart] = trial(world).restarts
+    assert (restart.kind, restart.rank) == (FailureKind.HANG, 1)
+    assert "rank 1 on host-a1 has finished no training step for" in restart.summary
+
+
+def test_slow_steps_a_first_step_and_the_time_after_training_are_no_hang(world: World) -> None:
+    first, second = gang(world, hang_timeout_s=30.0)
+    world.step(first, 0, per_s=0.0)
+    assert world.tick(FIRST_STEP_TIMEOUT_S - 1) == []
+    world.step(first, 5, per_s=0.1)
+    assert world.tick(99) == []
+    world.step(first, 6, per_s=1.0, training=False)
+    assert world.tick(1000) == []
+    assert world.running[second]
+
+
+# ---- sizes
+
+
+def test_a_gang_waits_for_lost_agents_and_then_goes_on_smaller_where_it_may(world: World) -> None:
+    first, second, third = gang(world, size=3, min_size=2)
+    world.lose(third)
+    world.fail(first, FailureKind.RING)
+    world.fail(second, FailureKind.RING)
+    world.tick(SHRINK_AFTER_S - 1)
+    assert not world.running
+    world.tick(2)
+    starts = [each for each in world.all(do.StartMember) if each.member.generation == 2]
+    assert [start.size for start in starts] == [2, 2]
+    run(world, by_rank(world))
+    assert world.machine.sweep.gangs[TrialId(0)].status is GangStatus.RUNNING
+
+
+def test_a_gang_that_may_not_shrink_waits_until_the_run_gives_up(world: World) -> None:
+    first, second = gang(world, start_timeout_s=60.0)
+    world.lose(second)
+    world.fail(first, FailureKind.RING)
+    world.tick(62)
+    [end] = world.all(do.EndRun)
+    assert end.reason == "1 of 2 agents that a trial needs within 60 s"
+
+
+def test_gangs_of_two_on_five_agents_do_not_block_each_other() -> None:
+    world = World(cases=6)
+    world.begin(size=2)
+    for number in range(5):
+        world.join(f"a{number}")
+    for _ in range(20):
+        world.suggest()
+        for agent in by_rank(world):
+            world.end(agent, Outcome(1.0, metrics={"accuracy": 0.5}))
+    assert [str(each.status) for each in world.machine.last.trials.values()] == ["succeeded"] * 6
