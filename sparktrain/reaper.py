@@ -41,6 +41,13 @@ def process_name(pid: int) -> str:
     return ""
 
 
+def process_state(pid: int) -> str:
+    """One letter, as `ps` shows it: `T` for a process stopped by a signal; empty when there is no such process."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    return ""
+
+
 def children() -> set[int]:
     """Children of this process: born to it or inherited, running or dead and not yet waited for."""
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):

@@ -147,6 +147,14 @@ class Coordinator:
                     self._server.send(agent, m.Prepare(run, work.code, work.preload))
                 case do.AdviseMember(agent=agent, member=member):
                     self._server.send(agent, m.Advise(member))
+                case do.FormGang(agent=agent, member=member, places=places):
+                    self._server.send(agent, m.FormGang(member, places))
+                case do.PassOn(agent=agent, member=member, key=key, value=value):
+                    self._server.send(agent, m.PeerShared(member, key, value))
+                case do.AckCheckpoint(agent=agent, member=member, checkpoint=checkpoint):
+                    self._server.send(agent, m.AckCheckpoint(member, checkpoint))
+                case do.DeleteCheckpoints(checkpoints=doomed):
+                    self._background(self._delete(self._active().work.store, doomed))
                 case do.StopMember(agent=agent, member=member, grace_s=grace_s):
                     self._server.send(agent, m.StopMember(member, grace_s))
                 case do.DropAgent(agent=agent, reason=reason):
@@ -175,8 +183,26 @@ class Coordinator:
         spec = run.work.spec
         run.uploads.expect(start.agent, start.member)
         seed = trial_seed(spec.seed, start.member.trial)
-        message = m.StartMember(start.member, start.size, start.params, seed, spec.metric, spec.log_limit_bytes)
+        message = m.StartMember(
+            member=start.member,
+            size=start.size,
+            params=start.params,
+            seed=seed,
+            metric=spec.metric,
+            log_limit_bytes=spec.log_limit_bytes,
+            backend=spec.gang.backend,
+            store=run.work.store.where(),
+            checkpoint=start.checkpoint,
+        )
         self._server.send(start.agent, message)
+
+    async def _delete(self, store: Store, doomed: tuple[Checkpoint, ...]) -> None:
+        """Delete checkpoints that are not needed any more; what cannot be deleted is only in the way."""
+        for checkpoint in doomed:
+            try:
+                await asyncio.to_thread(checkpoints.delete, store, checkpoint)
+            except OSError as error:
+                logger.warning("checkpoint %s was not deleted: %s", checkpoint.manifest, error)
 
     async def _suggest(self, command: do.Suggest) -> None:
         """Ask the sampler in its own thread, for it may compute for long."""

@@ -98,7 +98,7 @@ class Server:
             return
         self._links[join.agent] = link
         link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
-        self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host))
+        self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address))
         reason = "its stream ended"
         try:
             while not isinstance(message := await link.receive(), m.Leave):
@@ -121,6 +121,14 @@ class Server:
                 if failed:
                     logger.info("agent %s could not preload: %s", agent, failed)
                 self._feed(on.AgentReady(at, agent, run))
+            case m.MemberReserved(member=member, port=port):
+                self._feed(on.MemberReserved(at, agent, member, port))
+            case m.MemberShared(member=member, key=key, value=value):
+                self._feed(on.MemberShared(at, agent, member, key, value))
+            case m.MemberStepped(member=member, step=step, steps_per_s=per_s, training=training):
+                self._feed(on.MemberStepped(at, agent, member, step, per_s, training))
+            case m.CheckpointWritten(member=member, checkpoint=checkpoint):
+                self._feed(on.CheckpointWritten(at, agent, member, checkpoint))
             case m.MemberStarted(member=member):
                 self._feed(on.MemberEntered(at, agent, member))
             case m.MemberReported(member=member, reports=reports):

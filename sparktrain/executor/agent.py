@@ -19,7 +19,7 @@ from sparktrain.executor.member import MemberSession
 from sparktrain.executor.placement import Placement, placement
 from sparktrain.executor.process import thread_limits
 from sparktrain.executor.warm import WarmZygote
-from sparktrain.ids import AgentId, RunId
+from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
@@ -35,7 +35,7 @@ def attend(slot: int, ticket: AgentTicket) -> tuple[str, bool]:
     """Be the agent of `slot` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
     scratch = Path(tempfile.mkdtemp(prefix="sparktrain-agent-"))
     try:
-        place = placement(slot)
+        place = placement(slot, ticket)
         warm = WarmZygote(scratch, sys.path, thread_limits(place.cpus), SystemClock())
         warm.start()
         return asyncio.run(_attend(place, ticket, warm))
@@ -97,7 +97,7 @@ class Agent:
 
     async def _join(self) -> m.Welcome | str:
         place = self._place
-        self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, place.gpus))
+        self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, place.gpus, place.address))
         match await self._link.receive():
             case m.Welcome() as welcome:
                 return welcome
@@ -137,15 +137,23 @@ class Agent:
                     self._spawn(self._prepare(prepare))
                 case m.StartMember() as start:
                     self._start(start)
-                case m.StopMember(member=member, grace_s=grace_s) if self._member and self._member.member == member:
-                    self._member.stop(grace_s)
-                case m.Advise(member=member) if self._member and self._member.member == member:
-                    self._member.advise()
+                case m.StopMember(member=member, grace_s=grace_s) if (mine := self._mine(member)) is not None:
+                    mine.stop(grace_s)
+                case m.Advise(member=member) if (mine := self._mine(member)) is not None:
+                    mine.pass_on(m.Heed())
+                case m.FormGang(member=member, places=places) if (mine := self._mine(member)) is not None:
+                    mine.pass_on(m.Form(places))
+                case m.PeerShared(member=member, key=key, value=value) if (mine := self._mine(member)) is not None:
+                    mine.pass_on(m.Share(key, value))
                 case m.Dismiss(reason=reason):
                     await self._finish(reason)
                     return reason
                 case m.Refuse(reason=reason):
                     return reason
+
+    def _mine(self, member: Member) -> MemberSession | None:
+        """The session of `member`, unless it is over and another has followed."""
+        return self._member if self._member is not None and self._member.member == member else None
 
     async def _beat(self, beat_s: float) -> None:
         """Raises when the lease has run out: the coordinator may have given this agent's member to another."""
@@ -182,7 +190,7 @@ class Agent:
     async def _train(self, member: MemberSession, previous: "asyncio.Task[str | None] | None") -> None:
         if previous is not None:
             await asyncio.wait({previous})  # its process may outlive its outcome, and holds the GPU
-        await member.train(await self._warm.take(), self._place.gpus, self._post)
+        await member.train(await self._warm.take(), self._place, self._post)
 
     # ---- the end
 

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from sparktrain import reaper
 from sparktrain.clock import Clock
 from sparktrain.errors import InfraError
 from sparktrain.executor.code import LocalCode
 from sparktrain.executor.exits import classify
 from sparktrain.executor.logs import LogFollower, tail_lines
+from sparktrain.executor.placement import Placement
 from sparktrain.executor.process import MemberProcess, ZygoteLostError
-from sparktrain.ids import AgentId
+from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Dialer
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
@@ -25,6 +27,9 @@ REPORT_INTERVAL_S = 0.1
 """Reports of this long travel in one message."""
 EXIT_TIMEOUT_S = 10.0
 """From a member's outcome until its process must be gone; then it is killed."""
+FROZEN_TIMEOUT_S = 5.0
+"""A member that is stopped by a signal for so long is ended."""
+FROZEN_LOOK_S = 0.5
 LIVE_LOG_AFTER_S = 0.5
 """A member that runs longer has its log uploaded while it runs."""
 TRIM_INTERVAL_S = 1.0
@@ -45,12 +50,13 @@ class MemberSession:
         self._entered_at: float | None = None
         self._told = False
         self._reports: list[Report] = []
+        self._pace = _Pace(start.member, clock)
         self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock)
         self._over = asyncio.Event()
 
     # ---- training
 
-    async def train(self, child: MemberProcess, gpus: tuple[str, ...], post: Post) -> None:
+    async def train(self, child: MemberProcess, place: Placement, post: Post) -> None:
         """Run the member in `child`: post its messages up to `MemberEnded`, return when the process is gone.
 
         Raises nothing for what the member does; a lost zygote is a lost member.
@@ -60,7 +66,7 @@ class MemberSession:
             for folder in ("work", "files"):
                 (self._home / folder).mkdir(parents=True)
             (self._home / "log.txt").touch()
-            child.send(self._assignment(gpus))
+            child.send(self._assignment(place))
             if self._stop_grace_s is not None:
                 child.kill(self._stop_grace_s)
             await self._watch(child, post)
@@ -72,12 +78,15 @@ class MemberSession:
             self._log.finish()
 
     async def _watch(self, child: MemberProcess, post: Post) -> None:
-        flusher = asyncio.create_task(self._flush_reports(post))
+        beside = [asyncio.create_task(self._flush_reports(post))]
+        if self._start.size > 1:
+            beside.append(asyncio.create_task(self._end_frozen(child, post)))
         try:
             await self._hear(child, post)
             exited = await self._gone(child)
         finally:
-            flusher.cancel()
+            for task in beside:
+                task.cancel()
             self._flush(post)
         if not self._told:
             stopped, tail = self._stop_grace_s is not None, tail_lines(self._home / "log.txt")
@@ -92,6 +101,12 @@ class MemberSession:
                     post(m.MemberStarted(self.member, pid))
                 case m.Reported(report=report):
                     self._reports.append(report)
+                case m.Reserved(port=port):
+                    post(m.MemberReserved(self.member, port))
+                case m.Share(key=key, value=value):
+                    post(m.MemberShared(self.member, key, value))
+                case m.Stepped(step=step, training=training):
+                    post(self._pace.stepped(step, training))
                 case m.Ended(outcome=outcome):
                     self._flush(post)
                     self._end(post, self._with_tail(outcome))
@@ -103,6 +118,19 @@ class MemberSession:
         if not done:
             child.kill(0.0)
         return await waiting
+
+    async def _end_frozen(self, child: MemberProcess, post: Post) -> None:
+        """End a member that somebody has stopped by SIGSTOP: it holds up its gang, and has no way to say so."""
+        frozen_since: float | None = None
+        while True:
+            await self._clock.sleep(FROZEN_LOOK_S)
+            frozen = reaper.process_state(child.pid) == "T"
+            frozen_since = (frozen_since or self._clock.now()) if frozen else None
+            if frozen_since is not None and self._clock.now() >= frozen_since + FROZEN_TIMEOUT_S:
+                summary = f"process {child.pid} was stopped by a signal (SIGSTOP?) for {FROZEN_TIMEOUT_S:g} s; ended"
+                self._fail(post, Failure(FailureKind.HANG, summary, log_tail=tail_lines(self._home / "log.txt")))
+                child.kill(0.0)
+                return
 
     async def _flush_reports(self, post: Post) -> None:
         while True:
@@ -130,7 +158,7 @@ class MemberSession:
         failure = replace(outcome.failure, log_tail=tail_lines(self._home / "log.txt"))
         return Outcome(outcome.seconds, failure=failure)
 
-    def _assignment(self, gpus: tuple[str, ...]) -> m.Assignment:
+    def _assignment(self, place: Placement) -> m.Assignment:
         start = self._start
         return m.Assignment(
             member=start.member,
@@ -144,7 +172,9 @@ class MemberSession:
             work_dir=str(self._home / "work"),
             log_dir=str(self._home / "files"),
             log_path=str(self._home / "log.txt"),
-            gpus=gpus,
+            gpus=place.gpus,
+            address=place.address,
+            backend=start.backend,
         )
 
     # ---- being told
@@ -155,10 +185,10 @@ class MemberSession:
         if self._child is not None:
             self._child.kill(grace_s)
 
-    def advise(self) -> None:
-        """`ctx.should_stop()` answers True from now on."""
+    def pass_on(self, message: m.ToMember) -> None:
+        """Give the member a message of the coordinator's; one that has no process any more does not get it."""
         if self._child is not None:
-            self._child.send(m.Heed())
+            self._child.send(message)
 
     # ---- storing
 
@@ -187,6 +217,23 @@ class MemberSession:
     def _files(self) -> Iterator[Path]:
         found = [self._home / "metrics.jsonl", *sorted((self._home / "files").rglob("*"))]
         return (path for path in found if path.is_file() and not path.is_symlink())
+
+
+class _Pace:
+    """How fast a member trains."""
+
+    def __init__(self, member: Member, clock: Clock) -> None:
+        self._member = member
+        self._clock = clock
+        self._last: tuple[float, int] | None = None
+
+    def stepped(self, step: int, training: bool) -> m.MemberStepped:
+        """What the coordinator is told; the rate is over the time since the last call."""
+        now, per_s = self._clock.now(), 0.0
+        if self._last is not None and now > self._last[0]:
+            per_s = max(0, step - self._last[1]) / (now - self._last[0])
+        self._last = (now, step)
+        return m.MemberStepped(self._member, step, per_s, training)
 
 
 async def _chunks(path: Path) -> AsyncIterator[bytes]:

@@ -2,10 +2,13 @@
 
 import os
 import socket
+from contextlib import suppress
+from ipaddress import ip_address
 
 from msgspec import Struct
 from pyspark import TaskContext
 
+from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.spec.versions import installed_versions
 
 
@@ -19,12 +22,28 @@ class Placement(Struct, frozen=True):
     """Cores that Spark gives the task; None outside of one."""
     gpus: tuple[str, ...]
     versions: dict[str, str]
+    address: str = "127.0.0.1"
+    """IP address of this host that other agents reach."""
 
 
-def placement(slot: int) -> Placement:
+def placement(slot: int, ticket: AgentTicket) -> Placement:
     """Of the Spark task that calls this; with no cores and GPUs of its own outside of one."""
     task = TaskContext.get()
     resources = task.resources() if task is not None else {}
     gpus = tuple(resources["gpu"].addresses) if "gpu" in resources else ()
     cpus = task.cpus() if task is not None else None
-    return Placement(slot, socket.gethostname(), os.getpid(), cpus, gpus, installed_versions())
+    address = _address_towards(ticket.hosts, ticket.port)
+    return Placement(slot, socket.gethostname(), os.getpid(), cpus, gpus, installed_versions(), address)
+
+
+def _address_towards(hosts: tuple[str, ...], port: int) -> str:
+    """This host's address in the network that leads to the coordinator; no packet is sent to find it."""
+    found = []
+    for host in hosts:
+        with suppress(OSError):
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.connect(address)
+                found.append(str(probe.getsockname()[0]))
+    reachable = [address for address in found if not ip_address(address).is_loopback]
+    return next(iter([*reachable, *found]), "127.0.0.1")

@@ -17,18 +17,25 @@ from sparktrain.protocol import codec
 from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, Certificates, issue
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.messages import (
+    AckCheckpoint,
     Advise,
     Beat,
     BeatAck,
+    CheckpointWritten,
     Code,
     Dismiss,
+    FormGang,
     Join,
     Leave,
     MemberEnded,
     MemberReported,
+    MemberReserved,
+    MemberShared,
     MemberStarted,
+    MemberStepped,
     MemberStored,
     Message,
+    PeerShared,
     Prepare,
     Ready,
     Refuse,
@@ -40,6 +47,9 @@ from sparktrain.protocol.messages import (
 )
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
+from sparktrain.spec.gang import Backend, Role
+from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.formation import Place
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 
 _ATTEND = f"/sparktrain.v{codec.VERSION}.Coordinator/Attend"
@@ -51,6 +61,7 @@ JOIN = Join(
 )
 WELCOME = Welcome(beat_s=2.0, lease_s=30.0, preload=("tensorflow", "keras"))
 HEADER = UploadHeader(agent=AgentId("a-1"), member=MEMBER, name="logs/events.out")
+CHECKPOINT = Checkpoint(Generation(2), 40, "mnist/trials/0007/checkpoints/gen-0002/manifest-00000040", "00ff", 3, 0.5)
 FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: über", "Traceback ...\n", ("line 1", "\x1b[31mline 2\x00"))
 START = StartMember(
     member=MEMBER,
@@ -59,13 +70,20 @@ START = StartMember(
     seed=2**63,
     metric="loss",
     log_limit_bytes=10,
+    backend=Backend.HOROVOD,
+    store="file:///runs",
+    checkpoint=CHECKPOINT,
 )
 
 FROM_AGENT: tuple[Message, ...] = (
     JOIN,
     Ready(run=MEMBER.run, failed_imports={"horovod": "No module named 'horovod'"}),
     Beat(),
+    MemberReserved(member=MEMBER, port=4000),
+    MemberShared(member=MEMBER, key="global/1", value=b"\x00\xff"),
     MemberStarted(member=MEMBER, pid=99),
+    MemberStepped(member=MEMBER, step=5, steps_per_s=2.5, training=False),
+    CheckpointWritten(member=MEMBER, checkpoint=CHECKPOINT),
     MemberReported(member=MEMBER, reports=(Report(1, {"loss": 0.5}), Report(2, {"loss": float("inf")}))),
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, {"accuracy": 0.25})),
     MemberEnded(member=MEMBER, outcome=Outcome(1.5, failure=FAILURE)),
@@ -79,6 +97,9 @@ TO_AGENT: tuple[Message, ...] = (
     BeatAck(),
     Prepare(run=MEMBER.run, code=Code("00ff", b"\x80\x04K\x01.", archive=b"PK"), preload=("sklearn",)),
     START,
+    FormGang(member=MEMBER, places=(Place("host-1", "10.0.0.1", 4000, Role.CHIEF),)),
+    PeerShared(member=MEMBER, key="global/0", value=b"\x00"),
+    AckCheckpoint(member=MEMBER, checkpoint=CHECKPOINT),
     StopMember(member=MEMBER, grace_s=5.0),
     Advise(member=MEMBER),
     Dismiss(reason="the pool is closed"),

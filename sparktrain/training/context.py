@@ -65,6 +65,26 @@ class TrainContext:
         return self._assignment.size
 
     @property
+    def local_rank(self) -> int:
+        """Number of this member among those of its gang on this host, from 0."""
+        return self._gang.formation.local_rank
+
+    @property
+    def role(self) -> str:
+        """What this member is to TensorFlow: `chief`, `worker`, `ps` or `evaluator`."""
+        return self._gang.formation.role.value
+
+    @property
+    def index(self) -> int:
+        """Number of this member among those of its role, from 0."""
+        return self._gang.formation.index
+
+    @property
+    def cluster_spec(self) -> dict[str, list[str]]:
+        """`address:port` of the members of each role, as `tf.train.ClusterSpec` takes them."""
+        return self._gang.formation.cluster()
+
+    @property
     def generation(self) -> int:
         """How many times the trial's gang was formed, from 1; more than 1 after the loss of a process."""
         return self._assignment.member.generation

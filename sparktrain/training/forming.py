@@ -46,8 +46,8 @@ def alone() -> Gang:
 def form(assignment: Assignment, wire: AgentWire) -> Gang:
     """Join the gang of `assignment`; waits for all its members.
 
-    Horovod's ring is connected here, for its members find each other through the coordinator. That of TensorFlow is when
-    it is first used, for a program may bring a strategy of its own, which must be the first to connect.
+    Horovod's ring is connected here, for its members find each other through the coordinator. That of TensorFlow is
+    when it is first used, for a program may bring a strategy of its own, which must be the first to connect.
     Raises ImportError without the backend's framework, and FormError.
     """
     if assignment.size == 1:
@@ -70,6 +70,4 @@ def _hold(address: str) -> HeldPort:
     try:
         return HeldPort(address)
     except OSError as error:
-        raise FormError(
-            f"no port of address {address} can be bound: {error}; is it an address of this host?"
-        ) from error
+        raise FormError(f"no port of {address} can be bound: {error}; is it an address of this host?") from error

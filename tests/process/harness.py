@@ -27,6 +27,7 @@ class Trial:
     home: Path
     pid: int = 0
     entered: bool = False
+    ports: list[int] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     outcome: Outcome | None = None
     exited: m.Exited | None = None
@@ -102,6 +103,8 @@ async def see_out(child: MemberProcess, trial: Trial) -> Trial:
                 trial.entered = True
             case m.Reported(report=report):
                 trial.reports.append(report)
+            case m.Reserved(port=port):
+                trial.ports.append(port)
             case m.Ended(outcome=outcome):
                 assert trial.outcome is None
                 trial.outcome = outcome
