@@ -5,7 +5,7 @@ RINGS := architecture unit contract process spark training faults examples
 BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail
 ARGS :=
 
-.PHONY: help setup demo test bench check lint types imports format lock clean
+.PHONY: help setup horovod demo test bench check lint types imports format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -13,11 +13,14 @@ help: ## list the targets
 setup: ## Java, data, and .venv with the locked packages; at once when all is there
 	@scripts/setup.sh
 
+horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorFlow, 2 to 5 minutes
+	@scripts/build_horovod.sh
+
 demo: setup ## a sweep of four trials on real images, on a Spark of this machine
 	$(BIN)/sparktrain sweep examples/fashion_mnist.py:train \
 	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --metric accuracy
 
-test: setup ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
+test: horovod ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
 	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
 
 bench: setup ## all benchmarks, about ten minutes; make bench-isolation runs one: see docs/benchmarks.md
