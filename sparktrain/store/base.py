@@ -1,11 +1,15 @@
 """The contract of a store: the one place where things outlive the processes of a run."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from sparktrain.errors import BugError
 
 UNPUBLISHED = ".tmp-"
 """How the name of a file begins that a store is still writing: never listed, and refused for anything else."""
+
+PIECE_BYTES = 4 * 2**20
+"""The most that `Store.pieces` gives at once."""
 
 
 class WriteStream(Protocol):
@@ -58,6 +62,13 @@ class Store(Protocol):
 
     def read(self, path: str) -> bytes:
         """The content of the file `path`; FileNotFoundError when there is none."""
+        ...
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """The content of the file `path`, in pieces of 1 byte to 4 MiB, for files that memory shall not hold whole.
+
+        What goes wrong is raised when a piece is asked for: FileNotFoundError, by the first, when there is no file.
+        """
         ...
 
     def exists(self, path: str) -> bool:

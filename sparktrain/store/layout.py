@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from sparktrain.errors import SpecError
-from sparktrain.ids import Member, TrialId
+from sparktrain.ids import Generation, Member, TrialId
 from sparktrain.store.base import path_problem
 
 _LONGEST_NAME_BYTES = 200
@@ -44,6 +44,20 @@ class MemberLayout(Struct, frozen=True):
         return path
 
 
+class CheckpointLayout(Struct, frozen=True):
+    """The paths of what one generation of a trial's gang checkpoints: no other generation ever writes there."""
+
+    path: str
+
+    def manifest(self, step: int) -> str:
+        """The file that makes the checkpoint of `step` one."""
+        return f"{self.path}/manifest-{step:08d}"
+
+    def data(self, step: int, attempt: str) -> str:
+        """The folder of the shards that one attempt to write the checkpoint of `step` leaves; of no other attempt."""
+        return f"{self.path}/data/{step:08d}-{attempt}"
+
+
 class RunLayout:
     """The paths of the run `name`, which is a folder of the store. SpecError when `name` cannot be one."""
 
@@ -66,6 +80,14 @@ class RunLayout:
     def trial(self, trial: TrialId) -> str:
         """The folder of a trial."""
         return f"{self.path}/trials/{trial:04d}"
+
+    def checkpoints(self, trial: TrialId) -> str:
+        """The folder of all checkpoints of a trial."""
+        return f"{self.trial(trial)}/checkpoints"
+
+    def generation(self, trial: TrialId, generation: Generation) -> CheckpointLayout:
+        """The paths of the checkpoints that one generation writes."""
+        return CheckpointLayout(f"{self.checkpoints(trial)}/gen-{generation:04d}")
 
     def member(self, member: Member) -> MemberLayout:
         """The paths of one member."""

@@ -4,12 +4,13 @@ import errno
 import os
 import pwd
 import stat
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 from uuid import uuid4
 
 from sparktrain.errors import RunDirectoryError
-from sparktrain.store.base import UNPUBLISHED, Store, WriteStream, check_path
+from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, Store, WriteStream, check_path
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -82,6 +83,16 @@ class LocalStore(Store):
         target = self._file(path)
         try:
             return target.read_bytes()
+        except _NO_FILE as error:
+            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """See base class."""
+        target = self._file(path)
+        try:
+            with open(target, "rb", buffering=0) as file:
+                while piece := file.read(PIECE_BYTES):
+                    yield piece
         except _NO_FILE as error:
             raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
 

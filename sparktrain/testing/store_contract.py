@@ -8,7 +8,7 @@ from multiprocessing.synchronize import Barrier
 import pytest
 
 from sparktrain.errors import BugError
-from sparktrain.store.base import Store
+from sparktrain.store.base import PIECE_BYTES, Store
 from sparktrain.store.url import open_store
 
 ROUNDS = 20
@@ -43,6 +43,14 @@ class StoreContract:
         store.put_if_absent("data", data)
         assert store.read("data") == data
 
+    @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1], ids=["empty", "byte", "piece", "two pieces"])
+    def test_pieces_make_the_whole(self, store: Store, size: int) -> None:
+        data = bytes(range(256)) * (size // 256) + b"\0" * (size % 256)
+        store.put_if_absent("data", data)
+        pieces = list(store.pieces("data"))
+        assert b"".join(pieces) == data
+        assert all(0 < len(piece) <= PIECE_BYTES for piece in pieces)
+
     def test_what_was_put_is_there_for_everybody(self, store: Store) -> None:
         store.put_if_absent("run/results.json", b"{}")
         assert self.reopen(store.where()).read("run/results.json") == b"{}"
@@ -71,6 +79,8 @@ class StoreContract:
     def test_a_missing_file(self, store: Store) -> None:
         with pytest.raises(FileNotFoundError):
             store.read("run/none")
+        with pytest.raises(FileNotFoundError):
+            next(store.pieces("run/none"))
         assert not store.exists("run/none")
         store.delete("run/none")
 
@@ -78,6 +88,8 @@ class StoreContract:
         store.put_if_absent("run/trials/a", b"")
         with pytest.raises(FileNotFoundError):
             store.read("run/trials")
+        with pytest.raises(FileNotFoundError):
+            next(store.pieces("run/trials"))
         assert not store.exists("run/trials")
         store.delete("run/trials")
         assert store.exists("run/trials/a")
@@ -141,6 +153,8 @@ class StoreContract:
                 call(path)
         with pytest.raises(BugError):
             store.put_if_absent(path, b"")
+        with pytest.raises(BugError):
+            next(store.pieces(path))
 
 
 def _entry(number: int) -> bytes:

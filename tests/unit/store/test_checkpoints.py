@@ -1,0 +1,348 @@
+"""Checkpoints in a store: written, fetched, damaged in every way, deleted, and written by who was replaced."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.errors import CheckpointError
+from sparktrain.ids import Generation
+from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.store.checkpoints import MANIFEST, Listed, delete, fetch, listed, sweep, write
+from sparktrain.store.localfs import LocalStore
+from tests.unit.store.gated import Crash, FailAt, GatedStore, fault
+from tests.unit.store.snapshots import LAYOUT, NAMES, TRIAL, content, draft, loaded, put
+
+FOLDER = "run/trials/0003/checkpoints"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "runs")
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    """A folder for snapshots."""
+    (tmp_path / "local").mkdir()
+    return tmp_path / "local"
+
+
+def refuse_all(name: str, effect: Callable[[], Any]) -> Any:
+    raise AssertionError(f"the store was asked to {name}")
+
+
+def test_what_was_written_is_fetched(store: LocalStore, local: Path) -> None:
+    checkpoint = put(store, local, 7, parent="abc", keep=3, score=0.5, writer="agent-1")
+    assert loaded(store, checkpoint, local) == content(1, 7)
+    assert checkpoint == Checkpoint(
+        Generation(1), 7, f"{FOLDER}/gen-0001/manifest-00000007", checkpoint.digest, keep=3, score=0.5
+    )
+
+
+def test_the_manifest_says_it_all(store: LocalStore, local: Path) -> None:
+    checkpoint = put(store, local, 7, generation=2, parent="abc", writer="agent-1")
+    raw = store.read(checkpoint.manifest)
+    manifest = json.loads(raw)
+    data = manifest.pop("data")
+    assert hashlib.sha256(raw).hexdigest() == checkpoint.digest
+    assert data.startswith(f"{FOLDER}/gen-0002/data/00000007-")
+    assert manifest == {
+        "version": 1,
+        "run": "run",
+        "trial": 3,
+        "generation": 2,
+        "step": 7,
+        "parent": "abc",
+        "shards": [
+            {"name": name, "size": len(bytes_), "sha256": hashlib.sha256(bytes_).hexdigest()}
+            for name, bytes_ in content(2, 7).items()
+        ],
+        "keep": 2,
+        "score": None,
+        "writer": "agent-1",
+    }
+    assert store.list() == [*(f"{data}/{name}" for name in NAMES), checkpoint.manifest]
+
+
+def test_an_empty_snapshot_is_refused(store: LocalStore, local: Path) -> None:
+    empty = draft(local, 1)
+    for path in empty.folder.iterdir():
+        path.unlink()
+    with pytest.raises(CheckpointError, match="of step 1 has no files"):
+        write(store, LAYOUT, empty)
+    assert store.list() == []
+
+
+def test_what_does_not_go_on_is_not_published(store: LocalStore, local: Path) -> None:
+    def check() -> None:
+        if store.list():
+            raise TimeoutError("too late")
+
+    with pytest.raises(TimeoutError):
+        write(store, LAYOUT, draft(local, 1), check)
+    assert listed(store, LAYOUT, TRIAL) == []
+
+
+# ---- the local copy
+
+
+def test_a_copy_on_the_local_disk_spares_the_store(store: LocalStore, local: Path) -> None:
+    snapshot = draft(local, 1)
+    checkpoint = write(store, LAYOUT, snapshot)
+    nothing = GatedStore(store, refuse_all)
+    assert loaded(nothing, checkpoint, local, snapshot.folder) == content(1, 1)
+    fetched = local / "again"
+    fetch(nothing, checkpoint, fetched, snapshot.folder)
+    shutil.rmtree(snapshot.folder)
+    assert loaded(nothing, checkpoint, local, fetched) == content(1, 1)
+
+
+@pytest.mark.parametrize("name", [*NAMES, MANIFEST])
+@pytest.mark.parametrize("how", ["damage", "delete"])
+def test_a_bad_copy_is_replaced_from_the_store(store: LocalStore, local: Path, name: str, how: str) -> None:
+    snapshot = draft(local, 1)
+    checkpoint = write(store, LAYOUT, snapshot)
+    data = (snapshot.folder / name).read_bytes()
+    (snapshot.folder / name).unlink()
+    if how == "damage":
+        (snapshot.folder / name).write_bytes(b"?" + data[1:])
+    assert loaded(store, checkpoint, local, snapshot.folder) == content(1, 1)
+
+
+# ---- damage
+
+
+def _damages(data: bytes) -> dict[str, bytes]:
+    size = len(data)
+    cuts = {f"cut to {keep}": data[:keep] for keep in (0, 1, size // 2, size - 1)}
+    flips = {
+        f"bit {bit} of byte {at}": data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+        for bit, at in enumerate(range(0, size, max(1, size // 8)), start=0)
+        if bit < 8
+    }
+    return cuts | flips | {"longer": data + b"\0", "zeroes": bytes(size)}
+
+
+def test_every_damage_of_every_file_is_found(store: LocalStore, local: Path) -> None:
+    checkpoint = put(store, local, 7)
+    found = 0
+    for path in store.list():
+        whole = store.read(path)
+        for how, data in _damages(whole).items():
+            Path(store.where(path)).write_bytes(data)
+            with pytest.raises(CheckpointError) as caught:
+                loaded(store, checkpoint, local)
+            name = path.rpartition("/")[2]
+            named = "its manifest" if path == checkpoint.manifest else f"shard {name} has"
+            assert named in str(caught.value), how
+            assert store.where(checkpoint.manifest) in str(caught.value)
+            found += 1
+        Path(store.where(path)).write_bytes(whole)
+    assert found == 3 * 14
+    assert loaded(store, checkpoint, local) == content(1, 7)
+
+
+def test_missing_and_swapped_files_are_found(store: LocalStore, local: Path) -> None:
+    checkpoint = put(store, local, 7)
+    paths = [Path(store.where(path)) for path in store.list()]
+    for path in paths:
+        aside = path.rename(path.with_suffix(".aside"))
+        with pytest.raises(CheckpointError, match="is missing"):
+            loaded(store, checkpoint, local)
+        aside.rename(path)
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        first, second = paths[one].read_bytes(), paths[other].read_bytes()
+        paths[one].write_bytes(second)
+        paths[other].write_bytes(first)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            loaded(store, checkpoint, local)
+        paths[one].write_bytes(first)
+        paths[other].write_bytes(second)
+
+
+def test_the_manifest_of_another_checkpoint_is_found(store: LocalStore, local: Path) -> None:
+    checkpoint, other = put(store, local, 7), put(store, local, 8)
+    Path(store.where(checkpoint.manifest)).write_bytes(store.read(other.manifest))
+    with pytest.raises(CheckpointError, match=f"{checkpoint.digest} was acknowledged"):
+        loaded(store, checkpoint, local)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"version": 2}, "has version 2, and this sparktrain reads version 1"),
+        ({"step": 8}, "is for generation 1, step 8"),
+        ({"generation": 2}, "is for generation 2, step 7"),
+        ({"shards": [{"name": "../../x", "size": 0, "sha256": ""}]}, "has a shard of the name '../../x'"),
+        ({"shards": None}, "its manifest is none"),
+    ],
+)
+def test_a_manifest_that_makes_no_sense(store: LocalStore, local: Path, changes: dict[str, Any], words: str) -> None:
+    checkpoint = put(store, local, 7)
+    raw = json.dumps(json.loads(store.read(checkpoint.manifest)) | changes).encode()
+    Path(store.where(checkpoint.manifest)).write_bytes(raw)
+    odd = Checkpoint(Generation(1), 7, checkpoint.manifest, hashlib.sha256(raw).hexdigest())
+    with pytest.raises(CheckpointError, match=words.replace(".", r"\.")):
+        loaded(store, odd, local)
+
+
+def test_a_failure_of_the_store_is_no_damage(store: LocalStore, local: Path) -> None:
+    checkpoint = put(store, local, 7)
+    failing = GatedStore(store, FailAt(1, "before", fault()))
+    with pytest.raises(OSError, match="the store failed") as caught:
+        fetch(failing, checkpoint, local / "fetched")
+    assert not isinstance(caught.value, CheckpointError)
+    assert not (local / "fetched").exists()
+
+
+def test_a_folder_that_is_there_is_left_alone(store: LocalStore, local: Path) -> None:
+    checkpoint = put(store, local, 7)
+    (local / "mine").mkdir()
+    (local / "mine" / "file").touch()
+    with pytest.raises(FileExistsError):
+        fetch(store, checkpoint, local / "mine")
+    assert (local / "mine" / "file").exists()
+
+
+# ---- a writer that was replaced
+
+
+def test_a_replaced_writer_overwrites_nothing_and_is_never_restored(store: LocalStore, local: Path) -> None:
+    base = put(store, local, 1, generation=1)
+    new = put(store, local, 2, generation=2, parent=base.digest)
+    zombies = [put(store, local, step, generation=1, parent=base.digest) for step in (2, 3, 4)]
+    assert loaded(store, base, local) == content(1, 1)
+    assert loaded(store, new, local) == content(2, 2)
+    for zombie in zombies:
+        claimed = Checkpoint(new.generation, new.step, zombie.manifest, new.digest)
+        with pytest.raises(CheckpointError, match="was acknowledged"):
+            loaded(store, claimed, local)
+    sweep(store, LAYOUT, TRIAL, [base, new], Generation(2))
+    assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [base.manifest, new.manifest]
+    assert loaded(store, base, local) == content(1, 1)
+
+
+def test_a_second_chief_of_a_generation_is_refused(store: LocalStore, local: Path) -> None:
+    first = put(store, local, 1, writer="agent-1")
+    with pytest.raises(CheckpointError, match="exists already with other content: another chief"):
+        put(store, local, 1, writer="agent-2")
+    assert loaded(store, first, local) == content(1, 1)
+
+
+# ---- crashes and faults at every operation
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("error", [Crash(), fault()], ids=["crash", "fault"])
+def test_a_write_may_break_anywhere(tmp_path: Path, when: str, error: BaseException) -> None:
+    for index in range(100):
+        store, local = LocalStore(tmp_path / f"runs-{index}"), tmp_path / f"local-{index}"
+        local.mkdir()
+        acknowledged = put(store, local, 1)
+        gate = FailAt(index, when, error)
+        wanted = draft(local, 2, parent=acknowledged.digest, writer="agent-1")
+        try:
+            written = write(GatedStore(store, gate), LAYOUT, wanted)
+        except type(error):
+            written = None
+        assert loaded(store, acknowledged, local) == content(1, 1)
+        _visible_are_whole(store, local)
+        again = write(store, LAYOUT, wanted)
+        assert written in (None, again)
+        assert loaded(store, again, local) == content(1, 2)
+        if not gate.broke:
+            break
+    assert index == 10  # two shards: open, write, close, read back; then the manifest and its read-back
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("error", [Crash(), fault()], ids=["crash", "fault"])
+def test_a_delete_may_break_anywhere(tmp_path: Path, when: str, error: BaseException) -> None:
+    for index in range(100):
+        store, local = LocalStore(tmp_path / f"runs-{index}"), tmp_path / f"local-{index}"
+        local.mkdir()
+        doomed, *kept = [put(store, local, step) for step in (1, 2, 3)]
+        gate = FailAt(index, when, error)
+        try:
+            delete(GatedStore(store, gate), doomed)
+        except type(error):
+            assert gate.broke
+        _visible_are_whole(store, local)
+        delete(store, doomed)
+        assert [loaded(store, each, local) for each in kept] == [content(1, 2), content(1, 3)]
+        assert len(store.list()) == 6
+        if not gate.broke:
+            break
+    assert index == 4
+
+
+def _visible_are_whole(store: LocalStore, local: Path) -> None:
+    for each in listed(store, LAYOUT, TRIAL):
+        digest = hashlib.sha256(store.read(each.manifest)).hexdigest()
+        assert loaded(store, Checkpoint(each.generation, each.step, each.manifest, digest), local) == content(
+            each.generation, each.step
+        )
+
+
+def test_a_lost_answer_is_found_out_by_the_next_attempt(store: LocalStore, local: Path) -> None:
+    """The manifest is put, the answer is lost, and it cannot be read back either."""
+    broken = iter([fault(), fault()])
+
+    def gate(name: str, effect: Callable[[], Any]) -> Any:
+        result = effect()
+        if name in ("put", "read"):
+            raise next(broken)
+        return result
+
+    wanted = draft(local, 1, writer="agent-1")
+    with pytest.raises(OSError, match="the store failed"):
+        write(GatedStore(store, gate), LAYOUT, wanted)
+    [published] = listed(store, LAYOUT, TRIAL)
+    checkpoint = write(store, LAYOUT, wanted)
+    assert checkpoint.manifest == published.manifest
+    assert loaded(store, checkpoint, local) == content(1, 1)
+
+
+def test_what_the_store_garbles_is_not_published(store: LocalStore, local: Path) -> None:
+    def gate(name: str, effect: Callable[[], Any]) -> Any:
+        result = effect()
+        if name == "close":
+            for path in store.list():
+                Path(store.where(path)).write_bytes(b"garbled")
+        return result
+
+    with pytest.raises(OSError, match=r"state\.json was written, but has 7 of \d+ bytes") as caught:
+        write(GatedStore(store, gate), LAYOUT, draft(local, 1))
+    assert not isinstance(caught.value, CheckpointError)
+    assert listed(store, LAYOUT, TRIAL) == []
+
+
+# ---- for people, and after the last gang
+
+
+def test_listed(store: LocalStore, local: Path) -> None:
+    second, first = put(store, local, 5, generation=2), put(store, local, 10)
+    store.put_if_absent(f"{FOLDER}/gen-0002/manifest-00000006", b"{}")
+    store.put_if_absent(f"{FOLDER}/notes.txt", b"")
+    size = sum(map(len, content(1, 10).values()))
+    found = listed(store, LAYOUT, TRIAL)
+    assert found[0] == Listed(first.manifest, Generation(1), 10, size)
+    assert (found[1].manifest, found[1].problem) == (second.manifest, "")
+    assert found[2].problem.startswith("no manifest: Object missing required field")
+    assert len(found) == 3
+
+
+def test_a_sweep_leaves_what_is_kept_and_what_is_still_written(store: LocalStore, local: Path) -> None:
+    kept, _, current = put(store, local, 1), put(store, local, 2), put(store, local, 2, generation=2)
+    store.put_if_absent(f"{FOLDER}/gen-0001/data/00000009-abc/state.json", b"failed")
+    store.put_if_absent(f"{FOLDER}/gen-0002/data/00000003-abc/state.json", b"under way")
+    store.put_if_absent(f"{FOLDER}/notes.txt", b"somebody's")
+    sweep(store, LAYOUT, TRIAL, [kept], Generation(2))
+    assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [kept.manifest, current.manifest]
+    assert len(store.list()) == 3 + 3 + 1 + 1
+    assert loaded(store, kept, local) == content(1, 1)
