@@ -46,7 +46,7 @@ class Work:
         """The part that decisions depend on."""
         spec = self.spec
         return RunLimits(
-            size=spec.workers_per_trial,
+            size=spec.gang.size,
             retries=spec.retries,
             trial_timeout_s=spec.trial_timeout_s,
             timeout_s=spec.timeout_s,

@@ -30,6 +30,28 @@ class Failure(Struct, frozen=True):
     """The traceback of an exception, outermost frames of sparktrain removed; at most 64 KiB."""
     log_tail: tuple[str, ...] = ()
     """The last lines that the process printed."""
+    rank: int | None = None
+    """Of the member that failed, once the coordinator knows which it was."""
+    host: str | None = None
+    """Of that member."""
+
+
+class Restart(Struct, frozen=True, rename={"summary": "cause", "resumed_from": "resumed_from_step"}):
+    """A gang that was lost and formed again: the root cause, and what it cost. JSON has two of the fields renamed."""
+
+    rank: int
+    """Of the member that was lost first, in the generation that ended."""
+    host: str | None
+    """Of that member."""
+    kind: FailureKind
+    summary: str
+    """As of the failure: one line."""
+    seconds: float
+    """From the loss until every member of the next generation trained."""
+    resumed_from: int | None = None
+    """Step of the checkpoint that training went on from; None when it began anew."""
+    steps_lost: int | None = None
+    """Steps that were done again; None where members reported none."""
 
 
 class Report(Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 from sparktrain.ids import Generation, TrialId
 from sparktrain.state.moves import check_move
-from sparktrain.state.outcome import Failure, Report
+from sparktrain.state.outcome import Failure, Report, Restart
 
 NOT_FORMED = Generation(0)
 """The generation of a trial before its first gang."""
@@ -59,6 +59,10 @@ class Trial:
     """Of the newest generation's training function."""
     host: str | None = None
     """Of the chief of the newest generation."""
+    hosts: tuple[str, ...] = ()
+    """Of the newest generation's members, by rank."""
+    restarts: tuple[Restart, ...] = ()
+    """Why its gang was formed again, and what that cost; oldest first."""
     started_at: float | None = None
     """When the newest generation entered the training function."""
     last_report: Report | None = None
