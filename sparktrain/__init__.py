@@ -1,6 +1,6 @@
 """Hyperparameter sweeps and distributed training of deep networks on the Spark cluster that you already have.
 
-driver/     the Spark driver: coordinator, launch, results          |  what the user calls: sweep, launch, pool
+driver/     the Spark driver: coordinator, launch, results          |  what the user calls: sweep, run, launch, pool
 executor/   one agent in one Spark task                             |
 training/   the zygote and the training processes that it forks     |  what the user's function gets: ctx
 state/      every decision, pure; search/ which trial is next
@@ -20,6 +20,9 @@ from sparktrain.errors import (
     PoolError,
     ResourceError,
     RunDirectoryError,
+    RunFailedError,
+    RunLostError,
+    RunStoppedError,
     SessionError,
     SparktrainError,
     SpecError,
@@ -29,8 +32,8 @@ from sparktrain.errors import (
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from sparktrain.api import Pool, launch, pool, sweep
-    from sparktrain.driver.results import SweepResult, TrialResult
+    from sparktrain.api import Pool, launch, pool, run, sweep
+    from sparktrain.driver.results import RunResult, SweepResult, TrialResult
     from sparktrain.search.space import cases, grid, when, zipped
     from sparktrain.training.context import TrainContext
 
@@ -38,7 +41,9 @@ _HOMES = {
     "Pool": "sparktrain.api",
     "launch": "sparktrain.api",
     "pool": "sparktrain.api",
+    "run": "sparktrain.api",
     "sweep": "sparktrain.api",
+    "RunResult": "sparktrain.driver.results",
     "SweepResult": "sparktrain.driver.results",
     "TrialResult": "sparktrain.driver.results",
     "cases": "sparktrain.search.space",
@@ -70,6 +75,10 @@ __all__ = [
     "PoolError",
     "ResourceError",
     "RunDirectoryError",
+    "RunFailedError",
+    "RunLostError",
+    "RunResult",
+    "RunStoppedError",
     "SessionError",
     "SparktrainError",
     "SpecError",
@@ -81,6 +90,7 @@ __all__ = [
     "grid",
     "launch",
     "pool",
+    "run",
     "sweep",
     "when",
     "zipped",

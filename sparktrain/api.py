@@ -6,16 +6,20 @@ from types import TracebackType
 from typing import Any
 
 from sparktrain.driver import preflight
-from sparktrain.driver.compose import Composed, SweepOptions, compose, module_names, options_of, result, unloadable
+from sparktrain.driver.compose import Composed, compose, module_names, result, run_end, unloadable
 from sparktrain.driver.display import choose_display
+from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.preflight import Session
 from sparktrain.driver.progress import Display
-from sparktrain.driver.results import SweepResult
+from sparktrain.driver.results import RunResult, SweepResult
+from sparktrain.driver.run import RunEnd
 from sparktrain.driver.signature import Target
 from sparktrain.driver.work import Work
-from sparktrain.search.space import Space, zipped
-from sparktrain.spec.sweep import Duration, Mode, seconds
+from sparktrain.search.space import Space, single, zipped
+from sparktrain.spec.gang import Backend
+from sparktrain.spec.quantities import Duration, seconds
+from sparktrain.spec.sweep import Mode
 from sparktrain.state.sweep import Ending
 
 DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
@@ -52,9 +56,10 @@ def sweep(
             (of the run; default the function's name and the time), seed (of the run; `ctx.seed` follows from it and the
             trial's id), trial_timeout and timeout (seconds, `timedelta`, or "90s", "5m", "2h"), start_timeout (how long
             to wait while there are no agents, default 300 s), retries (times a trial is run again after its process,
-            agent or executor was lost, default 3), gpus (for each trial), log_limit (bytes of a trial's log that are
-            kept, default 1 GiB), preload (modules that are imported before trials start; by default those that `train`
-            uses), progress (False: show nothing).
+            agent or executor was lost, default 3), workers_per_trial and backend (members of the gang that trains each
+            trial, default 1, and what connects them; as of `run`), gpus (for each member), log_limit (bytes of a
+            member's log that are kept, default 1 GiB), preload (modules that are imported before trials start; by
+            default those that `train` uses), progress (False: show nothing).
 
     Returns:
         What became of each trial, best first to find under `.best`. The same is in `results.json` of the run directory.
@@ -64,7 +69,7 @@ def sweep(
         InfraError: the cluster failed; `results.json` has what was done until then.
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has what was done until then.
     """
-    chosen = options_of(metric=metric, mode=mode, **options)
+    chosen = options_of(SweepOptions, metric=metric, mode=mode, **options)
     return _alone(compose(train, space, chosen), chosen, spark, agents)
 
 
@@ -76,8 +81,70 @@ def launch(
     The lists must have equal lengths; `map_fun` may return nothing. Options, blocking and errors as of `sweep`.
     """
     agents = options.pop("agents", None)
-    chosen = options_of(**options)
+    chosen = options_of(SweepOptions, **options)
     return _alone(compose(map_fun, zipped(args_dict), chosen), chosen, spark, agents)
+
+
+def run(
+    train: Callable[..., Any],
+    params: Mapping[str, Any] | None = None,
+    *,
+    workers: int,
+    backend: Backend | str = Backend.HOROVOD,
+    spark: Session | None = None,
+    agents: int | None = None,
+    **options: Any,
+) -> RunResult:
+    """Call `train` once in each member of a gang of `workers`, which train together: one process on each agent.
+
+    Blocks until every member has ended, and shows progress meanwhile. When a member is lost, the gang is formed again,
+    and goes on from its last checkpoint. Call it in the driver, in one thread at a time for a session.
+
+    Args:
+        train: the training function. It takes the parameters by name, and `ctx` (a `TrainContext`) if it names it; what
+            it returns in the chief, which is rank 0, is the result: a number, a flat dict of numbers, or nothing.
+        params: its parameters.
+        workers: members that train.
+        backend: what connects them: "horovod", "tensorflow" (collectives, or parameter servers), or "none" (nothing
+            does: each member runs by itself, and knows its rank).
+        spark: the session to use; the active one by default. Spark Connect sessions will do.
+        agents: how many agents to start; by default one for each member. More than that stand by for lost ones.
+        **options: ps and evaluator (parameter servers, and whether there is an evaluator; members of their own, with
+            backend "tensorflow" alone), min_workers (go on with so many when agents are lost for good; default: wait
+            for all), max_restarts (times the gang is formed again, default 3), hang_timeout (a member that reports no
+            step for so long is ended, default 120 s), metric and mode (the entry of the result that must be there, and
+            that checkpoints are compared by), and, as of `sweep`, dir, name, seed, timeout, start_timeout, gpus,
+            log_limit, preload and progress.
+
+    Returns:
+        What the chief returned, and where model and logs are. `results.json` of the run directory has it as a sweep of
+        one trial.
+
+    Raises:
+        UserError: the call is wrong, and nothing was started.
+        RunFailedError: the training function failed; the error names the member, and has its traceback.
+        RunLostError: members were lost more often than `max_restarts`.
+        RunStoppedError: `timeout` has passed.
+        InfraError: the cluster failed.
+        KeyboardInterrupt: Ctrl-C; no training process is left.
+    """
+    chosen = options_of(RunOptions, workers=workers, backend=backend, **options)
+    composed = compose(train, single({} if params is None else params), chosen)
+    return run_end(composed, _alone(composed, chosen, spark, agents)).result()
+
+
+def run_target(
+    target: Target,
+    params: Mapping[str, Any],
+    options: RunOptions,
+    *,
+    session: Callable[[], Any],
+    agents: int | None = None,
+    display: Display | None = None,
+) -> RunEnd:
+    """A run for the command line, to which a failure is a result too; `session` as of `sweep_target`."""
+    composed = compose(target, single(params), options)
+    return run_end(composed, _with_session(composed, options, session, agents, display))
 
 
 def sweep_target(
@@ -90,11 +157,7 @@ def sweep_target(
     display: Display | None = None,
 ) -> SweepResult:
     """A sweep for the command line: `session` makes the Spark session's context once the call is known to be right."""
-    composed = compose(target, space, options)
-    preflight.check_agents(agents)
-    composed.check_directory()
-    with session() as spark:
-        return _alone(composed, options, spark, agents, display)
+    return _with_session(compose(target, space, options), options, session, agents, display)
 
 
 class Pool:
@@ -124,21 +187,37 @@ class Pool:
         self, train: Callable[..., Any], space: SpaceLike, *, metric: str, mode: Mode = "max", **options: Any
     ) -> SweepResult:
         """As `sparktrain.sweep`, on the agents of this pool. Raises PoolError when it is closed."""
-        return self._call(train, space, options_of(metric=metric, mode=mode, **options))
+        chosen = options_of(SweepOptions, metric=metric, mode=mode, **options)
+        return self._call(compose(train, space, chosen), chosen)
 
     def launch(
         self, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Any
     ) -> SweepResult:
         """As `sparktrain.launch`, on the agents of this pool. Raises PoolError when it is closed."""
-        return self._call(map_fun, zipped(args_dict), options_of(**options))
+        chosen = options_of(SweepOptions, **options)
+        return self._call(compose(map_fun, zipped(args_dict), chosen), chosen)
+
+    def run(
+        self,
+        train: Callable[..., Any],
+        params: Mapping[str, Any] | None = None,
+        *,
+        workers: int,
+        backend: Backend | str = Backend.HOROVOD,
+        **options: Any,
+    ) -> RunResult:
+        """As `sparktrain.run`, on the agents of this pool. Raises PoolError when it is closed."""
+        chosen = options_of(RunOptions, workers=workers, backend=backend, **options)
+        composed = compose(train, single({} if params is None else params), chosen)
+        return run_end(composed, self._call(composed, chosen)).result()
 
     def close(self) -> None:
         """End what runs, and give the slots back; again does nothing. Blocks for some seconds at most."""
         self._agents.close()
 
-    def _call(self, function: Callable[..., Any], space: SpaceLike, options: SweepOptions) -> SweepResult:
-        composed = compose(function, space, options)
+    def _call(self, composed: Composed, options: Options) -> SweepResult:
         preflight.check_gpus(self._facts, composed.spec.gpus)
+        preflight.check_pool(self.agents, composed.spec.gang.size)
         self._agents.check_free()
         display = choose_display(quiet=not options.progress)
         return _run(self._agents, composed, composed.work(self.agents, display), display)
@@ -177,9 +256,19 @@ def _session(spark: Session | None) -> tuple[Session, preflight.Facts]:
     return session, preflight.read_facts(session, os.cpu_count() or 1)
 
 
+def _with_session(
+    composed: Composed, options: Options, session: Callable[[], Any], agents: int | None, display: Display | None
+) -> SweepResult:
+    """A run in a session that is made once the call is known to be right."""
+    preflight.check_agents(agents)
+    composed.check_directory()
+    with session() as spark:
+        return _alone(composed, options, spark, agents, display)
+
+
 def _alone(
     composed: Composed,
-    options: SweepOptions,
+    options: Options,
     spark: Session | None,
     agents: int | None,
     display: Display | None = None,
@@ -187,7 +276,7 @@ def _alone(
     """A run with agents of its own."""
     session, facts = _session(spark)
     preflight.check_gpus(facts, composed.spec.gpus)
-    count = preflight.agents_for(facts, agents, composed.trials, composed.spec.workers_per_trial)
+    count = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size)
     own = AgentPool(session, facts, count, composed.preload, None)
     shown = display or choose_display(quiet=not options.progress)
     composed.check_directory()

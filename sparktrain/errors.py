@@ -16,12 +16,15 @@
     |   |-- RingError              an operation of a ring failed: a member of the gang is gone or stuck
     |   |   `-- FormError          the ring could not be formed
     |   `-- CheckpointError        a checkpoint is damaged, or cannot be written
+    |-- RunFailedError             the training function of a run failed; a trial of a sweep that fails is no error
+    |   |-- RunStoppedError        the run was stopped before its end
+    |   `-- RunLostError           members were lost more often than the gang is formed again; an InfraError too
     `-- BugError                   sparktrain broke a rule of its own: please report
         |-- IllegalMoveError       a state machine was asked for a move that it does not have
         `-- ProtocolError          a peer sent something that is no message, or not for it
 
-A message names the subject, the value in question, the rule, and the next step. A trial that fails is no error: it is
-a result (`TrialResult.error`).
+A message names the subject, the value in question, the rule, and the next step. A trial of a sweep that fails is no
+error: it is a result (`TrialResult.error`).
 """
 
 
@@ -87,6 +90,33 @@ class FormError(RingError):
 
 class CheckpointError(InfraError, OSError):
     """A checkpoint is damaged, or cannot be written."""
+
+
+class RunFailedError(SparktrainError, RuntimeError):
+    """The training function of `run` failed by its own fault: the same call would fail again."""
+
+    rank: int | None = None
+    """Of the member that failed first; None when none had started."""
+    host: str | None = None
+    """Of that member."""
+    traceback: str = ""
+    """Of the exception that it raised, outermost frames of sparktrain removed; empty for other causes."""
+    log_tail: tuple[str, ...] = ()
+    """The last lines that it printed."""
+    log: str | None = None
+    """Where its log is."""
+    restarts: tuple[str, ...] = ()
+    """Why the gang was formed again before, one line for each time, oldest first."""
+    directory: str | None = None
+    """Where the run's files are."""
+
+
+class RunStoppedError(RunFailedError):
+    """A run was stopped before its training function had returned."""
+
+
+class RunLostError(RunFailedError, InfraError):
+    """Members of a run's gang were lost more often than it is formed again; the same call may succeed later."""
 
 
 class BugError(SparktrainError):

@@ -6,61 +6,34 @@ All that can be wrong with the call is found here, before a session is touched.
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sparktrain.clock import SystemClock
+from sparktrain.driver.options import Options
+from sparktrain.driver.preflight import check_installed
 from sparktrain.driver.report import to_bytes
 from sparktrain.driver.results import SweepResult, status_of
+from sparktrain.driver.run import RunEnd
 from sparktrain.driver.shipping import pack, preload_for
 from sparktrain.driver.signature import Target, check_call
 from sparktrain.driver.work import Ran, Watcher, Work
 from sparktrain.errors import FunctionError, RunDirectoryError, SpecError, UserError
-from sparktrain.protocol.messages import Code
+from sparktrain.ids import Generation, Member, RunId
+from sparktrain.protocol.messages import CHIEF, Code
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
-from sparktrain.spec.sweep import Duration, Mode, SweepSpec, seconds
-from sparktrain.spec.values import described, did_you_mean
+from sparktrain.spec.quantities import seconds
+from sparktrain.spec.sweep import SweepSpec
+from sparktrain.spec.values import described
 from sparktrain.state.outcome import Failure
 from sparktrain.state.sweep import Ending
+from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
 from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
 
 DEFAULT_DIR = "sparktrain-runs"
-GIB = 2**30
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """What a sweep may be told, as `sparktrain.sweep` documents it."""
-
-    metric: str | None = None
-    mode: Mode = "max"
-    trials: int | None = None
-    dir: str | None = None
-    name: str | None = None
-    seed: int | None = None
-    trial_timeout: Duration | None = None
-    timeout: Duration | None = None
-    start_timeout: Duration = 300.0
-    retries: int = 3
-    workers_per_trial: int = 1
-    gpus: int = 0
-    log_limit: int = GIB
-    preload: Sequence[str] | None = None
-    progress: bool = True
-
-
-def options_of(**given: Any) -> SweepOptions:
-    """The options. Raises SpecError for one that there is not."""
-    known = [field.name for field in fields(SweepOptions)]
-    for name in given:
-        if name not in known:
-            raise SpecError(
-                f"there is no option {name!r}{did_you_mean(name, known) or ';'} there are {', '.join(known)}"
-            )
-    return SweepOptions(**given)
 
 
 @dataclass(frozen=True)
@@ -119,13 +92,14 @@ class Composed:
             "metric": spec.metric,
             "mode": spec.mode,
             "seed": spec.seed,
+            "gang": asdict(spec.gang),
             "trials": self.trials,
             "begun": SystemClock().wall(),
         }
         return json.dumps(record, indent=2).encode()
 
 
-def compose(function: Callable[..., Any] | Target, space: Any, options: SweepOptions) -> Composed:
+def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> Composed:
     """Check a call, and pickle its function. Touches neither Spark nor the run directory. Raises UserError."""
     target = function if isinstance(function, Target) else Target.of(function)
     trial_space = as_space(space)
@@ -133,19 +107,18 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: SweepOpt
         name=options.name if options.name is not None else f"{target.slug}-{SystemClock().stamp()}",
         metric=options.metric,
         mode=options.mode,
-        trials=options.trials,
         seed=options.seed if options.seed is not None else secrets.randbelow(2**31),
-        trial_timeout_s=seconds(options.trial_timeout, "trial_timeout"),
         timeout_s=seconds(options.timeout, "timeout"),
         start_timeout_s=seconds(options.start_timeout, "start_timeout") or 0.0,
-        retries=options.retries,
-        workers_per_trial=options.workers_per_trial,
+        gang=options.gang(),
         gpus=options.gpus,
         log_limit_bytes=options.log_limit,
+        **options.limits(),
     )
-    check_call(target.function, trial_space)
+    check_call(target.function, trial_space, options.place)
+    check_installed(spec.gang)
     store = open_store(options.dir if options.dir is not None else DEFAULT_DIR)
-    preload = module_names(options.preload) if options.preload is not None else preload_for(target)
+    preload = module_names(options.preload) if options.preload is not None else preload_for(target, spec.gang)
     sampler = SpaceSampler(trial_space, spec.trials)
     return Composed(spec, trial_space, sampler, target, pack(target), preload, store, RunLayout(spec.name))
 
@@ -172,6 +145,16 @@ def result(composed: Composed, ran: Ran) -> SweepResult:
     )
     composed.store.put_if_absent(composed.layout.results, to_bytes(made))
     return made
+
+
+def run_end(composed: Composed, made: SweepResult) -> RunEnd:
+    """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
+    trial = next(iter(made.trials), None)
+    if trial is None or trial.status is not TrialStatus.SUCCEEDED:
+        return RunEnd(made, None)
+    chief = Member(RunId(made.name), trial.id, Generation(trial.generations), CHIEF)
+    model = composed.layout.member(chief).model
+    return RunEnd(made, composed.store.where(model) if composed.store.exists(model) else None)
 
 
 def unloadable(composed: Composed, failure: Failure) -> UserError:

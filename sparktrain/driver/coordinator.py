@@ -22,9 +22,12 @@ from sparktrain.search.sampler import Sampler
 from sparktrain.spec.sweep import trial_seed
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.machine import Commands, Machine
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import TrialStatus
+from sparktrain.store import checkpoints
+from sparktrain.store.base import Store
 
 TICK_S = 0.1
 """Interval at which deadlines are checked and progress is shown."""

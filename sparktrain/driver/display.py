@@ -10,8 +10,9 @@ from typing import Any, TextIO
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.terminal_theme import TerminalTheme
+from rich.text import Text
 
-from sparktrain.driver import screen, text
+from sparktrain.driver import gang_screen, gang_text, screen, text
 from sparktrain.driver.progress import Display, NullDisplay, Progress
 from sparktrain.driver.results import TrialResult
 from sparktrain.state.trial import TrialStatus
@@ -41,6 +42,7 @@ class DrawingDisplay(Display):
     def __init__(self) -> None:
         self._latest: Progress | None = None
         self._ended: deque[TrialResult] = deque()
+        self._told_restarts = 0
         self._news = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -83,8 +85,13 @@ class DrawingDisplay(Display):
     def _show(self) -> None:
         while self._ended:
             self._draw_ended(self._ended.popleft())
-        if self._latest is not None:
-            self._draw(self._latest)
+        progress = self._latest
+        if progress is None:
+            return
+        for number, restart in enumerate(progress.causes[self._told_restarts :], self._told_restarts + 1):
+            self._draw_restart(progress, gang_text.restart_line(number, restart))
+        self._told_restarts = len(progress.causes)
+        self._draw(progress)
 
     def _open(self) -> None:
         """Prepare to draw. This and what follows is called in the display's thread."""
@@ -93,6 +100,10 @@ class DrawingDisplay(Display):
         raise NotImplementedError
 
     def _draw_ended(self, trial: TrialResult) -> None:
+        raise NotImplementedError
+
+    def _draw_restart(self, progress: Progress, line: str) -> None:
+        """Tell why the gang was formed again; it stays."""
         raise NotImplementedError
 
     def _end(self, progress: Progress | None) -> None:
@@ -136,6 +147,9 @@ class TerminalDisplay(DrawingDisplay):
         if self._causes[cause] == _TOLD_PER_CAUSE:
             self._console.print("  further trials with this cause are only counted", style="dim")
 
+    def _draw_restart(self, progress: Progress, line: str) -> None:
+        self._console.print(Text(line, style="yellow"))
+
     def _end(self, progress: Progress | None) -> None:
         self._live.stop()
         self._console.print(screen.summary(self._screen))
@@ -150,6 +164,7 @@ class NotebookDisplay(DrawingDisplay):
         super().__init__()
         self._screen = screen.Screen()
         self._failures: deque[TrialResult] = deque(maxlen=_NOTEBOOK_FAILURES)
+        self._restarts: deque[str] = deque(maxlen=_NOTEBOOK_FAILURES)
         self._handle: Any = None  # IPython has no types
 
     def start(self) -> None:
@@ -169,6 +184,9 @@ class NotebookDisplay(DrawingDisplay):
         if trial.status in _FAILED:
             self._failures.append(trial)
 
+    def _draw_restart(self, progress: Progress, line: str) -> None:
+        self._restarts.append(line)
+
     def _end(self, progress: Progress | None) -> None:
         self._publish(screen.summary(self._screen))
 
@@ -182,6 +200,8 @@ class NotebookDisplay(DrawingDisplay):
             highlight=False,
         )
         console.print(picture)
+        for line in self._restarts:
+            console.print(Text(line, style="yellow"))
         for trial in self._failures:
             console.print(screen.failed_lines(trial))
         page = console.export_html(theme=_NOTEBOOK_THEME, inline_styles=True, code_format=_NOTEBOOK_PAGE)
@@ -196,6 +216,8 @@ class LineDisplay(DrawingDisplay):
         self._stream = stream
         self._told: tuple[float, str] | None = None
         """Seconds and text of the newest status line."""
+        self._members_at: float | None = None
+        """Seconds when a line for each member of a gang was last told."""
 
     def _draw(self, progress: Progress) -> None:
         line = screen.status_line(progress)
@@ -204,6 +226,17 @@ class LineDisplay(DrawingDisplay):
             if pause < STATUS_INTERVAL_S or (line == self._told[1] and pause < QUIET_INTERVAL_S):
                 return
         self._tell(progress, line)
+        if self._members_at is None or progress.seconds - self._members_at >= QUIET_INTERVAL_S:
+            self._tell_members(progress)
+
+    def _tell_members(self, progress: Progress) -> None:
+        lines = gang_screen.member_lines(progress) if gang_screen.shows_members(progress) else []
+        for line in lines:
+            self._write(f"    {line}")
+        self._members_at = progress.seconds if lines else self._members_at
+
+    def _draw_restart(self, progress: Progress, line: str) -> None:
+        self._write(f"[{text.clock(progress.seconds)}] {line}")
 
     def _draw_ended(self, trial: TrialResult) -> None:
         latest = self._latest

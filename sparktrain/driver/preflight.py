@@ -1,13 +1,17 @@
 """What the session has, against what a call wants: checked before anything starts."""
 
+import importlib.util
 import re
 import socket
+from collections.abc import Callable
 
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
+from sparktrain.driver import text
 from sparktrain.errors import ResourceError, SessionError
-from sparktrain.spec.sweep import count
+from sparktrain.spec.gang import Backend, GangSpec
+from sparktrain.spec.quantities import count
 from sparktrain.spec.values import shown
 
 Session = SparkSession
@@ -114,28 +118,81 @@ def check_agents(wanted: int | None) -> None:
 
 
 def agents_for(facts: Facts, wanted: int | None, trials: int | None, size: int = 1) -> int:
-    """How many agents to start: as many as were asked for, else one for each slot that the trials can use.
+    """How many agents to start for trials of `size` members: as many as were asked for, else as the slots have use for.
 
     Raises SpecError when that is no number of agents, ResourceError when there are fewer slots than were asked for, or
-    than one trial needs.
+    than one trial needs, or fewer agents are asked for than that.
     """
     check_agents(wanted)
     there = slots(facts)
     if wanted is not None:
-        if there is not None and wanted > there:
-            raise ResourceError(
-                f"agents ({wanted}) exceeds the {there} slots of the session ({facts.master}): lower it, or give the "
-                f"session more executors or cores (spark.executor.instances, spark.executor.cores)"
-            )
+        _check_wanted(facts, wanted, there, size)
         return wanted
-    there = there if there is not None else _registered_slots(facts)
+    if there is None and size > 1:
+        # Executors that have not registered yet may bring the rest; until `start_timeout` the run waits for them.
+        there = max(_registered_slots(facts) or DEFAULT_AGENTS, size)
+    elif there is None:
+        there = _registered_slots(facts)
     if there is not None and there < size:
+        raise _too_few_slots(facts, there, size)
+    there = there if there is not None else DEFAULT_AGENTS
+    gangs = there // size
+    return size * (gangs if trials is None else min(gangs, trials))
+
+
+def _check_wanted(facts: Facts, wanted: int, there: int | None, size: int) -> None:
+    if there is not None and there < size:
+        raise _too_few_slots(facts, there, size)
+    if there is not None and wanted > there:
         raise ResourceError(
-            f"the session ({facts.master}) has {there} slots, and one trial needs {size}: give it more executors or "
-            f"cores, or lower spark.task.cpus ({facts.number('spark.task.cpus', 1)})"
+            f"agents ({wanted}) exceeds the {there} slots of the session ({facts.master}): lower it, or give the "
+            f"session more executors or cores (spark.executor.instances, spark.executor.cores)"
         )
-    useful = trials * size if trials is not None else None
-    return min(each for each in (there, useful, DEFAULT_AGENTS if there is None else None) if each is not None)
+    if wanted < size:
+        raise ResourceError(
+            f"agents ({wanted}) is below the {size} members of the gang, each of which needs one: raise it, or leave "
+            f"it out"
+        )
+
+
+def _too_few_slots(facts: Facts, there: int, size: int) -> ResourceError:
+    more = f"give it more executors or cores, or lower spark.task.cpus ({facts.number('spark.task.cpus', 1)})"
+    slots_there = text.count(there, "slot")
+    if size == 1:
+        return ResourceError(f"the session ({facts.master}) has {slots_there}, and one trial needs 1: {more}")
+    return ResourceError(
+        f"the gang has {size} members and the session has {slots_there}: a gang starts only when it has all of them; "
+        f"on {facts.master}, {more}, or lower the number of workers"
+    )
+
+
+def check_pool(agents: int, size: int) -> None:
+    """Raises ResourceError when a pool of `agents` is too small for gangs of `size` members."""
+    if agents < size:
+        raise ResourceError(
+            f"the gang has {size} members and the pool has {text.count(agents, 'agent')}: open it with "
+            f"sparktrain.pool(agents={size}), or lower the number of workers"
+        )
+
+
+def is_installed(package: str) -> bool:
+    """Whether this process could import `package`; nothing is imported."""
+    return importlib.util.find_spec(package) is not None
+
+
+def check_installed(gang: GangSpec, installed: Callable[[str], bool] = is_installed) -> None:
+    """Raises ResourceError when a gang's ring needs Horovod, and this machine trains without it.
+
+    A driver without TensorFlow trains nothing, and cannot know what its executors have: it goes on.
+    """
+    if gang.size == 1 or gang.backend is not Backend.HOROVOD:
+        return
+    if installed("tensorflow") and not installed("horovod"):
+        raise ResourceError(
+            f"backend 'horovod' of a gang of {gang.size} needs Horovod, and it is not installed beside TensorFlow: "
+            "build it with `make horovod` (scripts/build_horovod.sh) here and for the executors, or pass "
+            "backend='tensorflow', which needs nothing else"
+        )
 
 
 DEFAULT_AGENTS = 2
@@ -246,10 +303,10 @@ def address_of(facts: Facts) -> Address:
 
 
 def _port(facts: Facts) -> int:
-    text = facts.conf.get(PORT_KEY, "0").strip()
-    if not text.isdecimal() or int(text) >= 2**16:
-        raise SessionError(f"{PORT_KEY} ({shown(text)}) must be a port: a number below 65536, or 0 for any free one")
-    return int(text)
+    port = facts.conf.get(PORT_KEY, "0").strip()
+    if not port.isdecimal() or int(port) >= 2**16:
+        raise SessionError(f"{PORT_KEY} ({shown(port)}) must be a port: a number below 65536, or 0 for any free one")
+    return int(port)
 
 
 def is_ours(host: str) -> bool:

@@ -4,6 +4,7 @@ import importlib.machinery
 import sys
 
 from sparktrain.driver.sources import Imports
+from sparktrain.spec.gang import ALONE, Backend, GangSpec
 
 SAFE = frozenset(
     {
@@ -44,13 +45,31 @@ _READ_AT_IMPORT = {
 """Environment variables that a library reads when it is imported: code that names one wants to set it before."""
 
 
-def chosen(imports: Imports) -> tuple[str, ...]:
-    """The safe modules among those that some code imports, sorted."""
+_FRAMEWORKS = {
+    Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
+    Backend.TENSORFLOW: frozenset({"keras", "tensorflow"}),
+    Backend.NONE: frozenset[str](),
+}
+"""What connects the members of a gang. `horovod.tensorflow` starts its threads in `init()`, which only members call."""
+
+
+def chosen(imports: Imports, gang: GangSpec = ALONE) -> tuple[str, ...]:
+    """The safe modules among those that some code imports, and those that connect its gang, sorted."""
     excluded = set().union(*(names for variable, names in _READ_AT_IMPORT.items() if variable in imports.texts))
     if not _keras_runs_on_tensorflow():
         excluded.add("keras")
     modules = {_module(name) for name in imports.modules if name.partition(".")[0] in SAFE - excluded}
-    return tuple(sorted(name for name in modules if not name.startswith(_UNSAFE_PARTS)))
+    safe = {name for name in modules if not name.startswith(_UNSAFE_PARTS)}
+    return tuple(sorted(safe | (_connecting(gang) - _with_importers(excluded))))
+
+
+def _connecting(gang: GangSpec) -> frozenset[str]:
+    return _FRAMEWORKS[gang.backend] if gang.size > 1 else frozenset()
+
+
+def _with_importers(excluded: set[str]) -> set[str]:
+    """What must not be imported, with what would import it."""
+    return excluded | ({"horovod.tensorflow"} if "tensorflow" in excluded else set())
 
 
 def _keras_runs_on_tensorflow() -> bool:

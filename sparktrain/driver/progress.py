@@ -1,12 +1,38 @@
 """How a run stands, and the contract of what shows it."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from sparktrain.driver.results import TrialResult
 from sparktrain.ids import TrialId
+from sparktrain.spec.gang import Role
+from sparktrain.state.outcome import Restart
+
+
+class MemberState(StrEnum):
+    """What a member of a gang does. The value is the word that is shown."""
+
+    STARTING = "starting"  # its process loads the training function
+    JOINING = "joining"  # it waits for the other members, or connects to them
+    TRAINING = "training"  # it is in the training function
+    ENDED = "ended"  # its process is gone
+
+
+class MemberLine(Struct, frozen=True):
+    """One member of a running gang."""
+
+    rank: int
+    host: str | None
+    role: Role
+    state: MemberState
+    step: int | None = None
+    """Training steps that it has finished; None before the first, and where it reports none."""
+    steps_per_s: float | None = None
+    metrics: dict[str, float] = {}
+    """Of its newest report."""
 
 
 class RunningTrial(Struct, frozen=True):
@@ -22,6 +48,8 @@ class RunningTrial(Struct, frozen=True):
     """Of the newest report."""
     host: str | None = None
     """Of its chief."""
+    members: tuple[MemberLine, ...] = ()
+    """Of its gang, by rank; none where a trial has one member."""
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -49,6 +77,10 @@ class Progress(Struct, frozen=True, kw_only=True):
     restarts: int = 0
     """How often a gang was formed again after a loss."""
     running_trials: tuple[RunningTrial, ...] = ()
+    gang: int = 1
+    """Members in the gang of each trial."""
+    causes: tuple[Restart, ...] = ()
+    """Of a run of one gang: why it was formed again, and what that cost; oldest first."""
     note: str = ""
     """What the run waits for, such as `waiting for agents (0 of 2)`; empty when it goes on."""
 

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -89,6 +90,18 @@ class Summary:
             yield Text(f"\nresults and logs: {text.plain(self._result.directory)}", style="dim")
 
 
+class Lines:
+    """A rich renderable: lines as they are, the first one bold, broken only where the terminal ends."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for number, line in enumerate(self._lines):
+            style = "" if number else "bold"
+            yield from (Text(part, style, no_wrap=True) for part in chop_cells(text.plain(line), options.max_width))
+
+
 def _causes(result: SweepResult) -> list[list[TrialResult]]:
     """Failed and lost trials, those with the same root cause together."""
     groups: dict[str, list[TrialResult]] = {}
@@ -137,6 +150,8 @@ def _trial(trial: TrialResult) -> dict[str, Any]:
         "error": None if trial.error is None else _failure(trial.error),
         "generations": trial.generations,
         "host": trial.host,
+        "members": [{**asdict(member), "role": str(member.role)} for member in trial.members],
+        "restarts": [_json_value(msgspec.to_builtins(restart)) for restart in trial.restarts],
     }
 
 
@@ -146,6 +161,8 @@ def _failure(failure: Failure) -> dict[str, Any]:
         "summary": failure.summary,
         "traceback": failure.traceback,
         "log_tail": list(failure.log_tail),
+        "rank": failure.rank,
+        "host": failure.host,
     }
 
 

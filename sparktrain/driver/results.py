@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.driver import table
+from sparktrain.driver import gang_text, table
 from sparktrain.ids import TrialId
-from sparktrain.state.outcome import Failure
+from sparktrain.spec.gang import Role
+from sparktrain.state.outcome import Failure, Restart
 from sparktrain.state.trial import TrialStatus
 
 if TYPE_CHECKING:
@@ -22,6 +23,16 @@ class SweepStatus(StrEnum):
     FAILED = "failed"  # no trial succeeded
     STOPPED = "stopped"  # by the user, or by the run's timeout, before every trial had ended
     LOST = "lost"  # a trial was lost more often than it is retried
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberResult:
+    """One member of the newest gang of a trial."""
+
+    rank: int
+    role: Role
+    host: str | None
+    log: str
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -44,6 +55,10 @@ class TrialResult:
     """How many times it was started."""
     host: str | None = None
     """Of the chief's newest generation."""
+    members: tuple[MemberResult, ...] = ()
+    """Of its newest gang, by rank; none when it never ran."""
+    restarts: tuple[Restart, ...] = ()
+    """Why its gang was formed again, and what that cost; oldest first."""
 
     def __repr__(self) -> str:
         parts = [f"id={self.id}", f"status={self.status.value!r}", f"params={self.params!r}"]
@@ -104,6 +119,38 @@ class SweepResult:
 
     def _repr_html_(self) -> str:
         return table.as_html(self)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunResult:
+    """The end of a run of one gang whose training function returned."""
+
+    name: str
+    metrics: dict[str, float]
+    """What the chief returned."""
+    seconds: float
+    """From the begin of the run to its end."""
+    directory: str | None
+    """Where the run's files are."""
+    model_path: str | None = None
+    """Where the model is that the training function exported; None when it exported none."""
+    members: tuple[MemberResult, ...] = ()
+    """Of its newest gang, by rank."""
+    restarts: tuple[Restart, ...] = ()
+    """Why its gang was formed again, and what that cost; oldest first."""
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """Where the log of each member of the newest gang is, by rank."""
+        return tuple(member.log for member in self.members)
+
+    def __str__(self) -> str:
+        return "\n".join(gang_text.run_lines(self))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return gang_text.run_html(self)
 
 
 def best_of(trials: Sequence[TrialResult], metric: str | None, mode: str) -> TrialResult | None:

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sparktrain.driver import text
+from sparktrain.driver import gang_screen, text
 from sparktrain.driver.progress import Progress, RunningTrial
 from sparktrain.driver.results import TrialResult
 from sparktrain.ids import TrialId
@@ -19,6 +19,7 @@ _GAP = 2
 _HOST_WIDTH = 12
 _BEFORE = (("trial", 5), ("step", 6))
 _AFTER = (("time", 7),)
+_GANG = ("members", 7)
 _NAME_LIMITS = range(24, 5, -1)
 """Widest headings of metrics and parameters: the first that fits."""
 _RESERVED_NAME = 8
@@ -62,7 +63,7 @@ class Columns:
 
     def see(self, trial: RunningTrial, objective: str | None) -> None:
         """Have room for `trial` from now on."""
-        self.host = max(self.host, min(_HOST_WIDTH, len(_short_host(trial.host or ""))))
+        self.host = max(self.host, min(_HOST_WIDTH, len(text.short_host(trial.host or ""))))
         for name in sorted(trial.metrics, key=lambda name: name != objective):
             heading = min(_NAME_LIMITS[0], cell_len(text.plain(name)))
             self._metrics[name] = max(self._metrics.get(name, heading), len(text.number(trial.metrics[name])))
@@ -110,6 +111,7 @@ class Screen:
         self._rows = Rows()
         self._placed: list[RunningTrial | None] = []
         self._columns = Columns()
+        self._members = gang_screen.MemberTable()
         self._params: dict[TrialId, dict[str, Any]] = {}
 
     def update(self, progress: Progress) -> None:
@@ -129,14 +131,25 @@ class Screen:
         yield Text()
         yield from self._header(self.progress, options.max_width)
         rows = min(_MOST_ROWS, max(1, console.height - _HEADER_LINES))
-        if self._placed:
+        if gang_screen.shows_members(self.progress):
+            members = gang_screen.members_of(self.progress)
+            hidden = len(members[rows:])
+            table = self._members.draw(self.progress, options.max_width, rows) if members else None
+        else:
+            hidden = sum(trial is not None for trial in self._placed[rows:])
+            table = self._running(self.progress, options.max_width, rows) if self._placed else None
+        if table is not None:
             yield Text()
-            yield self._running(self.progress, options.max_width, rows)
-        hidden = sum(trial is not None for trial in self._placed[rows:])
+            yield table
         if hidden:
             yield Text(f"and {hidden} more", style="dim")
 
     def _header(self, progress: Progress, width: int) -> Iterator[RenderableType]:
+        if gang_screen.shows_members(progress):
+            yield one_line(gang_screen.counts(progress))
+            yield one_line(Text(f"{text.clock(progress.seconds)}  {gang_screen.newest(progress)}".rstrip()))
+            yield one_line(_agents(progress))
+            return
         yield one_line(_counts(progress))
         yield _bar(progress, width)
         if progress.metric is not None:
@@ -154,7 +167,8 @@ class Screen:
         return line.append(f"  {text.params(self._params.get(trial, {}))}", style="dim")
 
     def _running(self, progress: Progress, width: int, rows: int) -> Table:
-        after = [*_AFTER, ("host", self._columns.host)]
+        gang = [_GANG] if progress.gang > 1 else []
+        after = [*_AFTER, *gang, ("host", self._columns.host)]
         width -= _total([*_BEFORE, *after]) - _GAP
         metrics = self._columns.metrics(width, progress.metric)
         params = self._columns.params(width - _total(metrics))
@@ -166,14 +180,15 @@ class Screen:
                 text.shorten(text.plain(name), size), justify="left" if left else "right", width=size, no_wrap=True
             )
         for trial in self._placed[:rows]:
-            grid.add_row(*(_cells(trial, metrics, params) if trial is not None else []))
+            grid.add_row(*(_cells(trial, progress.gang, metrics, params) if trial is not None else []))
         return grid
 
 
-def _cells(trial: RunningTrial, metrics: list[tuple[str, int]], params: list[tuple[str, int]]) -> list[Text]:
+def _cells(trial: RunningTrial, gang: int, metrics: list[tuple[str, int]], params: list[tuple[str, int]]) -> list[Text]:
     before = [str(trial.id), "" if trial.step is None else str(trial.step)]
     reported = [text.number(trial.metrics[name]) if name in trial.metrics else "" for name, _ in metrics]
-    after = [text.clock(trial.seconds), text.shorten(_short_host(trial.host or ""), _HOST_WIDTH)]
+    members = [str(len(trial.members) or gang)] if gang > 1 else []
+    after = [text.clock(trial.seconds), *members, text.shorten(text.short_host(trial.host or ""), _HOST_WIDTH)]
     values = [text.value(trial.params[name]) if name in trial.params else "" for name, _ in params]
     values = [text.shorten(value, size) for value, (_, size) in zip(values, params, strict=True)]
     return [Text(cell) for cell in (*before, *reported, *after, *values)]
@@ -189,18 +204,25 @@ def summary(screen: Screen) -> Group:
     progress = screen.progress
     if progress is None:
         return Group()
-    line = _counts(progress, over=progress.done == progress.total)
+    over = progress.done == progress.total
+    if gang_screen.shows_members(progress):
+        line = gang_screen.counts(progress, over).append(f"  in {text.clock(progress.seconds)}", style="not bold")
+        return Group(one_line(line))
+    line = _counts(progress, over)
     line.append(f"  in {text.clock(progress.seconds)}", style="not bold")
     return Group(one_line(line), *([one_line(screen.best(progress, "best"))] if progress.best is not None else []))
 
 
 def status_line(progress: Progress) -> str:
     """The run on one line, without its times, so that it changes only when something has happened."""
+    agents = _agents(progress).plain.replace("  ", ", ")
+    if gang_screen.shows_members(progress):
+        return f"{gang_screen.status(progress)}; {agents}"
     parts = [_counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")]
     if progress.best is not None and progress.metric is not None:
         trial, value = progress.best
         parts.append(f"best {text.plain(progress.metric)} {text.number(value)} in trial {trial}")
-    parts.append(_agents(progress).plain.replace("  ", ", "))
+    parts.append(agents)
     return "; ".join(parts)
 
 
@@ -268,12 +290,6 @@ def _agents(progress: Progress) -> Text:
         parts.append(Text(text.plain(progress.note), style="yellow"))
     # A note on agents says all that there is to say about them.
     return Text("  ").join(parts[1:] if "agents" in progress.note else parts)
-
-
-def _short_host(host: str) -> str:
-    """The host without its domain, unless it is an address."""
-    name = text.plain(host)
-    return name if name.replace(".", "").isdigit() or ":" in name else name.partition(".")[0]
 
 
 def one_line(of: Text) -> Text:

@@ -23,6 +23,7 @@ from sparktrain.driver.sources import (
 )
 from sparktrain.errors import FunctionError
 from sparktrain.protocol.messages import Code
+from sparktrain.spec.gang import ALONE, GangSpec
 
 MAX_CODE_BYTES = 60 * 2**20
 """Below the limit of a message, `codec.MAX_MESSAGE_BYTES`."""
@@ -48,14 +49,14 @@ def pack(function: Callable[..., Any] | Target) -> Code:
     return Code(hashlib.sha256(data + archive).hexdigest(), data, target.reference is not None, archive)
 
 
-def preload_for(function: Callable[..., Any] | Target) -> tuple[str, ...]:
-    """Modules that a zygote should import before the function is called in its children, sorted. Imports nothing."""
+def preload_for(function: Callable[..., Any] | Target, gang: GangSpec = ALONE) -> tuple[str, ...]:
+    """Modules that a zygote should import before its children train in `gang`, sorted. Imports nothing."""
     target = function if isinstance(function, Target) else Target.of(function)
     files = [target.file] if target.file else []
     defined = sys.modules.get(getattr(plain_function_of(target.function), "__module__", ""))
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
         files += source_files_of(defined.__name__.partition(".")[0]) or [Path(defined.__file__)]
-    return chosen(imports_of_function(target.function) | imports_of_files(files))
+    return chosen(imports_of_function(target.function) | imports_of_files(files), gang)
 
 
 def _beside(target: Target) -> bytes:

@@ -54,10 +54,11 @@ class Target:
         return re.sub(r"[^A-Za-z0-9._-]", "", _own_name(self.function)).lstrip("0123456789._-")[:64] or "run"
 
 
-def check_call(function: Callable[..., Any], cases: Iterable[Mapping[str, Any]]) -> None:
+def check_call(function: Callable[..., Any], cases: Iterable[Mapping[str, Any]], place: str = "the space") -> None:
     """Raises FunctionError unless `function` can be called with the names of each case, and `ctx`.
 
     `cases` is a space, or any list of parameters; each set of names is checked once, among the first 100,000 cases.
+    `place` is where the caller wrote them.
     """
     _check_callable(function)
     parameters = _parameters(function)
@@ -70,8 +71,8 @@ def check_call(function: Callable[..., Any], cases: Iterable[Mapping[str, Any]])
                 "remove the '/' from its signature"
             )
     for case in _one_of_each(cases):
-        _check_unknown(subject, parameters, case)
-        _check_missing(subject, parameters, case)
+        _check_unknown(subject, parameters, case, place)
+        _check_missing(subject, parameters, case, place)
 
 
 def _check_callable(function: object) -> None:
@@ -118,13 +119,15 @@ def _one_of_each(cases: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, An
             yield case
 
 
-def _check_unknown(subject: str, parameters: Mapping[str, inspect.Parameter], case: Mapping[str, Any]) -> None:
+def _check_unknown(
+    subject: str, parameters: Mapping[str, inspect.Parameter], case: Mapping[str, Any], place: str
+) -> None:
     kinds = {parameter.kind for parameter in parameters.values()}
     allowed = [name for name, parameter in parameters.items() if parameter.kind in _BY_NAME and name != CONTEXT_NAME]
     for name in case:
         if name == CONTEXT_NAME:
             raise FunctionError(
-                f"{subject}: 'ctx' is passed by sparktrain, and cannot be a parameter of the space; choose another name"
+                f"{subject}: 'ctx' is passed by sparktrain, and cannot be a parameter of {place}; choose another name"
             )
         if name in allowed:
             continue
@@ -142,11 +145,13 @@ def _check_unknown(subject: str, parameters: Mapping[str, inspect.Parameter], ca
             )
         raise FunctionError(
             f"{subject} has no parameter {name!r}{did_you_mean(name, allowed) or ';'} "
-            f"it takes {', '.join(allowed) or 'none'}: rename it in the space, or add it to the function"
+            f"it takes {', '.join(allowed) or 'none'}: rename it in {place}, or add it to the function"
         )
 
 
-def _check_missing(subject: str, parameters: Mapping[str, inspect.Parameter], case: Mapping[str, Any]) -> None:
+def _check_missing(
+    subject: str, parameters: Mapping[str, inspect.Parameter], case: Mapping[str, Any], place: str
+) -> None:
     for name, parameter in parameters.items():
         required = parameter.default is inspect.Parameter.empty and parameter.kind in _BY_NAME
         if not required or name in case or name == CONTEXT_NAME:
@@ -159,7 +164,7 @@ def _check_missing(subject: str, parameters: Mapping[str, inspect.Parameter], ca
         where = f"for {shown(dict(case))}" if case else "in an empty case"
         raise FunctionError(
             f"{subject}: parameter {name!r} has no value {where}, and no default; "
-            f"add {name!r} to the space, or a default to the function"
+            f"add {name!r} to {place}, or a default to the function"
         )
 
 

@@ -2,31 +2,50 @@
 
 from collections import Counter
 
-from sparktrain.driver.progress import Progress, RunningTrial, eta
-from sparktrain.driver.results import TrialResult, best_of
+from sparktrain.driver.progress import MemberLine, MemberState, Progress, RunningTrial, eta
+from sparktrain.driver.results import MemberResult, TrialResult, best_of
 from sparktrain.driver.work import Work
 from sparktrain.ids import Member, Rank, RunId
+from sparktrain.protocol.messages import CHIEF
+from sparktrain.state.gang import Gang
 from sparktrain.state.machine import Machine
+from sparktrain.state.outcome import Restart
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
 
 def result_of(trial: Trial, work: Work) -> TrialResult:
     """A trial with a final status."""
-    log = None
-    if trial.generation != NOT_FORMED:
-        chief = Member(RunId(work.spec.name), trial.id, trial.generation, Rank(0))
-        log = work.store.where(work.layout.member(chief).log)
+    members = _member_results(trial, work)
     return TrialResult(
         id=trial.id,
         params=trial.params,
         status=trial.status,
         metrics=trial.metrics,
         seconds=trial.seconds,
-        log=log,
+        log=members[0].log if members else None,
         error=trial.failure,
         generations=trial.generation,
         host=trial.host,
+        members=members,
+        restarts=trial.restarts,
     )
+
+
+def _member_results(trial: Trial, work: Work) -> tuple[MemberResult, ...]:
+    """The members of its newest gang; none when it never had one."""
+    if trial.generation == NOT_FORMED:
+        return ()
+    members = []
+    for rank, (role, host) in enumerate(zip(work.spec.gang.roles(), _hosts(trial), strict=False)):
+        member = Member(RunId(work.spec.name), trial.id, trial.generation, Rank(rank))
+        log = work.store.where(work.layout.member(member).log)
+        members.append(MemberResult(rank=rank, role=role, host=host, log=log))
+    return tuple(members)
+
+
+def _hosts(trial: Trial) -> tuple[str | None, ...]:
+    """Of its newest gang, by rank: a gang that has shrunk has fewer than its specification."""
+    return trial.hosts or (trial.host,)
 
 
 def progress_of(machine: Machine, work: Work, at: float) -> Progress:
@@ -35,7 +54,11 @@ def progress_of(machine: Machine, work: Work, at: float) -> Progress:
     assert sweep is not None
     trials = list(sweep.trials.values())
     count = Counter(trial.status for trial in trials)
-    running = tuple(_running(trial, at) for trial in trials if trial.status is TrialStatus.RUNNING)
+    running = tuple(
+        _running(trial, at, _members(trial, sweep.gangs[trial.id]))
+        for trial in trials
+        if trial.status is TrialStatus.RUNNING
+    )
     succeeded = [trial for trial in trials if trial.status is TrialStatus.SUCCEEDED]
     best = best_of([result_of(trial, work) for trial in succeeded], work.spec.metric, work.spec.mode)
     left = None if work.total is None else max(0, work.total - len(trials)) + count[TrialStatus.QUEUED]
@@ -56,11 +79,46 @@ def progress_of(machine: Machine, work: Work, at: float) -> Progress:
         agents_wanted=work.agents,
         restarts=sum(len(trial.restarts) for trial in trials),
         running_trials=running,
+        gang=work.spec.gang.size,
+        causes=_causes(trials[0]) if work.total == 1 and trials else (),
         note=_note(machine, work),
     )
 
 
-def _running(trial: Trial, at: float) -> RunningTrial:
+def _causes(trial: Trial) -> tuple[Restart, ...]:
+    """The restarts whose gang is training again."""
+    return trial.restarts if trial.failed_at is None else trial.restarts[:-1]
+
+
+def _members(trial: Trial, gang: Gang) -> tuple[MemberLine, ...]:
+    """The members of a running trial's gang; none where a trial has one member."""
+    if gang.size == 1:
+        return ()
+    return tuple(_member(trial, gang, Rank(rank)) for rank in range(gang.size))
+
+
+def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
+    place, pace = gang.places[rank], gang.paces.get(rank)
+    report = trial.last_report if rank == CHIEF else None
+    step = pace.step if pace is not None else None
+    return MemberLine(
+        rank=rank,
+        host=place.host,
+        role=place.role,
+        state=_state(gang, rank),
+        step=report.step if step is None and report is not None else step,
+        steps_per_s=pace.per_s or None if pace is not None else None,
+        metrics=report.metrics if report is not None else {},
+    )
+
+
+def _state(gang: Gang, rank: Rank) -> MemberState:
+    if rank in gang.ended:
+        return MemberState.ENDED
+    return MemberState.TRAINING if rank in gang.entered else MemberState.STARTING
+
+
+def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> RunningTrial:
     report = trial.last_report
     return RunningTrial(
         id=trial.id,
@@ -69,6 +127,7 @@ def _running(trial: Trial, at: float) -> RunningTrial:
         step=report.step if report is not None else None,
         metrics=report.metrics if report is not None else {},
         host=trial.host,
+        members=members,
     )
 
 

@@ -59,6 +59,12 @@ def params(of: Mapping[str, Any], width: int | None = None) -> str:
     return shorten(text, width)
 
 
+def short_host(host: str) -> str:
+    """The host without its domain, unless it is an address."""
+    name = plain(host)
+    return name if name.replace(".", "").isdigit() or ":" in name else name.partition(".")[0]
+
+
 def clock(seconds: float) -> str:
     """A time that goes on, to the second: `0:07`, `12:31`, `27:00:00`."""
     minutes, rest = divmod(int(max(0.0, seconds)), 60)

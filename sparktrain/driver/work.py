@@ -7,7 +7,6 @@ from sparktrain.driver.progress import Progress
 from sparktrain.driver.results import TrialResult
 from sparktrain.protocol.messages import Code
 from sparktrain.search.sampler import Sampler
-from sparktrain.spec.gang import Role
 from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state.commands import EndRun
 from sparktrain.state.events import RunLimits
@@ -47,8 +46,11 @@ class Work:
         """The part that decisions depend on."""
         spec = self.spec
         return RunLimits(
-            roles=(Role.CHIEF, *[Role.WORKER] * (spec.workers_per_trial - 1)),
+            roles=spec.gang.roles(),
+            min_size=spec.gang.min_workers,
             restarts=spec.retries,
+            recovers=spec.recovers or spec.gang.size > 1,
+            hang_timeout_s=spec.gang.hang_timeout_s,
             trial_timeout_s=spec.trial_timeout_s,
             timeout_s=spec.timeout_s,
             start_timeout_s=spec.start_timeout_s,

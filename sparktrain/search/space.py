@@ -134,6 +134,15 @@ def cases(rows: Sequence[Mapping[str, object]]) -> "Cases":
     return Cases(tuple(_case(row, f"cases()[{index}]") for index, row in enumerate(rows)))
 
 
+def single(params: Mapping[str, object]) -> "Cases":
+    """The one combination of a run that is no search.
+
+    >>> list(single({"lr": 0.1}))
+    [{'lr': 0.1}]
+    """
+    return Cases((_case(params, "params"),))
+
+
 def as_space(given: object) -> Space:
     """A space as it is, a dict of lists as a grid, a list of dicts as cases. Raises SpecError."""
     if isinstance(given, Space):
@@ -280,7 +289,7 @@ def _case(row: object, subject: str) -> Params:
     if not isinstance(row, Mapping):
         raise SpecError(
             f"{subject} is {described(row)}, a dict is expected; "
-            "write {'lr': 0.1}, or use grid() or zipped() for lists of values"
+            "write {'lr': 0.1}; lists of values are for a sweep with grid() or zipped()"
         )
     return {check_name(name, subject): plain(value, f"{subject}: {name!r}") for name, value in row.items()}
 

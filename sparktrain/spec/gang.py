@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparktrain.errors import SpecError
+from sparktrain.spec.quantities import count, seconds
 from sparktrain.spec.values import described, did_you_mean, shown
 
 
@@ -39,27 +40,34 @@ class GangSpec:
     """A member that reports no training step for so long is ended; ten times its usual step, where that is longer."""
 
     def __post_init__(self) -> None:
-        self._check_counts()
+        object.__setattr__(self, "backend", backend(self.backend))
+        self._set_numbers()
         if self.backend is not Backend.TENSORFLOW and (self.ps or self.evaluator):
             raise SpecError(
                 f"ps={self.ps}, evaluator={self.evaluator} with backend {self.backend.value!r}: only backend "
                 "'tensorflow' has parameter servers and evaluators; drop them, or choose it"
             )
         if self.min_workers is not None and (self.ps or self.evaluator):
-            raise SpecError("min_workers is for rings: a cluster with parameter servers or an evaluator cannot shrink")
+            raise SpecError(
+                f"min_workers ({self.min_workers}) is for rings, and a cluster with parameter servers or an evaluator "
+                "cannot shrink: leave it out"
+            )
 
-    def _check_counts(self) -> None:
+    def _set_numbers(self) -> None:
         if type(self.evaluator) is not bool:
             raise SpecError(f"evaluator is {described(self.evaluator)}; pass True or False")
         least = {"workers": 1, "ps": 0} | ({} if self.min_workers is None else {"min_workers": 1})
         for name, smallest in least.items():
-            value = getattr(self, name)
-            if type(value) is not int:
-                raise SpecError(f"{name} is {described(value)}, a whole number is expected; pass an int")
-            if value < smallest:
-                raise SpecError(f"{name} ({shown(value)}) must be at least {smallest}; pass {smallest} or more")
+            object.__setattr__(self, name, count(getattr(self, name), name, smallest))
         if self.min_workers is not None and self.min_workers > self.workers:
-            raise SpecError(f"min_workers ({self.min_workers}) must be at most workers ({self.workers})")
+            raise SpecError(
+                f"min_workers ({self.min_workers}) must be at most workers ({self.workers}): it is what the gang may "
+                "shrink to; lower it, or leave it out"
+            )
+        hang_timeout_s = seconds(self.hang_timeout_s, "hang_timeout")
+        if hang_timeout_s is None:
+            raise SpecError("hang_timeout is None, a wait must end: pass seconds, such as 120")
+        object.__setattr__(self, "hang_timeout_s", hang_timeout_s)
 
     @property
     def size(self) -> int:
@@ -72,10 +80,17 @@ class GangSpec:
         return (*workers, *[Role.PS] * self.ps, *[Role.EVALUATOR] * self.evaluator)
 
 
-def backend(value: object) -> Backend:
+def backend(value: object, subject: str = "backend") -> Backend:
     """The backend named `value`. Raises SpecError."""
     names = [each.value for each in Backend]
     if isinstance(value, str) and value in names:
         return Backend(value)
     hint = did_you_mean(value, names) if isinstance(value, str) else ""
-    raise SpecError(f"backend ({shown(value)}) must be one of {', '.join(map(repr, names))}{hint}")
+    raise SpecError(
+        f"{subject} ({shown(value)}) must be one of {', '.join(map(repr, names))}"
+        f"{hint or '; pass one of them: with none, the members only know each other'}"
+    )
+
+
+ALONE = GangSpec()
+"""The gang of one member that trains an ordinary trial."""

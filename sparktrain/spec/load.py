@@ -23,8 +23,9 @@ from typing import Any, Literal
 import yaml
 
 from sparktrain.errors import SpecError
-from sparktrain.spec import sweep
+from sparktrain.spec import gang, sweep
 from sparktrain.spec.document import MAX_FILE_BYTES, Document
+from sparktrain.spec.quantities import count, seconds
 from sparktrain.spec.values import check_equal_lengths, check_name, described, did_you_mean, plain, shown, typed
 
 Kind = Literal["grid", "zip", "cases"]
@@ -91,6 +92,30 @@ def parse_assignment(text: str, option: str = "--grid") -> tuple[str, list[Any]]
     if not rest:
         raise SpecError(f"{subject}: {name!r} has no value; write {option} {name}=VALUE,VALUE, or null for None")
     return name, _json_values(rest, subject) if rest.startswith("[") else _option_values(rest, subject)
+
+
+def parse_params(options: Sequence[str], option: str = "--param") -> dict[str, Any]:
+    """One value by name of all `options`, each `name=value`, in their order. Raises SpecError.
+
+    Values mean what they mean in `parse_assignment`, but for a JSON list, which is one value here.
+
+    >>> parse_params(["lr=0.1", "layers=[64, 32]", 'title="a,b"'])
+    {'lr': 0.1, 'layers': [64, 32], 'title': 'a,b'}
+    """
+    found: dict[str, Any] = {}
+    for text in options:
+        name, values = parse_assignment(text, option)
+        if name in found:
+            raise SpecError(f"{option} {text!r}: {name!r} is given twice; remove one of them")
+        is_list = text.partition("=")[2].strip().startswith("[")
+        if len(values) > 1 and not is_list:
+            raise SpecError(
+                f"{option} {shown(text)}: {name!r} has {len(values)} values, a run takes one; give one, or try several "
+                f"with sparktrain sweep --grid; a list is written as {name}=[1, 2], and text with a comma in double "
+                "quotes"
+            )
+        found[name] = values if is_list else values[0]
+    return found
 
 
 def _json_values(text: str, subject: str) -> list[Any]:
@@ -160,7 +185,7 @@ def _dir(value: object, subject: str) -> str:
 
 
 def _at_least(least: int) -> Callable[[object, str], int]:
-    return lambda value, subject: sweep.count(value, subject, least)
+    return lambda value, subject: count(value, subject, least)
 
 
 _SETTINGS: dict[str, Callable[[Any, str], Any]] = {
@@ -168,12 +193,14 @@ _SETTINGS: dict[str, Callable[[Any, str], Any]] = {
     "mode": sweep.mode,
     "trials": _at_least(1),
     "seed": sweep.sweep_seed,
-    "trial_timeout": sweep.seconds,
-    "timeout": sweep.seconds,
+    "trial_timeout": seconds,
+    "timeout": seconds,
     "retries": _at_least(0),
     "name": sweep.run_name,
     "dir": _dir,
     "agents": _at_least(1),
+    "workers_per_trial": _at_least(1),
+    "backend": gang.backend,
 }
 _KINDS: tuple[Kind, ...] = ("grid", "zip", "cases")
 

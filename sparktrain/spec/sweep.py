@@ -1,28 +1,19 @@
 """What one sweep shall do: frozen, and valid once it exists."""
 
 import hashlib
-import math
-import operator
 import re
 from dataclasses import dataclass
-from datetime import timedelta
-from numbers import Real
-from typing import Literal, SupportsIndex, cast
+from typing import Literal, cast
 
 from sparktrain.errors import SpecError
+from sparktrain.spec.gang import ALONE, GangSpec
+from sparktrain.spec.quantities import count, seconds
 from sparktrain.spec.values import described, shown
 
 Mode = Literal["max", "min"]
-Duration = float | timedelta | str
-"""Seconds, or a text such as "90s", "5m", "1h30m", "2d"."""
-
 MIN_LOG_BYTES = 2**10
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_PARTS = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smhd])+")
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
-_PLAIN_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +34,10 @@ class SweepSpec:
     """For the whole sweep."""
     retries: int = 3
     """How often a trial runs again after its process, agent or executor was lost; never after an error of its own."""
-    workers_per_trial: int = 1
+    recovers: bool = False
+    """A trial of one member is run again after a crash too, as the gang of a trial with several always is."""
+    gang: GangSpec = ALONE
+    """What trains each trial."""
     gpus: int = 0
     """For each member of a trial."""
     log_limit_bytes: int = 2**30
@@ -59,14 +53,11 @@ class SweepSpec:
         mode(self.mode)
         self._set_counts()
         self._set_seconds()
-        if self.workers_per_trial > 1:
-            raise SpecError(
-                f"workers_per_trial ({self.workers_per_trial}) is above 1: gangs of several workers are not available "
-                "yet; pass 1"
-            )
+        if type(self.gang) is not GangSpec:
+            raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
 
     def _set_counts(self) -> None:
-        least = {"retries": 0, "gpus": 0, "workers_per_trial": 1, "log_limit_bytes": MIN_LOG_BYTES}
+        least = {"retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
         for field, value in least.items():
             object.__setattr__(self, field, count(getattr(self, field), field, least=value))
         for field in ("trials", "agents"):
@@ -92,40 +83,6 @@ def trial_seed(sweep_seed: int, trial: int) -> int:
     """
     digest = hashlib.sha256(f"sparktrain:{sweep_seed}:{trial}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
-
-
-def seconds(value: Duration | None, name: str) -> float | None:
-    """Seconds in `value`; None stays None. Raises SpecError, with `name` as its subject, unless finite and above 0."""
-    if value is None:
-        return None
-    if isinstance(value, timedelta):
-        result = value.total_seconds()
-    elif isinstance(value, str):
-        result = _seconds_of_text(value, name)
-    elif isinstance(value, Real) and not isinstance(value, bool):
-        result = _as_float(value)
-    else:
-        raise SpecError(f"{name} is {described(value)}; pass seconds, a timedelta, or text such as '90s', '5m' or '2h'")
-    if not math.isfinite(result) or result <= 0:
-        raise SpecError(f"{name} ({shown(value)}) must be above 0 and finite; leave it out for its default")
-    return result
-
-
-def _as_float(value: Real) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _seconds_of_text(text: str, name: str) -> float:
-    if _PLAIN_SECONDS.fullmatch(text.strip()):
-        return float(text)
-    if not _PARTS.fullmatch(text.strip()):
-        raise SpecError(
-            f"{name} ({shown(text)}) is no duration; write a number and s, m, h or d, such as '90s', '5m' or '1h30m'"
-        )
-    return sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(text))
 
 
 def run_name(value: object, subject: str = "name") -> str:
@@ -171,17 +128,4 @@ def sweep_seed(value: object, subject: str = "seed") -> int:
     result = count(value, subject, least=0)
     if result >= 2**63:
         raise SpecError(f"{subject} ({shown(result)}) must be below 2**63; pass a smaller number")
-    return result
-
-
-def count(value: object, subject: str, least: int) -> int:
-    """`value` when it is an integer of at least `least`. Raises SpecError."""
-    try:
-        result = operator.index(cast(SupportsIndex, value))
-    except TypeError:
-        result = None
-    if result is None or isinstance(value, bool):
-        raise SpecError(f"{subject} is {described(value)}, a whole number is expected; pass an int")
-    if result < least:
-        raise SpecError(f"{subject} ({shown(result)}) must be at least {least}; pass {least} or more")
     return result

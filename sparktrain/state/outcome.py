@@ -40,25 +40,27 @@ class Failure(Struct, frozen=True):
     log_tail: tuple[str, ...] = ()
     """The last lines that the process printed."""
     rank: int | None = None
-    """Of the member, in a gang."""
+    """Of the member that failed, once the coordinator knows which it was."""
     host: str | None = None
-    """Of the member, in a gang."""
+    """Of that member."""
 
 
-class Restart(Struct, frozen=True):
-    """Why a gang was formed again, and what that cost."""
+class Restart(Struct, frozen=True, rename={"summary": "cause", "resumed_from": "resumed_from_step"}):
+    """A gang that was lost and formed again: the root cause, and what it cost. JSON has two of the fields renamed."""
 
-    rank: int | None
-    """The member that failed first; None where no single one did."""
+    rank: int
+    """Of the member that was lost first, in the generation that ended."""
     host: str | None
+    """Of that member."""
     kind: FailureKind
     summary: str
-    seconds: float | None = None
-    """From the failure until every member was in the training function again; None until it is."""
+    """As of the failure: one line."""
+    seconds: float
+    """From the loss until every member of the next generation trained."""
     resumed_from: int | None = None
-    """Step of the checkpoint that the new generation began with; None without one."""
+    """Step of the checkpoint that training went on from; None when it began anew."""
     steps_lost: int | None = None
-    """Steps that had to be done again; None where steps are not known."""
+    """Steps that were done again; None where members reported none."""
 
 
 class Report(Struct, frozen=True):

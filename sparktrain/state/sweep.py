@@ -74,7 +74,8 @@ class Sweep:
         trial = self.queue.popleft()
         trial.move(TrialStatus.RUNNING)
         trial.generation = gang.generation
-        trial.host = gang.places[0].host
+        trial.hosts = tuple(place.host for place in gang.places)
+        trial.host = trial.hosts[0]
         trial.started_at = None
         trial.last_report = None
         self.gangs[trial.id] = gang
@@ -85,7 +86,8 @@ class Sweep:
         trial = self.trials[gang.trial]
         trial.started_at = at
         if trial.failed_at is not None:
-            trial.restarts[-1] = replace(trial.restarts[-1], seconds=at - trial.failed_at)
+            done = replace(trial.restarts[-1], seconds=at - trial.failed_at)
+            trial.restarts = (*trial.restarts[:-1], done)
             trial.failed_at = None
 
     def peek(self) -> tuple[TrialId, Generation]:
@@ -129,10 +131,9 @@ class Sweep:
         resumed_from = newest.step if newest is not None else None
         done = max((pace.step for pace in gang.paces.values()), default=None)
         lost = None if done is None else max(0, done - (resumed_from or 0))
-        restart = Restart(
-            failure.rank, failure.host, failure.kind, failure.summary, resumed_from=resumed_from, steps_lost=lost
-        )
-        trial.restarts.append(restart)
+        rank, host = failure.rank or 0, failure.host or trial.host
+        restart = Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost)
+        trial.restarts = (*trial.restarts, restart)
         trial.failed_at = gang.failed_at
         trial.move(TrialStatus.QUEUED)
         self.queue.appendleft(trial)

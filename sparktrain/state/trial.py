@@ -52,8 +52,6 @@ class Trial:
     status: TrialStatus = TrialStatus.QUEUED
     generation: Generation = NOT_FORMED
     """Of the newest gang."""
-    restarts: list[Restart] = field(default_factory=list)
-    """Oldest first."""
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     failed_at: float | None = None
     """When the last gang failed; None once the next one is running."""
@@ -64,6 +62,10 @@ class Trial:
     """Of the newest generation's training function."""
     host: str | None = None
     """Of the chief of the newest generation."""
+    hosts: tuple[str, ...] = ()
+    """Of the newest generation's members, by rank."""
+    restarts: tuple[Restart, ...] = ()
+    """Why its gang was formed again, and what that cost; oldest first."""
     started_at: float | None = None
     """When the newest generation entered the training function."""
     last_report: Report | None = None

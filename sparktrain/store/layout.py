@@ -26,18 +26,23 @@ class MemberLayout(Struct, frozen=True):
         return f"{self.path}/metrics.jsonl"
 
     @property
+    def model(self) -> str:
+        """The trained model, when the training function exported one."""
+        return f"{self.path}/model.keras"
+
+    @property
     def files(self) -> str:
         """The folder of what the training function put into `ctx.log_dir`."""
         return f"{self.path}/files"
 
     def file(self, name: str) -> str:
-        """The path of what an agent uploads as `name`: the log, the metrics, or something in `files`.
+        """The path of what an agent uploads as `name`: the log, the metrics, the model, or something in `files`.
 
         Raises SpecError for any other name: it comes from another process, and from the training function.
         """
         path = f"{self.path}/{name}"
-        if path not in (self.log, self.metrics) and not path.startswith(f"{self.files}/"):
-            raise SpecError(f"file {name!r} of a member must be log.txt, metrics.jsonl, or beneath files/")
+        if path not in (self.log, self.metrics, self.model) and not path.startswith(f"{self.files}/"):
+            raise SpecError(f"file {name!r} of a member must be log.txt, metrics.jsonl, model.keras, or beneath files/")
         problem = path_problem(path)
         if problem:
             raise SpecError(f"file {name!r} of a member {problem}: rename it")

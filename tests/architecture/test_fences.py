@@ -122,7 +122,7 @@ FENCES = [
         uses_of("os.environ", "os.environb", "os.getenv", "os.putenv"),
         "import os\nhome = os.environ['HOME']",
         but_not=(
-            "sparktrain/cli.py",
+            "sparktrain/command.py",
             "sparktrain/driver/session.py",
             "sparktrain/executor/process.py",
             "sparktrain/testing/",

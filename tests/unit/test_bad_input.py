@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.bad_input import files, functions, spaces, specs
+from tests.unit.bad_input import files, functions, gangs, spaces, specs
 from tests.unit.bad_input.case import Case, Files
 
-CASES = [*specs.CASES, *spaces.CASES, *files.CASES, *functions.CASES]
+CASES = [*specs.CASES, *spaces.CASES, *files.CASES, *functions.CASES, *gangs.CASES]
 SECONDS = 1.0
 
 
@@ -37,5 +37,5 @@ def test_is_refused_at_once_with_the_next_step(case: Case, tmp_path: Path) -> No
 
 
 def test_there_are_enough_cases_and_no_two_alike() -> None:
-    assert len(CASES) >= 90
+    assert len(CASES) >= 140
     assert len({case.id for case in CASES}) == len(CASES)

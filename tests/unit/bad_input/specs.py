@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from sparktrain.spec.sweep import SweepSpec, seconds
+from sparktrain.spec.quantities import seconds
+from sparktrain.spec.sweep import SweepSpec
 from tests.unit.bad_input.case import Case, spec_case
 
 
@@ -36,8 +37,6 @@ CASES = [
     spec("timeout-delta", "^timeout_s", r"timedelta\(days=-1\)", "above 0", timeout_s=timedelta(days=-1)),
     spec("start-timeout-none", "^start_timeout_s", "None", "must end", "300", start_timeout_s=None),
     spec("retries-negative", "^retries", r"\(-1\)", "at least 0", retries=-1),
-    spec("workers", "^workers_per_trial", r"\(2\)", "not available yet", "pass 1", workers_per_trial=2),
-    spec("workers-zero", "^workers_per_trial", r"\(0\)", "at least 1", workers_per_trial=0),
     spec("gpus-negative", "^gpus", r"\(-1\)", "at least 0", gpus=-1),
     spec("log-limit", "^log_limit_bytes", r"\(100\)", "at least 1024", log_limit_bytes=100),
     spec("agents-zero", "^agents", r"\(0\)", "at least 1", agents=0),

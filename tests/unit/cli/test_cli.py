@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparktrain import __version__, cli
-from sparktrain.driver.compose import SweepOptions
+from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.progress import NullDisplay
 from sparktrain.driver.report import to_json
 from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
@@ -282,7 +282,7 @@ def test_the_documented_exit_codes_are_the_real_ones() -> None:
 
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
-    joined = cli.EXAMPLES.replace("\\\n", "").replace("train.py:train", target).replace("> result.json", "")
+    joined = cli.SWEEP_EXAMPLES.replace("\\\n", "").replace("train.py:train", target).replace("> result.json", "")
     commands = [line.split()[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
     assert len(commands) == 3
     for command in commands:
@@ -293,7 +293,8 @@ def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom sparktrain import cli\nfrom sparktrain.driver.results import SweepResult, SweepStatus\n"
-        "cli.run = lambda request: SweepResult(name='m', status=SweepStatus.SUCCEEDED)\n"
+        "ended = cli.Ended(SweepResult(name='m', status=SweepStatus.SUCCEEDED), '')\n"
+        "cli.perform_sweep = lambda request: ended\n"
         "sys.stdin.read()\nsys.exit(cli.main(['sweep', 'a.py:b', '--json']))\n"
     )
     process = subprocess.Popen(

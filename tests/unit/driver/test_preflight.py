@@ -1,13 +1,17 @@
 """What a session has, against what a call wants: decided from its facts alone."""
 
 import socket
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparktrain.driver import preflight
 from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Address, Facts
 from sparktrain.errors import ResourceError, SessionError, SpecError
+from sparktrain.spec.gang import Backend, GangSpec
 
 CORES = 8
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
@@ -93,8 +97,83 @@ def test_agents_is_a_positive_whole_number(wanted: Any) -> None:
 def test_a_session_without_a_slot_for_one_trial_is_refused_with_what_takes_it() -> None:
     with pytest.raises(ResourceError, match=r"has 0 slots, and one trial needs 1: .*lower spark\.task\.cpus \(2\)"):
         preflight.agents_for(facts(LOCAL_CLUSTER, **{"task.cpus": "2"}), None, 4)
-    with pytest.raises(ResourceError, match="has 2 slots, and one trial needs 3"):
-        preflight.agents_for(facts(LOCAL_CLUSTER), None, 4, size=3)
+
+
+GANGS = [
+    (facts("local[4]"), None, 1, 2, 2),  # a run: one agent for each member
+    (facts("local[4]"), 4, 1, 2, 4),  # two stand by
+    (facts("local[5]"), None, 100, 2, 4),  # the fifth slot is of no use
+    (facts("local[5]"), None, 1, 5, 5),
+    (facts("local[8]"), None, 3, 2, 6),
+    (facts("local[8]"), None, None, 3, 6),
+    (facts(""), None, 1, 4, 4),  # nobody knows how many slots there are: the run waits for them
+    (facts(""), None, 3, 2, 2),
+    (facts("spark://host:7077", executors=1), None, 1, 4, 4),
+    (facts("spark://host:7077", executors=5), None, 9, 2, 4),
+]
+
+
+@pytest.mark.parametrize(("there", "wanted", "trials", "size", "expected"), GANGS)
+def test_agents_for_gangs(there: Facts, wanted: int | None, trials: int | None, size: int, expected: int) -> None:
+    assert preflight.agents_for(there, wanted, trials, size) == expected
+
+
+@given(st.integers(1, 64), st.none() | st.integers(1, 20), st.integers(1, 9))
+def test_agents_of_gangs_are_as_many_as_can_be_used(there: int, trials: int | None, size: int) -> None:
+    if there < size:
+        with pytest.raises(ResourceError, match=rf"the gang has {size} members and the session has {there} slots?: "):
+            preflight.agents_for(facts(f"local[{there}]"), None, trials, size)
+        return
+    agents = preflight.agents_for(facts(f"local[{there}]"), None, trials, size)
+    assert agents % size == 0
+    assert agents <= there
+    assert agents // size == min(there // size, trials if trials is not None else there)
+
+
+def test_a_gang_with_fewer_slots_than_members_is_refused_with_both_numbers() -> None:
+    told = (
+        r"the gang has 4 members and the session has 2 slots: .*local-cluster\[2,1,1024\].*lower the number of workers"
+    )
+    for wanted in (None, 2, 4):
+        with pytest.raises(ResourceError, match=told):
+            preflight.agents_for(facts(LOCAL_CLUSTER), wanted, 1, size=4)
+
+
+def test_fewer_agents_than_members_are_refused() -> None:
+    with pytest.raises(
+        ResourceError, match=r"agents \(2\) is below the 3 members of the gang.*raise it, or leave it out"
+    ):
+        preflight.agents_for(facts("local[4]"), 2, 1, size=3)
+
+
+def test_a_pool_that_is_too_small_for_a_gang_is_refused_with_both_numbers() -> None:
+    preflight.check_pool(2, 2)
+    with pytest.raises(ResourceError, match=r"the gang has 2 members and the pool has 1 agent: .*pool\(agents=2\)"):
+        preflight.check_pool(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("packages", "gang", "refused"),
+    [
+        ({"tensorflow"}, GangSpec(workers=2), True),
+        ({"tensorflow", "horovod"}, GangSpec(workers=2), False),
+        (set(), GangSpec(workers=2), False),  # a driver that trains nothing cannot know
+        ({"tensorflow"}, GangSpec(workers=1), False),
+        ({"tensorflow"}, GangSpec(workers=2, backend=Backend.TENSORFLOW), False),
+        ({"tensorflow"}, GangSpec(workers=2, backend=Backend.NONE), False),
+    ],
+)
+def test_a_ring_of_horovod_needs_horovod_where_there_is_tensorflow(
+    packages: set[str], gang: GangSpec, refused: bool
+) -> None:
+    told = "needs Horovod.*`make horovod` .*build_horovod.sh.*backend='tensorflow', which needs nothing else"
+    with pytest.raises(ResourceError, match=told) if refused else nullcontext():
+        preflight.check_installed(gang, packages.__contains__)
+
+
+def test_what_is_installed_is_found_without_importing_it() -> None:
+    assert preflight.is_installed("sparktrain")
+    assert not preflight.is_installed("sparktrain_of_nowhere")
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]"])

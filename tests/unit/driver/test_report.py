@@ -15,17 +15,24 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from sparktrain.driver.report import from_json, summary_table, to_bytes, to_json
-from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.driver.results import MemberResult, SweepResult, SweepStatus, TrialResult
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
-from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.spec.gang import Role
+from sparktrain.state.outcome import Failure, FailureKind, Restart
 from sparktrain.state.trial import TrialStatus
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in train\nValueError: units'
-FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: units", TRACEBACK, ("epoch 1",))
+FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: units", TRACEBACK, ("epoch 1",), 0, "node-2")
+MEMBERS = (
+    MemberResult(rank=0, role=Role.CHIEF, host="node-1", log="/runs/a"),
+    MemberResult(rank=1, role=Role.WORKER, host=None, log="/runs/b"),
+)
+RESTART = Restart(1, "node-3", FailureKind.LOST, "agent on node-3 was lost", 1.25, resumed_from=80, steps_lost=40)
 GOOD = TrialResult(
     id=TrialId(0), status=TrialStatus.SUCCEEDED, params={"lr": 0.1}, metrics={"accuracy": 0.9}, seconds=3.5,
-    log="/runs/mnist/trials/0000/generation-1/rank-0/log.txt", generations=1, host="node-1",
+    log="/runs/mnist/trials/0000/generation-1/rank-0/log.txt", generations=2, host="node-1", members=MEMBERS,
+    restarts=(RESTART,),
 )  # fmt: skip
 BAD = TrialResult(
     id=TrialId(1), status=TrialStatus.FAILED, params={"lr": 10.0}, error=FAILURE, seconds=1.0,
@@ -47,7 +54,11 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
-failures = st.builds(Failure, st.sampled_from(FailureKind), texts, texts, st.lists(texts, max_size=3).map(tuple))
+ranks, hosts, kinds = st.integers(0, 99), st.none() | texts, st.sampled_from(FailureKind)
+failures = st.builds(Failure, kinds, texts, texts, st.lists(texts, max_size=3).map(tuple), st.none() | ranks, hosts)
+members = st.builds(MemberResult, rank=ranks, role=st.sampled_from(Role), host=hosts, log=texts)
+steps = st.none() | st.integers(0, 10**9)
+restarts = st.builds(Restart, ranks, hosts, kinds, texts, st.floats(0, 1e9), steps, steps)
 trials = st.builds(
     TrialResult,
     id=st.integers(0, 9999).map(TrialId),
@@ -58,7 +69,9 @@ trials = st.builds(
     log=st.none() | texts,
     error=st.none() | failures,
     generations=st.integers(0, 99),
-    host=st.none() | texts,
+    host=hosts,
+    members=st.lists(members, max_size=2).map(tuple),
+    restarts=st.lists(restarts, max_size=2).map(tuple),
 )
 sweeps = st.builds(
     SweepResult,
@@ -96,13 +109,26 @@ def test_what_is_written_is_strict_json_and_reads_back(result: SweepResult) -> N
 def test_every_field() -> None:
     good = {
         "id": 0, "params": {"lr": 0.1}, "metrics": {"accuracy": 0.9}, "status": "succeeded", "seconds": 3.5,
-        "log": "/runs/mnist/trials/0000/generation-1/rank-0/log.txt", "error": None, "generations": 1, "host": "node-1",
+        "log": "/runs/mnist/trials/0000/generation-1/rank-0/log.txt", "error": None, "generations": 2, "host": "node-1",
+        "members": [
+            {"rank": 0, "role": "chief", "host": "node-1", "log": "/runs/a"},
+            {"rank": 1, "role": "worker", "host": None, "log": "/runs/b"},
+        ],
+        "restarts": [
+            {
+                "rank": 1, "host": "node-3", "kind": "lost", "cause": "agent on node-3 was lost", "seconds": 1.25,
+                "resumed_from_step": 80, "steps_lost": 40,
+            }
+        ],
     }  # fmt: skip
     bad = {
         "id": 1, "params": {"lr": 10.0}, "metrics": {}, "status": "failed", "seconds": 1.0,
         "log": "/runs/mnist/trials/0001/generation-1/rank-0/log.txt",
-        "error": {"kind": "exception", "summary": "ValueError: units", "traceback": TRACEBACK, "log_tail": ["epoch 1"]},
-        "generations": 1, "host": "node-2",
+        "error": {
+            "kind": "exception", "summary": "ValueError: units", "traceback": TRACEBACK, "log_tail": ["epoch 1"],
+            "rank": 0, "host": "node-2",
+        },
+        "generations": 1, "host": "node-2", "members": [], "restarts": [],
     }  # fmt: skip
     expected = {
         "version": 1, "name": "mnist", "status": "succeeded", "reason": None, "metric": "accuracy", "mode": "max",
@@ -116,7 +142,8 @@ def test_every_field() -> None:
 def test_every_field_and_word_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "results.md").read_text("utf-8")
     data = to_json(RESULT)
-    words = [*data, *data["trials"][1], *data["trials"][1]["error"], *SweepStatus, *FailureKind]
+    of_gangs = [*data["trials"][0]["members"][0], *data["trials"][0]["restarts"][0]]
+    words = [*data, *data["trials"][1], *data["trials"][1]["error"], *of_gangs, *SweepStatus, *FailureKind]
     assert [word for word in words if f"| `{word}` |" not in page] == []
 
 

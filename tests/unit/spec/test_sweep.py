@@ -14,7 +14,8 @@ from hypothesis import strategies as some
 
 from sparktrain.errors import SpecError
 from sparktrain.spec import sweep as module
-from sparktrain.spec.sweep import SweepSpec, seconds, trial_seed
+from sparktrain.spec.quantities import seconds
+from sparktrain.spec.sweep import SweepSpec, trial_seed
 
 SEEDS = some.integers(0, 2**63 - 1)
 TRIALS = some.integers(0, 100_000)

@@ -1,0 +1,152 @@
+"""Bad gangs: how many members, what connects them, and how a run of one is called."""
+
+from pathlib import Path
+
+import sparktrain
+from sparktrain.driver.options import RunOptions, SweepOptions, options_of
+from sparktrain.driver.preflight import Facts, agents_for, check_installed, check_pool
+from sparktrain.errors import FunctionError, ResourceError, UserError
+from sparktrain.spec.gang import Backend, GangSpec
+from sparktrain.spec.load import load_params, parse_params
+from sparktrain.spec.sweep import SweepSpec
+from tests.unit.bad_input.case import Case, spec_case
+
+
+def train(lr: float, ctx: object = None) -> float:
+    return lr
+
+
+def gang(id: str, *told: str, **values: object) -> Case:
+    return Case(f"gang-{id}", lambda _: GangSpec(**values), told)
+
+
+def run(id: str, *told: str, error: type[UserError] | None = None, **values: object) -> Case:
+    """A whole call of `run`, which is refused before it looks for a Spark session."""
+    given = {"workers": 2, "backend": "none", "params": {"lr": 0.1}, **values}
+    return Case(f"run-{id}", lambda files: sparktrain.run(train, **given, dir=_runs(files.folder)), told, *_kind(error))
+
+
+def sweep(id: str, *told: str, **values: object) -> Case:
+    return Case(
+        f"run-sweep-{id}",
+        lambda files: sparktrain.sweep(train, {"lr": [1]}, metric="y", dir=_runs(files.folder), **values),
+        told,
+    )
+
+
+def slots(id: str, *told: str, master: str = "local[2]", agents: int | None = None, size: int = 4) -> Case:
+    return Case(f"gang-{id}", lambda _: agents_for(Facts(master, {}, 2), agents, 1, size), told, ResourceError)
+
+
+def param(id: str, *told: str, params: tuple[str, ...]) -> Case:
+    return Case(f"param-{id}", lambda _: parse_params(params), told)
+
+
+def _kind(error: type[UserError] | None) -> tuple[type[UserError], ...]:
+    return () if error is None else (error,)
+
+
+def _runs(folder: Path) -> str:
+    return str(folder / "runs")
+
+
+GANG = [
+    gang("workers-zero", "^workers", r"\(0\)", "at least 1", "pass 1 or more", workers=0),
+    gang("workers-negative", "^workers", r"\(-2\)", "at least 1", workers=-2),
+    gang("workers-float", "^workers", r"2\.0 \(float\)", "whole number", "pass an int", workers=2.0),
+    gang("workers-bool", "^workers", r"True \(bool\)", "whole number", workers=True),
+    gang("workers-list", "^workers", r"\['a', 'b'\] \(list\)", "whole number", workers=["a", "b"]),
+    gang("ps-negative", "^ps", r"\(-1\)", "at least 0", ps=-1, backend=Backend.TENSORFLOW),
+    gang("ps-ring", "^ps=1", "'horovod'", "only backend 'tensorflow'", "drop them, or choose it", workers=2, ps=1),
+    gang("ps-none", "^ps=2", "'none'", "only backend 'tensorflow'", workers=2, ps=2, backend=Backend.NONE),
+    gang("evaluator-ring", "evaluator=True", "'horovod'", "only backend 'tensorflow'", workers=2, evaluator=True),
+    gang("evaluator-number", "^evaluator", r"1 \(int\)", "True or False", evaluator=1),
+    gang("backend-near", "^backend", "'horovd'", "'horovod', 'tensorflow', 'none'", "mean 'horovod'", backend="horovd"),
+    gang("backend-case", "^backend", "'TensorFlow'", "mean 'tensorflow'", backend="TensorFlow"),
+    gang("backend-far", "^backend", "'nccl'", "must be one of", "pass one of them", backend="nccl"),
+    gang("backend-none", "^backend", r"\(None\)", "pass one of them", backend=None),
+    gang("min-above", r"^min_workers \(3\)", r"at most workers \(2\)", "lower it", workers=2, min_workers=3),
+    gang("min-zero", "^min_workers", r"\(0\)", "at least 1", workers=2, min_workers=0),
+    gang(
+        "min-ps",
+        r"^min_workers \(1\)",
+        "cannot shrink",
+        "leave it out",
+        workers=2,
+        min_workers=1,
+        ps=1,
+        backend=Backend.TENSORFLOW,
+    ),
+    gang("hang-none", "^hang_timeout", "None", "must end", "120", hang_timeout_s=None),
+    gang("hang-zero", "^hang_timeout", r"\(0\)", "above 0", hang_timeout_s=0),
+    gang("hang-inf", "^hang_timeout", r"\(inf\)", "finite", hang_timeout_s=float("inf")),
+    spec_case("gang-of-spec", lambda: SweepSpec(name="a", gang=2), "^gang is 2", r"\(int\)", r"GangSpec\(workers=2\)"),
+    slots("slots", "the gang has 4 members and the session has 2 slots", "lower the number of workers"),
+    slots("one-slot", "the gang has 2 members and the session has 1 slot:", master="local[1]", size=2),
+    slots("agents", r"agents \(3\) exceeds the 2 slots", "lower it", agents=3, size=2),
+    slots("agents-few", r"agents \(1\) is below the 2 members", "raise it", agents=1, size=2),
+    Case(
+        "gang-pool",
+        lambda _: check_pool(2, 3),
+        ("the gang has 3 members and the pool has 2 agents", r"pool\(agents=3\)"),
+        ResourceError,
+    ),
+    Case(
+        "gang-without-horovod",
+        lambda _: check_installed(GangSpec(workers=2), {"tensorflow"}.__contains__),
+        ("'horovod' of a gang of 2", "is not installed", "make horovod", "backend='tensorflow'"),
+        ResourceError,
+    ),
+]
+RUN = [
+    run("workers", "^workers", r"\(0\)", "at least 1", workers=0),
+    run("backend", "^backend", "'horovdo'", "did you mean 'horovod'", backend="horovdo"),
+    run("restarts", "^max_restarts", r"\(-1\)", "at least 0", max_restarts=-1),
+    run("hang", "^hang_timeout", "'soon'", "no duration", "'90s'", hang_timeout="soon"),
+    run("hang-none", "^hang_timeout", "None", "must end", hang_timeout=None),
+    run("params-list", "^params", r"\[0\.1\] \(list\)", "a dict is expected", params=[0.1]),
+    run("params-value", "^params: 'lr'", "object", "pass", params={"lr": object()}),
+    run("params-name", "^params", "'ctx'", "choose another name", params={"ctx": 1}),
+    run("params-missing", r"train\(\)", "'lr' has no value", "add 'lr' to params", error=FunctionError, params=None),
+    run(
+        "params-unknown",
+        "'learning_rate'",
+        "it takes lr",
+        "rename it in params",
+        error=FunctionError,
+        params={"lr": 1, "learning_rate": 1},
+    ),
+    run("retries", "no option 'retries'", "there are metric", "max_restarts", retries=1),
+    run("near", "no option 'min_worker'", "did you mean 'min_workers'", min_worker=1),
+    run("trials", "no option 'trials'", "there are", trials=3),
+    run("name", "^name", "'a b'", "use 'a-b'", name="a b"),
+    run("metric", "^metric", "''", "name a key", metric=""),
+    run("mode", "^mode", "'best'", "'max' or 'min'", mode="best"),
+    run("preload", "^preload", "'numpy'", "a list of module names", preload="numpy"),
+    sweep("workers", "^workers_per_trial", r"\(0\)", "at least 1", workers_per_trial=0),
+    sweep("workers-text", "^workers_per_trial", r"'2' \(str\)", "whole number", workers_per_trial="2"),
+    sweep("backend", "^backend", "'nonee'", "did you mean 'none'", workers_per_trial=2, backend="nonee"),
+    sweep("ps", "no option 'ps'", "there are", ps=1),
+    sweep("restarts", "no option 'max_restarts'", "there are.*retries", max_restarts=1),
+    spec_case("run-option", lambda: options_of(RunOptions, workers=1, max_restart=1), "did you mean 'max_restarts'"),
+    spec_case("run-sweep-option", lambda: options_of(SweepOptions, worker_per_trial=1), "mean 'workers_per_trial'"),
+]
+PARAMS = [
+    param("equals", "--param 'lr'", "no '='", "lr=", params=("lr",)),
+    param("empty", "--param 'lr='", "has no value", params=("lr=",)),
+    param("several", "--param 'lr=0.1,0.01'", "2 values, a run takes one", "--grid", params=("lr=0.1,0.01",)),
+    param("twice", "'lr' is given twice", "remove one", params=("lr=1", "lr=2")),
+    param("nan", "--param 'lr=nan'", "finite", params=("lr=nan",)),
+    param("json", "--param 'x=\\[1'", "JSON list", params=("x=[1",)),
+    Case(
+        "param-file-backend",
+        lambda files: load_params(files.write("a.yaml", "grid:\n  x: [1]\nbackend: horovot\n")),
+        (r"a\.yaml:3: backend", "'horovot'", "did you mean 'horovod'"),
+    ),
+    Case(
+        "param-file-workers",
+        lambda files: load_params(files.write("a.yaml", "grid:\n  x: [1]\nworkers_per_trial: 0\n")),
+        (r"a\.yaml:3: workers_per_trial", r"\(0\)", "at least 1"),
+    ),
+]
+CASES = [*GANG, *RUN, *PARAMS]
