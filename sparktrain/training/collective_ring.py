@@ -21,7 +21,7 @@ from sparktrain.training import forming
 from sparktrain.training.backend import Joining
 from sparktrain.training.carriers import carry
 from sparktrain.training.chunks import in_chunks
-from sparktrain.training.op_names import PREFIX, OpNames
+from sparktrain.training.op_names import PREFIX, OpNames, as_written
 from sparktrain.training.ring import LocalRing, Ring, averaged
 
 _JOB = "worker"
@@ -93,6 +93,7 @@ class CollectiveRing(Ring):
         self._names = OpNames()
         self._closed = False
 
+    @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
         """See base class."""
         with self._operation(name) as unique:
@@ -105,6 +106,7 @@ class CollectiveRing(Ring):
             whole = in_chunks([each for each, _ in carried], reduce)
             return [back(each) for each, (_, back) in zip(whole, carried, strict=True)]
 
+    @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
         """See base class."""
         with self._operation(name) as unique:
@@ -114,6 +116,7 @@ class CollectiveRing(Ring):
             )
             return [back(each) for each, (_, back) in zip(sent, carried, strict=True)]
 
+    @as_written
     def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
         """See base class."""
         with self._operation(name) as unique:

@@ -20,7 +20,7 @@ from sparktrain.training import forming
 from sparktrain.training.backend import Joining
 from sparktrain.training.carriers import carry
 from sparktrain.training.chunks import in_chunks
-from sparktrain.training.op_names import PREFIX, OpNames
+from sparktrain.training.op_names import PREFIX, OpNames, as_written
 from sparktrain.training.rendezvous import Rendezvous
 from sparktrain.training.ring import LocalRing, Ring, averaged
 
@@ -108,6 +108,7 @@ class HorovodRing(Ring):
         self._names = OpNames()
         self._closed = False
 
+    @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
         """See base class. Horovod itself joins small tensors."""
         with self._operation(name) as unique:
@@ -116,6 +117,7 @@ class HorovodRing(Ring):
             whole = averaged(sums, self.size) if average else sums
             return [back(each) for each, (_, back) in zip(whole, carried, strict=True)]
 
+    @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
         """See base class."""
         with self._operation(name) as unique:
@@ -126,6 +128,7 @@ class HorovodRing(Ring):
             )
             return [back(each) for each, (_, back) in zip(sent, carried, strict=True)]
 
+    @as_written
     def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
         """See base class."""
         with self._operation(name) as unique:

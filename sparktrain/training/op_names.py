@@ -1,13 +1,22 @@
 """Names of a ring's operations: equal on all members, and unique among those that may be under way together."""
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
 PREFIX = "sparktrain_ring"
 """Begins the name of each operation of a ring in a graph: by it an error of a graph is known as the ring's."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def as_written(function: F) -> F:
+    """`function`, and all that it calls, which AutoGraph is not to rewrite when a user's `tf.function` comes by."""
+    return cast(F, tf.autograph.experimental.do_not_convert(function))
 
 
 class OpNames:
