@@ -8,7 +8,8 @@
     |   |-- ResourceError          more slots, memory or GPUs are wanted than the session has
     |   |-- EnvironmentMismatchError  an executor runs other versions than the driver
     |   |-- RunDirectoryError      the run directory cannot be made or written
-    |   `-- PoolError              a pool is used in a way that it does not allow
+    |   |-- PoolError              a pool is used in a way that it does not allow
+    |   `-- OutOfStepError         members of a gang run different programs, or hold different weights
     |-- InfraError                 the cluster failed; the same call may succeed later
     |   |-- DriverUnreachableError executors cannot connect to the driver
     |   |-- JoinTimeoutError       too few agents joined before the deadline
@@ -62,6 +63,10 @@ class RunDirectoryError(UserError, OSError):
 
 class PoolError(UserError, RuntimeError):
     """A pool was used when closed, or for two calls at once."""
+
+
+class OutOfStepError(UserError, RuntimeError):
+    """Members of a gang run different programs, or hold different weights after a step."""
 
 
 class InfraError(SparktrainError):

@@ -1,16 +1,20 @@
 """How a member becomes one of its gang: it loads the backend, holds a port, learns where the others are, and joins."""
 
+import inspect
 from collections.abc import Callable
+from types import CodeType
 
 from sparktrain.errors import FormError
 from sparktrain.protocol.messages import Assignment
-from sparktrain.spec.gang import Backend
+from sparktrain.spec.gang import Backend, Role
 from sparktrain.state.formation import ALONE, Formation
 from sparktrain.training import backend
 from sparktrain.training.port import HeldPort
 from sparktrain.training.ring import LocalRing, Ring
 from sparktrain.training.wire import AgentWire
 
+STRATEGY = "strategy"
+"""What a training function calls on its context to make a strategy of TensorFlow's."""
 RING_TIMEOUT_S = 30.0
 """How long the ring waits for a member whose process does not answer; a slow one answers."""
 
@@ -43,11 +47,11 @@ def alone() -> Gang:
     return Gang(ALONE, LocalRing, lambda: None)
 
 
-def form(assignment: Assignment, wire: AgentWire) -> Gang:
-    """Join the gang of `assignment`; waits for all its members.
+def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object]) -> Gang:
+    """Join the gang of `assignment` that calls `function`; waits for all its members.
 
-    Horovod's ring is connected here, for its members find each other through the coordinator. That of TensorFlow is
-    when it is first used, for a program may bring a strategy of its own, which must be the first to connect.
+    The ring is connected here, for that is only possible before TensorFlow has run an operation; but a function that
+    makes a strategy connects the members by that, and nothing else may have before.
     Raises ImportError without the backend's framework, and FormError.
     """
     if assignment.size == 1:
@@ -60,10 +64,31 @@ def form(assignment: Assignment, wire: AgentWire) -> Gang:
     formation = Formation(assignment.member.rank, places)
     joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S)
     gang = Gang(formation, lambda: join(joining), held.release)
-    if assignment.backend is Backend.HOROVOD:
-        held.release()
+    if not (assignment.backend is Backend.TENSORFLOW and (_has_servers(formation) or names(function, STRATEGY))):
         _ = gang.ring
     return gang
+
+
+def names(function: object, name: str) -> bool:
+    """Whether `function` has `name` in its code, or in that of the functions of its module that it refers to."""
+    seen: set[int] = set()
+    waiting: list[object] = [function]
+    while waiting:
+        found = inspect.unwrap(waiting.pop())  # type: ignore[arg-type]
+        code = getattr(found, "__code__", found)
+        if not isinstance(code, CodeType) or id(code) in seen:
+            continue
+        seen.add(id(code))
+        if name in code.co_names:
+            return True
+        known = getattr(found, "__globals__", {})
+        waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
+        waiting += [known[each] for each in code.co_names if inspect.isfunction(known.get(each))]
+    return False
+
+
+def _has_servers(formation: Formation) -> bool:
+    return any(place.role in (Role.PS, Role.EVALUATOR) for place in formation.places)
 
 
 def _hold(address: str) -> HeldPort:

@@ -55,7 +55,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
         function = _load(assignment)
-        gang = forming.form(assignment, wire)
+        gang = forming.form(assignment, wire, function)
         setting.seed(assignment.seed)
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))

@@ -39,6 +39,11 @@ class Ring(ABC):
         """Leave the ring in peace, when all members do; may be called again."""
 
 
+def averaged(sums: "Sequence[tf.Tensor]", size: int) -> "list[tf.Tensor]":
+    """The mean of `size` members from each sum over them; of integers, rounded down."""
+    return [each // size if each.dtype.is_integer else each / size for each in sums]
+
+
 class LocalRing(Ring):
     """The ring of a member that is alone: every operation gives back what it is given."""
 

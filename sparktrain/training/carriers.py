@@ -1,0 +1,34 @@
+"""Tensors of types that a ring's operation does not take, carried as a type that it does, without loss."""
+
+from collections.abc import Callable, Collection
+
+import tensorflow as tf
+
+Back = Callable[[tf.Tensor], tf.Tensor]
+
+
+def carry(tensor: tf.Tensor, taken: Collection[tf.DType]) -> tuple[tf.Tensor, Back]:
+    """`tensor` as one of the types `taken`, and the way back to its own; complex numbers get one more axis, of 2.
+
+    Integers keep their sums, which wrap as those of their own type do. Raises TypeError for a type with no carrier.
+    """
+    own = tensor.dtype
+    if own in taken:
+        return tensor, lambda result: result
+    if own in _SAME_BITS:
+        return tf.bitcast(tensor, _SAME_BITS[own]), lambda result: tf.bitcast(result, own)
+    wider = next((each for each in _wider(own) if each in taken), None)
+    if wider is None:
+        raise TypeError(f"a tensor of type {own.name} cannot travel in a ring; cast it to a number's type first")
+    return tf.cast(tensor, wider), lambda result: tf.cast(result, own)
+
+
+_SAME_BITS = {tf.uint64: tf.int64, tf.complex64: tf.float32, tf.complex128: tf.float64}
+
+
+def _wider(dtype: tf.DType) -> tuple[tf.DType, ...]:
+    if dtype.is_bool:
+        return (tf.uint8, tf.int32)
+    if dtype.is_integer:
+        return (tf.int32, tf.int64) if dtype.size < tf.int32.size else (tf.int64,)
+    return (tf.float32,) if dtype.is_floating and dtype.size < tf.float32.size else ()

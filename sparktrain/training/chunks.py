@@ -1,0 +1,71 @@
+"""Tensors on their way through a ring: small ones joined, large ones cut.
+
+Each operation of a ring costs its latency, so that many small ones are slow; and one large one is slow too where the
+transport does not begin to send before all is there. Both as DistributedDataParallel's buckets (Li et al., "PyTorch
+Distributed", VLDB 2020, section 3.2.3), but with a size at which TensorFlow's gRPC transport is fastest.
+"""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+CHUNK_BYTES = 4 * 2**20
+"""What an operation carries at most. `docs/benchmarks.md` tells how it was chosen."""
+
+Operate = Callable[[tf.Tensor, str], tf.Tensor]
+
+
+def in_chunks(tensors: Sequence[tf.Tensor], operate: Operate) -> list[tf.Tensor]:
+    """Each of `tensors` after `operate`, in its own shape.
+
+    `operate` is given flat tensors of one type each and a label that is unique within this call; it keeps their
+    lengths. Tensors without elements do not travel. A tensor whose size is unknown while a function is traced travels
+    by itself, whole.
+    """
+    done: dict[int, tf.Tensor] = {}
+    small: dict[tf.DType, list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        count = tensor.shape.num_elements()
+        if count == 0:
+            done[index] = tensor
+        elif count is not None and count * tensor.dtype.size <= CHUNK_BYTES:
+            small.setdefault(tensor.dtype, []).append(index)
+        else:
+            done[index] = _cut(tensor, count, operate, f"{index}")
+    for dtype, indices in small.items():
+        for number, group in enumerate(_groups(tensors, indices)):
+            joined = _joined([tensors[index] for index in group], operate, f"{dtype.name}-{number}")
+            done.update(zip(group, joined, strict=True))
+    return [done[index] for index in range(len(tensors))]
+
+
+def _cut(tensor: tf.Tensor, count: int | None, operate: Operate, label: str) -> tf.Tensor:
+    flat = tf.reshape(tensor, [-1])
+    if count is None:
+        return tf.reshape(operate(flat, label), tf.shape(tensor))
+    most = CHUNK_BYTES // tensor.dtype.size
+    lengths = [min(most, count - start) for start in range(0, count, most)]
+    parts = [operate(part, f"{label}-{number}") for number, part in enumerate(tf.split(flat, lengths))]
+    return tf.reshape(tf.concat(parts, 0), tensor.shape)
+
+
+def _groups(tensors: Sequence[tf.Tensor], indices: Sequence[int]) -> list[list[int]]:
+    """`indices` in their order, in groups of CHUNK_BYTES at most."""
+    groups: list[list[int]] = []
+    room = 0
+    for index in indices:
+        size = tensors[index].shape.num_elements() * tensors[index].dtype.size
+        if size > room:
+            groups.append([])
+            room = CHUNK_BYTES
+        groups[-1].append(index)
+        room -= size
+    return groups
+
+
+def _joined(tensors: Sequence[tf.Tensor], operate: Operate, label: str) -> list[tf.Tensor]:
+    if len(tensors) == 1:
+        return [tf.reshape(operate(tf.reshape(tensors[0], [-1]), label), tensors[0].shape)]
+    whole = operate(tf.concat([tf.reshape(each, [-1]) for each in tensors], 0), label)
+    parts = tf.split(whole, [each.shape.num_elements() for each in tensors])
+    return [tf.reshape(part, each.shape) for part, each in zip(parts, tensors, strict=True)]

@@ -1,0 +1,81 @@
+"""Gradients of all members averaged: dense and sparse ones, at full or at half width."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from sparktrain.errors import SpecError
+from sparktrain.spec.values import shown
+from sparktrain.training.ring import Ring
+
+Gradient: TypeAlias = Any
+"""A tf.Tensor, a tf.IndexedSlices, or None."""
+
+DENSE_BYTES = 4 * 2**20
+"""A sparse gradient of a larger variable travels as rows; of a smaller one as a whole, together with the dense ones."""
+
+_WIDTHS = {"none": None, "fp16": tf.float16, "bf16": tf.bfloat16}
+
+
+def width(compression: object) -> tf.DType | None:
+    """The type that gradients travel as; None for their own. Raises SpecError."""
+    if isinstance(compression, str) and compression in _WIDTHS:
+        return _WIDTHS[compression]
+    raise SpecError(f"compression ({shown(compression)}) must be one of {', '.join(map(repr, _WIDTHS))}")
+
+
+def averaged_gradients(ring: Ring, gradients: Sequence[Gradient], narrow: tf.DType | None, name: str) -> list[Gradient]:
+    """The mean over all members of each gradient; None stays None.
+
+    All members pass gradients of the same shapes, None at the same places. A row that occurs more than once in a sparse
+    gradient counts as the sum of its occurrences, as it does for the mathematics, though not for each Keras optimizer.
+    `narrow` is what they travel as. Raises RingError when called eagerly.
+    """
+    if ring.size == 1:
+        return list(gradients)
+    reduced: list[Gradient] = list(gradients)
+    whole = {i: tf.convert_to_tensor(each) for i, each in enumerate(gradients) if each is not None and not _rows(each)}
+    for index, mean in zip(whole, _dense(ring, list(whole.values()), narrow, name), strict=True):
+        reduced[index] = mean
+    for index, each in enumerate(gradients):
+        if each is not None and index not in whole:
+            reduced[index] = _sparse(ring, each, narrow, f"{name}-rows")
+    return reduced
+
+
+def _rows(gradient: Gradient) -> bool:
+    """Whether it is sparse, and so large that it travels as rows."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return False
+    shape = tf.get_static_value(gradient.dense_shape) if gradient.dense_shape is not None else None
+    if shape is None:
+        return True
+    return bool(shape.prod() * gradient.values.dtype.size > DENSE_BYTES)
+
+
+def _dense(ring: Ring, tensors: list[tf.Tensor], narrow: tf.DType | None, name: str) -> list[tf.Tensor]:
+    if narrow is None:
+        return ring.allreduce(tensors, average=True, name=name)
+    # Divided before, not after: the sum of many members may be more than the narrow type holds.
+    narrowed = [_narrowed(each / ring.size, narrow) for each in tensors]
+    sums = ring.allreduce(narrowed, average=False, name=name)
+    return [tf.cast(each, own.dtype) for each, own in zip(sums, tensors, strict=True)]
+
+
+def _sparse(ring: Ring, gradient: tf.IndexedSlices, narrow: tf.DType | None, name: str) -> tf.IndexedSlices:
+    own = _summed(gradient.values / ring.size, gradient.indices)
+    values = own[0] if narrow is None else _narrowed(own[0], narrow)
+    all_values = tf.cast(ring.allgather(values, name=f"{name}-values"), gradient.values.dtype)
+    all_indices = ring.allgather(own[1], name=f"{name}-indices")
+    return tf.IndexedSlices(*_summed(all_values, all_indices), dense_shape=gradient.dense_shape)
+
+
+def _narrowed(tensor: tf.Tensor, narrow: tf.DType) -> tf.Tensor:
+    return tf.cast(tensor, narrow) if tensor.dtype.is_floating and tensor.dtype.size > narrow.size else tensor
+
+
+def _summed(values: tf.Tensor, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Each index once, with the sum of its values."""
+    once, places = tf.unique(indices)
+    return tf.math.unsorted_segment_sum(values, places, tf.size(once)), once
