@@ -120,6 +120,52 @@ class TrainContext:
         """Whether the trial is no longer needed, and the function should return what it has. Returns at once."""
         return self._wire.stop_advised()
 
+    # ---- the gang's ring
+
+    def distribute(self, optimizer: Any, *, compression: str = "none") -> Any:
+        """`optimizer` itself, a Keras 3 one, which from now on averages gradients over all members.
+
+        See `sparktrain.training.optimizer.distribute`. Raises SpecError.
+        """
+        from sparktrain.training.optimizer import distribute
+
+        return distribute(optimizer, self._gang.ring, compression=compression)
+
+    def distribute_tape(self, tape: Any, *, compression: str = "none") -> Any:
+        """A `tf.GradientTape` whose `gradient()` is averaged over all members; it takes Keras variables too."""
+        from sparktrain.training.optimizer import distribute_tape
+
+        return distribute_tape(tape, self._gang.ring, compression=compression)
+
+    def allreduce(self, value: Any, *, average: bool = True) -> Any:
+        """The mean, or the sum, over all members of a number, an array, a tensor, or a nest of them.
+
+        All members call it, with values of one shape; it waits for them. Raises RingError.
+        """
+        from sparktrain.training.values import allreduce
+
+        return allreduce(self._gang.ring, value, average=average)
+
+    def broadcast(self, value: Any) -> Any:
+        """What the chief has of a number, an array, a tensor, or a nest of them.
+
+        All members call it, and wait for the chief. Raises RingError.
+        """
+        from sparktrain.training.values import broadcast
+
+        return broadcast(self._gang.ring, value)
+
+    def allgather(self, value: Any) -> Any:
+        """The arrays or tensors of all members, by rank, one after the other along their first axis.
+
+        All members call it; the first axis may differ in length. Raises RingError.
+        """
+        from sparktrain.training.values import allgather
+
+        return allgather(self._gang.ring, value)
+
+    # ---- within
+
     def _keep(self, step: int, values: dict[str, float]) -> None:
         line = {"step": step, _RESERVED: self._clock.wall()} | {name: _json(value) for name, value in values.items()}
         with (Path(self.log_dir).parent / HISTORY).open("a", encoding="utf-8") as history:

@@ -1,6 +1,7 @@
 """An exception as text: nothing of the user's is pickled for the way to the driver. Pure."""
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -16,8 +17,8 @@ _MEMORY = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
 """What TensorFlow and torch raise for a device without memory; they derive from no MemoryError."""
 
 
-def of_exception(error: BaseException) -> Failure:
-    """The failure of a training function that raised `error`."""
+def of_exception(error: BaseException, ring_broke: Callable[[BaseException], bool] = lambda error: False) -> Failure:
+    """The failure of a training function that raised `error`; `ring_broke` tells what follows from a broken ring."""
     text = _traceback(error)
     if isinstance(error, SystemExit):
         call = "sys.exit()" if error.code is None else f"sys.exit({_repr(error.code)})"
@@ -25,9 +26,10 @@ def of_exception(error: BaseException) -> Failure:
     if isinstance(error, KeyboardInterrupt):
         summary = "KeyboardInterrupt: the process was sent SIGINT, or the function raised it"
         return Failure(FailureKind.EXCEPTION, summary, text)
-    if isinstance(error, RingError):
-        kind = FailureKind.FORM if isinstance(error, FormError) else FailureKind.RING
-        return Failure(kind, _line(str(error)), text)
+    if isinstance(error, FormError):
+        return Failure(FailureKind.FORM, _line(str(error)), text)
+    if isinstance(error, RingError) or ring_broke(error):
+        return Failure(FailureKind.RING, _line(_summary(error)), text)
     if isinstance(error, MemoryError) or type(error).__name__ in _MEMORY:
         advice = "lower the batch size, or give trials more memory"
         return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({advice})"), text)

@@ -11,6 +11,7 @@ from sparktrain.state.formation import ALONE, Formation
 from sparktrain.training import backend
 from sparktrain.training.port import HeldPort
 from sparktrain.training.ring import LocalRing, Ring
+from sparktrain.training.ring_errors import is_ring_error
 from sparktrain.training.wire import AgentWire
 
 STRATEGY = "strategy"
@@ -35,6 +36,10 @@ class Gang:
         if self._ring is None:
             self._ring = self._join()
         return self._ring
+
+    def broke(self, error: BaseException) -> bool:
+        """Whether the training function raised `error` because a member is gone, or stuck."""
+        return self.formation.size > 1 and is_ring_error(error)
 
     def leave(self) -> None:
         """Leave the ring, if there is one, as a member that has trained to its end."""

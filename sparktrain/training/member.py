@@ -64,7 +64,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     setting.connect(assignment, gang.formation)
     context = TrainContext(assignment, wire, clock, gang)
     wire.send(m.Entered(os.getpid()))
-    return _train(function, context, assignment.metric, clock)
+    return _train(function, context, gang, assignment.metric, clock)
 
 
 def _load(assignment: m.Assignment) -> Callable[..., Any]:
@@ -84,14 +84,17 @@ def _referred(reference: str) -> Any:
     return found
 
 
-def _train(function: Callable[..., Any], context: TrainContext, metric: str | None, clock: Clock) -> Outcome:
+def _train(
+    function: Callable[..., Any], context: TrainContext, gang: forming.Gang, metric: str | None, clock: Clock
+) -> Outcome:
     pid = os.getpid()
     started = clock.now()
     ended: dict[str, float] | Failure
     try:
-        ended = metrics_of(_call(function, context), metric)
+        ended = metrics_of(_call(function, context), metric if context.rank == 0 else None)
+        gang.leave()
     except BaseException as error:
-        ended = failure.of_exception(error)
+        ended = failure.of_exception(error, gang.broke)
     if os.getpid() != pid:
         os._exit(0)  # a child that the function forked came back from it: only the member itself has an outcome
     seconds = clock.now() - started
