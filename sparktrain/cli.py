@@ -32,7 +32,8 @@ Four processes train one model, in a ring of Horovod:
   sparktrain run train.py:train --workers 4 --param lr=0.01 --master yarn \\
       --dir /shared/runs --name big
 The same without Horovod, on this machine:
-  sparktrain run train.py:train --workers 2 --backend tensorflow --param lr=0.01
+  sparktrain run train.py:train --workers 2 --backend tensorflow \\
+      --param lr=0.01
 """
 
 app = typer.Typer(
@@ -91,6 +92,7 @@ def _root(
 
 
 _TRIALS, _GANG, _RUN, _SPARK, _OUTPUT = "What to try", "The gang", "The run", "Spark", "Output"
+_FUNCTION = "The function"
 
 
 def _option(panel: str, metavar: str, told: str, *names: str) -> Any:
@@ -101,11 +103,12 @@ class _Command(TyperCommand):
     """Ends its help with examples and exit codes: Typer's own epilog would run their lines together."""
 
     examples = ""
+    codes = "Exit codes"
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """See base class."""
         super().format_help(ctx, formatter)
-        typer.echo(f"\nExamples:\n{indent(self.examples, '  ')}\nExit codes:")
+        typer.echo(f"\nExamples:\n{indent(self.examples, '  ')}\n{self.codes}:")
         for code, meaning in EXIT_CODES.items():
             typer.echo(f"  {code:>3}  {meaning}")
 
@@ -116,6 +119,7 @@ class _SweepCommand(_Command):
 
 class _RunCommand(_Command):
     examples = RUN_EXAMPLES
+    codes = "Exit codes, where the one trial is the run itself"
 
 
 Target = Annotated[
@@ -132,7 +136,6 @@ Preload = Annotated[
 Backend = Annotated[
     str | None, _option(_GANG, "NAME", "What connects members: horovod, tensorflow or none (default: horovod).")
 ]
-Mode = Annotated[str | None, _option(_TRIALS, "max|min", "Which end of the metric is best (default: max).")]
 Master = Annotated[str | None, _option(_SPARK, "URL", "Spark's master (default: two executors on this machine).")]
 Gpus = Annotated[int | None, _option(_SPARK, "N", "GPUs for each process that trains (default: 0).")]
 PyFiles = Annotated[str | None, _option(_SPARK, "F1,F2", "Python files and archives for the executors.")]
@@ -156,7 +159,7 @@ def sweep(
     ] = None,
     trials: Annotated[int | None, _option(_TRIALS, "N", "Run at most N trials.")] = None,
     metric: Annotated[str | None, _option(_TRIALS, "NAME", "The result's entry that trials are compared by.")] = None,
-    mode: Mode = None,
+    mode: Annotated[str | None, _option(_TRIALS, "max|min", "Which end of the metric is best (default: max).")] = None,
     workers_per_trial: Annotated[int | None, _option(_GANG, "N", "Members that train each trial (default: 1).")] = None,
     backend: Backend = None,
     seed: Seed = None,
@@ -210,12 +213,14 @@ def run(
         str | None, _option(_GANG, "TIME", "End a member that reports no step for so long (default: 120s).")
     ] = None,
     params: Annotated[
-        list[str] | None, _option(_TRIALS, "NAME=VALUE", "A parameter of the function. Repeatable.", "--param")
+        list[str] | None, _option(_FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.", "--param")
     ] = None,
     metric: Annotated[
-        str | None, _option(_TRIALS, "NAME", "The result's entry that checkpoints are compared by.")
+        str | None, _option(_FUNCTION, "NAME", "The result's entry that checkpoints are compared by.")
     ] = None,
-    mode: Mode = None,
+    mode: Annotated[
+        str | None, _option(_FUNCTION, "max|min", "Which end of the metric is best (default: max).")
+    ] = None,
     seed: Seed = None,
     dir: Dir = None,
     name: Name = None,

@@ -18,6 +18,8 @@ LAG = 0.2
 _GAP = 2
 _HOST_WIDTH = 20
 _MARK_WIDTH = 11
+_REPORTED_WIDTH = 12
+"""Least width of a column of metrics."""
 _RINGS = (Role.CHIEF, Role.WORKER)
 
 
@@ -107,12 +109,13 @@ class MemberTable:
         taken = sum(size + _GAP for _, size, _ in columns)
         for name, size, right in columns:
             grid.add_column(Text(name), justify="right" if right else "left", width=size, no_wrap=True)
-        if width - taken > 0:
-            grid.add_column(Text("reported"), width=width - taken, no_wrap=True, overflow="ellipsis")
+        left = width - taken
+        if left >= _REPORTED_WIDTH:
+            grid.add_column(Text("reported"), width=left, no_wrap=True, overflow="ellipsis")
         for member in shown(members, lag, rows):
             marked = lag is not None and lag.rank == member.rank
             cells = self._cells(member, f"{lag}" if marked else "")
-            if width - taken > 0:
+            if left >= _REPORTED_WIDTH:
                 cells.append(gang_text.metrics(_ordered(member.metrics, progress.metric)))
             grid.add_row(*map(Text, cells), style="yellow" if marked else "")
         return grid
@@ -169,7 +172,7 @@ def _member_line(member: MemberLine, lag: Lag | None, objective: str | None) -> 
 def _pace(member: MemberLine) -> str:
     if member.steps_per_s is None:
         return ""
-    return f"{member.steps_per_s:.2f}" if member.steps_per_s < 10 else f"{member.steps_per_s:.1f}"
+    return f"{member.steps_per_s:.2f}" if member.steps_per_s < 1 else f"{member.steps_per_s:.1f}"
 
 
 def _ordered(metrics: Mapping[str, float], objective: str | None) -> dict[str, float]:

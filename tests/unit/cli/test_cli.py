@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from sparktrain import __version__, cli
-from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.progress import NullDisplay
 from sparktrain.driver.report import to_json
 from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.driver.run import RunEnd
 from sparktrain.errors import AgentsLostError, IllegalMoveError, ResourceError
 from sparktrain.ids import TrialId
+from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import TrialStatus
 
 TRIAL = TrialResult(
@@ -41,7 +43,7 @@ class Session:
 
 
 class Edge:
-    """What the command line calls: `sweep_target`, and the session that it makes."""
+    """What the command line calls: `sweep_target`, `run_target`, and the session that they make."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
@@ -55,6 +57,12 @@ class Edge:
         with more["session"]() as spark:
             assert spark is self.session
             return self.ends()
+
+    def run_target(self, target: Any, params: dict[str, Any], options: RunOptions, **more: Any) -> RunEnd:
+        assert self.session is None, "the session is made before the call is checked"
+        self.calls.append({"target": target, "params": params, "options": options, **more})
+        with more["session"]():
+            return RunEnd(self.ends(), "/runs/big/model.keras")
 
     @contextmanager
     def local_session(self, master: str | None, conf: dict[str, str], name: str) -> Iterator[Session]:
@@ -72,10 +80,11 @@ class Edge:
 @pytest.fixture
 def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     made = Edge()
-    for name in ("sweep_target", "local_session"):
-        module = ModuleType(f"fake {name}")
-        setattr(module, name, getattr(made, name))
-        home = {"sweep_target": "sparktrain.api", "local_session": "sparktrain.driver.session"}[name]
+    homes = {"sparktrain.api": ("sweep_target", "run_target"), "sparktrain.driver.session": ("local_session",)}
+    for home, names in homes.items():
+        module = ModuleType(f"fake {home}")
+        for name in names:
+            setattr(module, name, getattr(made, name))
         monkeypatch.setitem(sys.modules, home, module)
     return made
 
@@ -121,6 +130,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
     options = {
         "metric": "loss", "mode": "min", "trials": 3, "dir": "/shared/runs", "name": "mnist", "seed": 7,
         "trial_timeout": "90s", "timeout": "2h", "retries": 1, "gpus": 2, "preload": ("keras", "numpy"),
+        "workers_per_trial": 2, "backend": "tensorflow",
     }  # fmt: skip
     words = [
         word
@@ -147,6 +157,51 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
     assert edge.sessions == [("local[2]", {"a": "b=c", "d": "1"}, "mnist")]
     assert edge.session is not None
     assert edge.session.sparkContext.py_files == ["more.py"]
+
+
+def test_a_run_has_its_parameters_and_its_gang(edge: Edge, target: str, capfd: Capture) -> None:
+    words = ["--workers", "4", "--param", "lr=0.01", "--param", "layers=[64, 32]", "--name", "big"]
+    assert cli.main(["run", target, *words]) == 0
+    assert edge.calls[0]["params"] == {"lr": 0.01, "layers": [64, 32]}
+    assert edge.calls[0]["options"] == RunOptions(workers=4, name="big")
+    assert edge.calls[0]["agents"] is None
+    assert edge.sessions == [(None, {}, "big")]
+    out = capfd.readouterr().out
+    assert out.startswith("a module that talks\nmnist: succeeded in 3.0 s on 0 members.\nmetrics: accuracy 0.9000\n")
+    assert out.endswith("model: /runs/big/model.keras\n")
+
+
+def test_every_option_of_a_run_arrives(edge: Edge, target: str) -> None:
+    options: dict[str, Any] = {
+        "workers": 2, "backend": "tensorflow", "ps": 1, "min_workers": 1, "max_restarts": 0, "hang_timeout": "5m",
+        "metric": "loss", "mode": "min", "dir": "/shared/runs", "name": "big", "seed": 7, "timeout": "2h", "gpus": 1,
+        "preload": ("keras", "numpy"),
+    }  # fmt: skip
+    words = [
+        word
+        for name, value in options.items()
+        for word in (f"--{name.replace('_', '-')}", ",".join(value) if isinstance(value, tuple) else str(value))
+    ]
+    assert cli.main(["run", target, *words, "--evaluator", "--agents", "5", "--master", "local[5]", "-q"]) == 0
+    assert edge.calls[0]["options"] == RunOptions(**options, evaluator=True)
+    assert edge.calls[0]["agents"] == 5
+    assert isinstance(edge.calls[0]["display"], NullDisplay)
+    assert edge.sessions == [("local[5]", {}, "big")]
+
+
+def test_a_run_that_fails_is_told_and_is_no_error_of_the_call(edge: Edge, target: str, capfd: Capture) -> None:
+    failure = Failure(FailureKind.EXCEPTION, "ValueError: units", "Traceback:\n  \x1b[2J", rank=1, host="gpu-2")
+    trial = TrialResult(id=TrialId(0), params={}, status=TrialStatus.FAILED, error=failure)
+    edge.ends = lambda: SweepResult(name="big", status=SweepStatus.FAILED, directory="/runs/big", trials=(trial,))
+    assert cli.main(["run", target, "--workers", "2", "--backend", "none"]) == 3
+    out, err = capfd.readouterr()
+    assert "run big failed: rank 1 on gpu-2: ValueError: units\nTraceback:\n  \\x1b[2J\nrun directory: /runs/big" in out
+    assert "error:" not in err
+
+
+def test_the_result_of_a_run_as_json_is_that_of_a_sweep_of_one_trial(edge: Edge, target: str, capfd: Capture) -> None:
+    assert cli.main(["run", target, "--workers", "1", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == to_json(RESULT)
 
 
 def test_py_files_can_be_imported_by_the_target(edge: Edge, tmp_path: Path, target: str) -> None:
@@ -229,6 +284,12 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
         (["sweep"], "Missing argument 'TARGET'"),
         (["sweep", "TARGET", "--gird", "lr=1"], "No such option: --gird"),
         (["sweep", "TARGET", "--grid", "lr=1", "--trials", "many"], "Invalid value for '--trials'"),
+        (["run", "TARGET"], "Missing option '--workers'"),
+        (["run", "TARGET", "--workers", "two"], "Invalid value for '--workers'"),
+        (["run", "TARGET", "--workers", "2", "--grid", "lr=1"], "No such option: --grid"),
+        (["run", "TARGET", "--workers", "2", "--param", "lr"], "--param 'lr': no '='"),
+        (["run", "TARGET", "--workers", "2", "--param", "lr=1,2"], "'lr' has 2 values, a run takes one"),
+        (["run", "none.py:train", "--workers", "2"], "none.py: no such file"),
         (["sweep", "TARGET"], "one of --grid, --zip and --params: the call has none of them"),
         (["sweep", "TARGET", "--grid", "lr=1", "--zip", "lr=1"], "the call has --grid and --zip"),
         (["sweep", "TARGET", "--grid", "lr"], "--grid 'lr'"),
@@ -254,21 +315,37 @@ def test_version(capfd: Capture) -> None:
     assert capfd.readouterr().out == f"sparktrain {__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [("run", "sparktrain run --help"), ("sweep", "sparktrain sweep --help"), ("rum", "sparktrain --help")],
+)
+def test_a_wrong_call_names_the_help_of_its_command(word: str, page: str, capfd: Capture) -> None:
+    assert cli.main([word]) == 2
+    assert capfd.readouterr().err.rstrip().endswith(f"see: {page}")
+
+
 def test_without_words_it_shows_its_help(capfd: Capture) -> None:
     assert cli.main([]) == 0
     assert "sweep" in capfd.readouterr().out
 
 
+OPTIONS = {
+    "sweep": ("--grid", "--zip", "--params", "--trial-timeout", "--workers-per-trial", "--backend", "--py-files"),
+    "run": ("--workers", "--backend", "--ps", "--evaluator", "--param", "--max-restarts", "--min-workers", "--metric"),
+}
+
+
+@pytest.mark.parametrize("command", OPTIONS)
 @pytest.mark.parametrize("columns", ["80", "120"])
 def test_help_has_every_option_example_and_exit_code(
-    columns: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+    columns: str, command: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERMINAL_WIDTH", columns)
-    assert cli.main(["sweep", "--help"]) == 0
+    assert cli.main([command, "--help"]) == 0
     shown = capfd.readouterr().out
     assert max(map(len, shown.splitlines())) <= int(columns)
-    for option in ("--grid", "--zip", "--params", "--trial-timeout", "--py-files", "--json", "--quiet", "--preload"):
+    for option in (*OPTIONS[command], "--json", "--quiet", "--preload"):
         assert option in shown
     for code, meaning in cli.EXIT_CODES.items():
         assert f"{code:>3}  {meaning}" in shown
@@ -282,9 +359,10 @@ def test_the_documented_exit_codes_are_the_real_ones() -> None:
 
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
-    joined = cli.SWEEP_EXAMPLES.replace("\\\n", "").replace("train.py:train", target).replace("> result.json", "")
+    joined = "".join([cli.SWEEP_EXAMPLES, cli.RUN_EXAMPLES]).replace("\\\n", "")
+    joined = joined.replace("train.py:train", target).replace("> result.json", "")
     commands = [line.split()[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
-    assert len(commands) == 3
+    assert len(commands) == 5
     for command in commands:
         edge.session = None
         assert cli.main(command) == 0, capfd.readouterr().err

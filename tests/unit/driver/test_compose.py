@@ -1,12 +1,42 @@
 """What a call is composed of."""
 
-import pytest
+from pathlib import Path
 
-from sparktrain.driver.options import SweepOptions, options_of
-from sparktrain.errors import SpecError
+from sparktrain.driver.compose import compose, run_end
+from sparktrain.driver.options import RunOptions
+from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.ids import TrialId
+from sparktrain.search.space import single
+from sparktrain.spec.gang import Backend, GangSpec
+from sparktrain.state.trial import TrialStatus
 
 
-def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:
-    with pytest.raises(SpecError, match=r"no option 'trial_timout'.*did you mean 'trial_timeout'.*are metric, mode"):
-        options_of(SweepOptions, metric="y", trial_timout=5)
-    assert options_of(SweepOptions, metric="y", retries=1) == SweepOptions(metric="y", retries=1)
+def train(lr: float) -> float:
+    return lr
+
+
+def composed(folder: Path, **options: object):  # type: ignore[no-untyped-def]
+    values = {"workers": 2, "backend": "none", "dir": str(folder), "name": "big", **options}
+    return compose(train, single({"lr": 0.1}), RunOptions(**values))  # type: ignore[arg-type]
+
+
+def ended(status: TrialStatus, generations: int = 2) -> SweepResult:
+    trial = TrialResult(id=TrialId(0), params={}, status=status, generations=generations)
+    return SweepResult(name="big", status=SweepStatus.SUCCEEDED, trials=(trial,))
+
+
+def test_a_run_is_a_sweep_of_one_trial(tmp_path: Path) -> None:
+    made = composed(tmp_path, max_restarts=5)
+    assert made.trials == 1
+    assert list(made.space) == [{"lr": 0.1}]
+    assert (made.spec.gang, made.spec.retries) == (GangSpec(workers=2, backend=Backend.NONE), 5)
+
+
+def test_the_model_of_a_run_is_the_one_that_the_chief_of_its_newest_gang_exported(tmp_path: Path) -> None:
+    made = composed(tmp_path)
+    older, newest = (made.layout.path + f"/trials/0000/generation-{number}/rank-0/model.keras" for number in (1, 2))
+    made.store.put_if_absent(older, b"old")
+    assert run_end(made, ended(TrialStatus.SUCCEEDED)).model_path is None
+    made.store.put_if_absent(newest, b"model")
+    assert run_end(made, ended(TrialStatus.SUCCEEDED)).model_path == str(tmp_path / newest)
+    assert run_end(made, ended(TrialStatus.FAILED)).model_path is None

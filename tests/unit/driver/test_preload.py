@@ -9,6 +9,7 @@ import pytest
 
 from sparktrain.driver.shipping import preload_for
 from sparktrain.driver.signature import resolve
+from sparktrain.spec.gang import Backend, GangSpec
 
 BODIES = [
     ("pass", ()),
@@ -55,6 +56,25 @@ def test_of_a_file(body: str, modules: tuple[str, ...], folder: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_of_a_function(body: str, modules: tuple[str, ...]) -> None:
     assert preload_for(cell(f"def train():\n    {body}\n")) == modules
+
+
+GANGS = [
+    (GangSpec(workers=2), "pass", ("horovod.tensorflow", "keras", "tensorflow")),
+    (GangSpec(workers=2, backend=Backend.TENSORFLOW), "import numpy", ("keras", "numpy", "tensorflow")),
+    (GangSpec(workers=2, backend=Backend.NONE), "import numpy", ("numpy",)),
+    (GangSpec(workers=1), "pass", ()),
+    (
+        GangSpec(workers=2),
+        "import os; os.environ['KERAS_BACKEND'] = 'tensorflow'; import keras",
+        ("horovod.tensorflow", "tensorflow"),
+    ),
+    (GangSpec(workers=2), "import os; os.environ['TF_USE_LEGACY_KERAS'] = '1'", ()),
+]
+
+
+@pytest.mark.parametrize(("gang", "body", "modules"), GANGS)
+def test_of_a_gang(gang: GangSpec, body: str, modules: tuple[str, ...]) -> None:
+    assert preload_for(cell(f"def train():\n    {body}\n"), gang) == modules
 
 
 def cell(source: str, **names: Any) -> Callable[..., Any]:

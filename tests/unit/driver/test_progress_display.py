@@ -10,10 +10,11 @@ import pytest
 
 from sparktrain.driver import display
 from sparktrain.driver.display import LineDisplay, TerminalDisplay
-from sparktrain.driver.progress import Display, NullDisplay, Progress
+from sparktrain.driver.progress import Display, MemberLine, MemberState, NullDisplay, Progress, RunningTrial
 from sparktrain.driver.results import TrialResult
 from sparktrain.ids import TrialId
-from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.spec.gang import Role
+from sparktrain.state.outcome import Failure, FailureKind, Restart
 from sparktrain.state.trial import TrialStatus
 
 
@@ -60,6 +61,49 @@ def test_lines() -> None:
     assert "[0:01] trial 0 succeeded in 1.0 s: accuracy 0.5000" in lines
     assert "[0:01] trial 1 failed after 1.0 s: ValueError: units" in lines
     assert lines.count("[0:01] mnist: 2 of 2 trials done, 0 running, 0 queued; agents 0 of 0") == 1
+
+
+def gang(seconds: float, *causes: Restart) -> Progress:
+    members = tuple(
+        MemberLine(rank=rank, host=f"gpu-{rank}", role=Role.WORKER, state=MemberState.TRAINING, step=int(seconds))
+        for rank in range(2)
+    )
+    trial = RunningTrial(id=TrialId(0), params={}, seconds=seconds, members=members)
+    return Progress(
+        name="big", total=1, done=0, running=1, queued=0, failed=0, lost=0, seconds=seconds, eta_s=None,
+        running_trials=(trial,), gang=2, causes=causes, restarts=len(causes),
+    )  # fmt: skip
+
+
+RESTARTS = [
+    Restart(rank, "gpu-1", FailureKind.SIGNAL, "killed by SIGKILL", 1.2, steps_lost=40 + rank) for rank in range(2)
+]
+
+
+def test_lines_of_a_gang() -> None:
+    lines = lines_of(gang(5.0), gang(20.0), gang(70.0))
+    assert lines == [
+        "[0:05] big: gang of 2, 2 training; step 5; agents 0 of 0",
+        "    rank 0 on gpu-0 training: step 5",
+        "    rank 1 on gpu-1 training: step 5",
+        "[0:20] big: gang of 2, 2 training; step 20; agents 0 of 0",
+        "[1:10] big: gang of 2, 2 training; step 70; agents 0 of 0",
+        "    rank 0 on gpu-0 training: step 70",
+        "    rank 1 on gpu-1 training: step 70",
+    ]
+
+
+def test_each_restart_is_told_once_however_many_come_at_a_time() -> None:
+    stream = io.StringIO()
+    shown = LineDisplay(stream)
+    for update in (gang(5.0), gang(6.0, *RESTARTS), gang(7.0, *RESTARTS)):
+        shown.update(update)
+        shown._show()
+    told = [line for line in stream.getvalue().splitlines() if "restart " in line]
+    assert told == [
+        "[0:06] restart 1: rank 0 on gpu-1: killed by SIGKILL; 1.2 s, 40 steps done again",
+        "[0:06] restart 2: rank 1 on gpu-1: killed by SIGKILL; 1.2 s, 41 steps done again",
+    ]
 
 
 def test_the_last_state_is_always_told() -> None:
@@ -168,6 +212,22 @@ def test_a_terminal(terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
     assert "2 of 2 trials done" in written.splitlines()[-1]
     assert "in 1:23" in written.splitlines()[-1]
+
+
+def test_restarts_stay_above_the_picture_of_a_terminal(
+    terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    stream, reading = terminal
+    shown = TerminalDisplay(stream)
+    shown.start()
+    shown.update(gang(5.0, *RESTARTS))
+    shown.close()
+    written = os.read(reading, 1 << 20).decode()
+    for rank in range(2):
+        assert written.count(f"restart {rank + 1}: rank {rank} on gpu-1: killed by SIGKILL; 1.2 s") == 1
+    assert "gang of 2" in written.splitlines()[-1]
 
 
 @pytest.mark.parametrize("shown", [NullDisplay(), LineDisplay(io.StringIO())])

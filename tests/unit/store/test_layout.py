@@ -18,19 +18,33 @@ def test_paths() -> None:
     assert member.path == "mnist/trials/0003/generation-1/rank-0"
     assert member.log == f"{member.path}/log.txt"
     assert member.metrics == f"{member.path}/metrics.jsonl"
+    assert member.model == f"{member.path}/model.keras"
     assert member.files == f"{member.path}/files"
 
 
 MEMBER = RunLayout("mnist").member(Member(RunId("mnist"), TrialId(3), Generation(1), Rank(0)))
 
 
-@pytest.mark.parametrize("name", ["log.txt", "metrics.jsonl", "files/events.out.tfevents.1.host", "files/a/b c.png"])
+@pytest.mark.parametrize(
+    "name", ["log.txt", "metrics.jsonl", "model.keras", "files/events.out.tfevents.1.host", "files/a/b c.png"]
+)
 def test_what_an_agent_may_upload(name: str) -> None:
     assert MEMBER.file(name) == f"{MEMBER.path}/{name}"
 
 
 @pytest.mark.parametrize(
-    "name", ["", "files", "files/", "files/../../rank-1/log.txt", "files//a", "../x", "/etc/passwd", "results.json"]
+    "name",
+    [
+        "",
+        "files",
+        "files/",
+        "files/../../rank-1/log.txt",
+        "files//a",
+        "../x",
+        "/etc/passwd",
+        "results.json",
+        "model.keras/a",
+    ],
 )
 def test_what_an_agent_may_not_upload(name: str) -> None:
     with pytest.raises(SpecError, match="of a member must be"):

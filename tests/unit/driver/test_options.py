@@ -1,0 +1,33 @@
+"""From what a call is told to what it means."""
+
+import pytest
+
+from sparktrain.driver.options import RunOptions, SweepOptions, options_of
+from sparktrain.errors import SpecError
+from sparktrain.spec.gang import Backend, GangSpec
+
+
+def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:
+    with pytest.raises(SpecError, match=r"no option 'trial_timout'.*did you mean 'trial_timeout'.*are metric, mode"):
+        options_of(SweepOptions, metric="y", trial_timout=5)
+    assert options_of(SweepOptions, metric="y", retries=1) == SweepOptions(metric="y", retries=1)
+
+
+def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> None:
+    assert SweepOptions().gang() == GangSpec()
+    gang = SweepOptions(workers_per_trial=2, backend="none").gang()
+    assert gang == GangSpec(workers=2, backend=Backend.NONE)
+
+
+def test_restarts_of_a_run_are_the_retries_of_its_trial() -> None:
+    assert RunOptions(workers=2, max_restarts=5).limits() == {"retries": 5}
+    assert SweepOptions(retries=1, trials=4, trial_timeout="1m").limits() == {
+        "trials": 4, "trial_timeout_s": 60.0, "retries": 1,
+    }  # fmt: skip
+
+
+def test_a_gang_of_a_run() -> None:
+    options = RunOptions(workers=2, ps=1, evaluator=True, backend="tensorflow", hang_timeout="5m")
+    expected = GangSpec(workers=2, ps=1, evaluator=True, backend=Backend.TENSORFLOW, hang_timeout_s=300.0)
+    assert options.gang() == expected
+    assert RunOptions(workers=3, min_workers=2).gang() == GangSpec(workers=3, min_workers=2)

@@ -1,0 +1,80 @@
+"""What users see of the machine's state."""
+
+from pathlib import Path
+
+import pytest
+
+from sparktrain.driver.progress import MemberState, NullDisplay
+from sparktrain.driver.snapshot import progress_of, result_of
+from sparktrain.driver.work import Work
+from sparktrain.ids import Generation, TrialId
+from sparktrain.protocol.messages import Code
+from sparktrain.search.grid import SpaceSampler
+from sparktrain.search.space import single
+from sparktrain.spec.gang import Backend, GangSpec, Role
+from sparktrain.spec.sweep import SweepSpec
+from sparktrain.state.outcome import FailureKind, Restart
+from sparktrain.state.trial import Trial, TrialStatus
+from sparktrain.store.layout import RunLayout
+from sparktrain.store.url import open_store
+from tests.unit.state.world import World
+
+RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    return Work(
+        spec=SweepSpec(name="run", gang=GangSpec(workers=2, backend=Backend.NONE)),
+        code=Code("", b""),
+        preload=(),
+        sampler=SpaceSampler(single({"x": 1}), None),
+        store=open_store(str(tmp_path)),
+        layout=RunLayout("run"),
+        total=1,
+        agents=2,
+        watcher=NullDisplay(),
+    )
+
+
+def test_a_result_has_every_member_of_the_newest_gang(work: Work, tmp_path: Path) -> None:
+    trial = Trial(
+        TrialId(0), {"x": 1}, TrialStatus.SUCCEEDED, Generation(2), host="gpu-1", hosts=("gpu-1", "gpu-2"),
+        restarts=(RESTART,),
+    )  # fmt: skip
+    result = result_of(trial, work)
+    folder = tmp_path / "run" / "trials" / "0000" / "generation-2"
+    assert [(each.rank, each.role, each.host, each.log) for each in result.members] == [
+        (0, Role.CHIEF, "gpu-1", str(folder / "rank-0" / "log.txt")),
+        (1, Role.WORKER, "gpu-2", str(folder / "rank-1" / "log.txt")),
+    ]
+    assert result.log == result.members[0].log
+    assert result.restarts == (RESTART,)
+
+
+def test_a_trial_that_never_ran_has_no_members(work: Work) -> None:
+    result = result_of(Trial(TrialId(0), {"x": 1}, TrialStatus.STOPPED), work)
+    assert (result.members, result.log) == ((), None)
+
+
+def test_a_gang_that_has_shrunk_has_fewer_members(work: Work) -> None:
+    trial = Trial(TrialId(0), {}, TrialStatus.SUCCEEDED, Generation(3), host="gpu-1", hosts=("gpu-1",))
+    assert len(result_of(trial, work).members) == 1
+
+
+def test_progress_of_a_run_of_one_gang(work: Work) -> None:
+    world = World(cases=1)
+    world.begin(size=2)
+    agents = [world.join("a"), world.join("b")]
+    world.suggest()
+    trial = world.machine.sweep.trials[TrialId(0)]  # type: ignore[union-attr]
+    trial.hosts, trial.restarts = ("host-a", "host-b"), (RESTART,)
+    forming = progress_of(world.machine, work, world.at)
+    assert (forming.gang, forming.causes) == (2, (RESTART,))
+    assert [each.state for each in forming.running_trials[0].members] == [MemberState.STARTING] * 2
+    for agent in agents:
+        world.enter(agent)
+    chief, other = progress_of(world.machine, work, world.at).running_trials[0].members
+    assert (chief.rank, chief.host, chief.role, chief.state) == (0, "host-a", Role.CHIEF, MemberState.TRAINING)
+    assert (other.rank, other.host, other.role, other.state) == (1, "host-b", Role.WORKER, MemberState.TRAINING)
+    assert other.step is None
