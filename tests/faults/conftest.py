@@ -1,0 +1,22 @@
+"""Real clusters of executor processes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sparktrain.testing.spark import spark_session
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two executors with one slot each."""
+    with spark_session("local-cluster[2,1,1024]", tmp_path_factory.mktemp("spark")) as session:
+        session.range(0, 2, 1, 2).count()
+        yield session

@@ -1,0 +1,83 @@
+"""A gang that loses any of its processes goes on from its last acknowledged checkpoint, exactly, and leaves no process."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+import sparktrain as st
+from sparktrain.testing import drill
+from sparktrain.testing.drill import EVERY, STEPS, VICTIMS, Strike
+from sparktrain.testing.processes import Sighted, descendants
+
+IN_FLIGHT = 2
+"""Checkpoint intervals that an asynchronous checkpoint may lose."""
+
+
+def run(runs: Path, strikes: list[Strike], *, workers: int = 2, **options: Any) -> tuple[st.RunResult, Path]:
+    """A drill with these kills; the result, and the folder of its notes."""
+    folder = runs / "notes"
+    folder.mkdir(parents=True)
+    params = {"folder": str(folder), "strikes": [msgspec.to_builtins(each) for each in strikes]}
+    options = {"max_restarts": len(strikes), "preload": ["numpy"], "progress": False, **options}
+    result = st.run(drill.train, params, workers=workers, backend="none", dir=str(runs), name="drill", **options)
+    return result, folder
+
+
+def check(result: st.RunResult, folder: Path, strikes: list[Strike]) -> None:
+    """The result is exact, each generation began where the one before had been acknowledged, and little was lost."""
+    assert result.metrics == {"value": drill.expected()}
+    began, steps = drill.notes(folder, "from"), drill.notes(folder, "step")
+    assert len(result.restarts) == len(strikes), [each.summary for each in result.restarts]
+    for generation in range(2, len(strikes) + 2):
+        [at] = {start for rank in range(len(result.members)) for start in began[generation, rank]}
+        assert at % EVERY == 0
+        assert at == (result.restarts[generation - 2].resumed_from or 0)
+        done = max(steps.get((generation - 1, 0), [at]))
+        assert done - at <= IN_FLIGHT * EVERY
+    assert max(steps[len(strikes) + 1, 0]) == STEPS
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_process_costs_a_restart(spark: SparkSession, runs: Path, victim: str, rank: int) -> None:
+    below = {each.pid for each in descendants(os.getpid())}
+    strikes = [Strike(1, 17, rank, victim)]
+    result, folder = run(runs, strikes)
+    check(result, folder, strikes)
+    left = [each for each in descendants(os.getpid(), "sparktrain.training") if each.pid not in below]
+    Sighted(each.pid for each in left if psutil.pid_exists(each.pid)).wait_gone(10.0)
+
+
+def test_random_kills_in_a_row_are_all_recovered_from(spark: SparkSession, runs: Path) -> None:
+    strikes = drill.plan(seed=11, kills=4, size=2)
+    result, folder = run(runs, strikes)
+    check(result, folder, strikes)
+
+
+def test_a_member_that_is_stopped_by_a_signal_is_replaced(spark: SparkSession, runs: Path) -> None:
+    strikes = [Strike(1, 12, 1, "member", signal.SIGSTOP)]
+    result, folder = run(runs, strikes)
+    check(result, folder, strikes)
+    [restart] = result.restarts
+    assert (restart.kind, restart.rank) == ("hang", 1)
+
+
+def test_one_member_alone_recovers_too(spark: SparkSession, runs: Path) -> None:
+    strikes = [Strike(1, 8, 0, "member"), Strike(2, 30, 0, "agent")]
+    result, folder = run(runs, strikes, workers=1)
+    check(result, folder, strikes)
+
+
+def test_too_many_kills_end_the_run_with_the_list_of_causes(spark: SparkSession, runs: Path) -> None:
+    strikes = [Strike(1, 3, 0, "member"), Strike(2, 4, 1, "member"), Strike(3, 5, 0, "member")]
+    with pytest.raises(st.RunFailedError, match="SIGKILL") as caught:
+        run(runs, strikes, max_restarts=2)
+    assert len(caught.value.restarts) == 2
+    assert "rank 0" in caught.value.restarts[0]
+    assert "rank 1" in caught.value.restarts[1]
