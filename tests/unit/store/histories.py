@@ -206,8 +206,9 @@ class World:
                 self._checked.add(key)
         self._check_lineage()
         current = LAYOUT.generation(TRIAL, self.generation).manifest(0).removesuffix("00000000")
+        counted = {each.manifest for each in self.acknowledged}
         for path in [*self.files.files]:
-            if path.startswith(current) and path not in self.rotten:
+            if (path.startswith(current) or path in counted) and path not in self.rotten:
                 self._check_visible(path)
 
     def _check_kept(self, checkpoint: Checkpoint) -> None:

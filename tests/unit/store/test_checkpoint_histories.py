@@ -23,7 +23,7 @@ from sparktrain.store.layout import CheckpointLayout, RunLayout
 from tests.unit.store.histories import Actor, World
 
 some = st.integers(0, 5)
-HISTORIES = 100
+HISTORIES = 120
 FAULTS = ("before", "after", "torn")
 
 
@@ -48,6 +48,13 @@ class Histories(RuleBasedStateMachine):
     def steps(self, index: int, count: int) -> None:
         for _ in range(count):
             self._step(index)
+            self.world.check()
+
+    @rule(count=st.integers(10, 40))
+    def go_on(self, count: int) -> None:
+        """Who came last gets somewhere."""
+        for _ in range(count):
+            self._step(0)
             self.world.check()
 
     @rule(index=some, fault=st.sampled_from(FAULTS))

@@ -1,0 +1,57 @@
+"""Resuming from a checkpoint in a fresh process: as if nothing had happened, or a refusal that says why."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparktrain.executor.process import Zygote
+from tests.process.harness import MARK, Bench, Trial, marked
+from tests.training import resuming
+
+ROOT = Path(__file__).parents[2]
+MODULE = resuming.__name__
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """A zygote that has imported what the functions of `resuming` need."""
+    zygote = Zygote(tmp_path, env={MARK: tmp_path.name, "TF_CPP_MIN_LOG_LEVEL": "2"})
+    zygote.start()
+    assert await zygote.preload(("tensorflow", "keras")) == {}
+    yield Bench(zygote, tmp_path)
+    await zygote.close()
+    assert not marked(tmp_path.name)
+
+
+async def call(bench: Bench, name: str, **params: object) -> Trial:
+    trial = await bench.run(f"{MODULE}:{name}", params=params, sys_path=(str(ROOT),))
+    assert trial.outcome is not None
+    failure = trial.outcome.failure
+    assert failure is None, f"{name}: {failure.summary}\n{failure.traceback}\n{trial.log}"
+    return trial
+
+
+async def test_checkpoints(bench: Bench, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    straight = await call(bench, "train_straight", folder=folder)
+    for shift in (False, True):
+        resumed = await call(bench, "train_resumed", folder=folder, shift=shift)
+        assert resumed.metrics == straight.metrics
+    await call(bench, "resume_as_another_rank", folder=folder)
+    await call(bench, "refuse_other_models", folder=folder)
+    await call(bench, "refuse_an_unbuilt_model")
+    pieces = await call(bench, "fit_in_pieces", folder=folder)
+    assert pieces.metrics["compared"] > 20
+    await call(bench, "resume_in_bfloat16", folder=folder)
+    await call(bench, "export_once", folder=folder)
+
+
+async def test_training_waits_for_a_copy_in_memory_alone(bench: Bench) -> None:
+    measured = (await call(bench, "measure_the_stall")).metrics
+    ratio = measured["capture_s"] / measured["copy_s"]
+    print(
+        f"{measured['mb']:.0f} MB: capture {measured['capture_s'] * 1e3:.1f} ms, np.copy "
+        f"{measured['copy_s'] * 1e3:.1f} ms, ratio {ratio:.2f}"
+    )
+    assert ratio < 1.5

@@ -1,0 +1,85 @@
+"""Tensors in files: every dtype and shape comes back bit by bit, and files that are damaged are found out."""
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from sparktrain.errors import CheckpointError
+from sparktrain.training.tensors import DOCUMENT, TensorFiles, save
+
+DTYPES = [
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128", "longdouble"),
+    *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint4),
+]
+
+
+def load(folder: Path) -> dict[str, Any]:
+    with TensorFiles(folder) as files:
+        return {name: files.read(name) for name in files}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3), (0, 3), (1, 1, 1)])
+def test_every_dtype_and_shape(tmp_path: Path, dtype: Any, shape: tuple[int, ...]) -> None:
+    tensor = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    save(tmp_path / "state", {"a/b:0": tensor, "plain": np.ones(3)}, None)
+    found = load(tmp_path / "state")
+    assert sorted(found) == ["a/b:0", "plain"]
+    assert (found["a/b:0"].dtype, found["a/b:0"].shape) == (tensor.dtype, shape)
+    assert found["a/b:0"].tobytes() == tensor.tobytes()
+
+
+def test_numbers_that_are_none(tmp_path: Path) -> None:
+    odd = np.array([np.nan, -0.0, np.inf, np.finfo("float32").smallest_subnormal], "float32")
+    save(tmp_path / "state", {"odd": odd}, {"odd": [float("nan"), float("-inf")]})
+    assert load(tmp_path / "state")["odd"].tobytes() == odd.tobytes()
+    with TensorFiles(tmp_path / "state") as files:
+        assert str(files.document) == "{'odd': [nan, -inf]}"
+
+
+def test_a_large_state_goes_to_several_files(tmp_path: Path) -> None:
+    tensors = {f"t{index:02d}": np.full(100, index, "uint8") for index in range(10)} | {
+        "large": np.zeros(1000, "uint8")
+    }
+    save(tmp_path / "state", tensors, {}, shard_bytes=300)
+    assert [path.name for path in sorted((tmp_path / "state").iterdir())] == [
+        DOCUMENT,
+        *(f"tensors-{number:05d}.safetensors" for number in range(5)),
+    ]
+    assert {name: each.tolist() for name, each in load(tmp_path / "state").items()} == {
+        name: each.tolist() for name, each in tensors.items()
+    }
+
+
+def test_no_tensors(tmp_path: Path) -> None:
+    save(tmp_path / "state", {}, [1, "ä"])
+    with TensorFiles(tmp_path / "state") as files:
+        assert (list(files), files.document) == ([], [1, "ä"])
+
+
+@pytest.mark.parametrize(
+    "tensor", [np.array(["a"]), np.array([None]), np.zeros(1, "i4,f4"), np.zeros(1, "M8[s]")], ids=str
+)
+def test_what_is_no_number_is_refused(tmp_path: Path, tensor: Any) -> None:
+    with pytest.raises(CheckpointError, match=r"tensor 'odd' has dtype .* must be of numbers"):
+        save(tmp_path / "state", {"odd": tensor}, None)
+
+
+def test_a_disk_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match=r"state cannot be written to .*file/state: .*Not a directory"):
+        save(tmp_path / "file" / "state", {}, None)
+
+
+@pytest.mark.parametrize("name", [DOCUMENT, "tensors-00000.safetensors"])
+@pytest.mark.parametrize("content", [b"", b"{", b"\0" * 200, None])
+def test_damaged_files(tmp_path: Path, name: str, content: bytes | None) -> None:
+    save(tmp_path / "state", {"a": np.ones(3)}, {})
+    path = tmp_path / "state" / name
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"no saved state|tensor 'a' cannot be read"):
+        TensorFiles(tmp_path / "state").read("a")
