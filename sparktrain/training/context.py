@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import Clock
 from sparktrain.protocol.messages import Assignment, Reported
@@ -17,6 +17,11 @@ from sparktrain.training.forming import Gang, alone
 from sparktrain.training.result import NotANumberError, number
 from sparktrain.training.wire import Wire, sendable
 
+if TYPE_CHECKING:
+    from sparktrain.training.checkpoint import Checkpoints
+
+SNAPSHOTS = "snapshots"
+"""Folder beside the log directory in which the chief's state waits for its agent."""
 HISTORY = "metrics.jsonl"
 """File beside the log directory with one line for each report."""
 
@@ -35,6 +40,7 @@ class TrainContext:
         self._pid = os.getpid()
         self._reporting = threading.Lock()
         self._last_step = -1
+        self._checkpoints: Checkpoints | None = None
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -119,6 +125,34 @@ class TrainContext:
     def should_stop(self) -> bool:
         """Whether the trial is no longer needed, and the function should return what it has. Returns at once."""
         return self._wire.stop_advised()
+
+    @property
+    def checkpoint(self) -> "Checkpoints":
+        """Saves and restores the training: see `sparktrain.training.checkpoint.Checkpoints`.
+
+        The Keras callbacks do both; loops of your own call `restore` before they train, and `save` on the chief.
+        """
+        if self._checkpoints is None:
+            from sparktrain.training.checkpoint import Checkpoints
+
+            scratch = Path(self.log_dir).parent / SNAPSHOTS
+            told = self._assignment
+            self._checkpoints = Checkpoints(self._wire, scratch, told.restore_dir, self.rank, self._clock)
+        return self._checkpoints
+
+    def export(self, model: Any) -> None:
+        """Save the finished Keras model as `model.keras` of the run directory: the chief does, others do nothing.
+
+        `RunResult.model_path` names it. Blocks on the local disk. Raises OSError.
+        """
+        from sparktrain.training.checkpoint import export
+
+        export(model, Path(self.log_dir).parent, self.rank)
+
+    def finish(self) -> None:
+        """The training function has returned: wait for what it saved last."""
+        if self._checkpoints is not None:
+            self._checkpoints.finish()
 
     # ---- the gang's ring
 

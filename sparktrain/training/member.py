@@ -92,6 +92,7 @@ def _train(
     ended: dict[str, float] | Failure
     try:
         ended = metrics_of(_call(function, context), metric if context.rank == 0 else None)
+        context.finish()
         gang.leave()
     except BaseException as error:
         ended = failure.of_exception(error, gang.broke)

@@ -1,4 +1,4 @@
-"""A gang that loses any of its processes goes on from its last acknowledged checkpoint, exactly, and leaves no process."""
+"""A gang that loses any of its processes goes on from its last acknowledged checkpoint, and leaves no process."""
 
 import os
 import signal

@@ -26,7 +26,9 @@ def test_a_sweep_of_gangs_loses_no_trial_with_an_executor(spark: SparkSession, r
     folder = runs / "notes"
     folder.mkdir(parents=True)
     strikes = [msgspec.to_builtins(Strike(1, 10, 0, "executor"))]
-    cases = [{"folder": str(folder), "strikes": strikes if number == 1 else [], "number": number} for number in range(6)]
+    cases = [
+        {"folder": str(folder), "strikes": strikes if number == 1 else [], "number": number} for number in range(6)
+    ]
     result = st.sweep(
         numbered, cases, metric="value", workers_per_trial=2, backend="none", preload=["numpy"], dir=str(runs),
         name="sweep", progress=False,
