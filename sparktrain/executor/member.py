@@ -215,7 +215,7 @@ class MemberSession:
         return ""
 
     def _files(self) -> Iterator[Path]:
-        found = [self._home / "metrics.jsonl", *sorted((self._home / "files").rglob("*"))]
+        found = [self._home / "metrics.jsonl", self._home / "model.keras", *sorted((self._home / "files").rglob("*"))]
         return (path for path in found if path.is_file() and not path.is_symlink())
 
 
