@@ -1,0 +1,209 @@
+"""What the tests of feeds and callbacks share: data whose examples are numbers, and models that note what they see."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.training.callbacks import Ties, keras_callbacks
+from sparktrain.training.feed import shard
+from sparktrain.training.position import Position
+from sparktrain.training.ring import LocalRing
+
+EXAMPLES = 90
+BATCH = 4
+
+ids = np.arange(EXAMPLES, dtype=np.float32).reshape(-1, 1)
+
+
+def known() -> Any:
+    """A dataset of known length, shuffled anew in each epoch."""
+    data = tf.data.Dataset.from_tensor_slices((ids, ids))
+    return data.shuffle(30, seed=5, reshuffle_each_iteration=True).batch(BATCH)
+
+
+def unknown() -> Any:
+    """As `known`, of a length that TensorFlow cannot tell."""
+    data = tf.data.Dataset.from_tensor_slices((ids, ids)).filter(lambda x, y: x[0] >= 0)
+    return data.shuffle(30, seed=5).batch(BATCH)
+
+
+def twice_shuffled() -> Any:
+    """Shards in an order that changes, then their examples."""
+    shards = tf.data.Dataset.range(9).shuffle(9, seed=3)
+    rows = shards.interleave(lambda at: tf.data.Dataset.from_tensor_slices(ids).skip(at * 10).take(10), cycle_length=3)
+    return rows.shuffle(20, seed=4).map(lambda x: (x, x)).batch(BATCH)
+
+
+def shuffled_and_cached() -> Any:
+    """An order that is kept from the first epoch on, followed by one that changes."""
+    data = tf.data.Dataset.from_tensor_slices((ids, ids)).shuffle(30, seed=6).cache()
+    return data.shuffle(30, seed=5).batch(BATCH)
+
+
+def endless() -> Any:
+    """A dataset without an end."""
+    return tf.data.Dataset.from_tensor_slices((ids, ids)).shuffle(30, seed=5).repeat().batch(BATCH)
+
+
+def generator() -> Iterator[Any]:
+    """Batches of a Python function."""
+    for start in range(0, EXAMPLES, BATCH):
+        yield ids[start : start + BATCH], ids[start : start + BATCH]
+
+
+def feed_of(kind: str, position: Position | None, *, rank: int = 0, size: int = 1, uneven: str = "drop") -> Any:
+    """This member's share of data of `kind`, made anew as another process would."""
+    place: Any = {"rank": rank, "size": size, "uneven": uneven, "position": position}
+    if kind == "arrays":
+        return shard((ids, ids), batch_size=BATCH, shuffle=True, seed=8, **place)
+    if kind == "generator":
+        return shard(generator, **place)
+    return shard(globals()[kind](), **place)
+
+
+class Witness(keras.Model):
+    """A linear model that notes the examples of each step it trains on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(1, kernel_initializer="zeros")
+        self.seen: list[list[int]] = []
+
+    def call(self, x: Any) -> Any:
+        return self.dense(x)
+
+    def train_step(self, data: Any) -> Any:
+        tf.numpy_function(lambda x: self.seen.append(x[:, 0].astype(int).tolist()), [data[0]], [])
+        return super().train_step(data)
+
+
+@dataclass
+class At:
+    """Where a checkpoint was made."""
+
+    step: int
+    epoch: int
+    batch: int
+
+
+class Memory:
+    """Snapshots that are kept in memory, of all that a model holds."""
+
+    def __init__(self) -> None:
+        self.saved: list[tuple[At, float | None, list[Any]]] = []
+        self.restored: list[At] = []
+
+    def restore(self, model: Any) -> At | None:
+        if not self.saved:
+            return None
+        at, _, values = self.saved[-1]
+        for variable, value in zip(self._variables(model), values, strict=True):
+            variable.assign(value)
+        self.restored.append(at)
+        return at
+
+    def save(self, model: Any, step: int, epoch: int, batch: int, score: float | None) -> None:
+        values = [variable.numpy() for variable in self._variables(model)]
+        self.saved.append((At(step, epoch, batch), score, values))
+
+    def _variables(self, model: Any) -> list[Any]:
+        metrics = [variable for metric in model.metrics for variable in metric.variables]
+        return [*model.weights, *model.optimizer.variables, *metrics]
+
+
+class Hand:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def wall(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError
+
+
+@dataclass
+class Outside:
+    """What a member's callbacks tell, and what they are told."""
+
+    reports: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    checks: int = 0
+    stop: bool = False
+    clock: Hand = field(default_factory=Hand)
+    position: Position = field(default_factory=Position)
+
+    def check(self) -> None:
+        self.checks += 1
+
+    def ties(self, ring: Any = None, snapshots: Any = None) -> Ties:
+        def report(step: int, **logs: float) -> None:
+            self.reports.append((step, logs))
+
+        return Ties(
+            ring or LocalRing(),
+            self.position,
+            self.clock,
+            report,
+            lambda: self.stop,
+            self.steps.append,
+            self.check,
+            snapshots,
+        )
+
+
+class KilledError(Exception):
+    """Stands for the death of a process."""
+
+
+class Kill(keras.callbacks.Callback):
+    """Raises after so many batches of this process."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self.left = batches
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise KilledError
+
+
+def member(**compiled: Any) -> Witness:
+    """A compiled model."""
+    model = Witness()
+    optimizer = keras.optimizers.Adam(0.001)
+    model.compile(optimizer, loss="mse", metrics=["mae"], **compiled)
+    return model
+
+
+def fitted(
+    kind: str,
+    memory: Memory,
+    *,
+    every: Any,
+    kill: int = 0,
+    options: dict[str, Any] | None = None,
+    fits: int = 1,
+    **fit: Any,
+) -> tuple[Witness, Any]:
+    """One process's life: the model after `fit`, and its history; or None for that, where it was killed."""
+    outside = Outside()
+    model = member(**(options or {}))
+    data = feed_of(kind, outside.position)
+    callbacks = keras_callbacks(outside.ties(snapshots=memory), checkpoint_every=every)
+    callbacks += [Kill(kill)] if kill else []
+    try:
+        history = model.fit(data, callbacks=callbacks, verbose=0, shuffle=False, **fit)
+    except KilledError:
+        return model, None
+    return model, history.history

@@ -1,0 +1,78 @@
+"""A fit that is killed and goes on from a checkpoint trains on what it would have trained on, in the same order."""
+
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.training.gluing import EXAMPLES, Memory, fitted
+
+KINDS = ("known", "unknown", "twice_shuffled", "shuffled_and_cached", "arrays", "generator")
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_goes_on_in_the_middle_of_an_epoch(kind: str, steps_per_execution: int) -> None:
+    draw = np.random.default_rng([len(kind), steps_per_execution])
+    options = {"steps_per_execution": steps_per_execution}
+    whole, wanted = fitted(kind, Memory(), every=None, epochs=3, options=options)
+    memory = Memory()
+    died: list[list[int]] = []
+    for _ in range(2):  # killed twice, each time some groups of steps after the last checkpoint or two
+        model, _ = fitted(kind, memory, every=2, kill=int(draw.integers(5, 9)), epochs=3, options=options)
+        at, base = memory.saved[-1][0], memory.restored[-1].step if memory.restored else 0
+        died += model.seen[: at.step - base]
+    last, history = fitted(kind, memory, every=2, epochs=3, options=options)
+
+    assert died + last.seen == whole.seen
+    assert [sorted(chain.from_iterable(each)) for each in _epochs(whole.seen)] == [list(range(EXAMPLES))] * 3
+    assert 0 < memory.restored[0].step < memory.restored[1].step
+    assert history == {name: pytest.approx(values[-len(history["loss"]) :]) for name, values in wanted.items()}
+    np.testing.assert_allclose(last.get_weights()[0], whole.get_weights()[0], rtol=1e-6)
+
+
+def _epochs(seen: list[list[int]]) -> list[list[list[int]]]:
+    steps = -(-EXAMPLES // 4)
+    return [seen[start : start + steps] for start in range(0, len(seen), steps)]
+
+
+@pytest.mark.parametrize(("kind", "per_epoch"), [("endless", 7), ("known", 23), ("known", 5), ("generator", 5)])
+def test_goes_on_where_epochs_have_a_given_number_of_steps(kind: str, per_epoch: int) -> None:
+    options: dict[str, Any] = {"epochs": 4, "steps_per_epoch": per_epoch}
+    whole, _ = fitted(kind, Memory(), every=None, **options)
+    memory = Memory()
+    first, _ = fitted(kind, memory, every=3, kill=per_epoch + 4, **options)
+    last, _ = fitted(kind, memory, every=3, **options)
+    at = memory.restored[0]
+
+    assert (at.epoch, at.batch) == (1, at.step - per_epoch)
+    assert first.seen[: at.step] + last.seen == whole.seen
+    assert len(whole.seen) == 4 * per_epoch
+
+
+def test_goes_on_at_the_end_of_an_epoch_and_reports_each_epoch_once() -> None:
+    memory = Memory()
+    first, _ = fitted("known", memory, every="epoch", kill=50, epochs=3)
+    last, history = fitted("known", memory, every="epoch", epochs=3)
+    whole, _ = fitted("known", Memory(), every="epoch", epochs=3)
+
+    assert first.seen[:46] + last.seen == whole.seen
+    assert len(history["loss"]) == 1
+    assert [(at.step, at.epoch, at.batch) for at, _, _ in memory.saved] == [(23, 1, 0), (46, 2, 0), (69, 3, 0)]
+
+
+def test_nothing_is_left_to_do_after_the_last_epoch() -> None:
+    memory = Memory()
+    fitted("known", memory, every="epoch", epochs=2)
+    again, history = fitted("known", memory, every="epoch", epochs=2)
+
+    assert (again.seen, history) == ([], {})
+
+
+def test_a_checkpoint_that_falls_due_with_an_epoch_goes_on_in_the_next() -> None:
+    memory = Memory()
+    fitted("unknown", memory, every=23, epochs=2)
+
+    assert [(at.step, at.epoch, at.batch) for at, _, _ in memory.saved] == [(23, 1, 0), (46, 2, 0)]
+    assert all(earlier.step < later.step for (earlier, _, _), (later, _, _) in pairwise(memory.saved))
