@@ -20,6 +20,8 @@ from sparktrain.clock import Clock
 from sparktrain.errors import SpecError
 from sparktrain.spec.values import described
 from sparktrain.training.checkpointing import Cadence, Resume, SaveCheckpoints, Scoring, Snapshots, optimizers_of
+from sparktrain.training.checksum import check_same_program
+from sparktrain.training.optimizer import is_distributed
 from sparktrain.training.position import Position
 from sparktrain.training.result import NotANumberError, number
 from sparktrain.training.ring import Ring
@@ -41,10 +43,10 @@ class Ties:
     """`report(step, **metrics)`; the chief's alone is called."""
     should_stop: Callable[[], bool]
     """Whether this member was asked to stop."""
-    stepped: Callable[[int], None]
-    """A step is done: so many in all. A sign of life, too."""
-    check: Callable[[], None]
-    """Called once, after the first step."""
+    stepped: Callable[[int, bool], None]
+    """So many steps are done in all, and whether more are to come. A sign of life, too."""
+    check: Callable[[Any], None]
+    """Called once with the model, after its first step."""
     snapshots: Snapshots | None
     """None: nothing is restored or saved."""
 
@@ -143,7 +145,7 @@ class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         """Raises SpecError where members would not train together."""
         if self._ring.size == 1:
             return
-        if not any(getattr(each, "_sparktrain_ring", None) for each in optimizers_of(self.model)):
+        if not any(is_distributed(each) for each in optimizers_of(self.model)):
             raise SpecError(
                 "the optimizer does not know the gang, and each member would train for itself: compile the model with "
                 "optimizer=ctx.distribute(...)"
@@ -151,27 +153,20 @@ class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         if self.model.jit_compile:  # XLA knows no operation of a ring
             self.model.jit_compile = False
             self.model.make_train_function(force=True)
+        check_same_program(self._ring, self.model, steps=self.params.get("steps"))
+        self._compare_order()
         variables = [*self.model.weights, *self.model.optimizer.variables]
-        self._compare(variables)
         values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in variables], name="start")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
 
-    def _compare(self, variables: list[Any]) -> None:
-        """Differences that would break or silently spoil the training: each member sees them, and raises."""
-        steps = self.params.get("steps")
-        shapes = zlib.crc32(repr([(each.shape, str(each.dtype)) for each in variables]).encode())
-        told = [
-            (-1 if steps is None else steps, "steps in an epoch: give each member the same data, by ctx.shard()"),
-            (shapes, "models: build the same one on each member"),
-            (self._position.order, "data, or shuffle it in another way: pass seed=ctx.seed to dataset.shuffle()"),
-        ]
-        mine = tf.constant([[value for value, _ in told]], tf.int64)
-        found = np.asarray(self._ring.allgather(mine, name="start_alike"))
-        for column, (_, difference) in zip(found.T, told, strict=True):
-            if len(set(column.tolist())) > 1:
-                shown = f" ({', '.join(map(str, column))}, by rank)" if difference.startswith("steps") else ""
-                raise SpecError(f"the members of the gang have different {difference}{shown}")
+    def _compare_order(self) -> None:
+        orders = np.asarray(self._ring.allgather(tf.constant([self._position.order], tf.int64), name="start_order"))
+        if len(set(orders.tolist())) > 1:
+            raise SpecError(
+                "the members of the gang have different data, or shuffle it in another way: pass seed=ctx.seed to "
+                "dataset.shuffle()"
+            )
 
 
 class AverageMetrics(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
@@ -255,19 +250,27 @@ class Progress(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no t
     """Tells that the member lives, and how far it is; and has the weights checked when they have first changed."""
 
     def __init__(
-        self, position: Position, stepped: Callable[[int], None], check: Callable[[], None], clock: Clock
+        self, position: Position, stepped: Callable[[int, bool], None], check: Callable[[Any], None], clock: Clock
     ) -> None:
         super().__init__()
         self._position = position
         self._stepped = stepped
-        self._check: Callable[[], None] | None = check
+        self._check: Callable[[Any], None] | None = check
         self._clock = clock
         self._told = -math.inf
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._stepped(self._position.step, True)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self._stepped(self._position.step, False)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         if self._check is not None:
-            self._check()
+            self._check(self.model)
             self._check = None
         self._tell()
 
@@ -278,7 +281,7 @@ class Progress(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no t
     def _tell(self) -> None:
         if (now := self._clock.now()) - self._told >= PROGRESS_S:
             self._told = now
-            self._stepped(self._position.step)
+            self._stepped(self._position.step, True)
 
 
 class ReportMetrics(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types

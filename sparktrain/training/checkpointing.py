@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sparktrain.clock import Clock
 from sparktrain.errors import SpecError
-from sparktrain.spec.sweep import seconds
+from sparktrain.spec.quantities import seconds
 from sparktrain.spec.values import described, did_you_mean, shown
 from sparktrain.training.position import Position
 from sparktrain.training.ring import Ring

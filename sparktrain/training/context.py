@@ -11,9 +11,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import Clock
-from sparktrain.protocol.messages import Assignment, Reported
+from sparktrain.protocol.messages import Assignment, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.forming import Gang, alone
+from sparktrain.training.position import Position
 from sparktrain.training.result import NotANumberError, number
 from sparktrain.training.wire import Wire, sendable
 
@@ -41,6 +42,7 @@ class TrainContext:
         self._reporting = threading.Lock()
         self._last_step = -1
         self._checkpoints: Checkpoints | None = None
+        self._position = Position()
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -171,6 +173,74 @@ class TrainContext:
 
         return distribute_tape(tape, self._gang.ring, compression=compression)
 
+    def shard(
+        self,
+        data: Any,
+        *,
+        batch_size: int | None = None,
+        uneven: str = "drop",
+        shuffle: bool = False,
+        seed: int | None = None,
+    ) -> Any:
+        """This member's share of `data`, for `fit`: each batch once in an epoch, over all members.
+
+        A member has the same number of steps as the others; after a restart it goes on in the middle of the epoch. See
+        `sparktrain.training.feed.shard` for what `data` may be, and what becomes of data that cannot be shared out
+        evenly. `seed` is that of `shuffle`; by default `ctx.seed`. Raises SpecError.
+        """
+        from sparktrain.training.feed import shard
+
+        chosen = self.seed % 2**31 if seed is None else seed
+        return shard(
+            data,
+            rank=self.rank,
+            size=self.size,
+            batch_size=batch_size,
+            uneven=uneven,
+            shuffle=shuffle,
+            seed=chosen,
+            position=self._position,
+        )
+
+    def scale_lr(self, lr: float) -> float:
+        """`lr` times the members of the gang, whose steps take in so many batches (arXiv 1706.02677, section 2.1)."""
+        from sparktrain.training.schedule import scale_lr
+
+        return scale_lr(lr, self.size)
+
+    def keras_callbacks(
+        self,
+        *,
+        checkpoint_every: int | str | None = "epoch",
+        keep: int = 2,
+        monitor: str | None = None,
+        mode: str = "max",
+        warmup: int = 0,
+    ) -> list[Any]:
+        """The callbacks for one call of `fit`, in a gang and alone; your own go after them.
+
+        They have all members begin with the chief's weights, average metrics, report each epoch, stop when that is
+        advised, and save and resume. `checkpoint_every` is a number of steps, a time such as "30s", "epoch", or None
+        for never; the newest `keep` checkpoints stay, and the best one by `monitor` in `mode`. `warmup`: epochs in
+        which the learning rate rises from that of one member. Raises SpecError.
+        """
+        from sparktrain.training.glue import keras_callbacks
+
+        return keras_callbacks(
+            self._gang.ring,
+            self._position,
+            self._clock,
+            self.checkpoint,
+            self.report,
+            self.should_stop,
+            self._stepped,
+            keep=keep,
+            checkpoint_every=checkpoint_every,
+            monitor=monitor,
+            mode=mode,
+            warmup=warmup,
+        )
+
     def allreduce(self, value: Any, *, average: bool = True) -> Any:
         """The mean, or the sum, over all members of a number, an array, a tensor, or a nest of them.
 
@@ -199,6 +269,9 @@ class TrainContext:
         return allgather(self._gang.ring, value)
 
     # ---- within
+
+    def _stepped(self, step: int, training: bool) -> None:
+        self._wire.send(Stepped(step, training))
 
     def _keep(self, step: int, values: dict[str, float]) -> None:
         line = {"step": step, _RESERVED: self._clock.wall()} | {name: _json(value) for name, value in values.items()}
