@@ -18,6 +18,7 @@ from sparktrain.executor.code import LocalCode, keep
 from sparktrain.executor.member import MemberSession
 from sparktrain.executor.placement import Placement, placement
 from sparktrain.executor.process import thread_limits
+from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.warm import WarmZygote
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
@@ -70,6 +71,7 @@ class Agent:
         self._link = link
         self._clock = clock
         self._codes: dict[RunId, LocalCode] = {}
+        self._snapshots = SnapshotKeeper(self.id, warm.scratch, clock, self._post)
         self._member: MemberSession | None = None
         self._training: asyncio.Task[str | None] | None = None
         self._storing: set[asyncio.Task[str | None]] = set()
@@ -145,6 +147,8 @@ class Agent:
                     mine.pass_on(m.Form(places))
                 case m.PeerShared(member=member, key=key, value=value) if (mine := self._mine(member)) is not None:
                     mine.pass_on(m.Share(key, value))
+                case m.AckCheckpoint(checkpoint=checkpoint):
+                    self._snapshots.acknowledge(checkpoint)
                 case m.Dismiss(reason=reason):
                     await self._finish(reason)
                     return reason
@@ -181,7 +185,8 @@ class Agent:
 
     def _start(self, start: m.StartMember) -> None:
         home = self._warm.scratch / f"trial-{start.member.trial}-{start.member.generation}-{start.member.rank}"
-        self._member = MemberSession(start, self._codes[start.member.run], home, self._clock)
+        code = self._codes[start.member.run]
+        self._member = MemberSession(start, code, home, self._clock, self._snapshots)
         self._training = self._spawn(self._train(self._member, self._training))
         storing = self._spawn(self._member.store(self.id, self._dialer, self._post))
         self._storing.add(storing)

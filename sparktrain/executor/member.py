@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,12 +11,13 @@ from msgspec.structs import replace
 
 from sparktrain import reaper
 from sparktrain.clock import Clock
-from sparktrain.errors import InfraError
+from sparktrain.errors import CheckpointError, InfraError
 from sparktrain.executor.code import LocalCode
 from sparktrain.executor.exits import classify
 from sparktrain.executor.logs import LogFollower, tail_lines
 from sparktrain.executor.placement import Placement
 from sparktrain.executor.process import MemberProcess, ZygoteLostError
+from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Dialer
@@ -39,12 +41,18 @@ CHUNK_BYTES = 256 * 1024
 class MemberSession:
     """Runs one member in a waiting child of the zygote. One use; all methods belong to the agent's event loop."""
 
-    def __init__(self, start: m.StartMember, code: LocalCode, home: Path, clock: Clock) -> None:
+    def __init__(
+        self, start: m.StartMember, code: LocalCode, home: Path, clock: Clock, snapshots: SnapshotKeeper
+    ) -> None:
         self.member = start.member
         self._start = start
         self._code = code
         self._home = home
         self._clock = clock
+        self._snapshots = snapshots
+        self._keeping: asyncio.Task[None] | None = None
+        self._ended = threading.Event()
+        """No snapshot of this member may become a checkpoint any more; read by threads that write one."""
         self._child: MemberProcess | None = None
         self._stop_grace_s: float | None = None
         self._entered_at: float | None = None
@@ -66,16 +74,31 @@ class MemberSession:
             for folder in ("work", "files"):
                 (self._home / folder).mkdir(parents=True)
             (self._home / "log.txt").touch()
-            child.send(self._assignment(place))
+            child.send(self._assignment(place, await self._restore_dir()))
             if self._stop_grace_s is not None:
                 child.kill(self._stop_grace_s)
             await self._watch(child, post)
-        except (ZygoteLostError, OSError) as error:
-            self._fail(post, Failure(FailureKind.LOST, str(error)))
+        except CheckpointError as error:
+            child.kill(0.0)
+            self._fail(post, Failure(FailureKind.CHECKPOINT, str(error)))
+        except (ZygoteLostError, OSError, TimeoutError) as error:
+            child.kill(0.0)
+            self._fail(post, Failure(FailureKind.LOST, str(error) or "the checkpoint was not read in time"))
         finally:
+            self._ended.set()
+            self._snapshots.forget(self.member)
             self._child = None
             self._over.set()
             self._log.finish()
+
+    async def _restore_dir(self) -> str:
+        """Where the checkpoint is that the member resumes from; empty without one. Raises OSError, TimeoutError."""
+        if self._start.checkpoint is None:
+            return ""
+        return str(await self._snapshots.fetch(self.member, self._start.store, self._start.checkpoint))
+
+    async def _keep(self, child: MemberProcess, snapshot: m.Snapshot) -> None:
+        child.send(await self._snapshots.keep(self.member, self._start.store, snapshot, self._ended))
 
     async def _watch(self, child: MemberProcess, post: Post) -> None:
         beside = [asyncio.create_task(self._flush_reports(post))]
@@ -85,7 +108,7 @@ class MemberSession:
             await self._hear(child, post)
             exited = await self._gone(child)
         finally:
-            for task in beside:
+            for task in filter(None, (*beside, self._keeping)):
                 task.cancel()
             self._flush(post)
         if not self._told:
@@ -105,6 +128,8 @@ class MemberSession:
                     post(m.MemberReserved(self.member, port))
                 case m.Share(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
+                case m.Snapshot() as snapshot:
+                    self._keeping = asyncio.create_task(self._keep(child, snapshot))
                 case m.Stepped(step=step, training=training):
                     post(self._pace.stepped(step, training))
                 case m.Ended(outcome=outcome):
@@ -158,7 +183,7 @@ class MemberSession:
         failure = replace(outcome.failure, log_tail=tail_lines(self._home / "log.txt"))
         return Outcome(outcome.seconds, failure=failure)
 
-    def _assignment(self, place: Placement) -> m.Assignment:
+    def _assignment(self, place: Placement, restore_dir: str) -> m.Assignment:
         start = self._start
         return m.Assignment(
             member=start.member,
@@ -175,6 +200,7 @@ class MemberSession:
             gpus=place.gpus,
             address=place.address,
             backend=start.backend,
+            restore_dir=restore_dir,
         )
 
     # ---- being told
