@@ -11,10 +11,10 @@ import numpy as np
 
 from sparktrain.clock import SystemClock, pause
 
-STEPS = 40
-EVERY = 5
+STEPS = 80
+EVERY = 10
 """Steps between two checkpoints."""
-STEP_S = 0.01
+STEP_S = 0.02
 
 VICTIMS = ("member", "zygote", "agent", "executor")
 """What may be killed, each the parent, by one or two, of the one before."""
