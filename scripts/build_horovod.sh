@@ -37,7 +37,14 @@ fail() {
 quietly() {
   "$@" >"$building/log" 2>&1 || {
     tail -n 100 "$building/log" >&2
-    fail "failed: $*"
+    fail "${FUNCNAME[1]} failed: the last lines of what it said are above"
+  }
+}
+
+wait_for_lock() {
+  flock --nonblock "$1" || {
+    say "waiting for another run"
+    flock "$1"
   }
 }
 
@@ -165,18 +172,15 @@ build() {
   mv "$building/${wheel##*/}" "$wheel"
 }
 
-# Two runs of make may start at once, and two checkouts share the wheels: the second waits for the first.
+# Two runs of make may start at once, and checkouts share the wheels: the second waits for the first.
 exec 8<scripts
-flock 8
+wait_for_lock 8
 name_the_build
 [[ ! -f $stamp || $(<"$stamp") != "$label" || ! -d $installed ]] || exit 0
 
 mkdir -p "$wheels"
 exec 9>"$wheels/.lock"
-flock --nonblock 9 || {
-  say "waiting for another build"
-  flock 9
-}
+wait_for_lock 9
 rm -rf "$building"
 mkdir "$building"
 trap 'rm -rf "$building"' EXIT
