@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 CHUNK_BYTES = 4 * 2**20
-"""What an operation carries at most. `docs/benchmarks.md` tells how it was chosen."""
+"""What an operation carries at most.
+
+Measured with TensorFlow's collectives, two members on one host of two cores: 100 MB in one piece takes 430-1,000 ms, in
+pieces of 12 MB 190-410 ms, of 4 MB 200-220 ms, of 1 MB 220-250 ms; 40 tensors of 1 KB take 49 ms one by one, and
+3.5 ms joined.
+"""
 
 Operate = Callable[[tf.Tensor, str], tf.Tensor]
 

@@ -24,15 +24,15 @@ def meet(joining: Joining, clock: Clock) -> dict[str, bytes]:
     try:
         joining.exchange.share(f"{HERE}{formation.rank}", b"")
         while len(came) < formation.size:
-            found = joining.exchange.shared(max(0.0, until - clock.now()))
-            if found is None and clock.now() >= until:
+            left = until - clock.now()
+            found = joining.exchange.shared(left) if left > 0 else None
+            if found is None:
                 raise FormError(_missing(formation, came, joining.timeout_s))
-            if found is not None:
-                key, value = found
-                if key.startswith(HERE):
-                    came.add(int(key.removeprefix(HERE)))
-                else:
-                    shared[key] = value
+            key, value = found
+            if key.startswith(HERE):
+                came.add(int(key.removeprefix(HERE)))
+            else:
+                shared[key] = value
     except OSError as error:
         raise FormError(f"{own(formation)} lost its agent while its ring formed: {error}") from error
     return shared

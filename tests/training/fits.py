@@ -21,13 +21,13 @@ def case(function: Callable[[Ring], Any]) -> Callable[[Ring], Any]:
     return function
 
 
-def train(ring: Ring | None, names: list[str], compression: str = "none") -> dict[str, Any]:
+def train(ring: Ring | None, names: list[str]) -> dict[str, Any]:
     """Of each case, all weights in one list."""
     ring = ring or LocalRing()
     weights = {}
     for name in names:
         keras.utils.set_random_seed(7)
-        model = CASES[name](ring) if compression == "none" else _fitted(ring, keras.optimizers.SGD(0.1), compression)
+        model = CASES[name](ring)
         check_equal(ring, model)
         weights[name] = np.concatenate([each.ravel() for each in model.get_weights()])
     return weights
@@ -55,10 +55,9 @@ def fit(ring: Ring, model: keras.Model, x: Any, y: Any, **rest: Any) -> keras.Mo
     return model
 
 
-def _fitted(ring: Ring, optimizer: Any, compression: str = "none", **compiling: Any) -> keras.Model:
+def _fitted(ring: Ring, optimizer: Any, **compiling: Any) -> keras.Model:
     model = mlp()
-    optimizer = distribute(optimizer, ring, compression=compression)
-    model.compile(optimizer, "mse", jit_compile=False, **compiling)
+    model.compile(distribute(optimizer, ring), "mse", jit_compile=False, **compiling)
     return fit(ring, model, *data(ring))
 
 

@@ -2,7 +2,7 @@
 
     [result_of_rank_0, result_of_rank_1] = run_gang(functions.train, 2, "tensorflow", steps=3)
 
-`function` is a top-level function of a module that can be imported; its parameters named `ring`, `joining` and `rank`
+`function` is a top-level function of a module that can be imported; its parameters `ring`, `joining`, `rank`, `backend`
 are filled in, the others come from the call. A function that names `joining` joins by itself; for any other that names
 `ring` the ring is joined before and closed after it. What it returns travels as JSON; numpy arrays become lists.
 
@@ -250,7 +250,7 @@ def _call(wanted: Wanted, joining: Joining) -> Any:
     module, _, name = wanted.function.partition(":")
     function = getattr(importlib.import_module(module), name)
     named = inspect.signature(function).parameters
-    filled: dict[str, Any] = {"joining": joining, "rank": joining.formation.rank}
+    filled: dict[str, Any] = {"joining": joining, "rank": joining.formation.rank, "backend": wanted.backend}
     ring = load(Backend(wanted.backend))(joining) if "ring" in named and "joining" not in named else None
     filled["ring"] = ring
     result = function(**wanted.params, **{key: value for key, value in filled.items() if key in named})

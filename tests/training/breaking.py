@@ -1,0 +1,169 @@
+"""How members of test gangs are lost, get stuck or err, and what the others are told."""
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from sparktrain.clock import SystemClock
+from sparktrain.errors import FormError, RingError
+from sparktrain.spec.gang import Backend
+from sparktrain.training import meeting
+from sparktrain.training.backend import Joining, load
+from sparktrain.training.optimizer import distribute
+from sparktrain.training.ring import Ring
+from sparktrain.training.ring_errors import is_ring_error
+from tests.training.fits import data, mlp
+
+
+def lost_in_fit(ring: Ring, victim: int, note: str) -> Any:
+    """The victim is killed in the midst of training; it writes the time to `note`."""
+
+    def step(batch: int, logs: Any = None) -> None:
+        if ring.rank == victim and batch == 10:
+            Path(note).write_text(str(time.monotonic()))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return _told(lambda: _fit(ring, [keras.callbacks.LambdaCallback(on_train_batch_begin=step)]), Path(note))
+
+
+def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
+    """As `lost_in_fit`, between eager operations."""
+
+    def operate() -> None:
+        for number in range(100):
+            if ring.rank == victim and number == 10:
+                Path(note).write_text(str(time.monotonic()))
+                os.kill(os.getpid(), signal.SIGKILL)
+            ring.allreduce([tf.ones([1000])], average=True, name="one")
+
+    return _told(operate, Path(note))
+
+
+def stuck(joining: Joining, backend: str) -> Any:
+    """The last rank does not call the operation that the others wait in, until one of them says that it gave up."""
+    ring = load(Backend(backend))(joining)
+    if ring.rank == ring.size - 1:
+        while joining.exchange.shared(60) != ("gave up", b""):
+            pass
+        return None
+    started = time.monotonic()
+    told = _told(lambda: ring.allreduce([tf.ones([3])], average=True, name="one"), None)
+    joining.exchange.share("gave up", b"")
+    return {**told, "after": time.monotonic() - started}
+
+
+def mistaken(ring: Ring) -> Any:
+    """The function of rank 0 has a mistake, in the midst of training."""
+    model = mlp()
+    optimizer = distribute(keras.optimizers.SGD(0.1), ring)
+    x, y = data(ring)
+
+    @tf.function
+    def step(number: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - y) ** 2)
+        if ring.rank == 0:
+            tf.debugging.assert_less(number, 10, "a mistake of the user")
+        gradients = tape.gradient(loss, [each.value for each in model.trainable_variables])
+        optimizer.apply(gradients, model.trainable_variables)
+
+    def loop() -> None:
+        for number in range(100):
+            step(tf.constant(number))
+
+    return _told(loop, None)
+
+
+def out_of_step(ring: Ring) -> Any:
+    """The members pass other shapes: each is told, at the latest when the ring's time is over."""
+    return _told(lambda: ring.allreduce([tf.ones([3 + ring.rank])], average=True, name="one"), None)
+
+
+def joined(joining: Joining, backend: str, thief: int) -> Any:
+    """The port of rank `thief` is taken by another as soon as it is let go of."""
+    port = joining.formation.mine.port
+    stolen = Joining(joining.formation, joining.exchange, joining.release_port, joining.timeout_s)
+    if joining.formation.rank == thief:
+        joining.release_port()
+        taken = socket.create_server(("0.0.0.0", port))
+        stolen = Joining(joining.formation, joining.exchange, taken.fileno, joining.timeout_s)
+    try:
+        load(Backend(backend))(stolen)
+    except FormError as error:
+        return {"error": str(error), "port": port, "ring error": is_ring_error(error)}
+    return "formed"
+
+
+def vanishes(joining: Joining, backend: str, missing: int) -> Any:
+    """Rank `missing` begins to join, and then ends."""
+    if joining.formation.rank == missing:
+        meeting.meet(joining, SystemClock())
+        os._exit(3)
+    try:
+        load(Backend(backend))(joining)
+    except FormError as error:
+        return str(error)
+    return "formed"
+
+
+def never_comes(joining: Joining, backend: str, missing: int) -> Any:
+    """Rank `missing` does not join at all."""
+    if joining.formation.rank == missing:
+        return None
+    try:
+        load(Backend(backend))(joining)
+    except FormError as error:
+        return str(error)
+    return "formed"
+
+
+def after_an_operation(joining: Joining) -> str:
+    """TensorFlow has been used before the ring is joined."""
+    tf.constant(1.0) + 1.0
+    try:
+        load(Backend.TENSORFLOW)(joining)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "formed"
+
+
+def without_horovod() -> str:
+    """What is said where Horovod is not installed."""
+    for name in [each for each in sys.modules if each.split(".")[0] == "horovod"]:
+        del sys.modules[name]
+    sys.modules["horovod"] = None  # type: ignore[assignment]
+    try:
+        load(Backend.HOROVOD)
+    except ImportError as error:
+        return str(error)
+    return "imported"
+
+
+def _fit(ring: Ring, callbacks: list[Any]) -> None:
+    model = mlp()
+    model.compile(distribute(keras.optimizers.SGD(0.1), ring), "mse", jit_compile=False)
+    x, y = data(ring)
+    model.fit(x, y, batch_size=1, epochs=100, steps_per_epoch=None, verbose=0, callbacks=callbacks)
+
+
+def _told(call: Callable[[], Any], note: Path | None) -> dict[str, Any]:
+    try:
+        call()
+    except Exception as error:
+        after = time.monotonic() - float(note.read_text()) if note is not None and note.exists() else None
+        text = f"{type(error).__name__}: {error}"
+        return {
+            "ring": is_ring_error(error),
+            "typed": isinstance(error, RingError),
+            "after": after,
+            "text": text[:1500],
+        }
+    return {"ring": False, "text": "no error"}
