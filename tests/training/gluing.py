@@ -101,7 +101,7 @@ class Memory:
         if not self.saved:
             return None
         at, _, values = self.saved[-1]
-        for variable, value in zip(self._variables(model), values, strict=True):
+        for variable, value in zip(self._variables(model), values, strict=False):  # metrics may not be built yet
             variable.assign(value)
         self.restored.append(at)
         return at

@@ -1,0 +1,333 @@
+"""What members do between the steps of fit, and that the user's own callbacks do the same on all of them."""
+
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from sparktrain.errors import SpecError
+from sparktrain.training.callbacks import AverageMetrics, StopWhenAsked, WarmUp, keras_callbacks
+from sparktrain.training.position import Position
+from sparktrain.training.ring import LocalRing, Ring
+from tests.training.gluing import Memory, Outside, feed_of, ids, member
+from tests.training.rings import ThreadRing, together
+
+
+def built(seed: int = 0) -> Any:
+    """A model with its variables, which differ between seeds."""
+    model = member()
+    model(ids[:2])
+    model.dense.kernel.assign([[float(seed)]])
+    return model
+
+
+def callbacks_of(model: Any, ring: Ring, outside: Outside, *, steps: int | None = 4, **options: Any) -> Any:
+    """The callbacks as fit would hold them."""
+    found = keras_callbacks(outside.ties(ring, options.pop("snapshots", None)), **options)
+    return keras.callbacks.CallbackList(found, model=model, epochs=9, steps=steps, verbose=0)
+
+
+def test_a_plain_fit_reports_epochs_tells_steps_and_is_checked_once() -> None:
+    outside = Outside()
+    data = feed_of("known", outside.position)
+    callbacks = keras_callbacks(outside.ties())
+    model = member()
+    history = model.fit(data, validation_data=(ids, ids), epochs=2, callbacks=callbacks, verbose=0, shuffle=False)
+    model.fit(data, callbacks=callbacks, verbose=0, shuffle=False)
+
+    assert [step for step, _ in outside.reports] == [0, 1, 2]
+    assert outside.reports[1][1] == {name: pytest.approx(values[1]) for name, values in history.history.items()}
+    assert {"loss", "mae", "val_loss", "val_mae"} == set(history.history)
+    assert (outside.checks, outside.steps) == (1, [1])
+    assert outside.position.step == 3 * 23
+
+
+def test_progress_is_told_every_half_second_and_while_validating() -> None:
+    outside = Outside()
+    callbacks = callbacks_of(built(), LocalRing(), outside)
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(0)
+    for batch in range(4):
+        callbacks.on_train_batch_end(batch, {})
+        outside.clock.time += 0.3
+    callbacks.on_test_begin()
+    outside.clock.time += 1
+    callbacks.on_test_batch_end(0, {})
+
+    assert outside.steps == [1, 3, 4]
+
+
+def test_members_begin_with_what_the_chief_has_and_keep_their_seeds() -> None:
+    def start(ring: ThreadRing) -> Any:
+        keras.utils.set_random_seed(ring.rank)
+        inside = [
+            keras.Input((1,)),
+            keras.layers.Dense(3),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.5),
+        ]
+        model = keras.Sequential(inside)
+        optimizer = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam(0.1 + ring.rank))
+        optimizer.inner_optimizer._sparktrain_ring = ring
+        model.compile(optimizer, "mse")
+        model.layers[1].moving_mean.assign([float(ring.rank)] * 3)
+        callbacks_of(model, ring, Outside()).on_train_begin()
+        rate = float(model.optimizer.inner_optimizer.learning_rate)
+        return model.get_weights(), rate, model.layers[2].seed_generator.state.numpy()
+
+    (first, rate, seed), (second, other_rate, other_seed) = together(2, start)
+
+    assert rate == other_rate == pytest.approx(0.1)
+    for one, another in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, another)
+    assert seed.tolist() != other_seed.tolist()
+
+
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        ("ring", "optimizer=ctx.distribute(...)"),
+        ("steps", "have different steps in an epoch: give each member the same data, by ctx.shard() (4, 5, by rank)"),
+        ("model", "have different models"),
+        ("order", "have different data, or shuffle it in another way: pass seed=ctx.seed"),
+    ],
+)
+def test_members_that_would_not_train_together_all_raise(differs: str, words: str) -> None:
+    def start(ring: ThreadRing) -> None:
+        odd = ring.rank == 1
+        model: Any = keras.Sequential([keras.Input((1,)), keras.layers.Dense(2 if differs == "model" and odd else 1)])
+        model.compile("sgd", "mse")
+        if differs != "ring":
+            model.optimizer._sparktrain_ring = ring
+        outside = Outside()
+        outside.position.order = int(differs == "order" and odd)
+        callbacks_of(model, ring, outside, steps=5 if differs == "steps" and odd else 4).on_train_begin()
+
+    for error in together(2, start):
+        assert isinstance(error, SpecError)
+        assert words in str(error)
+
+
+def test_a_model_without_variables_is_built_from_the_data_or_is_an_error() -> None:
+    outside = Outside()
+    with pytest.raises(SpecError, match="the model has no variables yet"):
+        callbacks_of(member(), LocalRing(), outside, snapshots=Memory()).on_train_begin()
+    feed_of("known", outside.position)
+    model = member()
+    callbacks_of(model, LocalRing(), outside, snapshots=Memory()).on_train_begin()
+
+    assert model.built
+    assert [metric.name for metric in model.metrics for _ in metric.variables] == [
+        "loss",
+        "loss",
+        *["compile_metrics"] * 2,
+    ]
+
+
+def test_a_model_without_an_optimizer_is_an_error() -> None:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    with pytest.raises(SpecError, match="the model has no optimizer"):
+        callbacks_of(model, LocalRing(), Outside(), snapshots=Memory()).on_train_begin()
+
+
+def test_metrics_are_averaged_in_one_operation_and_the_others_are_left() -> None:
+    def epoch(ring: ThreadRing) -> Any:
+        logs = {"loss": 1.0 + ring.rank, "b": np.float32(ring.rank), "shape": [1, 2]}
+        average = AverageMetrics(ring)
+        average.on_train_begin()
+        average.on_test_end({"loss": 5.0})
+        average.on_epoch_end(0, logs)
+        average.on_train_end()
+        tested = {"loss": float(ring.rank)}
+        average.on_test_end(tested)
+        return logs, tested, ring.operations
+
+    wanted = {"loss": 2.0, "b": 1.0, "shape": [1, 2]}, {"loss": 1.0}, ["epoch_metrics", "test_metrics"]
+    assert together(3, epoch) == [wanted] * 3
+
+
+def test_members_with_different_metrics_all_raise() -> None:
+    def epoch(ring: ThreadRing) -> None:
+        logs = {"loss": 1.0} | ({"val_loss": 2.0} if ring.rank == 0 else {})
+        AverageMetrics(ring).on_epoch_end(0, logs)
+
+    first, second = together(2, epoch)
+    assert "member 0 has the metrics loss, val_loss, and another member others" in str(first)
+    assert isinstance(second, SpecError)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras with NumPy 2.4
+def test_early_stopping_and_plateaus_come_at_the_same_epoch_on_all_members() -> None:
+    losses = [[5.0, 4.0, 3.0, 2.0, 1.0, 0.5], [5.0, 6.0, 6.0, 7.0, 9.0, 9.0]]  # the mean rises from the fourth epoch on
+
+    def fit(ring: ThreadRing, averaged: bool) -> Any:
+        model = built()
+        own = [keras.callbacks.EarlyStopping("loss", patience=2), keras.callbacks.ReduceLROnPlateau("loss", patience=1)]
+        glue = [AverageMetrics(ring)] if averaged else []
+        callbacks = keras.callbacks.CallbackList([*glue, *own], model=model, epochs=6, steps=1, verbose=0)
+        model.stop_training = False
+        callbacks.on_train_begin()
+        for epoch, loss in enumerate(losses[ring.rank]):
+            callbacks.on_epoch_begin(epoch)
+            callbacks.on_epoch_end(epoch, {"loss": loss})
+            if model.stop_training:
+                break
+        return epoch, float(model.optimizer.learning_rate)
+
+    together_ = together(2, lambda ring: fit(ring, True))
+    apart = together(2, lambda ring: fit(ring, False))
+
+    assert together_[0] == together_[1]
+    assert together_[0][0] < 5
+    assert apart[0] != apart[1]
+
+
+def test_all_members_stop_after_the_same_step() -> None:
+    def steps(ring: ThreadRing) -> Any:
+        outside, position = Outside(), Position()
+        model = built()
+        model.stop_training = False
+        callback = StopWhenAsked(ring, position, lambda: ring.rank == 1 and position.step >= 20, outside.clock)
+        callback.set_model(model)
+        position.begin_fit(1000)
+        callback.on_train_begin()
+        position.begin_epoch(0)
+        for step in range(200):
+            outside.clock.time += 0.125 * (1 + ring.rank)
+            position.ran(step)
+            callback.on_train_batch_end(step)
+            if model.stop_training:
+                break
+        model.stop_training = False
+        callback.on_epoch_end(0)
+        return position.step, len(ring.operations), model.stop_training
+
+    # Steps of 0.25 s: they agree after 1, 3, 7 and then every 4 steps, a second.
+    assert together(2, steps) == [(23, 7, True)] * 2
+
+
+def test_a_trial_of_one_member_stops_after_the_step() -> None:
+    outside = Outside(stop=True)
+    model = member()
+    model.fit(
+        feed_of("known", outside.position),
+        epochs=3,
+        callbacks=keras_callbacks(outside.ties()),
+        verbose=0,
+        shuffle=False,
+    )
+
+    assert (len(model.seen), outside.position.step) == (1, 1)
+
+
+def test_checkpoints_by_time_and_of_the_best_epoch() -> None:
+    outside, memory = Outside(), Memory()
+    callbacks = callbacks_of(
+        built(), LocalRing(), outside, snapshots=memory, checkpoint_every="30s", monitor="loss", mode="min"
+    )
+    callbacks.model.stop_training = False
+    callbacks.on_train_begin()
+    for epoch, loss in enumerate([3.0, 2.0]):
+        callbacks.on_epoch_begin(epoch)
+        for batch in range(4):
+            outside.clock.time += 11
+            callbacks.on_train_batch_end(batch, {})
+        callbacks.on_epoch_end(epoch, {"loss": loss})
+    saved = [(at.step, at.epoch, at.batch, score) for at, score, _ in memory.saved]
+
+    assert saved == [(3, 0, 3, None), (4, 1, 0, -3.0), (7, 1, 3, None), (8, 2, 0, -2.0)]
+
+
+def test_an_epoch_that_is_stopped_in_its_middle_is_not_saved() -> None:
+    memory = Memory()
+    callbacks = callbacks_of(built(), LocalRing(), Outside(stop=True), snapshots=memory, checkpoint_every="epoch")
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(0)
+    callbacks.on_train_batch_end(0, {})
+    callbacks.on_epoch_end(0, {})
+
+    assert memory.saved == []
+
+
+def test_only_the_chief_reports_and_saves() -> None:
+    def names(ring: ThreadRing) -> list[str]:
+        return [type(each).__name__ for each in keras_callbacks(Outside().ties(ring, Memory()), warmup=1)]
+
+    chief, other = together(2, names)
+    assert [name for name in chief if name not in other] == ["ReportMetrics", "SaveCheckpoints"]
+    assert chief[:5] == ["TrackPosition", "WarmUp", "Resume", "StartTogether", "AverageMetrics"]
+
+
+def test_all_members_go_on_where_the_chief_does() -> None:
+    def start(ring: ThreadRing) -> Any:
+        outside, memory, model = Outside(), Memory(), built(ring.rank)
+        model.optimizer._sparktrain_ring = ring
+        feed_of("known", outside.position, rank=ring.rank, size=2)
+        if ring.rank == 0:
+            model.optimizer.build(model.trainable_variables)
+            memory.save(model, step=30, epoch=2, batch=8, score=None)
+        callbacks_of(model, ring, outside, snapshots=memory).on_train_begin()
+        return model._initial_epoch, outside.position.step, outside.position.batch
+
+    assert together(2, start) == [(2, 30, 8)] * 2
+
+
+def test_data_of_the_users_own_begins_its_epoch_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    outside, memory, model = Outside(), Memory(), built()
+    model.optimizer.build(model.trainable_variables)
+    memory.save(model, step=30, epoch=2, batch=8, score=None)
+    callbacks_of(model, LocalRing(), outside, snapshots=memory).on_train_begin()
+
+    assert (outside.position.epoch, outside.position.batch) == (2, 0)
+    assert "epoch 2 begins anew: only data of ctx.shard() can be resumed in its middle" in capsys.readouterr().out
+
+
+def test_the_learning_rate_rises_to_that_of_the_gang() -> None:
+    def rates(ring: ThreadRing) -> list[float]:
+        model, position = built(), Position()
+        model.optimizer.learning_rate.assign(0.4)
+        callback = WarmUp(ring, position, 2)
+        callback.set_model(model)
+        callback.set_params({"steps": 2})
+        position.begin_fit(2)
+        callback.on_train_begin()
+        found = []
+        for epoch in range(3):
+            position.begin_epoch(epoch)
+            for step in range(2):
+                callback.on_train_batch_begin(step)
+                found.append(float(model.optimizer.learning_rate))
+                position.ran(step)
+        model.optimizer.learning_rate.assign(0.01)  # as ReduceLROnPlateau does
+        callback.on_train_batch_begin(0)
+        return [*found, float(model.optimizer.learning_rate)]
+
+    for each in together(2, rates):
+        assert each == pytest.approx([0.2, 0.25, 0.3, 0.35, 0.4, 0.4, 0.01])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"checkpoint_every": 0},
+            "checkpoint_every is 0 (int); pass a number of steps, a time such as '30s', or 'epoch'",
+        ),
+        ({"checkpoint_every": True}, "checkpoint_every is True (bool)"),
+        ({"checkpoint_every": "often"}, "checkpoint_every ('often') is no duration"),
+        ({"mode": "most"}, "mode ('most') must be 'max' or 'min'"),
+        ({"warmup": -1}, "warmup is -1 (int); pass a number of epochs"),
+    ],
+)
+def test_wrong_options_are_errors(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(words)):
+        keras_callbacks(Outside().ties(), **options)
+
+
+def test_a_monitor_that_is_no_metric_is_an_error() -> None:
+    callbacks = callbacks_of(built(), LocalRing(), Outside(), snapshots=Memory(), monitor="los")
+    callbacks.model.stop_training = False
+    with pytest.raises(SpecError, match="monitor 'los' is none of the metrics 'loss'; did you mean 'loss'"):
+        callbacks.on_epoch_end(0, {"loss": 1.0})

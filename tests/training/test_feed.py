@@ -1,0 +1,186 @@
+"""Every example once in an epoch, over all members, whatever the data is."""
+
+import re
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sparktrain.errors import SpecError
+from sparktrain.training.feed import order_of, shard, steps_of
+from sparktrain.training.position import Position
+from tests.training.gluing import BATCH, EXAMPLES, feed_of, generator, ids
+
+KINDS = ("known", "unknown", "arrays", "generator")
+BATCHES = -(-EXAMPLES // BATCH)
+
+
+def read(data: Any) -> list[list[list[int]]]:
+    """One pass: for each batch its examples, and their weights where there are any."""
+    return [[np.ravel(part).astype(int).tolist() for part in (batch[0], *batch[2:])] for batch in data]
+
+
+def gang(kind: str, size: int, uneven: str) -> list[Any]:
+    return [feed_of(kind, None, rank=rank, size=size, uneven=uneven) for rank in range(size)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_gang_is_fed_what_one_process_is_in_each_of_its_epochs(kind: str, size: int) -> None:
+    alone = feed_of(kind, None)
+    feeds = gang(kind, size, "drop")
+
+    for _ in range(2):
+        batches = [examples for [examples] in read(alone)]
+        rounds = list(zip(*(read(feed) for feed in feeds), strict=True))
+        given = [list(chain.from_iterable(examples for [examples] in each)) for each in rounds]
+        assert sorted(chain.from_iterable(batches)) == list(range(EXAMPLES))
+        whole = [
+            list(chain.from_iterable(batches[i * size : (i + 1) * size])) for i in range(EXAMPLES // BATCH // size)
+        ]
+        assert given[: len(whole)] == whole
+        assert len(given) == BATCHES // size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("uneven", ["pad", "repeat"])
+def test_a_filled_epoch_has_every_example(kind: str, uneven: str) -> None:
+    members = [read(feed) for feed in gang(kind, 4, uneven)]
+    counts = np.zeros(EXAMPLES, int)
+    for batch in chain.from_iterable(members):
+        weights = batch[1] if uneven == "pad" else [1] * len(batch[0])
+        np.add.at(counts, batch[0], weights)
+
+    assert [[len(batch[0]) for batch in batches] for batches in members] == [[BATCH] * 6] * 4
+    assert (counts == 1).all() if uneven == "pad" else (counts.min() == 1 and counts.sum() == 4 * 6 * BATCH)
+
+
+@pytest.mark.parametrize("uneven", ["drop", "pad", "repeat"])
+def test_arrays_datasets_and_generators_are_shared_alike(uneven: str) -> None:
+    dataset = tf.data.Dataset.from_tensor_slices((ids, ids)).batch(BATCH)
+    place: Any = {"rank": 2, "size": 4, "uneven": uneven}
+
+    wanted = read(shard((ids, ids), batch_size=BATCH, **place))
+    assert wanted == read(shard(dataset, **place))
+    assert wanted == read(shard(dataset.filter(lambda x, y: True), **place))
+    assert wanted == read(shard(generator, **place))
+    assert wanted == read(shard(list(generator()), **place))
+
+
+def test_batches_of_one_round_are_cut_to_the_smallest() -> None:
+    data = tf.data.Dataset.from_tensor_slices((ids[:11], ids[:11])).batch(4)
+
+    assert [read(shard(data, rank=rank, size=3)) for rank in range(3)] == [[[[0, 1, 2]]], [[[4, 5, 6]]], [[[8, 9, 10]]]]
+
+
+def test_weights_that_the_data_has_are_kept_and_those_of_fillers_are_zero() -> None:
+    weights = np.linspace(1, 2, 10, dtype=np.float32)
+    data = tf.data.Dataset.from_tensor_slices((ids[:10], ids[:10], weights)).batch(4)
+    place: Any = {"size": 2, "uneven": "pad"}
+
+    for given in (shard(data, rank=0, **place), shard((ids[:10], ids[:10], weights), rank=0, batch_size=4, **place)):
+        np.testing.assert_allclose(list(given)[-1][2], weights[8:10])
+    for given in (shard(data, rank=1, **place), shard((ids[:10], ids[:10], weights), rank=1, batch_size=4, **place)):
+        np.testing.assert_allclose(list(given)[-1][2], [0, 0])
+
+
+def test_arrays_keep_their_structure_and_their_kinds() -> None:
+    data = ({"a": np.arange(6.0), "b": np.array(["x", "y"] * 3)}, np.arange(6, dtype=np.int8))
+    [[x, y], _] = list(shard(data, rank=1, size=2, batch_size=2, uneven="repeat"))
+
+    assert x["a"].dtype == tf.float32  # as fit would have it
+    assert x["a"].numpy().tolist() == [2.0, 3.0]
+    assert x["b"].numpy().tolist() == [b"x", b"y"]
+    assert y.dtype == tf.int8
+    assert shard(np.arange(6), rank=0, size=1, batch_size=2).element_spec.shape == [2]
+
+
+def test_ragged_batches_are_filled_too() -> None:
+    rows = tf.ragged.constant([[1], [2, 2], [3], [4, 4, 4], [5]])
+    data = tf.data.Dataset.from_tensor_slices(rows).batch(2)
+
+    [*_, last] = shard(data, rank=0, size=2, uneven="repeat")
+    assert last.to_list() == [[5]]
+    [first] = shard(data, rank=1, size=3)
+    assert first.to_list() == [[3]]
+
+
+def test_steps_are_known_beforehand_where_they_can_be() -> None:
+    assert steps_of(feed_of("arrays", None, rank=1, size=4)) == 5
+    assert steps_of(feed_of("known", None, rank=1, size=4, uneven="pad")) == 6
+    assert steps_of(feed_of("unknown", None)) is None
+    assert steps_of(feed_of("endless", None)) is None
+
+
+def test_datasets_in_another_order_are_told_apart() -> None:
+    plain = tf.data.Dataset.range(20)
+    numbers = [order_of(plain.shuffle(20, seed=seed).batch(size)) for seed in (1, 1, 2) for size in (2, 4)]
+
+    assert numbers[:2] == numbers[2:4]
+    assert len(set(numbers)) == 4
+
+
+def test_no_example_is_read_for_the_sake_of_epochs_that_were_run_before() -> None:
+    made: list[int] = []
+    noted = tf.data.Dataset.range(40).map(
+        lambda x: tf.numpy_function(lambda y: (made.append(int(y)), y)[1], [x], tf.int64)
+    )
+    position = Position()
+    data = shard(
+        noted.shuffle(40, seed=1).map(lambda x: tf.ensure_shape(x, [])).batch(4), rank=0, size=1, position=position
+    )
+    position.begin_fit(10)
+    position.resume(50, 0, 500)
+    position.begin_epoch(50)
+
+    assert sorted(np.concatenate(list(data))) == list(range(40))
+    assert sorted(made) == list(range(40))
+
+
+def test_iterators_that_are_not_read_begin_no_epoch() -> None:
+    data, other = feed_of("known", None), feed_of("known", None)
+    idle = [iter(data) for _ in range(3)]
+
+    assert read(data) == read(other)
+    assert read(idle[0]) == read(other)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "words"),
+    [
+        (tf.data.Dataset.range(3).batch(1), {}, "3 batches for 4 members: each member needs at least one batch"),
+        (np.zeros((12, 2)), {"batch_size": 4}, "3 batches for 4 members"),
+        (np.zeros(12), {}, "batch_size is None (NoneType); pass the examples of one member's batch"),
+        (np.zeros(12), {"batch_size": 0}, "batch_size (0) must be at least 1"),
+        ((np.zeros(12), np.zeros(11)), {"batch_size": 1}, "the arrays have 11 and 12 examples"),
+        (np.zeros(12), {"batch_size": 1, "uneven": "pad"}, "needs (x, y) for that, not a numpy.ndarray"),
+        (tf.data.Dataset.range(9), {}, "and no batches: call .batch(...) on it first"),
+        (tf.data.Dataset.range(9).batch(1), {"uneven": "pad"}, "needs (x, y) for that"),
+        (tf.data.Dataset.range(9).batch(1), {"batch_size": 2}, "batch_size (2) is for arrays"),
+        (tf.data.Dataset.range(9).batch(1), {"shuffle": True}, "shuffle (True) is for arrays"),
+        (generator(), {}, "pass the function that makes it, without calling it"),
+        (lambda: iter(()), {}, "the data yields no batch at all"),
+        (lambda: iter([[1, 2]]), {}, "the data yields lists"),
+        (lambda: iter([1, 2]), {}, "batches are arrays whose first axis is examples"),
+    ],
+)
+def test_data_that_cannot_be_shared_is_an_error(data: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(words)):
+        shard(data, rank=0, size=4, **options)
+
+
+def test_members_that_would_shuffle_each_in_its_own_way_are_an_error() -> None:
+    data = tf.data.Dataset.range(20).shuffle(20).batch(2)
+
+    with pytest.raises(SpecError, match=re.escape("pass seed=ctx.seed to it")):
+        shard(data, rank=0, size=2)
+    assert steps_of(shard(data, rank=0, size=1)) == 10
+
+
+def test_too_little_data_of_unknown_length_is_an_error_when_it_ends() -> None:
+    data = shard(tf.data.Dataset.range(3).filter(lambda x: True).batch(1), rank=0, size=4)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="for 4 members: each member needs at least one batch"):
+        list(data)
