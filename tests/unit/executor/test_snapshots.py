@@ -2,14 +2,18 @@
 
 import asyncio
 import errno
+import os
+import queue
 import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError
 from sparktrain.executor.snapshots import Patience, SnapshotKeeper
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
@@ -19,6 +23,7 @@ from sparktrain.store.base import Store
 from sparktrain.store.checkpoints import MANIFEST, listed
 from sparktrain.store.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
+from sparktrain.training.checkpoint import Checkpoints
 from tests.process.harness import eventually
 from tests.unit.store.gated import GatedStore, drop
 
@@ -27,7 +32,7 @@ QUICK = Patience(write_s=30.0, acknowledge_s=30.0, fetch_s=30.0, between_s=0.0)
 
 
 class Desk:
-    """A keeper, the store that it writes to, and what it posts; a coordinator that acknowledges all of it, or nothing."""
+    """A keeper, the store that it writes to, and a coordinator that acknowledges all that is posted, or nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,8 +82,9 @@ class Desk:
 
     def local(self, scratch: str = "scratch") -> list[str]:
         """All files that the keeper has on the local disk, without the digest of their checkpoint."""
-        found = [path.relative_to(self.folder / scratch) for path in (self.folder / scratch).rglob("*")]
-        return sorted(f"{path.parts[0]}/{path.name}" for path in found if len(path.parts) > 2)
+        top = self.folder / scratch  # walked, for a thread may be deleting
+        found = [Path(folder, name).relative_to(top) for folder, _, names in os.walk(top) for name in names]
+        return sorted(f"{path.parts[0]}/{path.name}" for path in found)
 
 
 @pytest.fixture
@@ -153,6 +159,44 @@ async def test_each_checkpoint_knows_the_one_before_it(desk: Desk) -> None:
     assert '"parent":""' in parents[0]
     assert f'"parent":"{first.digest}"' in parents[1]
     assert f'"parent":"{second.digest}"' in parents[2]
+
+
+class Pipe:
+    """The member's end of the way to its agent, whose loop is another thread's."""
+
+    def __init__(self, desk: Desk, start: m.StartMember, home: Path) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._keep = lambda snapshot: desk.keeper.keep(start, home, snapshot)
+        self._answers: queue.Queue[m.Kept] = queue.Queue()
+
+    def send(self, message: m.Snapshot) -> None:
+        keeping = asyncio.run_coroutine_threadsafe(self._keep(message), self._loop)
+        keeping.add_done_callback(lambda done: self._answers.put(done.result()))
+
+    def kept(self, timeout_s: float) -> m.Kept | None:
+        return self._answers.get(timeout=timeout_s)
+
+
+async def test_from_a_training_function_to_the_next_generation(desk: Desk) -> None:
+    def train(checkpoints: Checkpoints, until: int) -> list[float]:
+        restored = checkpoints.restore()
+        weights = restored["weights"] if restored else np.zeros(3)
+        for step in range(restored.step if restored else 0, until):
+            weights = weights + step
+            checkpoints.save(step + 1, weights=weights)
+        checkpoints.wait(30.0)
+        checkpoints.finish(30.0)
+        return weights.tolist()
+
+    checkpoint = None
+    for generation, until in ((1, 4), (2, 7)):
+        start, home = desk.start(generation, checkpoint), desk.home(generation)
+        folder = await desk.keeper.restore_dir(start, home)
+        mine = Checkpoints(Pipe(desk, start, home), home / "snapshots", folder, 0, SystemClock())
+        weights = await asyncio.to_thread(train, mine, until)
+        checkpoint = desk.written[-1].checkpoint
+        assert checkpoint.step == until
+    assert weights == [float(sum(range(7)))] * 3
 
 
 # ---- what goes wrong
