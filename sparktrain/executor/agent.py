@@ -71,7 +71,7 @@ class Agent:
         self._link = link
         self._clock = clock
         self._codes: dict[RunId, LocalCode] = {}
-        self._snapshots = SnapshotKeeper(self.id, warm.scratch, clock, self._post)
+        self._snapshots = SnapshotKeeper(warm.scratch, self.id, self._post)
         self._member: MemberSession | None = None
         self._training: asyncio.Task[str | None] | None = None
         self._storing: set[asyncio.Task[str | None]] = set()
@@ -147,8 +147,8 @@ class Agent:
                     mine.pass_on(m.Form(places))
                 case m.PeerShared(member=member, key=key, value=value) if (mine := self._mine(member)) is not None:
                     mine.pass_on(m.Share(key, value))
-                case m.AckCheckpoint(checkpoint=checkpoint):
-                    self._snapshots.acknowledge(checkpoint)
+                case m.AckCheckpoint() as ack:
+                    self._snapshots.acknowledged(ack)
                 case m.Dismiss(reason=reason):
                     await self._finish(reason)
                     return reason

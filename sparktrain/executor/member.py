@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -51,8 +50,6 @@ class MemberSession:
         self._clock = clock
         self._snapshots = snapshots
         self._keeping: asyncio.Task[None] | None = None
-        self._ended = threading.Event()
-        """No snapshot of this member may become a checkpoint any more; read by threads that write one."""
         self._child: MemberProcess | None = None
         self._stop_grace_s: float | None = None
         self._entered_at: float | None = None
@@ -74,31 +71,24 @@ class MemberSession:
             for folder in ("work", "files"):
                 (self._home / folder).mkdir(parents=True)
             (self._home / "log.txt").touch()
-            child.send(self._assignment(place, await self._restore_dir()))
+            restore_dir = await self._snapshots.restore_dir(self._start, self._home)
+            child.send(self._assignment(place, restore_dir))
             if self._stop_grace_s is not None:
                 child.kill(self._stop_grace_s)
             await self._watch(child, post)
         except CheckpointError as error:
             child.kill(0.0)
             self._fail(post, Failure(FailureKind.CHECKPOINT, str(error)))
-        except (ZygoteLostError, OSError, TimeoutError) as error:
+        except (ZygoteLostError, OSError) as error:
             child.kill(0.0)
-            self._fail(post, Failure(FailureKind.LOST, str(error) or "the checkpoint was not read in time"))
+            self._fail(post, Failure(FailureKind.LOST, str(error)))
         finally:
-            self._ended.set()
-            self._snapshots.forget(self.member)
             self._child = None
             self._over.set()
             self._log.finish()
 
-    async def _restore_dir(self) -> str:
-        """Where the checkpoint is that the member resumes from; empty without one. Raises OSError, TimeoutError."""
-        if self._start.checkpoint is None:
-            return ""
-        return str(await self._snapshots.fetch(self.member, self._start.store, self._start.checkpoint))
-
     async def _keep(self, child: MemberProcess, snapshot: m.Snapshot) -> None:
-        child.send(await self._snapshots.keep(self.member, self._start.store, snapshot, self._ended))
+        child.send(await self._snapshots.keep(self._start, self._home, snapshot))
 
     async def _watch(self, child: MemberProcess, post: Post) -> None:
         beside = [asyncio.create_task(self._flush_reports(post))]

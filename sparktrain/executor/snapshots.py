@@ -1,139 +1,272 @@
-"""Snapshots of a chief on their way to the store, and checkpoints on their way back: the agent's side."""
+"""An agent's way from its member's snapshots to checkpoints of the run, and from a checkpoint to a member's folder."""
 
 import asyncio
+import os
 import shutil
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
 
-from sparktrain.clock import Clock
-from sparktrain.errors import CheckpointError
-from sparktrain.ids import AgentId, Member
+from msgspec import Struct
+
+from sparktrain.clock import pause
+from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
+from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.state.checkpoints import Checkpoint
-from sparktrain.store import checkpoints
 from sparktrain.store.base import Store
+from sparktrain.store.checkpoints import Draft, fetch, write
 from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
 
-ATTEMPTS = 3
-"""To write one snapshot, each under names of its own."""
-PAUSE_S = 0.5
-"""Before a second attempt; twice as long before the third."""
-ACK_TIMEOUT_S = 30.0
-"""From the publication of a checkpoint to the coordinator's acknowledgement."""
-WRITE_TIMEOUT_S = 600.0
-"""For all attempts to write one snapshot; after that the store counts as stuck."""
-FETCH_TIMEOUT_S = 600.0
-"""For the files of one checkpoint."""
+T = TypeVar("T")
+
+
+class Patience(Struct, frozen=True):
+    """How long a keeper tries; all times in seconds."""
+
+    write_s: float = 1200.0
+    """For all attempts to write one checkpoint."""
+    acknowledge_s: float = 60.0
+    fetch_s: float = 1200.0
+    """For all attempts to fetch one checkpoint."""
+    attempts: int = 3
+    between_s: float = 1.0
+    """Before another attempt."""
 
 
 class SnapshotKeeper:
-    """The checkpoints that pass through one agent. All methods belong to its event loop; the store has threads."""
+    """Makes checkpoints of what the chief's process hands over, and keeps the newest one's files on the local disk.
 
-    def __init__(self, agent: AgentId, scratch: Path, clock: Clock, post: Callable[[m.FromAgent], None]) -> None:
+    One per agent. Its methods belong to the agent's event loop and do not block it: the store is used by threads, which
+    are left behind when they hang, and publish nothing then.
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        agent: AgentId,
+        post: Callable[[m.FromAgent], None],
+        patience: Patience = Patience(),  # noqa: B008 - frozen
+        opened: Callable[[str], Store] = open_store,
+    ) -> None:
+        """`scratch` must be on the same file system as the members' homes, and may hold what an agent before kept."""
+        self._local = scratch / "checkpoints"
+        """A folder for each checkpoint whose files are at hand, named by its digest: mostly one."""
+        self._in_work = scratch / "snapshots"
         self._agent = agent
-        self._folder = scratch / "checkpoints"
-        self._clock = clock
         self._post = post
-        self._acks: dict[str, asyncio.Future[None]] = {}
-        self._newest: tuple[Checkpoint, Path] | None = None
-        """Stays on the local disk, so that a restart on this host reads nothing from the store."""
+        self._patience = patience
+        self._open = opened
+        self._stores: dict[str, Store] = {}
+        self._shared: set[RunId] = set()
+        """Runs whose directory has been seen on this host."""
+        self._awaited: dict[str, asyncio.Future[None]] = {}
+        """By the digest of a checkpoint that was published and not acknowledged yet."""
+        self._newest: tuple[Member, str] | None = None
+        """The digest of what a member has last got acknowledged."""
 
-    async def keep(self, member: Member, store_url: str, snapshot: m.Snapshot, over: threading.Event) -> m.Kept:
-        """Make the snapshot a checkpoint that the coordinator has acknowledged; its files are gone afterwards.
+    # ---- from snapshot to checkpoint
 
-        The answer tells the problem when that could not be done. Once `over` is set nothing more is written.
+    async def keep(self, start: m.StartMember, home: Path, snapshot: m.Snapshot) -> m.Kept:
+        """Write the snapshot, post `CheckpointWritten`, wait for the acknowledgement; the answer for the member.
+
+        One at a time for each member. What fails is said in the answer, and the checkpoint before it stays at hand; the
+        snapshot's files are gone then. When the member's process is gone, cancel it.
         """
-        folder = Path(snapshot.folder)
         try:
-            checkpoint = await asyncio.wait_for(self._write(member, store_url, snapshot, over), WRITE_TIMEOUT_S)
-            await self._acknowledged(member, checkpoint)
-            self._adopt(checkpoint, folder)
-        except (OSError, TimeoutError) as error:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-            return m.Kept(snapshot.step, str(error) or f"the store did not take it within {WRITE_TIMEOUT_S:g} s")
+            folder = await self._take(home, snapshot)
+        except (OSError, ProtocolError) as error:
+            return m.Kept(snapshot.step, str(error))
+        try:
+            checkpoint = await self._write(start, snapshot, folder)
+            await self._acknowledge(start.member, checkpoint)
+            await _in_thread(lambda: self._hold(folder, checkpoint.digest))
+        except (SparktrainError, OSError) as error:
+            return m.Kept(snapshot.step, str(error))
+        finally:
+            _start(lambda: shutil.rmtree(folder, ignore_errors=True))  # nothing is there when it is held
         return m.Kept(snapshot.step)
 
-    def acknowledge(self, checkpoint: Checkpoint) -> None:
-        """The coordinator has acknowledged `checkpoint`."""
-        waiting = self._acks.pop(checkpoint.digest, None)
+    def acknowledged(self, ack: m.AckCheckpoint) -> None:
+        """The coordinator has acknowledged a checkpoint, in time or not."""
+        self._newest = ack.member, ack.checkpoint.digest
+        waiting = self._awaited.get(ack.checkpoint.digest)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
-    async def fetch(self, member: Member, store_url: str, checkpoint: Checkpoint) -> Path:
-        """A local folder with the verified files of `checkpoint`, for `member` alone.
+    async def _take(self, home: Path, snapshot: m.Snapshot) -> Path:
+        """Move the snapshot out of the member's home, which may go before it is written."""
+        source, target = Path(snapshot.folder), self._in_work / uuid4().hex
 
-        Raises CheckpointError when the checkpoint is damaged, any other OSError when the store cannot be read.
-        """
-        store = open_store(store_url)
-        target = self._folder / f"of-{member.trial}-{member.generation}-{member.rank}"
-        cache = self._newest[1] if self._newest is not None and self._newest[0].digest == checkpoint.digest else None
+        def move() -> None:
+            if home.resolve() not in source.resolve().parents:
+                raise ProtocolError(f"snapshot {source} must lie in the member's directory {home}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(target)
 
-        def fetch() -> None:
-            _check_shared(store, member)
-            shutil.rmtree(target, ignore_errors=True)
-            checkpoints.fetch(store, checkpoint, target, cache)
-
-        await asyncio.wait_for(asyncio.to_thread(fetch), FETCH_TIMEOUT_S)
+        await _in_thread(move)
         return target
 
-    def forget(self, member: Member) -> None:
-        """`member` has ended: what was fetched for it is not needed any more."""
-        target = self._folder / f"of-{member.trial}-{member.generation}-{member.rank}"
-        shutil.rmtree(target, ignore_errors=True)
-
-    async def _write(self, member: Member, store_url: str, snapshot: m.Snapshot, over: threading.Event) -> Checkpoint:
-        store, layout = open_store(store_url), RunLayout(member.run)
-        parent = self._newest[0].digest if self._newest is not None else ""
-        draft = checkpoints.Draft(
-            member, snapshot.step, Path(snapshot.folder), parent, snapshot.keep, snapshot.score, self._agent
+    async def _write(self, start: m.StartMember, snapshot: m.Snapshot, folder: Path) -> Checkpoint:
+        layout, patience = RunLayout(start.member.run), self._patience
+        draft = Draft(
+            start.member, snapshot.step, folder, self._parent(start), snapshot.keep, snapshot.score, str(self._agent)
         )
+        abandoned = threading.Event()
 
         def check() -> None:
-            if over.is_set():
-                raise CheckpointError(f"{member} has ended: its snapshot of step {snapshot.step} is not needed")
+            if abandoned.is_set():
+                raise CheckpointError("nobody waits for this checkpoint any more")
 
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                await asyncio.to_thread(_check_shared, store, member)
-                return await asyncio.to_thread(checkpoints.write, store, layout, draft, check)
-            except CheckpointError:
-                raise
-            except OSError:
-                if attempt == ATTEMPTS:
-                    raise
-            await self._clock.sleep(PAUSE_S * attempt)
-        raise AssertionError("unreachable")
+        def write_it() -> Checkpoint:
+            store = self._store(start.store)
+            if start.member.run not in self._shared:
+                _check_shared(store, layout)
+                self._shared.add(start.member.run)
+            return write(store, layout, draft, check)
 
-    async def _acknowledged(self, member: Member, checkpoint: Checkpoint) -> None:
-        waiting = self._acks[checkpoint.digest] = asyncio.get_running_loop().create_future()
-        self._post(m.CheckpointWritten(member, checkpoint))
+        work = self._again(write_it, abandoned)
         try:
-            await asyncio.wait_for(waiting, ACK_TIMEOUT_S)
-        except TimeoutError:
+            return await asyncio.wait_for(_in_thread(work), patience.write_s)
+        except TimeoutError as error:
             raise CheckpointError(
-                f"the coordinator did not acknowledge the checkpoint of step {checkpoint.step} within "
-                f"{ACK_TIMEOUT_S:g} s: it is not newer than the last one, or this member was replaced"
-            ) from None
+                f"the checkpoint of step {snapshot.step} was not written to {start.store} within "
+                f"{patience.write_s:.0f} s: see whether the store is overloaded, or save less often"
+            ) from error
         finally:
-            self._acks.pop(checkpoint.digest, None)
+            abandoned.set()
 
-    def _adopt(self, checkpoint: Checkpoint, folder: Path) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        kept = self._folder / f"gen-{checkpoint.generation:04d}-{checkpoint.step:08d}"
-        folder.rename(kept)
-        older, self._newest = self._newest, (checkpoint, kept)
-        if older is not None:
-            shutil.rmtree(older[1], ignore_errors=True)
+    async def _acknowledge(self, member: Member, checkpoint: Checkpoint) -> None:
+        waiting = self._awaited[checkpoint.digest] = asyncio.get_running_loop().create_future()
+        try:
+            self._post(m.CheckpointWritten(member, checkpoint))
+            await asyncio.wait_for(waiting, self._patience.acknowledge_s)
+        except TimeoutError as error:
+            raise CheckpointError(
+                f"checkpoint {checkpoint.manifest} was written, but the coordinator did not acknowledge it within "
+                f"{self._patience.acknowledge_s:.0f} s: it does not count"
+            ) from error
+        finally:
+            del self._awaited[checkpoint.digest]
+
+    def _parent(self, start: m.StartMember) -> str:
+        if self._newest is not None and self._newest[0] == start.member:
+            return self._newest[1]
+        return start.checkpoint.digest if start.checkpoint is not None else ""
+
+    # ---- from checkpoint to member
+
+    async def restore_dir(self, start: m.StartMember, home: Path) -> str:
+        """The folder in the member's `home` with the verified files to resume from; empty when there is no checkpoint.
+
+        Reads no file of it from the store when this agent has written or fetched the checkpoint last. Raises
+        CheckpointError when it is damaged, and any other OSError when the store or the disk failed, or took too long.
+        """
+        checkpoint, patience = start.checkpoint, self._patience
+        if checkpoint is None:
+            return ""
+        target, held = home / "restore", self._local / checkpoint.digest
+        abandoned = threading.Event()
+
+        def bring() -> None:
+            store = self._store(start.store)
+            try:
+                fetch(store, checkpoint, target, held if held.is_dir() else None)
+            except CheckpointError:
+                _check_shared(store, RunLayout(start.member.run))
+                raise
+
+        try:
+            await asyncio.wait_for(_in_thread(self._again(bring, abandoned)), patience.fetch_s)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"checkpoint {checkpoint.manifest} was not fetched from {start.store} within {patience.fetch_s:.0f} s: "
+                "see whether the store is overloaded"
+            ) from error
+        finally:
+            abandoned.set()
+        with suppress(OSError):  # the next restart reads the store then
+            await _in_thread(lambda: self._hold_links(target, checkpoint.digest))
+        return str(target)
+
+    # ---- in threads
+
+    def _store(self, url: str) -> Store:
+        return self._stores.setdefault(url, self._open(url))
+
+    def _again(self, attempt: Callable[[], T], abandoned: threading.Event) -> Callable[[], T]:
+        """`attempt` until it succeeds, or says that trying again is of no use."""
+
+        def work() -> T:
+            for _ in range(self._patience.attempts - 1):
+                try:
+                    return attempt()
+                except CheckpointError:
+                    raise
+                except OSError:
+                    if abandoned.wait(0.0):
+                        raise
+                    pause(self._patience.between_s)
+            return attempt()
+
+        return work
+
+    def _hold_links(self, folder: Path, digest: str) -> None:
+        if not (self._local / digest).is_dir():
+            copy = self._in_work / uuid4().hex
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(folder, copy, copy_function=os.link)
+            self._hold(copy, digest)
+
+    def _hold(self, folder: Path, digest: str) -> None:
+        """From now on `folder` is the copy at hand, and no other is."""
+        self._local.mkdir(parents=True, exist_ok=True)
+        older = [path for path in self._local.iterdir() if path.name != digest]
+        with suppress(FileExistsError):
+            folder.rename(self._local / digest)
+        for path in older:
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def _check_shared(store: Store, member: Member) -> None:
+def _check_shared(store: Store, layout: RunLayout) -> None:
     """Raise OSError where the run directory of the driver is not there for this host."""
-    spec = RunLayout(member.run).spec
-    if not store.exists(spec):
+    if not store.exists(layout.spec):
         raise OSError(
-            f"{store.where(spec)} is not there on host {socket.gethostname()}: executors write and read checkpoints "
-            "themselves, so dir must be on storage that all hosts share"
+            f"{store.where(layout.spec)} is not there on host {socket.gethostname()}: executors write and read "
+            "checkpoints themselves, so dir must be on storage that all hosts share"
         )
+
+
+def _start(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="sparktrain-store", daemon=True).start()
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Like `asyncio.to_thread`, but nothing waits for a thread that hangs: neither the loop's end, nor the exit."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type] # of T, for there is no error
+
+    def run() -> None:
+        result, failed = None, None
+        try:
+            result = work()
+        except Exception as error:
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    _start(run)
+    return await done

@@ -20,7 +20,7 @@ def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> Non
 
 
 def test_restarts_of_a_run_are_the_retries_of_its_trial() -> None:
-    assert RunOptions(workers=2, max_restarts=5).limits() == {"retries": 5}
+    assert RunOptions(workers=2, max_restarts=5).limits() == {"retries": 5, "recovers": True}
     assert SweepOptions(retries=1, trials=4, trial_timeout="1m").limits() == {
         "trials": 4, "trial_timeout_s": 60.0, "retries": 1,
     }  # fmt: skip

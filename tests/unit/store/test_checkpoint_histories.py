@@ -23,7 +23,7 @@ from sparktrain.store.layout import CheckpointLayout, RunLayout
 from tests.unit.store.histories import Actor, World
 
 some = st.integers(0, 5)
-HISTORIES = 120
+HISTORIES = 60
 FAULTS = ("before", "after", "torn")
 
 
@@ -50,12 +50,18 @@ class Histories(RuleBasedStateMachine):
             self._step(index)
             self.world.check()
 
-    @rule(count=st.integers(10, 40))
-    def go_on(self, count: int) -> None:
-        """Who came last gets somewhere."""
+    @rule(index=st.integers(0, 1), count=st.integers(10, 40))
+    def go_on(self, index: int, count: int) -> None:
+        """Who came last gets somewhere, or who came before."""
         for _ in range(count):
-            self._step(0)
+            self._step(index)
             self.world.check()
+
+    @rule(count=st.integers(10, 30))
+    def replace(self, count: int) -> None:
+        """The gang is formed anew and gets somewhere; who was replaced may not have noticed."""
+        self.world.form()
+        self.go_on(index=0, count=count)
 
     @rule(index=some, fault=st.sampled_from(FAULTS))
     def faulty_step(self, index: int, fault: str) -> None:
@@ -70,13 +76,15 @@ class Histories(RuleBasedStateMachine):
     def form_gang(self) -> None:
         self.world.form()
 
-    @rule()
-    def collect(self) -> None:
+    @rule(count=st.integers(0, 20))
+    def collect(self, count: int) -> None:
         self.world.collect()
+        self.go_on(index=0, count=count)
 
-    @rule()
-    def sweep(self) -> None:
+    @rule(count=st.integers(0, 20))
+    def sweep(self, count: int) -> None:
         self.world.sweep()
+        self.go_on(index=0, count=count)
 
     @rule(index=st.integers(0, 8))
     def rot(self, index: int) -> None:

@@ -8,7 +8,7 @@ from sparktrain.errors import FormError, RingError
 from sparktrain.spec.gang import Role
 from sparktrain.state.formation import Formation, Place
 from sparktrain.training.backend import Joining
-from sparktrain.training.forming import meet
+from sparktrain.training.meeting import meet
 from sparktrain.training.ring_errors import is_ring_error
 
 PLACES = tuple(Place(host, "10.0.0.1", 4000, Role.WORKER) for host in ("one", "two", "three"))
