@@ -1,11 +1,13 @@
 """What members of a cluster run in tests."""
 
+import importlib
 import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.training.clusters import Member
+from tests.training.clusters import ROOT, Member
 
 ROWS, BATCH, EPOCHS = 96, 24, 2
 TRAIN_AND_TEST = ("fit", "evaluate", "train_on_batch", "test_on_batch")
@@ -278,3 +280,51 @@ def absent(member: Member) -> str:
 def kind(member: Member) -> list[str]:
     """The role, and the class of the strategy."""
     return [member.formation.role.value, type(member.strategy(**member.params)).__name__]
+
+
+def recognised(member: Member) -> dict[str, bool]:
+    """Which errors are taken for those of a broken cluster."""
+    import tensorflow as tf
+    from tensorflow.python.distribute.coordinator.cluster_coordinator import ClosureAbortedError
+
+    from sparktrain.training.cluster import is_cluster_error
+
+    lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
+    caused, unrelated = ValueError("after the loss"), ValueError("before it")
+    caused.__context__ = lost
+    unrelated.__context__, unrelated.__suppress_context__ = lost, True
+    errors = {
+        "unavailable": lost,
+        "aborted": tf.errors.AbortedError(None, None, ""),
+        "deadline": tf.errors.DeadlineExceededError(None, None, ""),
+        "internal, by its words": tf.errors.InternalError(None, None, "Collective ops is aborted by: Socket closed"),
+        "closure": ClosureAbortedError(lost),
+        "caused": caused,
+        "unrelated": unrelated,
+        "internal": tf.errors.InternalError(None, None, "cuDNN"),
+        "argument": tf.errors.InvalidArgumentError(None, None, "Incompatible shapes"),
+    }
+    return {name: is_cluster_error(error) for name, error in errors.items()}
+
+
+class ExampleContext:
+    """As much of a context as the examples of strategies use."""
+
+    seed = 1
+
+    def __init__(self, member: Member) -> None:
+        self.strategy = member.strategy
+        self.rank = member.formation.rank
+        self.losses: list[float] = []
+
+    def report(self, step: int, **metrics: float) -> None:
+        assert step == len(self.losses)
+        self.losses.append(metrics["loss"])
+
+
+def example(member: Member) -> dict[str, Any]:
+    """One of the examples."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    context = ExampleContext(member)
+    module = importlib.import_module(member.params["name"])
+    return {"losses": context.losses} | module.train(context)

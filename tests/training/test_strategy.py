@@ -68,6 +68,11 @@ def test_the_survivor_of_a_member_that_dies_learns_so() -> None:
     assert survivor.lost, survivor.error
 
 
+def test_errors_of_a_broken_cluster_are_told_from_those_of_the_function() -> None:
+    (known,) = results(functions.recognised, ("chief",))
+    assert [name for name, lost in known.items() if not lost] == ["unrelated", "internal", "argument"]
+
+
 def test_a_member_that_does_not_come_is_named() -> None:
     chief, _ = run(functions.absent, TWO, timeout_s=1.0, idle=[1])
     assert chief.result.startswith("FormError: rank 1 (worker) at here:")
@@ -161,3 +166,19 @@ def test_strategies_of_one_who_trains_alone(kind: str | None, name: str) -> None
 def test_the_evaluator_enters_the_function_with_the_default_strategy() -> None:
     _, evaluator = results(functions.kind, ("chief", "evaluator"))
     assert evaluator == ["evaluator", "_DefaultDistributionStrategy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"),
+    [
+        ("multi_worker_mirrored", TWO),
+        ("parameter_server", SERVED),
+        ("mirrored", ("chief",)),
+        ("central_storage", ("chief",)),
+    ],
+)
+def test_examples_learn_to_tell_clothes_apart(name: str, roles: tuple[str, ...]) -> None:
+    chief = results(functions.example, roles, name=name)[0]
+    assert chief["accuracy"] > 0.7
+    assert chief["losses"] == sorted(chief["losses"], reverse=True)
+    assert len(chief["losses"]) == 2
