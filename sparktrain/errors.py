@@ -7,6 +7,7 @@
     |   |-- SessionError           there is no Spark session, or it cannot do what is asked
     |   |-- ResourceError          more slots, memory or GPUs are wanted than the session has
     |   |-- EnvironmentMismatchError  an executor runs other versions than the driver
+    |   |-- StrategyError          a strategy of TensorFlow was asked for what it cannot do, or would do wrongly
     |   |-- RunDirectoryError      the run directory cannot be made or written
     |   |-- PoolError              a pool is used in a way that it does not allow
     |   `-- OutOfStepError         members of a gang run different programs, or hold different weights
@@ -55,6 +56,10 @@ class ResourceError(UserError, ValueError):
 
 class EnvironmentMismatchError(UserError, RuntimeError):
     """An executor runs other versions of Python or of a framework than the driver."""
+
+
+class StrategyError(UserError, RuntimeError):
+    """A strategy of TensorFlow cannot be made here, or was asked for what fails under it or gives wrong numbers."""
 
 
 class RunDirectoryError(UserError, OSError):

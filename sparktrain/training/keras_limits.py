@@ -1,0 +1,213 @@
+"""What Keras 3 cannot do under TensorFlow's strategies: worked around where that was measured, refused elsewhere.
+
+Keras fails there in ways that nobody can read (a placeholder without a value), or computes wrong metrics in silence.
+`install` puts a check in front of the methods of `keras.Model`, which looks at the model's strategy at each call.
+
+The workaround is for two bugs of `keras/src/backend/tensorflow/trainer.py` under MultiWorkerMirroredStrategy:
+- `_maybe_symbolic_build` averages a batch over all members only to learn its shapes, which no batch of a
+  `PerReplica` survives; the member's own part has the same shapes.
+- `reduce_per_replica` averages logs, which are scalars, along their first axis; over the members is what is meant.
+"""
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer
+
+from sparktrain.errors import StrategyError
+
+WORKED_AROUND = ("3.15.1",)
+"""Versions of Keras that have the two bugs, with these names, and train rightly with the workaround."""
+
+_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+
+_installed: list[str] = []
+_sharding: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def install() -> None:
+    """Check Keras's models from now on, in this process. Again: does nothing."""
+    if _installed:
+        return
+    _installed.append(keras.__version__)
+    for name in _METHODS:
+        setattr(keras.Model, name, _checked(getattr(keras.Model, name), name))
+    keras.Metric.add_variable = _checked_metric(keras.Metric.add_variable)
+    if keras.__version__ in WORKED_AROUND:
+        _work_around()
+
+
+def refuse_keras_variables(strategy: Any) -> None:
+    """From now on no variable of Keras's can be made under `strategy`, for its partitioner would cut it into shards."""
+    if not _sharding:
+        keras.Variable.__init__ = _checked_variable(keras.Variable.__init__)
+    _sharding.add(strategy)
+
+
+def passing(error: StrategyError) -> StrategyError:
+    """`error`, which AutoGraph shall hand on as it is, in place of an error of its own that tells its text."""
+    error.ag_pass_through = True  # type: ignore[attr-defined]
+    return error
+
+
+# ---- checks
+
+
+def _checked(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for problem in _problems(self, name):
+            raise StrategyError(f"model.{name}() under strategy {_name(self.distribute_strategy)!r}: {problem}")
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
+def _problems(model: Any, name: str) -> Iterator[str]:
+    """What is wrong with calling method `name` of `model`, worst first; nothing when it works."""
+    strategy = model.distribute_strategy
+    if _is_ps(strategy):
+        yield (
+            "Keras cannot train or predict through a coordinator; schedule steps with "
+            "tf.distribute.coordinator.ClusterCoordinator as examples/parameter_server.py does, and call model(x) "
+            "for a prediction"
+        )
+    if not _is_multi_worker(strategy) and strategy.num_replicas_in_sync == 1:
+        return
+    if _is_central(strategy) and name != "predict":
+        yield (
+            "Keras adds up its metrics and its loss wrongly there, and they would be wrong numbers; use strategy "
+            "'mirrored', or a loop of your own as in examples/central_storage.py"
+        )
+    yield from _problems_in_step(model, name)
+
+
+def _problems_in_step(model: Any, name: str) -> Iterator[str]:
+    if name == "predict_on_batch":
+        yield "it would predict the batch once for each device; use model.predict(x), or model(x)"
+    if _is_multi_worker(model.distribute_strategy):
+        yield from _problems_of_version()
+    if name in ("fit", "evaluate") and model.steps_per_execution > 1:
+        yield (
+            f"steps_per_execution={model.steps_per_execution} fails there; compile with steps_per_execution=1, "
+            "which is the default"
+        )
+    if model.compiled and model.jit_compile:
+        yield "jit_compile=True fails there; compile with jit_compile=False"
+
+
+def _problems_of_version() -> Iterator[str]:
+    if keras.__version__ not in WORKED_AROUND:
+        yield (
+            f"Keras {keras.__version__} was not measured there, and Keras 3 fails without a workaround for its "
+            f"version; install Keras {' or '.join(WORKED_AROUND)}, write a loop with strategy.run as in "
+            "examples/multi_worker_mirrored.py, or use ctx.distribute(optimizer) without a strategy"
+        )
+
+
+def _check_metrics(model: Any) -> None:
+    """Once the model's metrics have their variables. Raises StrategyError."""
+    for container in model.metrics if model.compiled else []:
+        for metric in getattr(container, "metrics", None) or [container]:
+            if not all(_is_distributed(variable) for variable in metric.variables):
+                raise StrategyError(
+                    f"metric {metric.name!r} was made outside of the scope of strategy 'multi_worker_mirrored', and "
+                    "would count the batches of one member alone; make it, and call compile(), within strategy.scope()"
+                )
+
+
+def _is_distributed(variable: Any) -> bool:
+    return isinstance(variable.value, tf.distribute.DistributedValues)
+
+
+def _checked_metric(add_variable: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(add_variable)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = tf.distribute.get_strategy()
+        if _is_central(strategy) and strategy.num_replicas_in_sync > 1:
+            raise passing(
+                StrategyError(
+                    f"metric {self.name!r} within the scope of strategy 'central_storage': Keras adds its metrics up "
+                    "wrongly there, so compile() and fit() cannot be used; make metrics outside of strategy.scope(), "
+                    "and train with a loop of your own as in examples/central_storage.py, or use strategy 'mirrored'"
+                )
+            )
+        return add_variable(self, *args, **kwargs)
+
+    return checked
+
+
+def _checked_variable(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        if tf.distribute.get_strategy() in _sharding:
+            raise passing(
+                StrategyError(
+                    "variable_partitioner cuts variables into shards, which Keras 3 cannot use: leave it out, or make "
+                    "the large variables with tf.Variable, and Keras's layers outside of strategy.scope()"
+                )
+            )
+        init(self, *args, **kwargs)
+
+    return checked
+
+
+# ---- strategies
+
+
+def _is_ps(strategy: Any) -> bool:
+    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
+
+
+def _is_central(strategy: Any) -> bool:
+    return isinstance(strategy, tf.distribute.experimental.CentralStorageStrategy)
+
+
+def _is_multi_worker(strategy: Any) -> bool:
+    return bool(trainer._collective_all_reduce_multi_worker(strategy))
+
+
+def _own(strategy: Any, part: Any) -> Any:
+    """This member's first part of a distributed value."""
+    return strategy.experimental_local_results(part)[0]
+
+
+def _name(strategy: Any) -> str:
+    if _is_ps(strategy):
+        return "parameter_server"
+    if _is_central(strategy):
+        return "central_storage"
+    return "multi_worker_mirrored" if _is_multi_worker(strategy) else "mirrored"
+
+
+# ---- the workaround
+
+
+def _work_around() -> None:
+    build = trainer.TensorFlowTrainer._maybe_symbolic_build
+    reduce = trainer.reduce_per_replica
+
+    @functools.wraps(build)
+    def built_from_own_part(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        strategy = self._distribute_strategy
+        if strategy is None or not _is_multi_worker(strategy):
+            build(self, iterator, data_batch)
+            return
+        for _, _, batches in iterator or ():
+            data_batch = keras.tree.map_structure(lambda part: _own(strategy, part), next(batches))
+            break
+        build(self, None, data_batch)
+        _check_metrics(self)
+
+    @functools.wraps(reduce)
+    def reduced_over_members(values: Any, strategy: Any, reduction: str) -> Any:
+        if reduction in ("auto", "mean") and _is_multi_worker(strategy):
+            return keras.tree.map_structure(lambda value: strategy.reduce("MEAN", value, axis=None), values)
+        return reduce(values, strategy, reduction)
+
+    trainer.TensorFlowTrainer._maybe_symbolic_build = built_from_own_part
+    trainer.reduce_per_replica = reduced_over_members
