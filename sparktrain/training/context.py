@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.clock import Clock
 from sparktrain.protocol.messages import Assignment, Reported, Stepped
 from sparktrain.state.outcome import Report
-from sparktrain.training.forming import Gang, alone
+from sparktrain.training.cluster import cluster_spec
+from sparktrain.training.forming import RING_TIMEOUT_S, Gang, alone
 from sparktrain.training.position import Position
 from sparktrain.training.result import NotANumberError, number
+from sparktrain.training.strategy import Strategies
 from sparktrain.training.wire import Wire, sendable
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class TrainContext:
         self._last_step = -1
         self._checkpoints: Checkpoints | None = None
         self._position = Position()
+        self._strategies: Strategies | None = None
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -90,7 +93,7 @@ class TrainContext:
     @property
     def cluster_spec(self) -> dict[str, list[str]]:
         """`address:port` of the members of each role, as `tf.train.ClusterSpec` takes them."""
-        return self._gang.formation.cluster()
+        return cluster_spec(self._gang.formation)
 
     @property
     def generation(self) -> int:
@@ -155,6 +158,18 @@ class TrainContext:
         """The training function has returned: wait for what it saved last."""
         if self._checkpoints is not None:
             self._checkpoints.finish()
+
+    def strategy(self, kind: str | None = None, **options: Any) -> Any:
+        """A strategy of TensorFlow's for this gang, or for this member's own devices.
+
+        See `sparktrain.training.strategy.Strategies.strategy`. Raises SpecError, StrategyError, FormError.
+        """
+        if self._strategies is None:
+            gang, told = self._gang, self._assignment
+            self._strategies = Strategies(
+                gang.formation, told.backend, gang.release_port, timeout_s=RING_TIMEOUT_S, clock=self._clock
+            )
+        return self._strategies.strategy(kind, **options)
 
     # ---- the gang's ring
 

@@ -1,6 +1,7 @@
 """How a member becomes one of its gang: it loads the backend, holds a port, learns where the others are, and joins."""
 
 import inspect
+import os
 from collections.abc import Callable
 from types import CodeType
 
@@ -9,6 +10,7 @@ from sparktrain.protocol.messages import Assignment
 from sparktrain.spec.gang import Backend, Role
 from sparktrain.state.formation import ALONE, Formation
 from sparktrain.training import backend
+from sparktrain.training.cluster import has_ps, is_cluster_error, tf_config
 from sparktrain.training.port import HeldPort
 from sparktrain.training.ring import LocalRing, Ring
 from sparktrain.training.ring_errors import is_ring_error
@@ -39,7 +41,7 @@ class Gang:
 
     def broke(self, error: BaseException) -> bool:
         """Whether the training function raised `error` because a member is gone, or stuck."""
-        return self.formation.size > 1 and is_ring_error(error)
+        return self.formation.size > 1 and (is_ring_error(error) or is_cluster_error(error))
 
     def leave(self) -> None:
         """Leave the ring, if there is one, as a member that has trained to its end."""
@@ -69,8 +71,11 @@ def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object
     formation = Formation(assignment.member.rank, places)
     joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S)
     gang = Gang(formation, lambda: join(joining), held.release)
-    if not (assignment.backend is Backend.TENSORFLOW and (_has_servers(formation) or names(function, STRATEGY))):
-        _ = gang.ring
+    if assignment.backend is Backend.TENSORFLOW:
+        os.environ["TF_CONFIG"] = tf_config(formation)
+        if has_ps(formation) or formation.role is Role.EVALUATOR or names(function, STRATEGY):
+            return gang
+    _ = gang.ring
     return gang
 
 
@@ -90,10 +95,6 @@ def names(function: object, name: str) -> bool:
         waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
         waiting += [known[each] for each in code.co_names if inspect.isfunction(known.get(each))]
     return False
-
-
-def _has_servers(formation: Formation) -> bool:
-    return any(place.role in (Role.PS, Role.EVALUATOR) for place in formation.places)
 
 
 def _hold(address: str) -> HeldPort:

@@ -19,6 +19,7 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.training import failure, forming, setting
+from sparktrain.training.cluster import serve_if_server
 from sparktrain.training.context import TrainContext
 from sparktrain.training.result import metrics_of
 from sparktrain.training.wire import AgentWire
@@ -64,6 +65,10 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     setting.connect(assignment, gang.formation)
     context = TrainContext(assignment, wire, clock, gang)
     wire.send(m.Entered(os.getpid()))
+    try:
+        serve_if_server(gang.formation, gang.release_port)
+    except FormError as error:
+        return Outcome(0.0, failure=failure.of_exception(error))
     return _train(function, context, gang, assignment.metric, clock)
 
 

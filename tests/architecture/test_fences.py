@@ -4,6 +4,8 @@ Each fence carries a snippet that breaks it, so that a fence which no longer see
 """
 
 import ast
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -183,3 +185,13 @@ def test_sees_what_breaks_it(fence: Fence) -> None:
 def test_holds_inside_and_spares_its_exceptions(fence: Fence) -> None:
     assert fence.holds_for(f"{fence.inside[0]}any.py")
     assert not any(fence.holds_for(place) for place in fence.but_not)
+
+
+def test_nothing_that_a_driver_or_an_agent_imports_loads_a_framework() -> None:
+    modules = "sparktrain, sparktrain.cli, sparktrain.executor.agent, sparktrain.training.member"
+    frameworks = {"tensorflow", "keras", "horovod"}
+    code = f"import sys, {modules}; print({frameworks} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "set()"
