@@ -1,0 +1,93 @@
+"""From SIGKILL of a member to the next optimizer step of its gang, formed again: k = 2, small model.
+
+    python -m benchmarks.recovery [--kills 5]
+
+In each generation the second member kills itself after a few steps; the gang goes on from the chief's last checkpoint.
+The executor's kill is measured in the same way, beside what Spark itself needs to run a task on its replacement.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from statistics import median
+
+import sparktrain as st
+from benchmarks.machine import at_most, show
+from benchmarks.session import MASTER, quiet, session
+
+TARGET_S = 1.5
+STEPS = 12
+"""Between two kills."""
+
+
+def train(folder: str, kills: int, ctx):
+    """Writes the moment of each step, and of each kill, to `folder`."""
+    import keras
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4096, 20)).astype("float32")
+    y = (x.sum(axis=1) > 0).astype("int32")
+    model = keras.Sequential([keras.layers.Dense(64, activation="relu"), keras.layers.Dense(2)])
+    model.build((None, 20))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(1e-3)), loss=loss, jit_compile=False)
+    watch = _watch(folder, kills, ctx)
+    model.fit(
+        ctx.shard((x, y), batch_size=16),
+        epochs=1,
+        callbacks=[*ctx.keras_callbacks(checkpoint_every=5), watch],
+        verbose=0,
+    )
+
+
+def _watch(folder, kills, ctx):
+    import os
+    import signal
+
+    import keras
+
+    class Watch(keras.callbacks.Callback):
+        """Notes the first step, and kills the second member after some more."""
+
+        seen = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.seen += 1
+            if self.seen == 1 and ctx.rank == 0:
+                Path(folder, f"step-{ctx.generation}").write_text(repr(time.time()))
+            if self.seen == STEPS and ctx.rank == 1 and ctx.generation <= kills:
+                Path(folder, f"kill-{ctx.generation}").write_text(repr(time.time()))
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return Watch()
+
+
+def recoveries(spark, backend: str, runs: str, kills: int) -> list[float]:
+    """Seconds from each kill to the next step."""
+    folder = Path(runs, f"moments-{backend}")
+    folder.mkdir(parents=True)
+    params = {"folder": str(folder), "kills": kills}
+    result = st.run(train, params, workers=2, backend=backend, max_restarts=kills, spark=spark, **quiet(runs))
+    assert len(result.restarts) == kills, json.dumps([each.summary for each in result.restarts])
+    moment = {path.name: float(path.read_text()) for path in folder.iterdir()}
+    return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=5)
+    given = parser.parse_args()
+    rows = []
+    with session() as (spark, runs):
+        for backend in ("horovod", "tensorflow"):
+            found = sorted(recoveries(spark, backend, runs, given.kills))
+            spread = f"{found[0]:.2f} to {found[-1]:.2f} s"
+            rows.append((backend, f"{median(found):.2f} s", spread, at_most(median(found), TARGET_S, " s")))
+    title = f"SIGKILL of one of two members to the next step, {given.kills} kills each, {MASTER}"
+    show(title, ("ring", "median", "all", "target"), rows)
+
+
+if __name__ == "__main__":
+    main()
