@@ -43,8 +43,10 @@ class Ties:
     """Whether this member was asked to stop."""
     stepped: Callable[[int], None]
     """A step is done: so many in all. A sign of life, too."""
-    check: Callable[[], None]
-    """Called once, after the first step."""
+    compare: Callable[[Any, int | None], None]
+    """`compare(model, steps)` by all members before the first step: raises where their programs differ."""
+    check: Callable[[Any], None]
+    """`check(model)` by all members after the first step: raises where their weights differ."""
     snapshots: Snapshots | None
     """None: nothing is restored or saved."""
 
@@ -64,7 +66,7 @@ def keras_callbacks(
     found: list[Any] = (
         [TrackPosition(position), WarmUp(ring, position, warmup)] if warmup else [TrackPosition(position)]
     )
-    found += [Resume(ring, position, ties.snapshots), StartTogether(ring, position), AverageMetrics(ring)]
+    found += [Resume(ring, position, ties.snapshots), StartTogether(ring, position, ties.compare), AverageMetrics(ring)]
     found += [Progress(position, ties.stepped, ties.check, ties.clock)]
     if ring.rank == 0:
         found += [ReportMetrics(ties.report)]
@@ -134,16 +136,17 @@ class TrackPosition(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
 class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """All members begin with the weights and the optimizer that the chief has; random seeds stay their own."""
 
-    def __init__(self, ring: Ring, position: Position) -> None:
+    def __init__(self, ring: Ring, position: Position, compare: Callable[[Any, int | None], None]) -> None:
         super().__init__()
         self._ring = ring
         self._position = position
+        self._compare = compare
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Raises SpecError where members would not train together."""
+        """Raises SpecError where members would not train together, and what comparing them raises."""
         if self._ring.size == 1:
             return
-        if not any(getattr(each, "_sparktrain_ring", None) for each in optimizers_of(self.model)):
+        if not any(_is_distributed(each) for each in optimizers_of(self.model)):
             raise SpecError(
                 "the optimizer does not know the gang, and each member would train for itself: compile the model with "
                 "optimizer=ctx.distribute(...)"
@@ -151,19 +154,18 @@ class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         if self.model.jit_compile:  # XLA knows no operation of a ring
             self.model.jit_compile = False
             self.model.make_train_function(force=True)
+        self._compare_data()
+        self._compare(self.model, self.params.get("steps"))
         variables = [*self.model.weights, *self.model.optimizer.variables]
-        self._compare(variables)
         values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in variables], name="start")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
 
-    def _compare(self, variables: list[Any]) -> None:
-        """Differences that would break or silently spoil the training: each member sees them, and raises."""
+    def _compare_data(self) -> None:
+        """Differences that would break the training, or spoil it silently: each member sees them, and raises."""
         steps = self.params.get("steps")
-        shapes = zlib.crc32(repr([(each.shape, str(each.dtype)) for each in variables]).encode())
         told = [
             (-1 if steps is None else steps, "steps in an epoch: give each member the same data, by ctx.shard()"),
-            (shapes, "models: build the same one on each member"),
             (self._position.order, "data, or shuffle it in another way: pass seed=ctx.seed to dataset.shuffle()"),
         ]
         mine = tf.constant([[value for value, _ in told]], tf.int64)
@@ -255,19 +257,19 @@ class Progress(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no t
     """Tells that the member lives, and how far it is; and has the weights checked when they have first changed."""
 
     def __init__(
-        self, position: Position, stepped: Callable[[int], None], check: Callable[[], None], clock: Clock
+        self, position: Position, stepped: Callable[[int], None], check: Callable[[Any], None], clock: Clock
     ) -> None:
         super().__init__()
         self._position = position
         self._stepped = stepped
-        self._check: Callable[[], None] | None = check
+        self._check: Callable[[Any], None] | None = check
         self._clock = clock
         self._told = -math.inf
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         if self._check is not None:
-            self._check()
+            self._check(self.model)
             self._check = None
         self._tell()
 
@@ -341,6 +343,11 @@ class StopWhenAsked(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         self._stop = asked > 0
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
         self._since, self._next = (step, now), step + self._gap
+
+
+def _is_distributed(optimizer: Any) -> bool:
+    """Whether gradients are averaged: by an optimizer that says so, or by what was put in place of its `apply`."""
+    return hasattr(optimizer, "_sparktrain_ring") or hasattr(vars(optimizer).get("apply"), "ring")
 
 
 def scalars(logs: dict[str, Any]) -> dict[str, float]:
