@@ -29,6 +29,11 @@ PROGRESS_S = 0.5
 AGREE_S = 1.0
 """The members ask each other about so often whether to stop; never more often than once a step."""
 
+_SEEDS = (
+    "give each dataset.shuffle() a seed, and all members the same tf.random.set_seed(), for TensorFlow makes orders "
+    "from both; numbers of their own are drawn from keras.random.SeedGenerator(ctx.seed + ctx.rank)"
+)
+
 
 @dataclass(frozen=True)
 class Ties:
@@ -166,7 +171,7 @@ class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         steps = self.params.get("steps")
         told = [
             (-1 if steps is None else steps, "steps in an epoch: give each member the same data, by ctx.shard()"),
-            (self._position.order, "data, or shuffle it in another way: pass seed=ctx.seed to dataset.shuffle()"),
+            (self._position.order, "data, or would shuffle it in other orders: " + _SEEDS),
         ]
         mine = tf.constant([[value for value, _ in told]], tf.int64)
         found = np.asarray(self._ring.allgather(mine, name="start_alike"))

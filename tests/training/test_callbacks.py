@@ -92,7 +92,7 @@ def test_members_begin_with_what_the_chief_has_and_keep_their_seeds() -> None:
     [
         ("ring", "optimizer=ctx.distribute(...)"),
         ("steps", "have different steps in an epoch: give each member the same data, by ctx.shard() (4, 5, by rank)"),
-        ("order", "have different data, or shuffle it in another way: pass seed=ctx.seed"),
+        ("order", "have different data, or would shuffle it in other orders: give each dataset.shuffle() a seed"),
     ],
 )
 def test_members_that_would_not_train_together_all_raise(differs: str, words: str) -> None:
