@@ -20,6 +20,10 @@ demo: setup ## a sweep of four trials on real images, on a Spark of this machine
 	$(BIN)/sparktrain sweep examples/fashion_mnist.py:train \
 	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --metric accuracy
 
+demo-gang: setup horovod ## a ring of two members on the same images; one is killed in the middle
+	$(BIN)/sparktrain run examples/fashion_mnist.py:train --workers 2 \
+	    --param learning_rate=0.01 --param dropout=0.2 --param kill_at=120 --metric accuracy
+
 test: horovod ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
 	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
 

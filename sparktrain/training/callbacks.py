@@ -20,8 +20,6 @@ from sparktrain.clock import Clock
 from sparktrain.errors import SpecError
 from sparktrain.spec.values import described
 from sparktrain.training.checkpointing import Cadence, Resume, SaveCheckpoints, Scoring, Snapshots, optimizers_of
-from sparktrain.training.checksum import check_same_program
-from sparktrain.training.optimizer import is_distributed
 from sparktrain.training.position import Position
 from sparktrain.training.result import NotANumberError, number
 from sparktrain.training.ring import Ring
@@ -30,6 +28,11 @@ PROGRESS_S = 0.5
 """A member tells its step at most so often."""
 AGREE_S = 1.0
 """The members ask each other about so often whether to stop; never more often than once a step."""
+
+_SEEDS = (
+    "give each dataset.shuffle() a seed, and all members the same tf.random.set_seed(), for TensorFlow makes orders "
+    "from both; numbers of their own are drawn from keras.random.SeedGenerator(ctx.seed + ctx.rank)"
+)
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,10 @@ class Ties:
     """Whether this member was asked to stop."""
     stepped: Callable[[int, bool], None]
     """So many steps are done in all, and whether more are to come. A sign of life, too."""
+    compare: Callable[[Any, int | None], None]
+    """`compare(model, steps)` by all members before the first step: raises where their programs differ."""
     check: Callable[[Any], None]
-    """Called once with the model, after its first step."""
+    """`check(model)` by all members after the first step: raises where their weights differ."""
     snapshots: Snapshots | None
     """None: nothing is restored or saved."""
 
@@ -66,7 +71,7 @@ def keras_callbacks(
     found: list[Any] = (
         [TrackPosition(position), WarmUp(ring, position, warmup)] if warmup else [TrackPosition(position)]
     )
-    found += [Resume(ring, position, ties.snapshots), StartTogether(ring, position), AverageMetrics(ring)]
+    found += [Resume(ring, position, ties.snapshots), StartTogether(ring, position, ties.compare), AverageMetrics(ring)]
     found += [Progress(position, ties.stepped, ties.check, ties.clock)]
     if ring.rank == 0:
         found += [ReportMetrics(ties.report)]
@@ -136,16 +141,17 @@ class TrackPosition(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
 class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """All members begin with the weights and the optimizer that the chief has; random seeds stay their own."""
 
-    def __init__(self, ring: Ring, position: Position) -> None:
+    def __init__(self, ring: Ring, position: Position, compare: Callable[[Any, int | None], None]) -> None:
         super().__init__()
         self._ring = ring
         self._position = position
+        self._compare = compare
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Raises SpecError where members would not train together."""
+        """Raises SpecError where members would not train together, and what comparing them raises."""
         if self._ring.size == 1:
             return
-        if not any(is_distributed(each) for each in optimizers_of(self.model)):
+        if not any(_is_distributed(each) for each in optimizers_of(self.model)):
             raise SpecError(
                 "the optimizer does not know the gang, and each member would train for itself: compile the model with "
                 "optimizer=ctx.distribute(...)"
@@ -153,20 +159,26 @@ class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         if self.model.jit_compile:  # XLA knows no operation of a ring
             self.model.jit_compile = False
             self.model.make_train_function(force=True)
-        check_same_program(self._ring, self.model, steps=self.params.get("steps"))
-        self._compare_order()
+        self._compare_data()
+        self._compare(self.model, self.params.get("steps"))
         variables = [*self.model.weights, *self.model.optimizer.variables]
         values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in variables], name="start")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
 
-    def _compare_order(self) -> None:
-        orders = np.asarray(self._ring.allgather(tf.constant([self._position.order], tf.int64), name="start_order"))
-        if len(set(orders.tolist())) > 1:
-            raise SpecError(
-                "the members of the gang have different data, or shuffle it in another way: pass seed=ctx.seed to "
-                "dataset.shuffle()"
-            )
+    def _compare_data(self) -> None:
+        """Differences that would break the training, or spoil it silently: each member sees them, and raises."""
+        steps = self.params.get("steps")
+        told = [
+            (-1 if steps is None else steps, "steps in an epoch: give each member the same data, by ctx.shard()"),
+            (self._position.order, "data, or would shuffle it in other orders: " + _SEEDS),
+        ]
+        mine = tf.constant([[value for value, _ in told]], tf.int64)
+        found = np.asarray(self._ring.allgather(mine, name="start_alike"))
+        for column, (_, difference) in zip(found.T, told, strict=True):
+            if len(set(column.tolist())) > 1:
+                shown = f" ({', '.join(map(str, column))}, by rank)" if difference.startswith("steps") else ""
+                raise SpecError(f"the members of the gang have different {difference}{shown}")
 
 
 class AverageMetrics(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
@@ -344,6 +356,11 @@ class StopWhenAsked(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         self._stop = asked > 0
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
         self._since, self._next = (step, now), step + self._gap
+
+
+def _is_distributed(optimizer: Any) -> bool:
+    """Whether gradients are averaged: by an optimizer that says so, or by what was put in place of its `apply`."""
+    return hasattr(optimizer, "_sparktrain_ring") or hasattr(vars(optimizer).get("apply"), "ring")
 
 
 def scalars(logs: dict[str, Any]) -> dict[str, float]:

@@ -37,7 +37,8 @@ def shard(
     """The share that member `rank` of `size` has of `data`, as a `tf.data.Dataset` of batches; pass it to `fit` as is.
 
     `data` is one of
-    - a `tf.data.Dataset` of batches. Its own shuffling must have a seed, and is kept;
+    - a `tf.data.Dataset` of batches. Its own shuffling is kept; it must have a seed, and TensorFlow's global seed must
+      be the same on all members, for `shuffle(seed=...)` makes its order from both;
     - an array, or `(x, y)` or `(x, y, sample_weight)` of arrays or of dicts of them, whose first axes are of one
       length: `batch_size` examples at a time, which are not copied before they are due, in the order of `shuffle`: a
       new one in each epoch, the same on all members;

@@ -9,7 +9,7 @@ from sparktrain.training.callbacks import keras_callbacks as callbacks
 from sparktrain.training.checkpoint import Checkpoints
 from sparktrain.training.checkpoint import Restored as Saved
 from sparktrain.training.checkpointing import Restored
-from sparktrain.training.checksum import check_equal
+from sparktrain.training.checksum import check_equal, check_same_program
 from sparktrain.training.position import Position
 from sparktrain.training.ring import Ring
 
@@ -54,9 +54,13 @@ def keras_callbacks(
 ) -> list[Any]:
     """See `TrainContext.keras_callbacks`. Raises SpecError."""
 
+    def compare(model: Any, steps: int | None) -> None:
+        check_same_program(ring, model, steps=steps)
+
     def check(model: Any) -> None:
         if ring.size > 1:
             check_equal(ring, model)
 
-    ties = Ties(ring, position, clock, report, should_stop, stepped, check, KerasSnapshots(checkpoints, keep))
+    snapshots = KerasSnapshots(checkpoints, keep)
+    ties = Ties(ring, position, clock, report, should_stop, stepped, compare, check, snapshots)
     return callbacks(ties, **options)

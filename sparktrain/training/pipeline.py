@@ -104,20 +104,28 @@ def _cost_of_playing(dataset: Any, lazily: bool = False) -> int:
 
 def _own(batches: Any, cardinality: int, share: Share) -> Any:
     """This member's batches. All batches are read, for only so are those of a shuffled dataset the same everywhere."""
+    dropped = cardinality % share.size if cardinality >= 0 and share.uneven is Uneven.DROP else 0
     even = cardinality == tf.data.INFINITE_CARDINALITY or (
-        cardinality >= 0 and (cardinality % share.size == 0 or share.uneven is Uneven.DROP)
+        cardinality >= 0 and (cardinality - dropped) % share.size == 0
     )
-    if even and (share.size == 1 or _rows_are_fixed(batches.element_spec)):
-        whole = batches if cardinality < 0 else batches.take(cardinality - cardinality % share.size)
+    if even and (share.size == 1 or _alike(batches, dropped > 0)):
+        whole = batches.take(cardinality - dropped) if dropped else batches
         own = whole.shard(share.size, share.rank)
         return own.map(plain(lambda *batch: weighed(_packed(batch), None))) if share.uneven is Uneven.PAD else own
     return _in_rounds(batches, share)
 
 
-def _rows_are_fixed(spec: Any) -> bool:
-    return all(
-        each.shape.rank and each.shape[0] is not None for each in tf.nest.flatten(spec) if hasattr(each, "shape")
-    )
+def _alike(batches: Any, but_last: bool) -> bool:
+    """Whether it is certain, without reading them, that all batches have the same number of examples."""
+    shapes = [each.shape for each in tf.nest.flatten(batches.element_spec) if hasattr(each, "shape")]
+    if all(shape.rank and shape[0] is not None for shape in shapes):
+        return True
+    while type(batches).__name__ in ("_MapDataset", "_ParallelMapDataset", "_PrefetchDataset", "_OptionsDataset"):
+        [batches] = batches._inputs()
+    if type(batches).__name__ not in ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset"):
+        return False
+    [examples] = batches._inputs()
+    return but_last or (examples.cardinality() >= 0 and int(examples.cardinality() % batches._batch_size) == 0)
 
 
 def _packed(batch: tuple[Any, ...]) -> Any:

@@ -137,27 +137,32 @@ class Outside:
 
     reports: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    checks: int = 0
+    checks: list[int] = field(default_factory=list)
+    compared: list[tuple[Any, int | None]] = field(default_factory=list)
     stop: bool = False
     clock: Hand = field(default_factory=Hand)
     position: Position = field(default_factory=Position)
 
-    def check(self) -> None:
-        self.checks += 1
+    def check(self, model: Any) -> None:
+        self.checks.append(int(model.optimizer.iterations))
+
+    def compare(self, model: Any, steps: int | None) -> None:
+        self.compared.append((model, steps))
 
     def ties(self, ring: Any = None, snapshots: Any = None) -> Ties:
         def report(step: int, **logs: float) -> None:
             self.reports.append((step, logs))
 
         return Ties(
-            ring or LocalRing(),
-            self.position,
-            self.clock,
-            report,
-            lambda: self.stop,
-            self.steps.append,
-            self.check,
-            snapshots,
+            ring=ring or LocalRing(),
+            position=self.position,
+            clock=self.clock,
+            report=report,
+            should_stop=lambda: self.stop,
+            stepped=self.steps.append,
+            compare=self.compare,
+            check=self.check,
+            snapshots=snapshots,
         )
 
 

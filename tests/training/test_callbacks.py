@@ -40,7 +40,7 @@ def test_a_plain_fit_reports_epochs_tells_steps_and_is_checked_once() -> None:
     assert [step for step, _ in outside.reports] == [0, 1, 2]
     assert outside.reports[1][1] == {name: pytest.approx(values[1]) for name, values in history.history.items()}
     assert {"loss", "mae", "val_loss", "val_mae"} == set(history.history)
-    assert (outside.checks, outside.steps) == (1, [1])
+    assert (outside.checks, outside.steps) == ([1], [1])
     assert outside.position.step == 3 * 23
 
 
@@ -73,7 +73,9 @@ def test_members_begin_with_what_the_chief_has_and_keep_their_seeds() -> None:
         optimizer.inner_optimizer._sparktrain_ring = ring
         model.compile(optimizer, "mse")
         model.layers[1].moving_mean.assign([float(ring.rank)] * 3)
-        callbacks_of(model, ring, Outside()).on_train_begin()
+        outside = Outside()
+        callbacks_of(model, ring, outside).on_train_begin()
+        assert outside.compared == [(model, 4)]
         rate = float(model.optimizer.inner_optimizer.learning_rate)
         return model.get_weights(), rate, model.layers[2].seed_generator.state.numpy()
 
@@ -90,14 +92,13 @@ def test_members_begin_with_what_the_chief_has_and_keep_their_seeds() -> None:
     [
         ("ring", "optimizer=ctx.distribute(...)"),
         ("steps", "have different steps in an epoch: give each member the same data, by ctx.shard() (4, 5, by rank)"),
-        ("model", "have different models"),
-        ("order", "have different data, or shuffle it in another way: pass seed=ctx.seed"),
+        ("order", "have different data, or would shuffle it in other orders: give each dataset.shuffle() a seed"),
     ],
 )
 def test_members_that_would_not_train_together_all_raise(differs: str, words: str) -> None:
     def start(ring: ThreadRing) -> None:
         odd = ring.rank == 1
-        model: Any = keras.Sequential([keras.Input((1,)), keras.layers.Dense(2 if differs == "model" and odd else 1)])
+        model: Any = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
         if differs != "ring":
             model.optimizer._sparktrain_ring = ring

@@ -75,6 +75,18 @@ def test_batches_of_one_round_are_cut_to_the_smallest() -> None:
     assert [read(shard(data, rank=rank, size=3)) for rank in range(3)] == [[[[0, 1, 2]]], [[[4, 5, 6]]], [[[8, 9, 10]]]]
 
 
+def test_a_smaller_batch_is_found_wherever_it_comes() -> None:
+    def second_of(data: Any, size: int = 2) -> list[list[int]]:
+        return [batch.numpy().tolist() for batch in shard(data, rank=1, size=size)]
+
+    rows = tf.data.Dataset.range(16)
+    assert second_of(rows.batch(4).prefetch(1)) == [[4, 5, 6, 7], [12, 13, 14, 15]]
+    assert second_of(rows.take(14).batch(4).map(lambda x: x)) == [[4, 5, 6, 7], [12, 13]]
+    assert second_of(rows.take(11).batch(4)) == [[4, 5, 6, 7]]
+    assert second_of(rows.take(6).batch(4).repeat(2)) == [[4, 5], [4, 5]]
+    assert second_of(rows.take(6).batch(4).concatenate(rows.batch(4)), size=3) == [[4, 5], [8, 9, 10, 11]]
+
+
 def test_weights_that_the_data_has_are_kept_and_those_of_fillers_are_zero() -> None:
     weights = np.linspace(1, 2, 10, dtype=np.float32)
     data = tf.data.Dataset.from_tensor_slices((ids[:10], ids[:10], weights)).batch(4)

@@ -14,20 +14,21 @@ KINDS = ("known", "unknown", "twice_shuffled", "shuffled_and_cached", "arrays", 
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_goes_on_in_the_middle_of_an_epoch(kind: str, steps_per_execution: int) -> None:
-    draw = np.random.default_rng([len(kind), steps_per_execution])
+    draw = np.random.default_rng([KINDS.index(kind), steps_per_execution])
     options = {"steps_per_execution": steps_per_execution}
     whole, wanted = fitted(kind, Memory(), every=None, epochs=3, options=options)
     memory = Memory()
     died: list[list[int]] = []
-    for _ in range(2):  # killed twice, each time some groups of steps after the last checkpoint or two
-        model, _ = fitted(kind, memory, every=2, kill=int(draw.integers(5, 9)), epochs=3, options=options)
+    for _ in range(2):  # killed twice, in the second epoch and in the third
+        kill = int(draw.integers(28, 34)) // steps_per_execution
+        model, _ = fitted(kind, memory, every=2, kill=kill, epochs=3, options=options)
         at, base = memory.saved[-1][0], memory.restored[-1].step if memory.restored else 0
         died += model.seen[: at.step - base]
     last, history = fitted(kind, memory, every=2, epochs=3, options=options)
 
     assert died + last.seen == whole.seen
     assert [sorted(chain.from_iterable(each)) for each in _epochs(whole.seen)] == [list(range(EXAMPLES))] * 3
-    assert 0 < memory.restored[0].step < memory.restored[1].step
+    assert [(at.epoch, at.batch > 0) for at in memory.restored] == [(1, True), (2, True)]
     assert history == {name: pytest.approx(values[-len(history["loss"]) :]) for name, values in wanted.items()}
     np.testing.assert_allclose(last.get_weights()[0], whole.get_weights()[0], rtol=1e-6)
 
