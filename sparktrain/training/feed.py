@@ -170,7 +170,7 @@ def _of_arrays(data: Any, share: Share, batch: int, seed: int | None, position: 
             picks = picks.concatenate(tf.data.Dataset.from_tensor_slices(last).map(counted))
         return picks.map(pipeline.plain(gather), num_parallel_calls=1)
 
-    feed = pipeline.passes(cursor, begin, steps)
+    feed = pipeline.untuned(pipeline.passes(cursor, begin, steps))
     position.describe(feed.element_spec, zlib.crc32(repr((length, batch, seed, share.uneven)).encode()))
     return feed
 

@@ -43,6 +43,20 @@ def passes(cursor: Cursor, begin: Callable[[Any, Any, Any], Any], steps: int | N
     return feed
 
 
+def untuned(feed: Any) -> Any:
+    """`feed` without the thread that tunes it: there is nothing to tune in arrays, and its end is waited for.
+
+    The thread looks whether it shall end between two of its computations alone. On a busy machine, an iterator that was
+    let go of took seconds, for which the member held Python's lock.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    cardinality = feed.cardinality
+    feed = feed.with_options(options)
+    feed.cardinality = cardinality
+    return feed
+
+
 def resumable(cursor: Cursor, batches: Any, share: Share) -> Any:
     """The share of the dataset `batches` in passes that begin where the cursor says."""
     cardinality = int(batches.cardinality())
