@@ -60,7 +60,7 @@ class Restart(Struct, frozen=True, rename={"summary": "cause", "resumed_from": "
     resumed_from: int | None = None
     """Step of the checkpoint that training went on from; None when it began anew."""
     steps_lost: int | None = None
-    """Steps that were done again; None where members reported none."""
+    """Steps that were done again, as far as members had told them (each half second); None where they told none."""
 
 
 class Report(Struct, frozen=True):

@@ -1,0 +1,101 @@
+"""The examples of gangs: one file trains alone, in a gang on either ring, and as a sweep of gangs; and programs."""
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import sparktrain as st
+from sparktrain.testing.spark import spark_session
+
+ROOT = Path(__file__).parents[2]
+FRAMEWORKS = ["tensorflow", "keras", "horovod.tensorflow"]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
+    """Three warm agents, in executors of their own."""
+    folder = tmp_path_factory.mktemp("spark")
+    conf = {"spark.driver.memory": "768m"}
+    with spark_session("local-cluster[3,1,1024]", folder, conf) as spark, st.pool(spark, 3, preload=FRAMEWORKS) as made:
+        yield made
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports an example by its name, as the command line does."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+
+    def load(name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+    return load
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    return {"dir": str(tmp_path), "name": "run", "seed": 1, "progress": False}
+
+
+@pytest.mark.parametrize(("workers", "backend"), [(1, "horovod"), (2, "horovod"), (2, "tensorflow")])
+def test_one_file_trains_alone_and_on_either_ring(
+    pool: st.Pool, example: Any, options: dict[str, Any], workers: int, backend: str
+) -> None:
+    params = {"learning_rate": 0.01, "dropout": 0.2}
+    result = pool.run(example("fashion_mnist").train, params, workers=workers, backend=backend, **options)
+    assert result.metrics["accuracy"] > 0.84
+    assert Path(str(result.model_path)).is_file()
+    assert not result.restarts
+
+
+def test_the_same_file_is_a_sweep_of_gangs(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
+    space = {"learning_rate": [0.01, 1e-6], "dropout": [0.2]}
+    train = example("fashion_mnist").train
+    result = pool.sweep(train, space, metric="accuracy", workers_per_trial=2, backend="tensorflow", **options)
+    good, bad = result.trials
+    assert good.metrics["accuracy"] > 0.84 > bad.metrics["accuracy"]
+    assert [len(trial.members) for trial in result.trials] == [2, 2]
+
+
+def test_a_loop_of_ones_own(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
+    result = pool.run(example("custom_loop").train, {}, workers=2, backend="tensorflow", **options)
+    assert result.metrics["accuracy"] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("name", "gang"),
+    [
+        ("multi_worker_mirrored", {"workers": 2}),
+        ("parameter_server", {"workers": 2, "ps": 1}),
+        ("mirrored", {"workers": 1}),
+        ("central_storage", {"workers": 1}),
+    ],
+)
+def test_programs_with_a_strategy_of_tensorflows(
+    pool: st.Pool, example: Any, options: dict[str, Any], name: str, gang: dict[str, int]
+) -> None:
+    result = pool.run(example(name).train, {}, backend="tensorflow", **gang, **options)
+    assert result.metrics["accuracy"] > 0.7
+
+
+def test_the_demo_loses_a_member_and_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sparktrain", "run", "examples/fashion_mnist.py:train", "--workers", "2"]
+    params = ["--param", "learning_rate=0.01", "--param", "dropout=0.2", "--param", "kill_at=120"]
+    options = ["--metric", "accuracy", "--dir", str(tmp_path), "--name", "demo", "--seed", "1", "--json"]
+    done = subprocess.run(
+        [*command, *params, *options], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    [trial] = json.loads(done.stdout)["trials"]
+    assert trial["metrics"]["accuracy"] > 0.84
+    [restart] = trial["restarts"]
+    assert (restart["kind"], restart["rank"], restart["resumed_from_step"]) == ("memory", 1, 100)
+    assert 0 <= restart["steps_lost"] <= 200
