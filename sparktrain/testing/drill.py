@@ -63,7 +63,9 @@ def train(folder: str, strikes: list[dict[str, Any]], ctx: Any) -> dict[str, flo
         if ctx.rank == 0 and step % EVERY == 0:
             ctx.checkpoint.save(step, state=state)
         if now is not None and step == now.step:
-            os.kill(_pid_of(now.victim), now.signal)
+            victim = _pid_of(now.victim)
+            note(folder, ctx, f"victim-{victim}")
+            os.kill(victim, now.signal)
             while True:  # until this process is ended, for its victim may take a moment to die
                 pause(1.0)
     return {"value": _number(state)}

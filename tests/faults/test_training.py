@@ -1,0 +1,76 @@
+"""What a killed training has learned is what one that was left alone has; and a member that hangs is found out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparktrain as st
+from sparktrain.testing.spark import spark_session
+from tests.faults.learning import BATCH, EPOCHS, EXAMPLES, learn
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
+    """Two warm agents, in executors of their own."""
+    folder = tmp_path_factory.mktemp("spark")
+    with (
+        spark_session("local-cluster[2,1,1024]", folder) as spark,
+        st.pool(spark, 2, preload=["tensorflow", "keras", "horovod.tensorflow"]) as made,
+    ):
+        yield made
+
+
+def trained(pool: st.Pool, folder: Path, workers: int, backend: str, **faults: Any) -> tuple[st.RunResult, list[Any]]:
+    """The result of a training, and the chief's weights."""
+    notes = folder / "notes"
+    notes.mkdir(parents=True)
+    params = {"folder": str(notes), "kill_at": None, "hang_at": None, **faults}
+    result = pool.run(
+        learn, params, workers=workers, backend=backend, dir=str(folder), name="run", seed=1, progress=False,
+        hang_timeout="3s",
+    )  # fmt: skip
+    with np.load(notes / "weights.npz") as weights:
+        return result, [weights[name] for name in weights.files]
+
+
+def taught(folder: Path, workers: int) -> list[list[int]]:
+    """For each epoch the examples that count: of each step, what the newest generation that ran it was given."""
+    steps: dict[tuple[int, int], tuple[int, str]] = {}
+    for path in sorted((folder / "notes").glob("*.json")):
+        generation, rank, step = map(int, path.stem.split("-"))
+        steps[step, rank] = max(steps.get((step, rank), (0, "")), (generation, path.read_text()))
+    epochs: list[list[int]] = [[] for _ in range(EPOCHS)]
+    per_epoch = EXAMPLES // (BATCH * workers)
+    for (step, _), (_, text) in sorted(steps.items()):
+        epochs[(step - 1) // per_epoch] += map(int, text.strip("[]").split(","))
+    return epochs
+
+
+@pytest.mark.parametrize(("workers", "backend"), [(1, "none"), (2, "tensorflow"), (2, "horovod")])
+def test_a_killed_training_ends_with_the_same_weights(
+    pool: st.Pool, tmp_path: Path, workers: int, backend: str
+) -> None:
+    whole, weights = trained(pool, tmp_path / "whole", workers, backend)
+    killed, resumed = trained(pool, tmp_path / "killed", workers, backend, kill_at=14)
+    assert not whole.restarts
+    [restart] = killed.restarts
+    assert restart.resumed_from in (8, 12)
+    for one, other in zip(weights, resumed, strict=True):
+        if workers == 1:
+            np.testing.assert_array_equal(one, other)
+        else:
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    for folder in ("whole", "killed"):
+        assert [sorted(epoch) for epoch in taught(tmp_path / folder, workers)] == [list(range(EXAMPLES))] * EPOCHS
+
+
+def test_a_member_that_stops_stepping_is_named_and_replaced(pool: st.Pool, tmp_path: Path) -> None:
+    result, _ = trained(pool, tmp_path, 2, "horovod", hang_at=30)
+    [restart] = result.restarts
+    assert restart.kind == "hang"
+    assert "has finished no training step for" in restart.summary
