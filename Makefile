@@ -2,13 +2,14 @@
 
 BIN := .venv/bin
 RINGS := architecture unit contract process spark training faults examples
-BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail
+BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail \
+    recovery first_allreduce step_time checkpoint_stall kills
 ARGS :=
 
-.PHONY: help setup horovod demo test bench check lint types imports format lock clean
+.PHONY: help setup horovod demo demo-gang test bench check lint types imports format lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
 
 setup: ## Java, data, and .venv with the locked packages; at once when all is there
 	@scripts/setup.sh
@@ -27,10 +28,10 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 test: horovod ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
 	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
 
-bench: setup ## all benchmarks, about ten minutes; make bench-isolation runs one: see docs/benchmarks.md
+bench: horovod ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done
 
-bench-%: setup
+bench-%: horovod
 	@$(BIN)/python -m benchmarks.$*
 
 check: lint types imports ## lint, types and imports

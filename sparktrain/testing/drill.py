@@ -63,7 +63,7 @@ def train(folder: str, strikes: list[dict[str, Any]], ctx: Any) -> dict[str, flo
         if ctx.rank == 0 and step % EVERY == 0:
             ctx.checkpoint.save(step, state=state)
         if now is not None and step == now.step:
-            victim = _pid_of(now.victim)
+            victim = pid_of(now.victim)
             note(folder, ctx, f"victim-{victim}")
             os.kill(victim, now.signal)
             while True:  # until this process is ended, for its victim may take a moment to die
@@ -98,9 +98,12 @@ def _number(state: "np.ndarray[Any, Any]") -> float:
     return float(state.sum(dtype=np.uint64) % np.uint64(2**40))
 
 
-def _pid_of(victim: str) -> int:
-    """Above a member come its zygote, its agent, Spark's daemon for Python, and the executor."""
+def pid_of(victim: str, above: int = 0) -> int:
+    """Above a member come its zygote, its agent, Spark's daemon for Python, and the executor.
+
+    `above`: how many of them the calling process is above a member; an agent, or any other task of Spark's, is 2.
+    """
     pid = os.getpid()
-    for _ in range({"member": 0, "zygote": 1, "agent": 2, "executor": 4}[victim]):
+    for _ in range({"member": 0, "zygote": 1, "agent": 2, "executor": 4}[victim] - above):
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return pid

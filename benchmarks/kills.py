@@ -1,0 +1,70 @@
+"""A hundred seeded kills of members, zygotes, agents and executors: every run ends, exactly, and little is lost.
+
+    python -m benchmarks.kills [--kills 100] [--each 5] [--seed 0]
+
+Each run trains two members with an exact result, and loses a process in each of its first generations.
+"""
+
+import argparse
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+import sparktrain as st
+from benchmarks.machine import at_most, show
+from benchmarks.session import MASTER, quiet, session
+from sparktrain.testing import drill
+
+INTERVALS = 2
+"""Checkpoint intervals that may be lost where checkpoints are asynchronous."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--each", type=int, default=5, help="kills in one run")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    victims: Counter[str] = Counter()
+    wrong, lost, seconds = 0, [0], []
+    begun = time.perf_counter()
+    with session() as (spark, runs):
+        for number in range(given.kills // given.each):
+            strikes = drill.plan(given.seed + number, given.each, size=2)
+            folder = Path(runs, f"notes-{number}")
+            folder.mkdir(parents=True)
+            params = {"folder": str(folder), "strikes": [msgspec.to_builtins(each) for each in strikes]}
+            result = st.run(
+                drill.train, params, workers=2, backend="none", preload=["numpy"], max_restarts=given.each, spark=spark,
+                **quiet(runs),
+            )  # fmt: skip
+            wrong += result.metrics != {"value": drill.expected()} or len(result.restarts) != given.each
+            lost += steps_lost(folder, given.each)
+            seconds += [each.seconds for each in result.restarts]
+            victims.update(each.victim for each in strikes)
+    limit = INTERVALS * drill.EVERY
+    rows = [
+        ("kills", ", ".join(f"{count} {victim}" for victim, count in sorted(victims.items())), ""),
+        ("runs with a wrong result or another number of restarts", str(wrong), at_most(wrong, 0)),
+        ("most steps lost by one kill", str(max(lost)), at_most(max(lost), limit)),
+        ("from a failure to training again, median", f"{median(seconds):.2f} s", ""),
+        ("in all", f"{time.perf_counter() - begun:.0f} s", ""),
+    ]
+    show(f"{given.kills} seeded kills, a checkpoint every {drill.EVERY} steps, {MASTER}", ("", "", "target"), rows)
+
+
+def steps_lost(folder: Path, kills: int) -> list[int]:
+    """By each kill: from the step of the chief to that of the checkpoint that the next generation began with."""
+    began, steps = drill.notes(folder, "from"), drill.notes(folder, "step")
+    found = []
+    for generation in range(1, kills + 1):
+        [at] = began[generation + 1, 0]
+        found.append(max(steps.get((generation, 0), began[generation, 0])) - at)
+    return found
+
+
+if __name__ == "__main__":
+    main()

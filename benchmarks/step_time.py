@@ -1,0 +1,176 @@
+"""The time of a training step in a gang of two, beside bare Horovod processes that run the same function.
+
+    python -m benchmarks.step_time [--steps 300] [--rounds 3]
+
+Both train the same network on the same batches with Keras 3 `fit` and Horovod's operations. The rival is started by a
+plain launcher, and has no checkpoints, no reports and no callbacks but the stop-watch. Rounds alternate.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from statistics import median
+from threading import Thread
+from typing import Any
+
+import sparktrain as st
+from benchmarks.machine import at_most, show
+from benchmarks.session import MASTER, quiet, session
+
+TARGET = 1.03
+WARM_UP = 50
+BATCH = 64
+
+
+def network() -> Any:
+    import keras
+
+    layers = [keras.layers.Input((784,)), *[keras.layers.Dense(256, activation="relu") for _ in range(4)]]
+    return keras.Sequential([*layers, keras.layers.Dense(10)])
+
+
+def data(steps: int) -> Any:
+    import numpy as np
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(BATCH, 784)).astype("float32"), rng.integers(0, 10, BATCH)
+    return tf.data.Dataset.from_tensors((x, y)).repeat(steps)
+
+
+def step_ms(optimizer: Any, callbacks: list[Any], steps: int) -> float:
+    """Median time of a step of `fit`, in milliseconds."""
+    import keras
+
+    class Watch(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.found = []
+            self._last = 0.0
+
+        def on_train_batch_end(self, batch, logs=None):
+            now = time.perf_counter()
+            self.found.append(now - self._last)
+            self._last = now
+
+    watch = Watch()
+    model = network()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=optimizer, loss=loss, jit_compile=False)
+    model.fit(data(steps), epochs=1, verbose=0, callbacks=[*callbacks, watch])
+    return 1000 * median(watch.found[WARM_UP:])
+
+
+def ours(steps: int, ctx: Any) -> float:
+    import keras
+
+    optimizer = ctx.distribute(keras.optimizers.SGD(0.01))
+    return step_ms(optimizer, ctx.keras_callbacks(), steps)
+
+
+def bare(steps: int) -> None:
+    """In a process of the rival: prints the time of a step."""
+    import horovod.tensorflow as hvd
+    import keras
+    import tensorflow as tf
+
+    hvd.init()
+
+    class Averaging(keras.optimizers.SGD):
+        def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+            dense = [tf.convert_to_tensor(each) for each in grads]
+            return super().apply(hvd.grouped_allreduce(dense, op=hvd.Average, name="grads"), trainable_variables)
+
+    found = step_ms(Averaging(0.01), [], steps)
+    if hvd.rank() == 0:
+        print(json.dumps(found), flush=True)
+
+
+class _Keys(BaseHTTPRequestHandler):
+    """What Gloo's members find each other by."""
+
+    known: dict[str, bytes] = {}  # noqa: RUF012 - of all requests
+
+    def do_GET(self) -> None:
+        value = self.known.get(self.path)
+        self._answer(404 if value is None else 200, value or b"")
+
+    def do_PUT(self) -> None:
+        self.known[self.path] = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._answer(200, b"")
+
+    def do_DELETE(self) -> None:
+        self._answer(200, b"")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def _answer(self, code: int, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def rival(steps: int) -> float:
+    """Two bare processes."""
+    _Keys.known.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Keys)
+    Thread(target=server.serve_forever, daemon=True).start()
+    command = [sys.executable, "-m", "benchmarks.step_time", "--bare", str(steps)]
+    processes = [
+        subprocess.Popen(command, env=_environment(rank, server.server_address[1]), stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, text=True)
+        for rank in range(2)
+    ]  # fmt: skip
+    told = [process.communicate(timeout=300)[0] for process in processes]
+    server.shutdown()
+    return float(json.loads(told[0].strip().splitlines()[-1]))
+
+
+def _environment(rank: int, port: int) -> dict[str, str]:
+    slot = {
+        "RANK": rank, "SIZE": 2, "LOCAL_RANK": rank, "LOCAL_SIZE": 2, "CROSS_RANK": 0, "CROSS_SIZE": 1,
+        "HOSTNAME": socket.gethostname(), "GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "GLOO_RENDEZVOUS_PORT": port,
+        "GLOO_IFACE": "lo", "CONTROLLER": "gloo", "CPU_OPERATIONS": "gloo",
+    }  # fmt: skip
+    threads = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+    return {**os.environ, **threads, **{f"HOROVOD_{name}": str(value) for name, value in slot.items()}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.bare is not None:
+        bare(given.bare)
+        return
+    found: dict[str, list[float]] = {"horovod": [], "tensorflow": [], "bare": []}
+    with session() as (spark, runs), st.pool(spark, agents=2, preload=["tensorflow", "keras"]) as pool:
+        for _ in range(given.rounds):
+            found["bare"].append(rival(given.steps))
+            for backend in ("horovod", "tensorflow"):
+                result = pool.run(ours, {"steps": given.steps}, workers=2, backend=backend, **quiet(str(Path(runs))))
+                found[backend].append(result.metrics["result"])
+    middle = {name: median(times) for name, times in found.items()}
+    ratio = middle["horovod"] / middle["bare"]
+    rows = [
+        ("bare Horovod processes", f"{middle['bare']:.2f} ms", "", ""),
+        ("gang on Horovod", f"{middle['horovod']:.2f} ms", f"{ratio:.3f}", at_most(ratio, TARGET)),
+        ("gang on TensorFlow's collectives", f"{middle['tensorflow']:.2f} ms",
+         f"{middle['tensorflow'] / middle['bare']:.3f}", ""),
+    ]  # fmt: skip
+    title = f"A step of two members, 4 layers of 256, batch {BATCH}, {given.rounds} rounds, {MASTER}"
+    show(title, ("", "median step", "of the bare one", "target"), rows)
+
+
+if __name__ == "__main__":
+    main()
