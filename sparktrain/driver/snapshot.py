@@ -81,7 +81,7 @@ def progress_of(machine: Machine, work: Work, at: float) -> Progress:
         running_trials=running,
         gang=work.spec.gang.size,
         causes=_causes(trials[0]) if work.total == 1 and trials else (),
-        note=_note(machine, work),
+        note=_note(machine, work, at),
     )
 
 
@@ -131,9 +131,12 @@ def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> Runnin
     )
 
 
-def _note(machine: Machine, work: Work) -> str:
+def _note(machine: Machine, work: Work, at: float) -> str:
     if (sweep := machine.sweep) is not None and sweep.stop is not None:
         return f"stopping: {sweep.stop[0]}"
+    if sweep is not None and sweep.too_few_since is not None and sweep.ever_entered:
+        left_s = max(0.0, sweep.too_few_since + sweep.limits.start_timeout_s - at)
+        return f"waiting for agents ({len(machine.agents)} of {sweep.limits.least}); gives up in {left_s:.0f} s"
     if not len(machine.agents):
         return f"waiting for agents (0 of {work.agents})"
     return "" if machine.ready else "agents are loading the frameworks"

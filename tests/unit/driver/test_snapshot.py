@@ -78,3 +78,18 @@ def test_progress_of_a_run_of_one_gang(work: Work) -> None:
     assert (chief.rank, chief.host, chief.role, chief.state) == (0, "host-a", Role.CHIEF, MemberState.TRAINING)
     assert (other.rank, other.host, other.role, other.state) == (1, "host-b", Role.WORKER, MemberState.TRAINING)
     assert other.step is None
+
+
+def test_a_gang_that_waits_for_lost_agents_says_until_when(work: Work) -> None:
+    world = World(cases=1)
+    world.begin(size=2, start_timeout_s=60.0)
+    first, second = world.join("a"), world.join("b")
+    world.suggest()
+    for agent in (first, second):
+        world.reserve(agent)
+        world.enter(agent)
+    world.lose(second)
+    world.fail(first, FailureKind.RING)
+    world.tick(5.0)
+    world.tick(10.0)
+    assert progress_of(world.machine, work, world.at).note == "waiting for agents (1 of 2); gives up in 50 s"
