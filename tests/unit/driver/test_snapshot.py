@@ -88,6 +88,7 @@ def test_a_gang_that_waits_for_lost_agents_says_until_when(work: Work) -> None:
     for agent in (first, second):
         world.reserve(agent)
         world.enter(agent)
+    world.tick(1.0)
     world.lose(second)
     world.fail(first, FailureKind.RING)
     world.tick(5.0)
