@@ -136,7 +136,7 @@ class Outside:
     """What a member's callbacks tell, and what they are told."""
 
     reports: list[tuple[int, dict[str, float]]] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
+    steps: list[tuple[int, bool]] = field(default_factory=list)
     checks: list[int] = field(default_factory=list)
     compared: list[tuple[Any, int | None]] = field(default_factory=list)
     stop: bool = False
@@ -159,7 +159,7 @@ class Outside:
             clock=self.clock,
             report=report,
             should_stop=lambda: self.stop,
-            stepped=self.steps.append,
+            stepped=lambda step, training: self.steps.append((step, training)),
             compare=self.compare,
             check=self.check,
             snapshots=snapshots,

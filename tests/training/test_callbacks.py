@@ -40,7 +40,8 @@ def test_a_plain_fit_reports_epochs_tells_steps_and_is_checked_once() -> None:
     assert [step for step, _ in outside.reports] == [0, 1, 2]
     assert outside.reports[1][1] == {name: pytest.approx(values[1]) for name, values in history.history.items()}
     assert {"loss", "mae", "val_loss", "val_mae"} == set(history.history)
-    assert (outside.checks, outside.steps) == ([1], [1])
+    assert outside.checks == [1]
+    assert outside.steps == [(0, True), (1, True), (46, False), (46, True), (69, False)]
     assert outside.position.step == 3 * 23
 
 
@@ -56,7 +57,7 @@ def test_progress_is_told_every_half_second_and_while_validating() -> None:
     outside.clock.time += 1
     callbacks.on_test_batch_end(0, {})
 
-    assert outside.steps == [1, 3, 4]
+    assert outside.steps == [(0, True), (1, True), (3, True), (4, True)]
 
 
 def test_members_begin_with_what_the_chief_has_and_keep_their_seeds() -> None:
