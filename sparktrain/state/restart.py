@@ -58,9 +58,9 @@ def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> D
     Infrastructure is retried. Crashes and hangs are where the run recovers at all. An exception is where the gang has
     got further than the checkpoint that it began with, for then it need not come again; the same one twice is a bug.
     """
-    if stopping and kind in (FailureKind.STOPPED, FailureKind.LOST):
-        return Decision.STOP
     cause = cause_of(kind)
+    if stopping and (kind is FailureKind.STOPPED or cause is Cause.INFRASTRUCTURE):
+        return Decision.STOP
     if cause is Cause.INFRASTRUCTURE:
         return Decision.RETRY if history.restarts <= limit else Decision.GIVE_UP
     if not history.recovers or kind in _FINAL or stopping or history.restarts > limit:

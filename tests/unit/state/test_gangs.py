@@ -179,6 +179,16 @@ def test_an_exception_after_progress_is_tried_again_until_it_repeats(world: Worl
     assert len(trial(world).restarts) == 1
 
 
+@pytest.mark.parametrize("kind", [FailureKind.LOST, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT])
+def test_a_gang_that_is_lost_while_the_run_stops_is_not_formed_again(world: World, kind: FailureKind) -> None:
+    first, second = gang(world)
+    world.stop(grace_s=5.0)
+    world.fail(first, kind)
+    world.fail(second, FailureKind.RING)
+    assert world.status(0) == "stopped"
+    assert len(world.all(do.EndRun)) == 1
+
+
 def test_crashes_use_up_the_restarts_and_each_cause_is_kept(world: World) -> None:
     agents = gang(world, restarts=2)
     for kind in (FailureKind.MEMORY, FailureKind.SIGNAL, FailureKind.HANG):
