@@ -40,7 +40,7 @@ class SnapshotLink(Protocol):
         ...
 
     def kept(self, timeout_s: float) -> Kept | None:
-        """The next answer to a snapshot; None when none came in that time. Raises OSError when the agent is gone."""
+        """The next answer to a snapshot; None when none came in that time, or none can come any more."""
         ...
 
 
@@ -330,11 +330,10 @@ class Checkpoints:
 
     def _answer(self, step: int, failed: str) -> str:
         deadline = self._clock.now() + KEPT_TIMEOUT_S
-        while (left := deadline - self._clock.now()) > 0:
-            kept = self._link.kept(left)
-            if kept is not None and kept.step == step:
+        while (kept := self._link.kept(max(0.0, deadline - self._clock.now()))) is not None:
+            if kept.step == step:
                 return f"{failed}: {kept.problem}" if kept.problem else ""
-        return f"{failed}: the agent did not answer within {KEPT_TIMEOUT_S:.0f} s"
+        return f"{failed}: the agent is gone, or did not answer within {KEPT_TIMEOUT_S:.0f} s"
 
     def _wait(self, timeout_s: float) -> str:
         with self._changed:
