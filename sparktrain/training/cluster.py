@@ -12,6 +12,7 @@ from sparktrain.clock import Clock, pause
 from sparktrain.errors import FormError
 from sparktrain.spec.gang import Role
 from sparktrain.state.formation import Formation, Place
+from sparktrain.training.ring_errors import causes
 
 _PROBE_S = 0.05
 _PROBE_TIMEOUT_S = 0.5
@@ -111,25 +112,13 @@ def is_cluster_error(error: BaseException) -> bool:
     types are raised where a file system of TensorFlow's cannot be reached, which is no mistake of the function either.
     """
     errors = getattr(sys.modules.get("tensorflow"), "errors", None)
-    return errors is not None and any(_is_lost(each, errors) for each in _chain(error))
+    return errors is not None and any(_is_lost(each, errors) for each in causes(error))
 
 
 def _is_lost(error: BaseException, errors: Any) -> bool:
     if isinstance(error, tuple(getattr(errors, name) for name in _LOST)):
         return True
     return isinstance(error, errors.OpError) and any(word in str(error) for word in _LOST_WORDS)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """`error` and what it came from, each once."""
-    seen: set[int] = set()
-    following: BaseException | None = error
-    while following is not None and id(following) not in seen:
-        seen.add(id(following))
-        yield following
-        aborted_by = getattr(following, "original_exception", None)  # of a coordinator's ClosureAbortedError
-        implicit = None if following.__suppress_context__ else following.__context__
-        following = aborted_by or following.__cause__ or implicit
 
 
 def await_members(formation: Formation, timeout_s: float, why: str, clock: Clock) -> None:

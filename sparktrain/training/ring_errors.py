@@ -21,7 +21,7 @@ def is_ring_error(error: BaseException) -> bool:
 
     Of any backend; for exceptions that leave user code such as `model.fit`. Imports nothing.
     """
-    return any(isinstance(each, RingError) or _of_operation(each) for each in _chain(error))
+    return any(isinstance(each, RingError) or _of_operation(each) for each in causes(error))
 
 
 def _of_operation(error: BaseException) -> bool:
@@ -31,9 +31,13 @@ def _of_operation(error: BaseException) -> bool:
     return any(mark in str(error) for mark in _MARKS)
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """`error` and what it came from, each once."""
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+        yield following
+        aborted_by = getattr(following, "original_exception", None)  # of a coordinator's ClosureAbortedError
+        implicit = None if following.__suppress_context__ else following.__context__
+        following = aborted_by or following.__cause__ or implicit
