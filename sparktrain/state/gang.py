@@ -74,9 +74,9 @@ class Gang:
     running_since: float | None = None
     cause: Failure | None = None
     follower: Failure | None = None
-    """The first failure that may follow from another one, and since when that one is awaited."""
-    follower_since: float | None = None
+    """The first failure that may follow from another one."""
     failed_at: float | None = None
+    """When the first failure of either sort was told."""
     progressed: bool = False
     """It has committed a checkpoint."""
     stop_by: float | None = None
@@ -128,8 +128,7 @@ class Gang:
         if rank is not None and self.size > 1:
             failure = replace(failure, rank=int(rank), host=self.places[rank].host)
         if failure.kind.follows and self.size > 1:
-            if self.follower is None:
-                self.follower, self.follower_since = failure, at
+            self.follower = self.follower or failure
         elif self.cause is None:
             self.cause = failure
 

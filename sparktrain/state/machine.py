@@ -345,7 +345,7 @@ class Machine:
             gang.fail(*late)
         elif (stuck := hang(gang, sweep.limits.hang_timeout_s, at)) is not None:
             gang.fail(*stuck)
-        elif gang.follower_since is not None and at >= gang.follower_since + CAUSE_TIMEOUT_S:
+        elif gang.follower is not None and gang.failed_at is not None and at >= gang.failed_at + CAUSE_TIMEOUT_S:
             gang.cause = gang.follower
         return self._stop_members(gang, at) if gang.cause is not None else []
 
