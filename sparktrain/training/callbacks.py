@@ -20,6 +20,7 @@ from sparktrain.clock import Clock
 from sparktrain.errors import SpecError
 from sparktrain.spec.values import described
 from sparktrain.training.checkpointing import Cadence, Resume, SaveCheckpoints, Scoring, Snapshots, optimizers_of
+from sparktrain.training.optimizer import is_distributed
 from sparktrain.training.position import Position
 from sparktrain.training.result import NotANumberError, number
 from sparktrain.training.ring import Ring
@@ -151,7 +152,7 @@ class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         """Raises SpecError where members would not train together, and what comparing them raises."""
         if self._ring.size == 1:
             return
-        if not any(_is_distributed(each) for each in optimizers_of(self.model)):
+        if not any(is_distributed(each) for each in optimizers_of(self.model)):
             raise SpecError(
                 "the optimizer does not know the gang, and each member would train for itself: compile the model with "
                 "optimizer=ctx.distribute(...)"
@@ -356,11 +357,6 @@ class StopWhenAsked(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         self._stop = asked > 0
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
         self._since, self._next = (step, now), step + self._gap
-
-
-def _is_distributed(optimizer: Any) -> bool:
-    """Whether gradients are averaged: by an optimizer that says so, or by what was put in place of its `apply`."""
-    return hasattr(optimizer, "_sparktrain_ring") or hasattr(vars(optimizer).get("apply"), "ring")
 
 
 def scalars(logs: dict[str, Any]) -> dict[str, float]:

@@ -9,6 +9,7 @@ import pytest
 
 from sparktrain.errors import SpecError
 from sparktrain.training.callbacks import AverageMetrics, StopWhenAsked, WarmUp, keras_callbacks
+from sparktrain.training.optimizer import distribute
 from sparktrain.training.position import Position
 from sparktrain.training.ring import LocalRing, Ring
 from tests.training.gluing import Memory, Outside, feed_of, ids, member
@@ -71,7 +72,7 @@ def test_members_begin_with_what_the_chief_has_and_keep_their_seeds() -> None:
         ]
         model = keras.Sequential(inside)
         optimizer = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam(0.1 + ring.rank))
-        optimizer.inner_optimizer._sparktrain_ring = ring
+        distribute(optimizer, ring)
         model.compile(optimizer, "mse")
         model.layers[1].moving_mean.assign([float(ring.rank)] * 3)
         outside = Outside()
@@ -102,7 +103,7 @@ def test_members_that_would_not_train_together_all_raise(differs: str, words: st
         model: Any = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
         if differs != "ring":
-            model.optimizer._sparktrain_ring = ring
+            distribute(model.optimizer, ring)
         outside = Outside()
         outside.position.order = int(differs == "order" and odd)
         callbacks_of(model, ring, outside, steps=5 if differs == "steps" and odd else 4).on_train_begin()
@@ -265,7 +266,7 @@ def test_only_the_chief_reports_and_saves() -> None:
 def test_all_members_go_on_where_the_chief_does() -> None:
     def start(ring: ThreadRing) -> Any:
         outside, memory, model = Outside(), Memory(), built(ring.rank)
-        model.optimizer._sparktrain_ring = ring
+        distribute(model.optimizer, ring)
         feed_of("known", outside.position, rank=ring.rank, size=2)
         if ring.rank == 0:
             model.optimizer.build(model.trainable_variables)
