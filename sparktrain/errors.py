@@ -9,6 +9,8 @@
     |   |-- EnvironmentMismatchError  an executor runs other versions than the driver
     |   |-- StrategyError          a strategy of TensorFlow was asked for what it cannot do, or would do wrongly
     |   |-- RunDirectoryError      the run directory cannot be made or written
+    |   |   `-- JournalDamagedError  records in the middle of the journal are lost: `sparktrain fsck` says which
+    |   |-- ResumeError            the run in the directory is not the one that is asked for
     |   |-- PoolError              a pool is used in a way that it does not allow
     |   `-- OutOfStepError         members of a gang run different programs, or hold different weights
     |-- InfraError                 the cluster failed; the same call may succeed later
@@ -17,7 +19,11 @@
     |   |-- AgentsLostError        the agents' Spark job ended and could not be started again
     |   |-- RingError              an operation of a ring failed: a member of the gang is gone or stuck
     |   |   `-- FormError          the ring could not be formed
-    |   `-- CheckpointError        a checkpoint is damaged, or cannot be written
+    |   |-- CheckpointError        a checkpoint is damaged, or cannot be written
+    |   |-- StoreError             a store failed, and may work later
+    |   |   |-- StoreTimeoutError  a call of a store did not return in time
+    |   |   `-- StoreRefusedError  a store refused for a reason that stays until somebody acts: permission, quota
+    |   `-- DeposedError           another driver has taken over the run
     |-- RunFailedError             the training function of a run failed; a trial of a sweep that fails is no error
     |   |-- RunStoppedError        the run was stopped before its end
     |   `-- RunLostError           members were lost more often than the gang is formed again; an InfraError too
@@ -66,6 +72,14 @@ class RunDirectoryError(UserError, OSError):
     """The run directory cannot be made or written, or belongs to another run."""
 
 
+class JournalDamagedError(RunDirectoryError):
+    """Records in the middle of the journal are lost or garbled: to go on could run a finished trial again."""
+
+
+class ResumeError(UserError, ValueError):
+    """The run in the directory cannot be resumed as asked: its code, space or options were others."""
+
+
 class PoolError(UserError, RuntimeError):
     """A pool was used when closed, or for two calls at once."""
 
@@ -100,6 +114,22 @@ class FormError(RingError):
 
 class CheckpointError(InfraError, OSError):
     """A checkpoint is damaged, or cannot be written."""
+
+
+class StoreError(InfraError, OSError):
+    """A store failed: the network, a server, a disk. The same call may succeed later."""
+
+
+class StoreTimeoutError(StoreError, TimeoutError):
+    """A call of a store did not return before its deadline; whether it took effect is unknown."""
+
+
+class StoreRefusedError(StoreError, PermissionError):
+    """A store refused for a reason that stays until somebody acts: a permission, a quota, a full disk."""
+
+
+class DeposedError(InfraError, RuntimeError):
+    """Another driver has taken over the run: this one must neither write nor start anything any more."""
 
 
 class RunFailedError(SparktrainError, RuntimeError):

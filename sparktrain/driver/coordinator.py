@@ -194,7 +194,7 @@ class Coordinator:
             metric=spec.metric,
             log_limit_bytes=spec.log_limit_bytes,
             backend=spec.gang.backend,
-            store=run.work.store.where(),
+            store=run.work.store.address,
             checkpoint=start.checkpoint,
         )
         self._server.send(start.agent, message)

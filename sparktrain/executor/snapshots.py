@@ -17,6 +17,7 @@ from sparktrain.clock import pause
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
+from sparktrain.spec.store import StoreAddress
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.store.base import Store
 from sparktrain.store.checkpoints import Draft, fetch, write
@@ -52,7 +53,7 @@ class SnapshotKeeper:
         agent: AgentId,
         post: Callable[[m.FromAgent], None],
         patience: Patience = Patience(),  # noqa: B008 - frozen
-        opened: Callable[[str], Store] = open_store,
+        opened: Callable[[StoreAddress], Store] = open_store,
     ) -> None:
         """`scratch` must be on the same file system as the members' homes, and may hold what an agent before kept."""
         self._local = scratch / "checkpoints"
@@ -135,7 +136,7 @@ class SnapshotKeeper:
             return await asyncio.wait_for(_in_thread(work), patience.write_s)
         except TimeoutError as error:
             raise CheckpointError(
-                f"the checkpoint of step {snapshot.step} was not written to {start.store} within "
+                f"the checkpoint of step {snapshot.step} was not written to {start.store.url} within "
                 f"{patience.write_s:.0f} s: see whether the store is overloaded, or save less often"
             ) from error
         finally:
@@ -185,8 +186,8 @@ class SnapshotKeeper:
             await asyncio.wait_for(_in_thread(self._again(bring, abandoned)), patience.fetch_s)
         except TimeoutError as error:
             raise TimeoutError(
-                f"checkpoint {checkpoint.manifest} was not fetched from {start.store} within {patience.fetch_s:.0f} s: "
-                "see whether the store is overloaded"
+                f"checkpoint {checkpoint.manifest} was not fetched from {start.store.url} within "
+                f"{patience.fetch_s:.0f} s: see whether the store is overloaded"
             ) from error
         finally:
             abandoned.set()
@@ -196,8 +197,10 @@ class SnapshotKeeper:
 
     # ---- in threads
 
-    def _store(self, url: str) -> Store:
-        return self._stores.setdefault(url, self._open(url))
+    def _store(self, address: StoreAddress) -> Store:
+        if address.url not in self._stores:
+            self._stores[address.url] = self._open(address)
+        return self._stores[address.url]
 
     def _again(self, attempt: Callable[[], T], abandoned: threading.Event) -> Callable[[], T]:
         """`attempt` until it succeeds, or says that trying again is of no use."""

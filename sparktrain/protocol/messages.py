@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from sparktrain.ids import AgentId, Member, Rank, RunId
 from sparktrain.spec.gang import Backend
+from sparktrain.spec.store import StoreAddress
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.formation import Place
 from sparktrain.state.outcome import Outcome, Report
@@ -215,7 +216,7 @@ class StartMember(Message, frozen=True, tag=True):
     """Metric that the result must hold; None where any result will do."""
     log_limit_bytes: int
     backend: Backend = Backend.NONE
-    store: str = ""
+    store: StoreAddress = StoreAddress("")
     """URL of the store with the run directory."""
     checkpoint: Checkpoint | None = None
     """To resume from."""

@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+from msgspec import Struct
+
 from sparktrain.errors import BugError
+from sparktrain.spec.store import StoreAddress
 
 UNPUBLISHED = ".tmp-"
 """How the name of a file begins that a store is still writing: never listed, and refused for anything else."""
@@ -12,14 +15,33 @@ PIECE_BYTES = 4 * 2**20
 """The most that `Store.pieces` gives at once."""
 
 
+class FileInfo(Struct, frozen=True):
+    """A file of a store."""
+
+    size: int
+    """In bytes."""
+    modified: float
+    """Seconds since 1970, by the store's clock: for people, never for order."""
+
+
+class Written(Struct, frozen=True):
+    """A file that was published."""
+
+    size: int
+    """In bytes."""
+    sha256: str
+    """Of what was given to `write`, hexadecimal."""
+
+
 class WriteStream(Protocol):
-    """A file of a store that is being written. Used by one thread at a time."""
+    """A log that grows. Used by one thread at a time."""
 
     def write(self, data: bytes) -> None:
-        """Add `data` to the end; blocks until the store has taken all of it.
+        """Add `data` to the end; blocks until the store, or a buffer of bounded size, has taken all of it.
 
-        Readers of the open file see a whole prefix of what was written, how soon depends on the store (`LocalStore`: at
-        once). Raises OSError when the store fails, ValueError after `close`.
+        Readers of the open file see a whole prefix of what was written; how soon depends on the store: `LocalStore` at
+        once, HDFS after a few seconds, an object store at the end. Raises OSError when the store fails, ValueError
+        after `close`.
         """
         ...
 
@@ -31,13 +53,42 @@ class WriteStream(Protocol):
         ...
 
 
+class NewFile(Protocol):
+    """A file that nobody sees before it is whole. Used by one thread at a time."""
+
+    def write(self, data: bytes) -> None:
+        """Add `data` to the end; blocks until the store has taken it. Raises OSError, or ValueError after the end."""
+        ...
+
+    def publish(self) -> Written:
+        """Make the file visible and durable under its path, whole; blocks until it is.
+
+        Raises FileExistsError when something has that path by now, and any other OSError when the store fails: nothing
+        is published then, or the whole file is.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Forget what was written, unless it is published. Again, or after `publish`: does nothing. Never raises."""
+        ...
+
+
 class Store(Protocol):
     """Files beneath one root, named by relative paths with `/` between their parts (see `check_path`).
 
     Folders are no part of the contract: they come with the first file in them. Every method but `where` blocks on the
-    store. Each may be called from any thread, and raises OSError when the store fails and BugError for a path that
-    `check_path` refuses. Nothing is ever overwritten: a path is written by one `put_if_absent` or `open_stream`.
+    store, for a bounded time: past its deadline it raises StoreTimeoutError. Each may be called from any thread, and
+    raises OSError when the store fails (StoreRefusedError where trying again is of no use before somebody has acted)
+    and BugError for a path that `check_path` refuses. Nothing is ever overwritten: a path is written by one
+    `put_if_absent`, `create` or `open_stream`.
+
+    What a store gives beyond this, or less, its class says, and `probe` finds out.
     """
+
+    @property
+    def address(self) -> StoreAddress:
+        """For `open_store` in another process."""
+        ...
 
     def where(self, path: str = "") -> str:
         """The full name of `path`, or of the root, for people and for `open_store`; does not touch the store."""
@@ -64,6 +115,17 @@ class Store(Protocol):
         """The content of the file `path`; FileNotFoundError when there is none."""
         ...
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """At most `length` bytes of the file `path` from its byte `start` on; fewer, or none, where it ends before.
+
+        FileNotFoundError when there is no file. Both numbers are at least 0.
+        """
+        ...
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and time of the file `path`; FileNotFoundError when there is none."""
+        ...
+
     def pieces(self, path: str) -> Iterator[bytes]:
         """The content of the file `path`, in pieces of 1 byte to 4 MiB, for files that memory shall not hold whole.
 
@@ -79,6 +141,13 @@ class Store(Protocol):
         """The paths of all files beneath the folder `prefix`, at any depth, sorted; empty when there is no such folder.
 
         Files that are created or deleted meanwhile may be listed or not.
+        """
+        ...
+
+    def create(self, path: str) -> NewFile:
+        """A large file, written bit by bit and published as a whole. FileExistsError when `path` is there already.
+
+        A process that dies before `publish` leaves nothing under `path`; what it leaves elsewhere is never listed.
         """
         ...
 

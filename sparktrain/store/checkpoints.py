@@ -14,7 +14,6 @@ import re
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -178,15 +177,17 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
 
 
 def _put_shard(store: Store, path: str, file: Path, check: Callable[[], None]) -> Shard:
-    digest, size = hashlib.sha256(), 0
     check()
-    with file.open("rb", buffering=0) as source, closing(store.open_stream(path)) as stream:
-        while piece := source.read(PIECE_BYTES):
-            check()
-            stream.write(piece)
-            digest.update(piece)
-            size += len(piece)
-    shard = Shard(file.name, size, digest.hexdigest())
+    new = store.create(path)
+    try:
+        with file.open("rb", buffering=0) as source:
+            while piece := source.read(PIECE_BYTES):
+                check()
+                new.write(piece)
+        written = new.publish()
+    finally:
+        new.discard()
+    shard = Shard(file.name, written.size, written.sha256)
     try:
         deque(_verified(store, path, shard), maxlen=0)
     except CheckpointError as error:

@@ -63,6 +63,24 @@ class CheckpointLayout(Struct, frozen=True):
         return f"{self.path}/data/{step:08d}-{attempt}"
 
 
+class JournalLayout(Struct, frozen=True):
+    """The paths of a run's journal. Each driver has an epoch, and writes under its own number alone."""
+
+    path: str
+
+    def epoch(self, epoch: int) -> str:
+        """The file by which a driver takes over the run: who has put it there is in charge, until the next is there."""
+        return f"{self.path}/epoch-{epoch:04d}"
+
+    def batch(self, epoch: int, number: int) -> str:
+        """Records that were written together, numbered from 1 within their epoch."""
+        return f"{self.path}/batch-{epoch:04d}-{number:08d}"
+
+    def snapshot(self, epoch: int, number: int) -> str:
+        """All records up to the batch of this epoch and number, in fewer words."""
+        return f"{self.path}/snapshot-{epoch:04d}-{number:08d}"
+
+
 class RunLayout:
     """The paths of the run `name`, which is a folder of the store. SpecError when `name` cannot be one."""
 
@@ -81,6 +99,16 @@ class RunLayout:
     def spec(self) -> str:
         """What the run was asked to do."""
         return f"{self.path}/run.json"
+
+    @property
+    def code(self) -> str:
+        """The training function as it is sent to executors; read by them and by whoever resumes the run."""
+        return f"{self.path}/code.msgpack"
+
+    @property
+    def journal(self) -> JournalLayout:
+        """What the drivers of the run have written down."""
+        return JournalLayout(f"{self.path}/journal")
 
     def trial(self, trial: TrialId) -> str:
         """The folder of a trial."""

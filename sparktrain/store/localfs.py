@@ -1,16 +1,28 @@
 """Runs kept in a directory of a local or network file system."""
 
 import errno
+import hashlib
 import os
 import pwd
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from uuid import uuid4
 
 from sparktrain.errors import RunDirectoryError
-from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, Store, WriteStream, check_path
+from sparktrain.spec.store import StoreAddress
+from sparktrain.store.base import (
+    PIECE_BYTES,
+    UNPUBLISHED,
+    FileInfo,
+    NewFile,
+    Store,
+    WriteStream,
+    Written,
+    check_path,
+)
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -41,6 +53,11 @@ class LocalStore(Store):
         self.root = Path(os.path.abspath(root))
         self._durable: set[Path] = set()
         """Folders beneath the root whose entry in their parent is on disk."""
+
+    @property
+    def address(self) -> StoreAddress:
+        """See base class."""
+        return StoreAddress(str(self.root))
 
     def where(self, path: str = "") -> str:
         """See base class. The absolute path of a local file."""
@@ -86,6 +103,27 @@ class LocalStore(Store):
         except _NO_FILE as error:
             raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """See base class."""
+        target = self._file(path)
+        try:
+            with open(target, "rb") as file:
+                file.seek(start)
+                return file.read(length)
+        except _NO_FILE as error:
+            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
+
+    def stat(self, path: str) -> FileInfo:
+        """See base class."""
+        target = self._file(path)
+        try:
+            found = os.stat(target)
+        except _NO_FILE as error:
+            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
+        if not stat.S_ISREG(found.st_mode):
+            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target))
+        return FileInfo(found.st_size, found.st_mtime)
+
     def pieces(self, path: str) -> Iterator[bytes]:
         """See base class."""
         target = self._file(path)
@@ -111,6 +149,15 @@ class LocalStore(Store):
             relative = Path(folder).relative_to(self.root)
             found += [str(relative / name) for name in names if not name.startswith(UNPUBLISHED)]
         return sorted(found)
+
+    def create(self, path: str) -> NewFile:
+        """See base class."""
+        target = self._file(path)
+        self._make_folder(target.parent)
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(target))
+        unpublished = target.parent / f"{UNPUBLISHED}{uuid4().hex}"
+        return LocalNewFile(open(unpublished, "xb", buffering=0), unpublished, target)
 
     def open_stream(self, path: str) -> WriteStream:
         """See base class."""
@@ -152,9 +199,7 @@ class LocalStream(WriteStream):
 
     def write(self, data: bytes) -> None:
         """See base class."""
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        _write_all(self._file, data)
 
     def close(self) -> None:
         """See base class."""
@@ -167,12 +212,57 @@ class LocalStream(WriteStream):
         _sync_folder(self._folder)
 
 
+class LocalNewFile(NewFile):
+    """A file under another name, until it is linked to its own."""
+
+    def __init__(self, file: FileIO, unpublished: Path, target: Path) -> None:
+        self._file = file
+        self._unpublished = unpublished
+        self._target = target
+        self._digest, self._size = hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> None:
+        """See base class."""
+        _write_all(self._file, data)
+        self._digest.update(data)
+        self._size += len(data)
+
+    def publish(self) -> Written:
+        """See base class."""
+        try:
+            os.fsync(self._file.fileno())
+            created = _link(self._unpublished, self._target)
+        finally:
+            self.discard()
+        _sync_folder(self._target.parent)
+        if not created:
+            raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(self._target))
+        return Written(self._size, self._digest.hexdigest())
+
+    def discard(self) -> None:
+        """See base class."""
+        with suppress(OSError):
+            self._file.close()
+            self._unpublished.unlink(missing_ok=True)
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
 def _publish(unpublished: Path, target: Path, data: bytes) -> bool:
     """Write `data` durably, then give it the name `target`, unless that is taken: whether it has that name now."""
     with open(unpublished, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+    return _link(unpublished, target)
+
+
+def _link(unpublished: Path, target: Path) -> bool:
+    """Give a durable file the name `target`, unless that is taken: whether it has that name now."""
     try:
         os.link(unpublished, target)
     except OSError as error:

@@ -5,18 +5,19 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from sparktrain.errors import SpecError
+from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
-def open_store(dir: str | os.PathLike[str]) -> Store:
+def open_store(dir: str | os.PathLike[str] | StoreAddress) -> Store:
     """The store whose root is `dir`: a path, or `file:///path`. Does not touch it: `Store.probe` does.
 
     Raises SpecError for anything else.
     """
-    text = os.fspath(dir)
+    text = dir.url if isinstance(dir, StoreAddress) else os.fspath(dir)
     if not text or not text.isprintable():
         raise SpecError(f"dir ({text!r}) must be the path of a directory: not empty, and of printable characters")
     scheme = _SCHEME.match(text)

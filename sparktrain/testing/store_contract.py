@@ -1,5 +1,6 @@
 """What every store must do. A test class for a store inherits `StoreContract` and says how to open one."""
 
+import hashlib
 import multiprocessing
 from collections.abc import Callable
 from contextlib import closing
@@ -8,6 +9,7 @@ from multiprocessing.synchronize import Barrier
 import pytest
 
 from sparktrain.errors import BugError
+from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import PIECE_BYTES, Store
 from sparktrain.store.url import open_store
 
@@ -19,10 +21,10 @@ RACE_DEADLINE_S = 60.0
 class StoreContract:
     """Tests of the contract in `sparktrain.store.base`. The fixture `store` gives each test an empty store of its own.
 
-    `reopen` must be a function that processes can be sent; it opens the store that `where()` names.
+    `reopen` must be a function that processes can be sent; it opens the store that `address` names.
     """
 
-    reopen: Callable[[str], Store] = staticmethod(open_store)
+    reopen: Callable[[StoreAddress], Store] = staticmethod(open_store)
 
     @pytest.fixture
     def store(self) -> Store:
@@ -53,13 +55,13 @@ class StoreContract:
 
     def test_what_was_put_is_there_for_everybody(self, store: Store) -> None:
         store.put_if_absent("run/results.json", b"{}")
-        assert self.reopen(store.where()).read("run/results.json") == b"{}"
+        assert self.reopen(store.address).read("run/results.json") == b"{}"
 
     def test_of_many_processes_exactly_one_creates_a_file(self, store: Store) -> None:
         processes = multiprocessing.get_context("spawn")
         barrier, outcomes = processes.Barrier(CONTENDERS), processes.Queue()
         contenders = [
-            processes.Process(target=_contend, args=(self.reopen, store.where(), number, barrier, outcomes))
+            processes.Process(target=_contend, args=(self.reopen, store.address, number, barrier, outcomes))
             for number in range(CONTENDERS)
         ]
         for contender in contenders:
@@ -144,11 +146,64 @@ class StoreContract:
             stream.write(b"late")
         assert store.put_if_absent("log", b"late") is False
 
+    def test_a_range_of_a_file(self, store: Store) -> None:
+        store.put_if_absent("run/a", bytes(range(100)))
+        assert store.read_range("run/a", 10, 5) == bytes(range(10, 15))
+        assert store.read_range("run/a", 98, 5) == bytes([98, 99])
+        assert store.read_range("run/a", 100, 5) == b""
+        assert store.read_range("run/a", 0, 0) == b""
+        with pytest.raises(FileNotFoundError):
+            store.read_range("run/none", 0, 1)
+
+    def test_stat_tells_the_size(self, store: Store) -> None:
+        store.put_if_absent("run/a", b"12345")
+        assert store.stat("run/a").size == 5
+        for missing in ("run/none", "run"):
+            with pytest.raises(FileNotFoundError):
+                store.stat(missing)
+
+    @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES + 1], ids=["empty", "byte", "two pieces"])
+    def test_a_new_file_is_published_whole(self, store: Store, size: int) -> None:
+        data = bytes(range(256)) * (size // 256) + b"\0" * (size % 256)
+        new = store.create("run/model")
+        for start in range(0, size, PIECE_BYTES):
+            new.write(data[start : start + PIECE_BYTES])
+            assert not store.exists("run/model")
+            assert store.list() == []
+        written = new.publish()
+        new.discard()
+        assert (written.size, written.sha256) == (size, hashlib.sha256(data).hexdigest())
+        assert b"".join(store.pieces("run/model")) == data
+        assert store.list() == ["run/model"]
+
+    def test_a_discarded_file_was_never_there(self, store: Store) -> None:
+        new = store.create("run/model")
+        new.write(b"half")
+        new.discard()
+        new.discard()
+        assert store.list() == []
+        assert store.put_if_absent("run/model", b"other")
+
+    def test_a_new_file_never_overwrites(self, store: Store) -> None:
+        late = store.create("run/model")
+        late.write(b"late")
+        store.put_if_absent("run/model", b"kept")
+        with pytest.raises(FileExistsError):
+            late.publish()
+        with pytest.raises(FileExistsError):
+            store.create("run/model")
+        assert store.read("run/model") == b"kept"
+        assert store.list() == ["run/model"]
+
+    def test_the_address_opens_the_same_store(self, store: Store) -> None:
+        store.put_if_absent("run/a", b"1")
+        assert self.reopen(store.address).read("run/a") == b"1"
+
     @pytest.mark.parametrize(
         "path", ["", "/a", "../a", "a/../b", "a//b", "a/", "./a", "a\0b", "a\nb", "a\\b", ".tmp-a"]
     )
     def test_paths_that_are_refused(self, store: Store, path: str) -> None:
-        for call in (store.read, store.exists, store.delete, store.open_stream):
+        for call in (store.read, store.exists, store.delete, store.open_stream, store.create, store.stat):
             with pytest.raises(BugError):
                 call(path)
         with pytest.raises(BugError):
@@ -162,13 +217,13 @@ def _entry(number: int) -> bytes:
 
 
 def _contend(
-    reopen: Callable[[str], Store],
-    where: str,
+    reopen: Callable[[StoreAddress], Store],
+    address: StoreAddress,
     number: int,
     barrier: Barrier,
     outcomes: "multiprocessing.Queue[tuple[int, list[bool]]]",
 ) -> None:
-    store, won = reopen(where), []
+    store, won = reopen(address), []
     for turn in range(ROUNDS):
         barrier.wait(RACE_DEADLINE_S)
         won.append(store.put_if_absent(f"race/{turn}", _entry(number)))

@@ -48,6 +48,7 @@ from sparktrain.protocol.messages import (
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
 from sparktrain.spec.gang import Backend, Role
+from sparktrain.spec.store import StoreAddress
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.formation import Place
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
@@ -71,7 +72,7 @@ START = StartMember(
     metric="loss",
     log_limit_bytes=10,
     backend=Backend.HOROVOD,
-    store="file:///runs",
+    store=StoreAddress("hdfs://lab/runs", {"dfs.nameservices": "lab"}),
     checkpoint=CHECKPOINT,
 )
 

@@ -18,6 +18,7 @@ from sparktrain.errors import CheckpointError
 from sparktrain.executor.snapshots import Patience, SnapshotKeeper
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import messages as m
+from sparktrain.spec.store import StoreAddress
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.store.base import Store
 from sparktrain.store.checkpoints import MANIFEST, listed
@@ -46,8 +47,8 @@ class Desk:
     def new_keeper(self, patience: Patience, scratch: str = "scratch") -> SnapshotKeeper:
         return SnapshotKeeper(self.folder / scratch, AgentId("agent-1"), self._post, patience, self._open)
 
-    def _open(self, url: str) -> Store:
-        assert url == str(self.folder / "runs")
+    def _open(self, address: StoreAddress) -> Store:
+        assert address.url == str(self.folder / "runs")
         return GatedStore(self.store, lambda name, effect: self.gate(name, effect))
 
     def _post(self, message: m.FromAgent) -> None:
@@ -59,7 +60,14 @@ class Desk:
     def start(self, generation: int = 1, checkpoint: Checkpoint | None = None, rank: int = 0) -> m.StartMember:
         member = Member(RunId("run"), TRIAL, Generation(generation), Rank(rank))
         return m.StartMember(
-            member, 1, {}, 0, None, log_limit_bytes=0, store=str(self.folder / "runs"), checkpoint=checkpoint
+            member,
+            1,
+            {},
+            0,
+            None,
+            log_limit_bytes=0,
+            store=StoreAddress(str(self.folder / "runs")),
+            checkpoint=checkpoint,
         )
 
     def home(self, generation: int = 1, rank: int = 0) -> Path:
@@ -203,7 +211,7 @@ async def test_from_a_training_function_to_the_next_generation(desk: Desk) -> No
 # ---- what goes wrong
 
 
-@pytest.mark.parametrize("operation", ["open", "write", "close", "pieces", "put", "read"])
+@pytest.mark.parametrize("operation", ["create", "write", "publish", "pieces", "put", "read"])
 async def test_a_store_that_fails_once_is_tried_again(desk: Desk, operation: str) -> None:
     failures = [OSError(errno.EIO, "the store failed")]
 
@@ -266,10 +274,10 @@ async def test_a_store_that_hangs_holds_nobody_up_and_publishes_nothing(desk: De
     free, passed = threading.Event(), threading.Event()
 
     def gate(name: str, effect: Callable[[], Any]) -> Any:
-        if name == "open":
+        if name == "create":
             assert free.wait(30.0)
         result = effect()
-        if name == "close":
+        if name == "publish":
             passed.set()
         return result
 

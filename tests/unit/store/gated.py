@@ -1,11 +1,13 @@
 """A store in memory, and one that asks before each operation of another: for crashes and faults at any point."""
 
 import errno
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparktrain.store.base import Store, WriteStream, check_path
-from sparktrain.store.localfs import LocalStream
+from sparktrain.spec.store import StoreAddress
+from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written, check_path
+from sparktrain.store.localfs import LocalNewFile, LocalStream
 
 Gate = Callable[[str, Callable[[], Any]], Any]
 """Gets the name of an operation and what does it; returns its result, or raises before or after."""
@@ -16,11 +18,15 @@ class Crash(BaseException):
 
 
 class MemoryStore(Store):
-    """Files in a dict. `torn` makes the next write of a stream lose the end of its data, and say nothing."""
+    """Files in a dict. `torn` makes the next write of a file lose the end of its data, and say nothing."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.torn = False
+
+    @property
+    def address(self) -> StoreAddress:
+        return StoreAddress("memory:/")
 
     def where(self, path: str = "") -> str:
         return f"memory:/{path}"
@@ -36,6 +42,12 @@ class MemoryStore(Store):
             raise FileNotFoundError(path)
         return self.files[path]
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        return self.read(path)[start : start + length]
+
+    def stat(self, path: str) -> FileInfo:
+        return FileInfo(len(self.read(path)), 0.0)
+
     def pieces(self, path: str) -> Iterator[bytes]:
         if content := self.read(path):
             yield content
@@ -45,6 +57,11 @@ class MemoryStore(Store):
 
     def list(self, prefix: str = "") -> list[str]:
         return sorted(path for path in self.files if not prefix or path.startswith(f"{check_path(prefix)}/"))
+
+    def create(self, path: str) -> NewFile:
+        if check_path(path) in self.files:
+            raise FileExistsError(path)
+        return MemoryNewFile(self, path)
 
     def open_stream(self, path: str) -> WriteStream:
         if check_path(path) in self.files:
@@ -73,12 +90,37 @@ class MemoryStream(WriteStream):
         self._closed = True
 
 
+class MemoryNewFile(NewFile):
+    def __init__(self, store: MemoryStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._given, self._kept = b"", b""
+
+    def write(self, data: bytes) -> None:
+        self._given += data
+        if self._store.torn:
+            data, self._store.torn = data[: len(data) // 2], False
+        self._kept += data
+
+    def publish(self) -> Written:
+        if not self._store.put_if_absent(self._path, self._kept):
+            raise FileExistsError(self._path)
+        return Written(len(self._given), hashlib.sha256(self._given).hexdigest())
+
+    def discard(self) -> None:
+        return
+
+
 class GatedStore(Store):
     """Passes each operation of a store through a gate."""
 
     def __init__(self, store: Store, gate: Gate) -> None:
         self.store = store
         self._gate = gate
+
+    @property
+    def address(self) -> StoreAddress:
+        return self.store.address
 
     def where(self, path: str = "") -> str:
         return self.store.where(path)
@@ -92,6 +134,12 @@ class GatedStore(Store):
     def read(self, path: str) -> bytes:
         return self._gate("read", lambda: self.store.read(path))
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        return self._gate("read", lambda: self.store.read_range(path, start, length))
+
+    def stat(self, path: str) -> FileInfo:
+        return self._gate("stat", lambda: self.store.stat(path))
+
     def pieces(self, path: str) -> Iterator[bytes]:
         yield from self._gate("pieces", lambda: list(self.store.pieces(path)))
 
@@ -100,6 +148,9 @@ class GatedStore(Store):
 
     def list(self, prefix: str = "") -> list[str]:
         return self._gate("list", lambda: self.store.list(prefix))
+
+    def create(self, path: str) -> NewFile:
+        return GatedNewFile(self._gate("create", lambda: self.store.create(path)), self._gate)
 
     def open_stream(self, path: str) -> WriteStream:
         return GatedStream(self._gate("open", lambda: self.store.open_stream(path)), self._gate)
@@ -118,6 +169,21 @@ class GatedStream(WriteStream):
 
     def close(self) -> None:
         self._gate("close", self._stream.close)
+
+
+class GatedNewFile(NewFile):
+    def __init__(self, new: NewFile, gate: Gate) -> None:
+        self._new = new
+        self._gate = gate
+
+    def write(self, data: bytes) -> None:
+        self._gate("write", lambda: self._new.write(data))
+
+    def publish(self) -> Written:
+        return self._gate("publish", self._new.publish)
+
+    def discard(self) -> None:
+        self._new.discard()
 
 
 class FailAt:
@@ -145,6 +211,8 @@ def drop(result: Any) -> None:
     """Let go of a result that its caller never gets: a file handle does not outlive its process."""
     if isinstance(result, LocalStream | MemoryStream):
         result.close()
+    elif isinstance(result, LocalNewFile):
+        result.discard()
 
 
 def fault() -> OSError:

@@ -311,7 +311,7 @@ def test_a_lost_answer_is_found_out_by_the_next_attempt(store: LocalStore, local
 def test_what_the_store_garbles_is_not_published(store: LocalStore, local: Path) -> None:
     def gate(name: str, effect: Callable[[], Any]) -> Any:
         result = effect()
-        if name == "close":
+        if name == "publish":
             for path in store.list():
                 Path(store.where(path)).write_bytes(b"garbled")
         return result

@@ -1,0 +1,101 @@
+"""What the journal of a run holds: the facts that a driver which takes over must know, in the order of their coming.
+
+A record is written before anything is done that depends on it; `state.recovery` folds records back into a sweep.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain.ids import Generation, TrialId
+from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.outcome import Failure, Report, Restart
+from sparktrain.state.trial import TrialStatus
+
+
+class Record(Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+    """Base of all records."""
+
+
+class TrialsAdded(Record, frozen=True, tag=True, kw_only=True):
+    """The sampler has proposed trials; their ids follow those of the trials before."""
+
+    cases: tuple[dict[str, Any], ...]
+    exhausted: bool
+
+
+class GangFormed(Record, frozen=True, tag=True, kw_only=True):
+    """A trial is run in a new generation. All older generations are fenced from here on: what they write is ignored."""
+
+    trial: TrialId
+    generation: Generation
+    hosts: tuple[str, ...]
+    """Of its members, by rank."""
+    base: str = ""
+    """Digest of the checkpoint that it resumes from; empty when it begins anew."""
+
+
+class CheckpointAcknowledged(Record, frozen=True, tag=True, kw_only=True):
+    """A checkpoint counts: from here on it may be resumed from, and older ones may be deleted."""
+
+    trial: TrialId
+    checkpoint: Checkpoint
+
+
+class CheckpointDamaged(Record, frozen=True, tag=True, kw_only=True):
+    """A checkpoint could not be read: it is never resumed from again."""
+
+    trial: TrialId
+    manifest: str
+    reason: str
+
+
+class GangRestarted(Record, frozen=True, tag=True, kw_only=True):
+    """A gang was lost, and its trial is queued again."""
+
+    trial: TrialId
+    restart: Restart
+
+
+class TrialReported(Record, frozen=True, tag=True, kw_only=True):
+    """The newest metrics of a running trial: for people, at long intervals."""
+
+    trial: TrialId
+    report: Report
+
+
+class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
+    """A trial has its final status. There is one for each trial, but for those that a later driver runs again."""
+
+    trial: TrialId
+    status: TrialStatus
+    metrics: dict[str, float] = {}
+    failure: Failure | None = None
+    seconds: float = 0.0
+
+
+class RunResumed(Record, frozen=True, tag=True, kw_only=True):
+    """A driver has taken over: trials that were stopped or lost with the run before are run again."""
+
+
+class RunEnded(Record, frozen=True, tag=True, kw_only=True):
+    """The run is over."""
+
+    ending: str
+    """One of the values of `state.sweep.Ending`."""
+    reason: str = ""
+    seconds: float = 0.0
+    """That its driver was on it."""
+
+
+AnyRecord = (
+    TrialsAdded
+    | GangFormed
+    | CheckpointAcknowledged
+    | CheckpointDamaged
+    | GangRestarted
+    | TrialReported
+    | TrialConcluded
+    | RunResumed
+    | RunEnded
+)
