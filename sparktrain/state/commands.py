@@ -4,14 +4,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.formation import Place
 from sparktrain.state.outcome import Failure, Report
+from sparktrain.state.records import AnyRecord
 
 
 class Command(Struct, frozen=True, tag=True):
     """Base of all commands."""
+
+
+class WriteRecord(Command, frozen=True, tag=True):
+    """Write the record to the journal, before anything that depends on it is done."""
+
+    record: AnyRecord
 
 
 class PrepareAgent(Command, frozen=True, tag=True):
@@ -62,6 +69,14 @@ class DeleteCheckpoints(Command, frozen=True, tag=True):
 
     trial: TrialId
     checkpoints: tuple[Checkpoint, ...]
+
+
+class SweepCheckpoints(Command, frozen=True, tag=True):
+    """Delete what generations before `before` have left of the trial and is not in `kept`."""
+
+    trial: TrialId
+    kept: tuple[Checkpoint, ...]
+    before: Generation
 
 
 class AdviseMember(Command, frozen=True, tag=True):

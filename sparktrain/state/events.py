@@ -8,6 +8,7 @@ from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.spec.gang import Role
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.outcome import Outcome, Report
+from sparktrain.state.records import AnyRecord
 
 
 class Event(Struct, frozen=True, tag=True):
@@ -82,6 +83,12 @@ class RunBegun(Event, frozen=True, tag=True):
 
     run: RunId
     limits: RunLimits
+    records: tuple[AnyRecord, ...] = ()
+    """What the journal holds of the drivers before."""
+    plan: str = ""
+    """Digest of what the run is asked to do."""
+    wall: float = 0.0
+    """Seconds since 1970, for people."""
 
 
 class Suggested(Event, frozen=True, tag=True):

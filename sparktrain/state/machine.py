@@ -3,13 +3,15 @@
 `Machine.handle` is the only way in. It never raises for what a peer does: a message that is out of place is `Refused`.
 """
 
-from sparktrain.ids import AgentId, Member, Rank, RunId
+from sparktrain.ids import AgentId, Generation, Member, Rank, RunId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.agent import Agent, Agents, AgentStatus
 from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.liveness import Leases
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.records import RunEnded
+from sparktrain.state.recovery import recovered
 from sparktrain.state.seating import places, seat
 from sparktrain.state.sweep import Ending, Sweep, lost
 from sparktrain.state.trial import NOT_FORMED, Trial
@@ -54,7 +56,14 @@ class Machine:
         commands = self._dispatch(event)
         if self.sweep is not None:
             commands += self._advance(self.sweep, event.at)
-        return commands
+        return [*self._facts(), *commands]
+
+    def _facts(self) -> Commands:
+        """What has come to pass by the event: it is written down before the commands that follow from it are done."""
+        if self.last is None:
+            return []
+        facts, self.last.facts = self.last.facts, []
+        return [do.WriteRecord(fact) for fact in facts]
 
     def _dispatch(self, event: on.Event) -> Commands:
         match event:
@@ -190,8 +199,7 @@ class Machine:
         newest = checkpoints.newest
         if newest is not None and new.step <= newest.step:
             return [do.Refused(event.agent, f"checkpoint of step {new.step} is not newer than that of {newest.step}")]
-        doomed = checkpoints.acknowledge(new)
-        gang.progressed = True
+        doomed = self.sweep.acknowledge(gang, new)
         commands: Commands = [do.AckCheckpoint(event.agent, event.member, new)]
         return [*commands, do.DeleteCheckpoints(gang.trial, tuple(doomed))] if doomed else commands
 
@@ -199,7 +207,7 @@ class Machine:
         gang = self._gang_of(event.agent, event.member)
         if gang is None or self.sweep is None or not event.reports:
             return self._refuse(event.agent, event.member)
-        self.sweep.trials[gang.trial].last_report = event.reports[-1]
+        self.sweep.report(gang, event.reports[-1], event.at)
         return [do.DeliverReports(gang.trial, event.reports)]
 
     def _on_ended(self, event: on.MemberEnded) -> Commands:
@@ -240,8 +248,14 @@ class Machine:
     def _on_run_begun(self, event: on.RunBegun) -> Commands:
         if self.sweep is not None:
             raise ValueError(f"run {event.run} begins while run {self.sweep.run} is not over")
-        self.last = Sweep(event.run, event.limits, event.at)
-        return [command for agent in self.agents.all() for command in self._prepare(agent)]
+        self.last = sweep = recovered(event)
+        leftovers = [self._sweep_up(trial) for trial in sweep.queue if trial.generation != NOT_FORMED]
+        prepares = [command for agent in self.agents.all() for command in self._prepare(agent)]
+        return [*leftovers, *prepares]
+
+    def _sweep_up(self, trial: Trial) -> do.SweepCheckpoints:
+        """Generations of drivers before are over, and nobody has tidied up after them."""
+        return do.SweepCheckpoints(trial.id, tuple(trial.checkpoints.kept), Generation(trial.generation + 1))
 
     def _on_suggested(self, event: on.Suggested) -> Commands:
         if self.sweep is None or self.sweep.run != event.run:
@@ -272,7 +286,7 @@ class Machine:
         if sweep.stop is None:
             commands += self._form_gangs(sweep, at)
         if sweep.over:
-            commands.append(self._end(sweep))
+            commands.append(self._end(sweep, at))
         return commands
 
     def _form_gangs(self, sweep: Sweep, at: float) -> Commands:
@@ -281,7 +295,7 @@ class Machine:
         while sweep.queue and len(idle := self._idle(sweep)) >= (size := self._size(sweep, at)):
             commands += self._form(sweep, seat(idle, size), at)
         if sweep.wants_trials and (count := len(self._idle(sweep)) // sweep.limits.size):
-            sweep.suggesting = True
+            sweep.ask(count)
             commands.append(do.Suggest(sweep.run, count))
         return commands
 
@@ -310,11 +324,10 @@ class Machine:
             commands.append(do.StartMember(agent.id, member, gang.size, trial.params, newest))
         return commands
 
-    def _end(self, sweep: Sweep) -> do.EndRun:
+    def _end(self, sweep: Sweep, at: float) -> do.EndRun:
         sweep.ended = True
-        if sweep.stop is None:
-            return do.EndRun(sweep.run, Ending.COMPLETE, "")
-        reason, ending = sweep.stop
+        reason, ending = sweep.stop or ("", Ending.COMPLETE)
+        sweep.facts.append(RunEnded(ending=ending, reason=reason, seconds=at - sweep.begun_at))
         failures = (trial.failure for trial in sweep.trials.values() if trial.failure)
         cause = next((each for each in failures if each.kind is FailureKind.LOAD), None)
         return do.EndRun(sweep.run, ending, reason, cause if ending is Ending.UNLOADABLE else None)

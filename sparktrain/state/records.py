@@ -22,6 +22,10 @@ class TrialsAdded(Record, frozen=True, tag=True, kw_only=True):
 
     cases: tuple[dict[str, Any], ...]
     exhausted: bool
+    asked: int
+    """How many the sampler was asked for."""
+    observed: int
+    """Ends of trials that it had been told when it was asked: whoever asks again tells it as many first."""
 
 
 class GangFormed(Record, frozen=True, tag=True, kw_only=True):
@@ -57,6 +61,14 @@ class GangRestarted(Record, frozen=True, tag=True, kw_only=True):
     restart: Restart
 
 
+class GangRecovered(Record, frozen=True, tag=True, kw_only=True):
+    """The gang that followed a lost one trains."""
+
+    trial: TrialId
+    seconds: float
+    """Since the loss."""
+
+
 class TrialReported(Record, frozen=True, tag=True, kw_only=True):
     """The newest metrics of a running trial: for people, at long intervals."""
 
@@ -74,8 +86,19 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
     seconds: float = 0.0
 
 
-class RunResumed(Record, frozen=True, tag=True, kw_only=True):
-    """A driver has taken over: trials that were stopped or lost with the run before are run again."""
+class DriverBegan(Record, frozen=True, tag=True, kw_only=True):
+    """A driver is on the run from here on: the first one, or one that resumes it.
+
+    Trials without a result are run again, those that were stopped or lost with the driver before too, and what was lost
+    so far does not count against their restarts.
+    """
+
+    plan: str
+    """Digest of what the run is asked to do, see `store.layout.RunLayout.plan`."""
+    at: float
+    """Seconds since 1970, by the driver's clock: for people."""
+    ran_s: float = 0.0
+    """How long the drivers before were on it, as far as they have told."""
 
 
 class RunEnded(Record, frozen=True, tag=True, kw_only=True):
@@ -89,13 +112,14 @@ class RunEnded(Record, frozen=True, tag=True, kw_only=True):
 
 
 AnyRecord = (
-    TrialsAdded
+    DriverBegan
+    | TrialsAdded
     | GangFormed
     | CheckpointAcknowledged
     | CheckpointDamaged
     | GangRestarted
+    | GangRecovered
     | TrialReported
     | TrialConcluded
-    | RunResumed
     | RunEnded
 )

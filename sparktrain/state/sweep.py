@@ -2,15 +2,31 @@
 
 from collections import deque
 from enum import StrEnum
+from typing import Any
 
 from msgspec.structs import replace
 
 from sparktrain.ids import Generation, RunId, TrialId
+from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.events import RunLimits, Suggested
 from sparktrain.state.gang import Gang
-from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report, Restart
+from sparktrain.state.records import (
+    AnyRecord,
+    CheckpointAcknowledged,
+    CheckpointDamaged,
+    GangFormed,
+    GangRecovered,
+    GangRestarted,
+    TrialConcluded,
+    TrialReported,
+    TrialsAdded,
+)
 from sparktrain.state.restart import Decision, History, decide
 from sparktrain.state.trial import Trial, TrialStatus
+
+REPORT_INTERVAL_S = 10.0
+"""The journal gets a trial's reports no more often than this: they are for people who look at the run."""
 
 
 class Ending(StrEnum):
@@ -55,19 +71,36 @@ class Sweep:
         """Since when there are fewer agents than a whole gang needs."""
         self.too_few_since: float | None = at
         """Since when there are fewer agents than the smallest gang needs."""
+        self.facts: list[AnyRecord] = []
+        """What has come to pass and is not yet given out, for the journal."""
+        self.observed = 0
+        """Ends of trials that the sampler has been told, or will have been before it is asked again."""
+        self.asked = (0, 0)
+        """How many trials the sampler was asked for when it was asked last, and `observed` at that time."""
+        self._reported_at: dict[TrialId, float] = {}
+        """When the last report of a trial was noted."""
 
     def add(self, suggested: Suggested) -> list[Trial]:
         """Queue new trials; those that come after a stop are returned, stopped."""
         self.suggesting = False
         self.starved = not suggested.cases
         self.exhausted = suggested.exhausted or (self.starved and not self.gangs)
-        trials = []
-        for params in suggested.cases:
+        asked, observed = self.asked
+        self.facts.append(TrialsAdded(cases=suggested.cases, exhausted=self.exhausted, asked=asked, observed=observed))
+        self.enlist(suggested.cases)
+        return self.clear_queue() if self.stop else []
+
+    def enlist(self, cases: tuple[dict[str, Any], ...]) -> None:
+        """Make trials of what the sampler has proposed, and queue them."""
+        for params in cases:
             trial = Trial(TrialId(len(self.trials)), params)
             self.trials[trial.id] = trial
-            trials.append(trial)
-        self.queue.extend(trials)
-        return self.clear_queue() if self.stop else []
+            self.queue.append(trial)
+
+    def ask(self, count: int) -> None:
+        """The sampler is asked for `count` trials."""
+        self.suggesting = True
+        self.asked = count, self.observed
 
     def next_gang(self, gang: Gang) -> Trial:
         """Take the longest queued trial and give it the gang; the gang's trial and generation must be its own."""
@@ -79,6 +112,8 @@ class Sweep:
         trial.started_at = None
         trial.last_report = None
         self.gangs[trial.id] = gang
+        base = gang.checkpoint.digest if gang.checkpoint is not None else ""
+        self.facts.append(GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, base=base))
         return trial
 
     def running(self, gang: Gang, at: float) -> None:
@@ -89,6 +124,20 @@ class Sweep:
             done = replace(trial.restarts[-1], seconds=at - trial.failed_at)
             trial.restarts = (*trial.restarts[:-1], done)
             trial.failed_at = None
+            self.facts.append(GangRecovered(trial=trial.id, seconds=done.seconds))
+
+    def report(self, gang: Gang, report: Report, at: float) -> None:
+        """The chief has reported metrics."""
+        self.trials[gang.trial].last_report = report
+        if at >= self._reported_at.get(gang.trial, -REPORT_INTERVAL_S) + REPORT_INTERVAL_S:
+            self._reported_at[gang.trial] = at
+            self.facts.append(TrialReported(trial=gang.trial, report=report))
+
+    def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
+        """A checkpoint counts from now on; those that are not needed any more."""
+        gang.progressed = True
+        self.facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
+        return self.trials[gang.trial].checkpoints.acknowledge(new)
 
     def peek(self) -> tuple[TrialId, Generation]:
         """The trial that is next, and the generation that its gang will have."""
@@ -103,15 +152,17 @@ class Sweep:
         trial.seconds, trial.failure = outcome.seconds, outcome.failure
         if outcome.failure is None:
             trial.metrics = outcome.metrics or {}
-            trial.move(TrialStatus.SUCCEEDED)
+            self._final(trial, TrialStatus.SUCCEEDED)
             return trial
         return self._failed(trial, gang, outcome.failure)
 
     def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
         if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None:
-            trial.checkpoints.damage(gang.checkpoint.manifest, failure.summary)
+            manifest = gang.checkpoint.manifest
+            trial.checkpoints.damage(manifest, failure.summary)
+            self.facts.append(CheckpointDamaged(trial=trial.id, manifest=manifest, reason=failure.summary))
         history = History(
-            restarts=len(trial.restarts) + 1,
+            restarts=len(trial.restarts) - trial.forgiven + 1,
             recovers=self.limits.recovers,
             progressed=gang.progressed,
             repeated=bool(trial.restarts) and trial.restarts[-1].summary == failure.summary,
@@ -123,8 +174,17 @@ class Sweep:
             self._restart(trial, gang, failure)
             return None
         final = {Decision.FAIL: TrialStatus.FAILED, Decision.GIVE_UP: TrialStatus.LOST}
-        trial.move(final.get(decision, self._unfinished))
+        self._final(trial, final.get(decision, self._unfinished))
         return trial
+
+    def _final(self, trial: Trial, status: TrialStatus) -> None:
+        trial.move(status)
+        self.observed += trial.status.observed
+        self.facts.append(
+            TrialConcluded(
+                trial=trial.id, status=status, metrics=trial.metrics, failure=trial.failure, seconds=trial.seconds
+            )
+        )
 
     def _restart(self, trial: Trial, gang: Gang, failure: Failure) -> None:
         newest = trial.checkpoints.newest
@@ -137,6 +197,7 @@ class Sweep:
         trial.failed_at = gang.failed_at
         trial.move(TrialStatus.QUEUED)
         self.queue.appendleft(trial)
+        self.facts.append(GangRestarted(trial=trial.id, restart=restart))
 
     @property
     def _unfinished(self) -> TrialStatus:
@@ -148,9 +209,9 @@ class Sweep:
         ended = list(self.queue)
         self.queue.clear()
         for trial in ended:
-            trial.move(self._unfinished)
             why = self.stop[0] if self.stop else "the run was stopped"
             trial.failure = trial.failure or Failure(FailureKind.STOPPED, f"not run: {why}")
+            self._final(trial, self._unfinished)
         return ended
 
     @property

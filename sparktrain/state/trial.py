@@ -28,6 +28,11 @@ class TrialStatus(StrEnum):
         """A final status is never left."""
         return self not in (TrialStatus.QUEUED, TrialStatus.RUNNING)
 
+    @property
+    def observed(self) -> bool:
+        """The trial has a result that the sampler learns from, and that a driver which resumes the run leaves alone."""
+        return self in (TrialStatus.SUCCEEDED, TrialStatus.FAILED)
+
 
 _LEGAL = frozenset(
     {
@@ -66,6 +71,8 @@ class Trial:
     """Of the newest generation's members, by rank."""
     restarts: tuple[Restart, ...] = ()
     """Why its gang was formed again, and what that cost; oldest first."""
+    forgiven: int = 0
+    """So many of the restarts were under drivers before, and do not count against the limit."""
     started_at: float | None = None
     """When the newest generation entered the training function."""
     last_report: Report | None = None

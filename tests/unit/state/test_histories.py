@@ -8,6 +8,9 @@ from sparktrain.ids import AgentId, Generation, Member
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.outcome import FailureKind, Outcome
+from sparktrain.state.recovery import compacted, fold
+from sparktrain.state.sweep import Sweep
+from tests.unit.state.test_recovery import durable
 from tests.unit.state.world import RUN, World
 
 STEPS = st.lists(
@@ -110,6 +113,7 @@ def test_every_history_ends_with_each_trial_concluded_once(
     for what, which in steps:
         act(world, what, which, names)
         world.suggest()
+    check_journal(world)
     if stop:
         world.stop(grace_s=1.0)
         world.tick(2.0)
@@ -125,6 +129,7 @@ def test_every_history_ends_with_each_trial_concluded_once(
         assert trial.generation <= restarts + 1
     check_checkpoints(world)
     check_forming(world)
+    check_journal(world)
 
 
 def check_checkpoints(world: World) -> None:
@@ -151,3 +156,14 @@ def check_forming(world: World) -> None:
     for member, places in told.items():
         assert told.get(replace(member, rank=0), places) == places
         assert all(place.port for place in places)
+
+
+def check_journal(world: World) -> None:
+    """The records tell of each trial what the machine knows of it; so do those that compaction leaves."""
+    sweep = world.machine.last
+    assert sweep is not None
+    for records in (world.records, compacted(world.records)):
+        folded = Sweep(sweep.run, sweep.limits, sweep.begun_at)
+        fold(folded, records)
+        assert [durable(trial) for trial in folded.trials.values()] == [durable(each) for each in sweep.trials.values()]
+        assert folded.observed == sweep.observed

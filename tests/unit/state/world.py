@@ -10,6 +10,7 @@ from sparktrain.state import events as on
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+from sparktrain.state.records import AnyRecord
 
 RUN = RunId("run")
 LEASE_S = 15.0
@@ -30,6 +31,8 @@ class World:
     """Everything that agents have said."""
     written: int = 0
     """Checkpoints so far."""
+    records: list[AnyRecord] = field(default_factory=list)
+    """The journal."""
     cases: int = 4
     """Trials that the sampler still has."""
 
@@ -37,7 +40,13 @@ class World:
         """Fold the event; keep and return the commands."""
         if isinstance(event, _SAID):
             self.fed.append(event)
-        commands = self.machine.handle(event)
+        commands = []
+        for command in self.machine.handle(event):
+            if isinstance(command, do.WriteRecord):
+                assert not commands, "a record comes after a command of the same event"
+                self.records.append(command.record)
+            else:
+                commands.append(command)
         self.told += commands
         for command in commands:
             if isinstance(command, do.StartMember):

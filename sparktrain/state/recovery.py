@@ -1,0 +1,144 @@
+"""From the records of a journal back to the sweep that they tell of, and to fewer records that tell the same."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from sparktrain.ids import TrialId
+from sparktrain.state.checkpoints import Checkpoints
+from sparktrain.state.events import RunBegun
+from sparktrain.state.outcome import FailureKind, Restart
+from sparktrain.state.records import (
+    AnyRecord,
+    CheckpointAcknowledged,
+    CheckpointDamaged,
+    DriverBegan,
+    GangFormed,
+    GangRecovered,
+    GangRestarted,
+    RunEnded,
+    TrialConcluded,
+    TrialReported,
+    TrialsAdded,
+)
+from sparktrain.state.sweep import Sweep
+from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
+
+DRIVER_LOST = "the driver was lost, or stopped the run"
+
+
+def recovered(begun: RunBegun) -> Sweep:
+    """The sweep as the drivers before have left it, now under a new driver, which is a fact of its own."""
+    sweep = Sweep(begun.run, begun.limits, begun.at)
+    fold(sweep, begun.records)
+    ran_s = sum(record.seconds for record in begun.records if isinstance(record, RunEnded))
+    running = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.RUNNING]
+    facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_driver_lost(trial)) for trial in running]
+    facts.append(DriverBegan(plan=begun.plan, at=begun.wall, ran_s=ran_s))
+    fold(sweep, facts)
+    sweep.facts += facts
+    return sweep
+
+
+def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
+    """Bring the trials to where the records say that they were; the queue is made when a driver takes over."""
+    for record in records:
+        match record:
+            case DriverBegan():
+                _take_over(sweep)
+            case TrialsAdded(cases=cases):
+                sweep.enlist(cases)
+            case RunEnded():
+                pass
+            case _:
+                _fold_trial(sweep, sweep.trials[record.trial], record)
+
+
+def _take_over(sweep: Sweep) -> None:
+    """What has no result is queued again, first what has been running before."""
+    for trial in sweep.trials.values():
+        if not trial.status.observed:
+            # Not by `move`: in the life of a trial under one driver there is no way back from a final status.
+            trial.status, trial.failure, trial.failed_at = TrialStatus.QUEUED, None, None
+        trial.forgiven = len(trial.restarts)
+    queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
+    sweep.queue.clear()
+    sweep.queue.extend(sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
+
+
+def _driver_lost(trial: Trial) -> Restart:
+    newest = trial.checkpoints.newest
+    resumed_from = newest.step if newest is not None else None
+    return Restart(0, trial.host, FailureKind.LOST, DRIVER_LOST, 0.0, resumed_from)
+
+
+def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
+    match record:
+        case GangFormed(generation=generation, hosts=hosts):
+            trial.status, trial.generation, trial.hosts = TrialStatus.RUNNING, generation, hosts
+            trial.host = hosts[0] if hosts else None
+            trial.last_report = None
+        case CheckpointAcknowledged(checkpoint=checkpoint):
+            trial.checkpoints.acknowledge(checkpoint)
+        case CheckpointDamaged(manifest=manifest, reason=reason):
+            trial.checkpoints.damage(manifest, reason)
+        case GangRestarted(restart=restart):
+            trial.restarts, trial.status = (*trial.restarts, restart), TrialStatus.QUEUED
+        case GangRecovered(seconds=seconds):
+            trial.restarts = (*trial.restarts[:-1], replace(trial.restarts[-1], seconds=seconds))
+        case TrialReported(report=report):
+            trial.last_report = report
+        case TrialConcluded(status=status):
+            trial.status, trial.metrics = status, record.metrics
+            trial.failure, trial.seconds = record.failure, record.seconds
+            sweep.observed += status.observed
+
+
+def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
+    """The records without those that later ones have made superfluous, in the same order.
+
+    They fold into the same trials, and tell a sampler the same.
+    """
+    needed = _Needed(_checkpoints(records))
+    kept = [record for record in reversed(records) if needed(record)]
+    return tuple(reversed(kept))
+
+
+def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
+    """Manifests of the checkpoints that still count in the end, and of those that turned out to be damaged."""
+    each: dict[TrialId, Checkpoints] = {}
+    for record in records:
+        match record:
+            case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
+                each.setdefault(trial, Checkpoints()).acknowledge(checkpoint)
+            case CheckpointDamaged(trial=trial, manifest=manifest, reason=reason):
+                each.setdefault(trial, Checkpoints()).damage(manifest, reason)
+    kept = {(trial, known.manifest) for trial, found in each.items() for known in found.kept}
+    return kept | {(trial, known.manifest) for trial, found in each.items() for known, _ in found.damaged}
+
+
+class _Needed:
+    """Goes backwards over records, and says which of them still tell something."""
+
+    def __init__(self, checkpoints: set[tuple[TrialId, str]]) -> None:
+        self._checkpoints = checkpoints
+        self._formed: set[TrialId] = set()
+        self._reported: set[TrialId] = set()
+
+    def __call__(self, record: AnyRecord) -> bool:
+        match record:
+            case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
+                return (trial, checkpoint.manifest) in self._checkpoints
+            case TrialReported(trial=trial):
+                return self._first(self._reported, trial)
+            case GangFormed(trial=trial):
+                self._reported.add(trial)
+                return self._first(self._formed, trial)
+            case TrialConcluded(trial=trial, status=status):
+                return status.observed or trial not in self._formed
+        return True
+
+    def _first(self, seen: set[TrialId], trial: TrialId) -> bool:
+        first = trial not in seen
+        seen.add(trial)
+        return first

@@ -1,0 +1,145 @@
+"""A driver that takes over knows what the drivers before have written down, and runs what has no result."""
+
+import pytest
+
+from sparktrain.ids import AgentId
+from sparktrain.spec.gang import Role
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.machine import Machine
+from sparktrain.state.outcome import FailureKind
+from sparktrain.state.records import DriverBegan, TrialConcluded, TrialReported, TrialsAdded
+from sparktrain.state.recovery import DRIVER_LOST, compacted, fold
+from sparktrain.state.sweep import Sweep
+from sparktrain.state.trial import Trial
+from tests.unit.state.world import LEASE_S, RUN, World
+
+
+def durable(trial: Trial) -> tuple[object, ...]:
+    """What must be the same of a trial after its driver was lost."""
+    known = trial.status, trial.generation, trial.params, trial.metrics, trial.hosts
+    restarts = [(each.kind, each.summary, each.resumed_from) for each in trial.restarts]
+    failure = trial.failure if trial.status.final else None
+    return (*known, trial.checkpoints.kept, trial.checkpoints.damaged, restarts, failure)
+
+
+def successor(world: World, **limits: object) -> World:
+    """The world of a driver that takes over after the driver of `world` was lost; the sampler has what was left."""
+    new = World(Machine(LEASE_S), at=world.at, cases=world.cases)
+    new.feed(
+        on.RunBegun(
+            new.at, RUN, on.RunLimits(**{"roles": (Role.CHIEF,), **limits}), tuple(world.records), plan="p", wall=5.0
+        )
+    )
+    new.records = [*world.records, *new.records]
+    return new
+
+
+@pytest.fixture
+def world() -> World:
+    """Four trials and two agents: trial 0 has succeeded, trial 1 has failed, two run, and one has a checkpoint."""
+    world = World()
+    world.begin()
+    agents = [world.join(name) for name in ("a", "b")]
+    world.suggest()
+    world.enter(agents[0])
+    world.enter(agents[1])
+    world.succeed(agents[0])
+    world.suggest()
+    world.fail(agents[1])
+    world.suggest()
+    for agent in agents:
+        world.enter(agent)
+    world.write(agents[0], 10)
+    world.report(agents[0], 10)
+    return world
+
+
+def test_finished_trials_stay_finished_and_the_others_run_again(world: World) -> None:
+    before = [world.status(trial) for trial in range(4)]
+    assert before == ["succeeded", "failed", "running", "running"]
+    new = successor(world)
+    assert [new.status(trial) for trial in range(4)] == ["succeeded", "failed", "queued", "queued"]
+    agent = new.join("c")
+    [start] = new.all(do.StartMember)
+    assert (start.member.trial, start.member.generation, start.agent) == (2, 2, agent)
+    assert start.checkpoint is not None
+    assert start.checkpoint.step == 10
+    new.enter(agent)
+    new.succeed(agent)
+    new.suggest()
+    new.enter(agent)
+    new.succeed(agent)
+    new.suggest()
+    assert new.all(do.EndRun) != []
+    assert [new.status(trial) for trial in range(4)] == ["succeeded", "failed", "succeeded", "succeeded"]
+    assert [each.trial for each in new.all(do.ConcludeTrial)] == [2, 3]
+
+
+def test_a_lost_driver_is_a_restart_that_does_not_count(world: World) -> None:
+    new = successor(world, restarts=0)
+    trial = new.machine.last.trials[2]
+    [restart] = trial.restarts
+    assert (restart.kind, restart.summary, restart.resumed_from) == (FailureKind.LOST, DRIVER_LOST, 10)
+    agent = new.join("c")
+    new.enter(agent)
+    new.succeed(agent)
+    assert new.status(2) == "succeeded"
+
+
+def test_what_earlier_generations_left_is_swept_up(world: World) -> None:
+    new = successor(world)
+    swept = {each.trial: (len(each.kept), each.before) for each in new.all(do.SweepCheckpoints)}
+    assert swept == {2: (1, 2), 3: (0, 2)}
+
+
+def test_trials_that_were_stopped_or_lost_with_the_run_are_run_again(world: World) -> None:
+    world.stop()
+    for agent in list(world.running):
+        world.fail(agent, FailureKind.STOPPED)
+    assert [world.status(trial) for trial in range(4)] == ["succeeded", "failed", "stopped", "stopped"]
+    new = successor(world)
+    assert [new.status(trial) for trial in range(4)] == ["succeeded", "failed", "queued", "queued"]
+
+
+def test_a_driver_says_how_long_those_before_were_on_the_run(world: World) -> None:
+    world.tick(7.0)
+    world.stop()
+    for agent in list(world.running):
+        world.fail(agent, FailureKind.STOPPED)
+    new = successor(world)
+    assert [each for each in new.records if isinstance(each, DriverBegan)][-1] == DriverBegan(
+        plan="p", at=5.0, ran_s=7.0
+    )
+
+
+def test_the_sampler_can_be_told_again_in_the_same_order(world: World) -> None:
+    asked = [(each.asked, each.observed, len(each.cases)) for each in world.records if isinstance(each, TrialsAdded)]
+    assert asked == [(1, 0, 1), (1, 0, 1), (1, 1, 1), (1, 2, 1)]
+
+
+def test_reports_are_noted_at_intervals(world: World) -> None:
+    agent = AgentId("a")
+    for step in range(11, 20):
+        world.report(agent, step)
+    world.tick(10.0)
+    world.report(agent, 20)
+    assert [each.report.step for each in world.records if isinstance(each, TrialReported)] == [10, 20]
+
+
+def test_compaction_leaves_what_counts(world: World) -> None:
+    agent = AgentId("a")
+    for step in range(20, 60, 10):
+        world.write(agent, step)
+    world.lose(agent)
+    world.join("d")
+    left = compacted(world.records)
+    assert len(left) < len(world.records)
+    assert compacted(left) == left
+    sweeps = []
+    for records in (world.records, left):
+        sweep = Sweep(RUN, on.RunLimits(), 0.0)
+        fold(sweep, records)
+        sweeps.append([durable(trial) for trial in sweep.trials.values()])
+    assert sweeps[0] == sweeps[1]
+    assert [each.trial for each in left if isinstance(each, TrialConcluded)] == [0, 1]
