@@ -19,6 +19,8 @@ from sparktrain.search.space import grid
 from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state import events as on
 from sparktrain.state.outcome import Outcome, Report
+from sparktrain.state.records import DriverBegan
+from sparktrain.store.journal import Journal, Who
 from sparktrain.store.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 
@@ -46,16 +48,20 @@ class CountingCoordinator(Coordinator):
 
 def work_of(folder: str, trials: int, agents: int) -> Work:
     """A run of so many trials."""
+    store, layout = LocalStore(folder), RunLayout("load")
+    journal, _ = Journal.claim(store, layout.journal, Who(host="benchmark", pid=0, started=0.0, sparktrain=""))
     return Work(
         spec=SweepSpec(name="load", metric="accuracy"),
         code=m.Code("", b""),
         preload=(),
         sampler=SpaceSampler(grid(x=list(range(trials)))),
-        store=LocalStore(folder),
-        layout=RunLayout("load"),
+        store=store,
+        layout=layout,
         total=trials,
         agents=agents,
         watcher=NullDisplay(),
+        journal=journal,
+        began=DriverBegan(plan="", at=0.0),
     )
 
 

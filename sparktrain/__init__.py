@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.errors import (
     AgentsLostError,
     BugError,
+    DeposedError,
     DriverUnreachableError,
     EnvironmentMismatchError,
     FunctionError,
     InfraError,
     JoinTimeoutError,
+    JournalDamagedError,
     PoolError,
     ResourceError,
+    ResumeError,
     RunDirectoryError,
     RunFailedError,
     RunLostError,
@@ -26,13 +29,16 @@ from sparktrain.errors import (
     SessionError,
     SparktrainError,
     SpecError,
+    StoreError,
+    StoreRefusedError,
+    StoreTimeoutError,
     UserError,
 )
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from sparktrain.api import Pool, launch, pool, run, sweep
+    from sparktrain.api import Pool, launch, pool, resume, run, sweep
     from sparktrain.driver.results import RunResult, SweepResult, TrialResult
     from sparktrain.search.space import cases, grid, when, zipped
     from sparktrain.training.context import TrainContext
@@ -41,6 +47,7 @@ _HOMES = {
     "Pool": "sparktrain.api",
     "launch": "sparktrain.api",
     "pool": "sparktrain.api",
+    "resume": "sparktrain.api",
     "run": "sparktrain.api",
     "sweep": "sparktrain.api",
     "RunResult": "sparktrain.driver.results",
@@ -66,14 +73,17 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AgentsLostError",
     "BugError",
+    "DeposedError",
     "DriverUnreachableError",
     "EnvironmentMismatchError",
     "FunctionError",
     "InfraError",
     "JoinTimeoutError",
+    "JournalDamagedError",
     "Pool",
     "PoolError",
     "ResourceError",
+    "ResumeError",
     "RunDirectoryError",
     "RunFailedError",
     "RunLostError",
@@ -82,6 +92,9 @@ __all__ = [
     "SessionError",
     "SparktrainError",
     "SpecError",
+    "StoreError",
+    "StoreRefusedError",
+    "StoreTimeoutError",
     "SweepResult",
     "TrainContext",
     "TrialResult",
@@ -90,6 +103,7 @@ __all__ = [
     "grid",
     "launch",
     "pool",
+    "resume",
     "run",
     "sweep",
     "when",

@@ -6,8 +6,9 @@ from types import TracebackType
 from typing import Any
 
 from sparktrain.driver import preflight
-from sparktrain.driver.compose import Composed, compose, module_names, result, run_end, unloadable
+from sparktrain.driver.compose import Composed, compose, compose_again, module_names
 from sparktrain.driver.display import choose_display
+from sparktrain.driver.ending import result, run_end, unloadable
 from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.preflight import Session
@@ -70,7 +71,7 @@ def sweep(
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has what was done until then.
     """
     chosen = options_of(SweepOptions, metric=metric, mode=mode, **options)
-    return _alone(compose(train, space, chosen), chosen, spark, agents)
+    return _alone(compose(train, space, chosen), chosen.progress, spark, agents)
 
 
 def launch(
@@ -82,7 +83,7 @@ def launch(
     """
     agents = options.pop("agents", None)
     chosen = options_of(SweepOptions, **options)
-    return _alone(compose(map_fun, zipped(args_dict), chosen), chosen, spark, agents)
+    return _alone(compose(map_fun, zipped(args_dict), chosen), chosen.progress, spark, agents)
 
 
 def run(
@@ -130,7 +131,40 @@ def run(
     """
     chosen = options_of(RunOptions, workers=workers, backend=backend, **options)
     composed = compose(train, single({} if params is None else params), chosen)
-    return run_end(composed, _alone(composed, chosen, spark, agents)).result()
+    return run_end(composed, _alone(composed, chosen.progress, spark, agents)).result()
+
+
+def resume(
+    directory: str,
+    *,
+    spark: Session | None = None,
+    agents: int | None = None,
+    retry_failed: bool = False,
+    progress: bool = True,
+) -> SweepResult | RunResult:
+    """Go on with the run in `directory`, as it was begun, without the program that began it.
+
+    Trials that have a result stay as they are; the others are run, from their newest checkpoint where they have one. A
+    run that has ended well gives its result at once. The same call of `sweep` or `run` as before, with the same `dir`
+    and `name`, resumes too. Blocks as these do.
+
+    Args:
+        directory: of the run, `dir/name`.
+        spark: the session to use; the active one by default.
+        agents: how many trials run at a time, as of `sweep`.
+        retry_failed: run trials again that have failed, too.
+        progress: False: show nothing.
+
+    Returns:
+        What the call that began the run would have returned.
+
+    Raises:
+        UserError: there is no run, another driver is on it, or its files are damaged: see `sparktrain fsck`.
+        The errors of `sweep` or `run`.
+    """
+    composed = compose_again(directory, retry_failed)
+    made = _alone(composed, progress, spark, agents)
+    return run_end(composed, made).result() if composed.plan.kind == "run" else made
 
 
 def run_target(
@@ -219,8 +253,11 @@ class Pool:
         preflight.check_gpus(self._facts, composed.spec.gpus)
         preflight.check_pool(self.agents, composed.spec.gang.size)
         self._agents.check_free()
+        composed = composed.attached()
+        if (finished := composed.finished()) is not None:
+            return finished
         display = choose_display(quiet=not options.progress)
-        return _run(self._agents, composed, composed.work(self.agents, display), display)
+        return _run(self._agents, composed, composed.work(self.agents, display, self._agents.who()), display)
 
 
 def pool(
@@ -261,14 +298,15 @@ def _with_session(
 ) -> SweepResult:
     """A run in a session that is made once the call is known to be right."""
     preflight.check_agents(agents)
-    composed.check_directory()
+    if (finished := composed.attached().finished()) is not None:
+        return finished
     with session() as spark:
-        return _alone(composed, options, spark, agents, display)
+        return _alone(composed, options.progress, spark, agents, display)
 
 
 def _alone(
     composed: Composed,
-    options: Options,
+    progress: bool,
     spark: Session | None,
     agents: int | None,
     display: Display | None = None,
@@ -276,13 +314,15 @@ def _alone(
     """A run with agents of its own."""
     session, facts = _session(spark)
     preflight.check_gpus(facts, composed.spec.gpus)
+    composed = composed.attached()
+    if (finished := composed.finished()) is not None:
+        return finished
     count = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size)
-    own = AgentPool(session, facts, count, composed.preload, None)
-    shown = display or choose_display(quiet=not options.progress)
-    composed.check_directory()
+    own = AgentPool(session, facts, count, composed.plan.preload, None)
+    shown = display or choose_display(quiet=not progress)
     try:
         own.open()
-        return _run(own, composed, composed.work(count, shown), shown)
+        return _run(own, composed, composed.work(count, shown, own.who()), shown)
     finally:
         own.close()
 

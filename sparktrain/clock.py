@@ -41,6 +41,11 @@ class SystemClock:
         return time.strftime("%Y%m%d-%H%M%S", time.localtime(self.wall()))
 
 
+def time_of_day(wall: float) -> str:
+    """Seconds since 1970 as people write them: `2026-01-31 23:59:59`, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))
+
+
 def pause(seconds: float) -> None:
     """Block the calling thread for `seconds`; for code that runs outside of an event loop."""
     time.sleep(seconds)

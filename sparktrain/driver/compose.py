@@ -1,102 +1,151 @@
-"""From a call of the user to a run that is ready to start, and from its end to what the user gets.
+"""From a call of the user, or from what a run directory holds, to a run that is ready to start.
 
 All that can be wrong with the call is found here, before a session is touched.
 """
 
 import json
+import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import msgspec
+
 from sparktrain.clock import SystemClock
+from sparktrain.driver import plan as plans
+from sparktrain.driver.fingerprint import fingerprint
 from sparktrain.driver.options import Options
+from sparktrain.driver.plan import Plan, check_unchanged, spec_fields
 from sparktrain.driver.preflight import check_installed
-from sparktrain.driver.report import to_bytes
-from sparktrain.driver.results import SweepResult, status_of
-from sparktrain.driver.run import RunEnd
+from sparktrain.driver.report import from_json
+from sparktrain.driver.results import SweepResult
+from sparktrain.driver.resume import Found, check_alone, look, proposed_before, replay
 from sparktrain.driver.shipping import pack, preload_for
 from sparktrain.driver.signature import Target, check_call
-from sparktrain.driver.work import Ran, Watcher, Work
-from sparktrain.errors import FunctionError, RunDirectoryError, SpecError, UserError
-from sparktrain.ids import Generation, Member, RunId
-from sparktrain.protocol.messages import CHIEF, Code
+from sparktrain.driver.work import Watcher, Work
+from sparktrain.errors import RunDirectoryError, SpecError
+from sparktrain.protocol.messages import Code
+from sparktrain.search.document import from_document, to_document
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
 from sparktrain.spec.quantities import seconds
-from sparktrain.spec.sweep import SweepSpec
+from sparktrain.spec.sweep import SweepSpec, run_name
 from sparktrain.spec.values import described
-from sparktrain.state.outcome import Failure
-from sparktrain.state.sweep import Ending
-from sparktrain.state.trial import TrialStatus
+from sparktrain.state.records import AnyRecord, DriverBegan
 from sparktrain.store.base import Store
+from sparktrain.store.journal import Journal, Who
 from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
+
+logger = logging.getLogger("sparktrain")
 
 DEFAULT_DIR = "sparktrain-runs"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Composed:
     """A run that only lacks agents."""
 
+    plan: Plan
     spec: SweepSpec
     space: Space
-    sampler: SpaceSampler
-    target: Target
     code: Code
-    preload: tuple[str, ...]
     store: Store
     layout: RunLayout
+    seeded: bool = True
+    """The seed was asked for; otherwise it is made up, and that of a run that is there already takes its place."""
+    allow_changed: frozenset[str] = frozenset()
+    retry_failed: bool = False
+    found: Found | None = None
+    """What the run directory has of the run already, once it was looked at."""
 
     @property
     def trials(self) -> int | None:
         """How many trials there will be, where that is known."""
-        return self.sampler.total
+        return self._sampler().total
 
-    def work(self, agents: int, watcher: Watcher) -> Work:
-        """The run for the coordinator; claims the run directory. Blocks on the store. Raises RunDirectoryError."""
-        self.check_directory()
-        if not self.store.put_if_absent(self.layout.spec, self._record()):
-            raise self._taken()
+    @property
+    def where(self) -> str:
+        """The run directory, for people."""
+        return self.store.where(self.layout.path)
+
+    def attached(self) -> "Composed":
+        """The same with what its directory has of the run. Blocks on the store; writes nothing but a probe.
+
+        Raises RunDirectoryError when the directory cannot be used, or another driver is on the run; ResumeError when
+        it has another run than this one.
+        """
+        self.store.probe()
+        found = look(self.store, self.layout)
+        if found is None:
+            return self
+        check_alone(found, self.where)
+        spec = self.spec if self.seeded else replace(self.spec, seed=found.plan.spec["seed"])
+        plan = msgspec.structs.replace(self.plan, spec=spec_fields(spec))
+        check_unchanged(found.plan, plan, self.where, self.allow_changed)
+        return replace(self, plan=plan, spec=spec, found=found)
+
+    def finished(self) -> SweepResult | None:
+        """The result of a run that has nothing left to do. Blocks on the store."""
+        found, path = self.found, self.layout.results
+        if found is None or not found.complete or self.allow_changed or self.retry_failed:
+            return None
+        return from_json(json.loads(self.store.read(path))) if self.store.exists(path) else None
+
+    def work(self, agents: int, watcher: Watcher, driver: Who) -> Work:
+        """The run for the coordinator, of which this driver takes charge. Blocks on the store. Raises OSError."""
+        plans.write(self.store, self.layout, self.plan, self.code)
+        self.store.put_if_absent(self.layout.spec, self._overview())
+        journal, opened = Journal.claim(self.store, self.layout.journal, driver)
+        for note in opened.notes:
+            logger.warning("%s", note)
+        sampler = self._sampler(opened.records)
+        replay(sampler, opened.records, self.plan.space_digest)
+        self.store.delete(self.layout.results)
         return Work(
             spec=self.spec,
             code=self.code,
-            preload=self.preload,
-            sampler=self.sampler,
+            preload=self.plan.preload,
+            sampler=sampler,
             store=self.store,
             layout=self.layout,
-            total=self.trials,
+            total=sampler.total,
             agents=agents,
             watcher=watcher,
+            journal=journal,
+            records=opened.records,
+            began=DriverBegan(
+                plan=self.plan.digest,
+                space=self.plan.space_digest,
+                at=SystemClock().wall(),
+                retry_failed=self.retry_failed,
+            ),
         )
 
-    def check_directory(self) -> None:
-        """Raises RunDirectoryError when the run directory cannot be written, or has a run. Blocks on the store."""
-        self.store.probe()
-        if self.store.exists(self.layout.spec):
-            raise self._taken()
+    def _sampler(self, records: Sequence[AnyRecord] | None = None) -> SpaceSampler:
+        if records is None:
+            records = self.found.opened.records if self.found is not None else ()
+        return SpaceSampler(self.space, self.spec.trials, proposed_before(records, self.plan.space_digest))
 
-    def _taken(self) -> RunDirectoryError:
-        where = self.store.where(self.layout.path)
-        return RunDirectoryError(f"run directory {where} has a run already: choose another name or dir")
-
-    def _record(self) -> bytes:
+    def _overview(self) -> bytes:
+        """What `run.json` has, for people and for whoever resumes the run."""
         spec = self.spec
-        record = {
+        overview = {
             "version": 1,
             "name": spec.name,
-            "function": self.target.name,
-            "code": self.code.digest,
-            "parameters": list(self.space.names),
+            "kind": self.plan.kind,
+            "function": self.plan.function,
+            "space": str(self.space),
             "metric": spec.metric,
             "mode": spec.mode,
             "seed": spec.seed,
             "gang": asdict(spec.gang),
             "trials": self.trials,
             "begun": SystemClock().wall(),
+            "plan": self.plan.digest,
         }
-        return json.dumps(record, indent=2).encode()
+        return json.dumps(overview, indent=2).encode()
 
 
 def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> Composed:
@@ -117,10 +166,55 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
     )
     check_call(target.function, trial_space, options.place)
     check_installed(spec.gang)
+    SpaceSampler(trial_space, spec.trials)  # raises where a condition of the space does
     store = open_store(options.dir if options.dir is not None else DEFAULT_DIR)
+    code = pack(target)
     preload = module_names(options.preload) if options.preload is not None else preload_for(target, spec.gang)
-    sampler = SpaceSampler(trial_space, spec.trials)
-    return Composed(spec, trial_space, sampler, target, pack(target), preload, store, RunLayout(spec.name))
+    plan = Plan(
+        kind=options.kind,
+        function=target.name,
+        code=code.digest,
+        parts=fingerprint(target, code),
+        preload=preload,
+        space=to_document(trial_space, spec.trials),
+        data_version=text_or_none(options.data_version, "data_version"),
+        spec=spec_fields(spec),
+    )
+    return Composed(
+        plan=plan,
+        spec=spec,
+        space=trial_space,
+        code=code,
+        store=store,
+        layout=RunLayout(spec.name),
+        seeded=options.seed is not None,
+        allow_changed=plans.allowed(options.allow_changed),
+        retry_failed=options.retry_failed,
+    )
+
+
+def compose_again(directory: str, retry_failed: bool = False) -> Composed:
+    """The run that a directory holds, to be resumed as it was begun. Blocks on the store.
+
+    Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store.
+    """
+    parent, _, name = directory.rstrip("/").rpartition("/")
+    store, layout = open_store(parent or ("/" if directory.startswith("/") else ".")), RunLayout(run_name(name))
+    found = look(store, layout)
+    if found is None:
+        raise RunDirectoryError(f"{directory} is no run directory: it has no run.json; pass the directory of one run")
+    spec, code = found.plan.sweep_spec(), plans.read_code(store, layout, found.plan.code)
+    space = from_document(found.plan.space)
+    return Composed(
+        plan=found.plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed
+    )
+
+
+def text_or_none(value: object, subject: str) -> str | None:
+    """`value` when it is a text, or None. Raises SpecError."""
+    if value is not None and not isinstance(value, str):
+        raise SpecError(f"{subject} is {described(value)}, text is expected; write {str(value)!r}")
+    return value
 
 
 def module_names(preload: Sequence[str]) -> tuple[str, ...]:
@@ -128,36 +222,3 @@ def module_names(preload: Sequence[str]) -> tuple[str, ...]:
     if isinstance(preload, str) or not all(isinstance(name, str) for name in preload):
         raise SpecError(f"preload is {described(preload)}, a list of module names is expected; write preload=['numpy']")
     return tuple(preload)
-
-
-def result(composed: Composed, ran: Ran) -> SweepResult:
-    """What the user gets; written to `results.json`. Blocks on the store."""
-    spec, stopped = composed.spec, ran.end.ending == Ending.STOPPED
-    made = SweepResult(
-        name=spec.name,
-        status=status_of(ran.trials, stopped=stopped),
-        metric=spec.metric,
-        mode=spec.mode,
-        seconds=ran.seconds,
-        directory=composed.store.where(composed.layout.path),
-        trials=ran.trials,
-        reason=ran.end.reason or None,
-    )
-    composed.store.put_if_absent(composed.layout.results, to_bytes(made))
-    return made
-
-
-def run_end(composed: Composed, made: SweepResult) -> RunEnd:
-    """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
-    trial = next(iter(made.trials), None)
-    if trial is None or trial.status is not TrialStatus.SUCCEEDED:
-        return RunEnd(made, None)
-    chief = Member(RunId(made.name), trial.id, Generation(trial.generations), CHIEF)
-    model = composed.layout.member(chief).model
-    return RunEnd(made, composed.store.where(model) if composed.store.exists(model) else None)
-
-
-def unloadable(composed: Composed, failure: Failure) -> UserError:
-    """The error of a function that executors cannot load."""
-    trace = f"\n{failure.traceback}" if failure.traceback else ""
-    return FunctionError(f"{composed.target.name} cannot be loaded on executors: {failure.summary}{trace}")

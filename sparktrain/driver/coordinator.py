@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from sparktrain.aside import aside
 from sparktrain.clock import Clock
+from sparktrain.driver.scribe import Scribe
 from sparktrain.driver.server import LEASE_S, Server
 from sparktrain.driver.snapshot import progress_of, result_of
 from sparktrain.driver.uploads import Uploads
@@ -24,6 +26,7 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.machine import Commands, Machine
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store import checkpoints
@@ -38,10 +41,11 @@ logger = logging.getLogger("sparktrain")
 class ActiveRun:
     """The run that a coordinator is on."""
 
-    def __init__(self, work: Work, uploads: Uploads, clock: Clock) -> None:
+    def __init__(self, work: Work, uploads: Uploads, scribe: Scribe, clock: Clock) -> None:
         self.work = work
         self.id = RunId(work.spec.name)
         self.uploads = uploads
+        self.scribe = scribe
         self.begun_at = clock.now()
         self.end: asyncio.Future[do.EndRun] = asyncio.get_running_loop().create_future()
         self.error: BaseException | None = None
@@ -98,9 +102,10 @@ class Coordinator:
             name = self._run.work.spec.name
             raise PoolError(f"the pool is on run {name!r}: wait for its end, or open a second pool")
         uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
-        self._run = run = ActiveRun(work, uploads, self._clock)
+        scribe = Scribe(work.journal, work.records, self._perform, self._clock)
+        self._run = run = ActiveRun(work, uploads, scribe, self._clock)
         try:
-            self.feed(on.RunBegun(run.begun_at, run.id, work.limits()))
+            self.feed(on.RunBegun(run.begun_at, run.id, work.limits(), work.records, work.began))
             end = await run.end
             await run.uploads.settle()
             self._show_progress(run)
@@ -109,7 +114,7 @@ class Coordinator:
             if self._server.mismatch is not None:
                 raise EnvironmentMismatchError(self._server.mismatch)
             trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
-            return Ran(trials, end, self._clock.now() - run.begun_at)
+            return Ran(trials, end, self._sweep().ran_s + self._clock.now() - run.begun_at)
         finally:
             self._run = None
 
@@ -132,44 +137,69 @@ class Coordinator:
         self._folding = True
         try:
             while self._inbox:
-                self._perform(self._machine.handle(self._inbox.popleft()))
+                self._take(self._machine.handle(self._inbox.popleft()))
         finally:
             self._folding = False
 
-    def _perform(self, commands: Commands) -> None:
+    def _take(self, commands: Commands) -> None:
+        if self._run is None:
+            for command in commands:
+                self._perform(command)
+            return
+        scribe = self._run.scribe
         for command in commands:
-            match command:
-                case do.StartMember():
-                    self._start_member(command)
-                case do.Suggest():
-                    self._background(self._suggest(command))
-                case do.ConcludeTrial(trial=trial):
-                    self._conclude(trial)
-                case do.PrepareAgent(agent=agent, run=run):
-                    work = self._active().work
-                    self._server.send(agent, m.Prepare(run, work.code, work.preload))
-                case do.AdviseMember(agent=agent, member=member):
-                    self._server.send(agent, m.Advise(member))
-                case do.FormGang(agent=agent, member=member, places=places):
-                    self._server.send(agent, m.FormGang(member, places))
-                case do.PassOn(agent=agent, member=member, key=key, value=value):
-                    self._server.send(agent, m.PeerShared(member, key, value))
-                case do.AckCheckpoint(agent=agent, member=member, checkpoint=checkpoint):
-                    self._server.send(agent, m.AckCheckpoint(member, checkpoint))
-                case do.DeleteCheckpoints(checkpoints=doomed):
-                    self._background(self._delete(self._active().work.store, doomed))
-                case do.StopMember(agent=agent, member=member, grace_s=grace_s):
-                    self._server.send(agent, m.StopMember(member, grace_s))
-                case do.DropAgent(agent=agent, reason=reason):
-                    self._background(self._server.drop(agent, reason))
-                case do.EndRun():
-                    self._active().end.set_result(command)
-                case do.Refused(agent=agent, reason=reason):
-                    logger.info("a message of agent %s was refused: %s", agent, reason)
-                case do.DeliverReports():
-                    pass  # the next progress shows the newest report
-                case _:
-                    raise BugError(f"no such command: {type(command).__name__}")
+            scribe.take(command)
+        if not scribe.idle:
+            self._background(scribe.write(self._cannot_write))
+
+    def _cannot_write(self, error: Exception, dropped: Commands) -> None:
+        """The journal has failed: nothing that happens from now on would be remembered, so the run ends here."""
+        if self._run is None:
+            return
+        self._run.error = self._run.error or error
+        self.stop(f"the journal cannot be written: {error}", 0.0)
+        for command in dropped:
+            if isinstance(command, do.StartMember):
+                never = Outcome(0.0, failure=Failure(FailureKind.STOPPED, "not started: the journal cannot be written"))
+                self.feed(on.MemberEnded(self._clock.now(), command.agent, command.member, never))
+            elif isinstance(command, do.EndRun):
+                self._perform(command)
+
+    def _perform(self, command: do.Command) -> None:
+        match command:
+            case do.StartMember():
+                self._start_member(command)
+            case do.Suggest():
+                self._background(self._suggest(command))
+            case do.ConcludeTrial(trial=trial):
+                self._conclude(trial)
+            case do.PrepareAgent(agent=agent, run=run):
+                work = self._active().work
+                self._server.send(agent, m.Prepare(run, work.code, work.preload))
+            case do.AdviseMember(agent=agent, member=member):
+                self._server.send(agent, m.Advise(member))
+            case do.FormGang(agent=agent, member=member, places=places):
+                self._server.send(agent, m.FormGang(member, places))
+            case do.PassOn(agent=agent, member=member, key=key, value=value):
+                self._server.send(agent, m.PeerShared(member, key, value))
+            case do.AckCheckpoint(agent=agent, member=member, checkpoint=checkpoint):
+                self._server.send(agent, m.AckCheckpoint(member, checkpoint))
+            case do.DeleteCheckpoints(checkpoints=doomed):
+                self._background(self._delete(self._active().work.store, doomed))
+            case do.SweepCheckpoints():
+                self._background(self._sweep_checkpoints(self._active().work, command))
+            case do.StopMember(agent=agent, member=member, grace_s=grace_s):
+                self._server.send(agent, m.StopMember(member, grace_s))
+            case do.DropAgent(agent=agent, reason=reason):
+                self._background(self._server.drop(agent, reason))
+            case do.EndRun():
+                self._active().end.set_result(command)
+            case do.Refused(agent=agent, reason=reason):
+                logger.info("a message of agent %s was refused: %s", agent, reason)
+            case do.DeliverReports():
+                pass  # the next progress shows the newest report
+            case _:
+                raise BugError(f"no such command: {type(command).__name__}")
 
     def _active(self) -> ActiveRun:
         if self._run is None:
@@ -203,9 +233,17 @@ class Coordinator:
         """Delete checkpoints that are not needed any more; what cannot be deleted is only in the way."""
         for checkpoint in doomed:
             try:
-                await asyncio.to_thread(checkpoints.delete, store, checkpoint)
+                await aside(lambda checkpoint=checkpoint: checkpoints.delete(store, checkpoint))  # type: ignore[misc]
             except OSError as error:
                 logger.warning("checkpoint %s was not deleted: %s", checkpoint.manifest, error)
+
+    async def _sweep_checkpoints(self, work: Work, swept: do.SweepCheckpoints) -> None:
+        """Delete what nobody will resume from; what cannot be deleted is only in the way."""
+        kept, before = swept.kept, swept.before
+        try:
+            await aside(lambda: checkpoints.sweep(work.store, work.layout, swept.trial, kept, before))
+        except OSError as error:
+            logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 
     async def _suggest(self, command: do.Suggest) -> None:
         """Ask the sampler in its own thread, for it may compute for long."""
@@ -216,7 +254,8 @@ class Coordinator:
     def _conclude(self, trial_id: TrialId) -> None:
         work, trial = self._active().work, self._sweep().trials[trial_id]
         metrics = trial.metrics if trial.status is TrialStatus.SUCCEEDED else None
-        self._background(self._observe(work.sampler, trial_id, trial.params, metrics))
+        if trial.status.observed:
+            self._background(self._observe(work.sampler, trial_id, trial.params, metrics))
         work.watcher.trial_ended(result_of(trial, work))
 
     async def _observe(

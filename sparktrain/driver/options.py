@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from sparktrain.errors import SpecError
 from sparktrain.spec.gang import Backend, GangSpec, backend
@@ -19,6 +19,8 @@ class Options:
 
     place: ClassVar[str]
     """Where the caller wrote the parameters, for messages."""
+    kind: ClassVar[Literal["sweep", "run"]]
+    """What the call gives back."""
 
     metric: str | None = None
     mode: Mode = "max"
@@ -32,6 +34,9 @@ class Options:
     log_limit: int = GIB
     preload: Sequence[str] | None = None
     progress: bool = True
+    data_version: str | None = None
+    allow_changed: Sequence[str] = ()
+    retry_failed: bool = False
 
     def gang(self) -> GangSpec:
         """What trains each trial. Raises SpecError."""
@@ -47,6 +52,7 @@ class SweepOptions(Options):
     """What `sweep` and `launch` may be told."""
 
     place: ClassVar[str] = "the space"
+    kind: ClassVar[Literal["sweep", "run"]] = "sweep"
 
     trials: int | None = None
     trial_timeout: Duration | None = None
@@ -69,6 +75,7 @@ class RunOptions(Options):
     """What `run` may be told."""
 
     place: ClassVar[str] = "params"
+    kind: ClassVar[Literal["sweep", "run"]] = "run"
 
     workers: int
     ps: int = 0

@@ -1,7 +1,9 @@
 """Agents that stay: a coordinator, a Spark job of agents, and their warm zygotes, for one call or for several."""
 
 import atexit
+import os
 import signal
+import socket
 import threading
 import uuid
 import weakref
@@ -16,6 +18,7 @@ from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.launch import AgentJob, JobEnd
 from sparktrain.driver.loop import call, submit
 from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped
+from sparktrain.driver.resume import fingerprint_of
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Ran, Work
 from sparktrain.errors import (
@@ -32,6 +35,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import ListenError
 from sparktrain.spec.versions import installed_versions
 from sparktrain.state.sweep import Ending
+from sparktrain.store.journal import Who
 
 RELAUNCHES = 5
 """Times the agents' job is submitted again after Spark gave it up."""
@@ -101,6 +105,18 @@ class AgentPool:
         call(coordinator.close("the pool closes"), CLOSE_TIMEOUT_S)
         if job is not None and not job.join(LEAVE_TIMEOUT_S):
             job.cancel()  # some agents had not joined yet, and heard of nothing
+
+    def who(self) -> Who:
+        """This driver, as others find it in the journal of its run."""
+        certificate = self._certificates.server.certificate if self._certificates is not None else b""
+        return Who(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started=SystemClock().wall(),
+            sparktrain=installed_versions().get("sparktrain", "unknown"),
+            address=f"{self._hosts[0]}:{self._port}" if self._hosts else "",
+            fingerprint=fingerprint_of(certificate) if certificate else "",
+        )
 
     def check_free(self) -> Coordinator:
         """The coordinator. Raises PoolError when the pool is closed, or on a run."""

@@ -5,11 +5,13 @@ from typing import Protocol
 
 from sparktrain.driver.progress import Progress
 from sparktrain.driver.results import TrialResult
+from sparktrain.driver.scribe import Book
 from sparktrain.protocol.messages import Code
 from sparktrain.search.sampler import Sampler
 from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state.commands import EndRun
 from sparktrain.state.events import RunLimits
+from sparktrain.state.records import AnyRecord, DriverBegan
 from sparktrain.store.base import Store
 from sparktrain.store.layout import RunLayout
 
@@ -41,6 +43,11 @@ class Work:
     agents: int
     """Agents that were asked for; for progress alone."""
     watcher: Watcher
+    journal: Book
+    began: DriverBegan
+    """What the journal gets of this driver."""
+    records: tuple[AnyRecord, ...] = ()
+    """What it holds of drivers before."""
 
     def limits(self) -> RunLimits:
         """The part that decisions depend on."""
@@ -48,6 +55,7 @@ class Work:
         return RunLimits(
             roles=spec.gang.roles(),
             min_size=spec.gang.min_workers,
+            lookahead=0 if self.sampler.learns else max(1, self.agents // spec.gang.size),
             restarts=spec.retries,
             recovers=spec.recovers or spec.gang.size > 1,
             hang_timeout_s=spec.gang.hang_timeout_s,

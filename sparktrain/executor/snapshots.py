@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from sparktrain.aside import aside, spawn
 from sparktrain.clock import pause
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member, RunId
@@ -86,11 +87,11 @@ class SnapshotKeeper:
         try:
             checkpoint = await self._write(start, snapshot, folder)
             await self._acknowledge(start.member, checkpoint)
-            await _in_thread(lambda: self._hold(folder, checkpoint.digest))
+            await aside(lambda: self._hold(folder, checkpoint.digest))
         except (SparktrainError, OSError) as error:
             return m.Kept(snapshot.step, str(error))
         finally:
-            _start(lambda: shutil.rmtree(folder, ignore_errors=True))  # nothing is there when it is held
+            spawn(lambda: shutil.rmtree(folder, ignore_errors=True))  # nothing is there when it is held
         return m.Kept(snapshot.step)
 
     def acknowledged(self, ack: m.AckCheckpoint) -> None:
@@ -110,7 +111,7 @@ class SnapshotKeeper:
             target.parent.mkdir(parents=True, exist_ok=True)
             source.rename(target)
 
-        await _in_thread(move)
+        await aside(move)
         return target
 
     async def _write(self, start: m.StartMember, snapshot: m.Snapshot, folder: Path) -> Checkpoint:
@@ -133,7 +134,7 @@ class SnapshotKeeper:
 
         work = self._again(write_it, abandoned)
         try:
-            return await asyncio.wait_for(_in_thread(work), patience.write_s)
+            return await asyncio.wait_for(aside(work), patience.write_s)
         except TimeoutError as error:
             raise CheckpointError(
                 f"the checkpoint of step {snapshot.step} was not written to {start.store.url} within "
@@ -183,7 +184,7 @@ class SnapshotKeeper:
                 raise
 
         try:
-            await asyncio.wait_for(_in_thread(self._again(bring, abandoned)), patience.fetch_s)
+            await asyncio.wait_for(aside(self._again(bring, abandoned)), patience.fetch_s)
         except TimeoutError as error:
             raise TimeoutError(
                 f"checkpoint {checkpoint.manifest} was not fetched from {start.store.url} within "
@@ -192,7 +193,7 @@ class SnapshotKeeper:
         finally:
             abandoned.set()
         with suppress(OSError):  # the next restart reads the store then
-            await _in_thread(lambda: self._hold_links(target, checkpoint.digest))
+            await aside(lambda: self._hold_links(target, checkpoint.digest))
         return str(target)
 
     # ---- in threads
@@ -243,33 +244,3 @@ def _check_shared(store: Store, layout: RunLayout) -> None:
             f"{store.where(layout.spec)} is not there on host {socket.gethostname()}: executors write and read "
             "checkpoints themselves, so dir must be on storage that all hosts share"
         )
-
-
-def _start(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, name="sparktrain-store", daemon=True).start()
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Like `asyncio.to_thread`, but nothing waits for a thread that hangs: neither the loop's end, nor the exit."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type] # of T, for there is no error
-
-    def run() -> None:
-        result, failed = None, None
-        try:
-            result = work()
-        except Exception as error:
-            failed = error
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, result, failed)
-
-    _start(run)
-    return await done

@@ -1,7 +1,7 @@
 """The sampler of spaces that are lists: every combination once, in the order of the space."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sparktrain.errors import SpecError
@@ -20,17 +20,20 @@ class SpaceSampler(Sampler):
     anything starts. Raises SpecError for that, and for a larger space without a limit.
     """
 
-    def __init__(self, space: Space, limit: int | None = None) -> None:
+    learns = False
+
+    def __init__(self, space: Space, limit: int | None = None, known: Sequence[Params] = ()) -> None:
+        """`known` has combinations that another sampler has proposed: they count, and are not proposed again."""
         if limit is None and space.size > MAX_TRIALS:
             raise SpecError(
                 f"the space has up to {space.size:,} combinations ({space}), {MAX_TRIALS:,} is the most "
                 "without trials=; pass trials=N to run the first N, or shorten the lists"
             )
-        most = space.size if limit is None else min(limit, space.size)
-        walked = sum(1 for _ in itertools.islice(space, min(most, MAX_TRIALS)))
-        self.total = None if walked == MAX_TRIALS < most else walked
-        """How many combinations will be proposed in all; None when that is above 100,000 and was not counted."""
-        self._cases: Iterator[Params] = itertools.islice(space, limit)
+        left = space.size if limit is None else min(max(0, limit - len(known)), space.size)
+        walked = sum(1 for _ in itertools.islice(_others(space, known), min(left, MAX_TRIALS)))
+        self.total = None if walked == MAX_TRIALS < left else walked + len(known)
+        """How many combinations there will be in all; None when that is above 100,000 and was not counted."""
+        self._cases: Iterator[Params] = itertools.islice(_others(space, known), left)
         self._next = next(self._cases, None)
 
     def suggest(self, count: int) -> Suggestion:
@@ -43,3 +46,7 @@ class SpaceSampler(Sampler):
 
     def observe(self, trial: TrialId, params: Mapping[str, Any], metrics: Mapping[str, float] | None) -> None:
         """See base class. The order of a list is fixed, so there is nothing to learn."""
+
+
+def _others(space: Space, known: Sequence[Params]) -> Iterator[Params]:
+    return (case for case in space if case not in known)

@@ -25,6 +25,9 @@ class Sampler(Protocol):
     its journal holds.
     """
 
+    learns: bool
+    """What it proposes depends on what it has observed: it is asked only when a trial can start."""
+
     def suggest(self, count: int) -> Suggestion:
         """At most `count` new cases, `count` being at least 1.
 

@@ -15,6 +15,14 @@ class Command(Struct, frozen=True, tag=True):
     """Base of all commands."""
 
 
+class Lasting(Command, frozen=True, tag=True):
+    """Base of the commands that are done only when all records before them are in the journal.
+
+    Had their effect come first, a driver that takes over could run a finished trial again, give out a generation twice,
+    or miss the checkpoint whose predecessor was deleted.
+    """
+
+
 class WriteRecord(Command, frozen=True, tag=True):
     """Write the record to the journal, before anything that depends on it is done."""
 
@@ -28,7 +36,7 @@ class PrepareAgent(Command, frozen=True, tag=True):
     run: RunId
 
 
-class StartMember(Command, frozen=True, tag=True):
+class StartMember(Lasting, frozen=True, tag=True):
     """Have the agent run the training function."""
 
     agent: AgentId
@@ -56,7 +64,7 @@ class PassOn(Command, frozen=True, tag=True):
     value: bytes
 
 
-class AckCheckpoint(Command, frozen=True, tag=True):
+class AckCheckpoint(Lasting, frozen=True, tag=True):
     """Tell the agent that its checkpoint counts."""
 
     agent: AgentId
@@ -64,14 +72,14 @@ class AckCheckpoint(Command, frozen=True, tag=True):
     checkpoint: Checkpoint
 
 
-class DeleteCheckpoints(Command, frozen=True, tag=True):
+class DeleteCheckpoints(Lasting, frozen=True, tag=True):
     """Delete checkpoints that no gang will resume from."""
 
     trial: TrialId
     checkpoints: tuple[Checkpoint, ...]
 
 
-class SweepCheckpoints(Command, frozen=True, tag=True):
+class SweepCheckpoints(Lasting, frozen=True, tag=True):
     """Delete what generations before `before` have left of the trial and is not in `kept`."""
 
     trial: TrialId
@@ -101,7 +109,7 @@ class DropAgent(Command, frozen=True, tag=True):
     reason: str
 
 
-class Suggest(Command, frozen=True, tag=True):
+class Suggest(Lasting, frozen=True, tag=True):
     """Ask the sampler for up to `count` new trials; answered by `Suggested`."""
 
     run: RunId
@@ -115,13 +123,13 @@ class DeliverReports(Command, frozen=True, tag=True):
     reports: tuple[Report, ...]
 
 
-class ConcludeTrial(Command, frozen=True, tag=True):
+class ConcludeTrial(Lasting, frozen=True, tag=True):
     """The trial has its final status: tell the sampler and the user. Comes once for each trial."""
 
     trial: TrialId
 
 
-class EndRun(Command, frozen=True, tag=True):
+class EndRun(Lasting, frozen=True, tag=True):
     """The run is over; each of its trials is final."""
 
     run: RunId

@@ -8,7 +8,7 @@ from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.spec.gang import Role
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.outcome import Outcome, Report
-from sparktrain.state.records import AnyRecord
+from sparktrain.state.records import AnyRecord, DriverBegan
 
 
 class Event(Struct, frozen=True, tag=True):
@@ -54,6 +54,8 @@ class RunLimits(Struct, frozen=True):
     """Of the members of each trial's gang, by rank."""
     min_size: int | None = None
     """Once agents are lost for good, a gang goes on with so many members; None: it waits for all."""
+    lookahead: int = 0
+    """Trials that the sampler is asked for ahead of need; for one that does not learn from results."""
     restarts: int = 3
     """Times a trial's gang is formed again."""
     recovers: bool = False
@@ -85,10 +87,8 @@ class RunBegun(Event, frozen=True, tag=True):
     limits: RunLimits
     records: tuple[AnyRecord, ...] = ()
     """What the journal holds of the drivers before."""
-    plan: str = ""
-    """Digest of what the run is asked to do."""
-    wall: float = 0.0
-    """Seconds since 1970, for people."""
+    began: DriverBegan = DriverBegan(plan="", at=0.0)
+    """What it gets of this one."""
 
 
 class Suggested(Event, frozen=True, tag=True):

@@ -294,10 +294,15 @@ class Machine:
         commands: Commands = []
         while sweep.queue and len(idle := self._idle(sweep)) >= (size := self._size(sweep, at)):
             commands += self._form(sweep, seat(idle, size), at)
-        if sweep.wants_trials and (count := len(self._idle(sweep)) // sweep.limits.size):
+        if sweep.wants_trials and (count := self._wanted(sweep)):
             sweep.ask(count)
             commands.append(do.Suggest(sweep.run, count))
         return commands
+
+    def _wanted(self, sweep: Sweep) -> int:
+        """Trials to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
+        start = len(self._idle(sweep)) // sweep.limits.size
+        return start + sweep.limits.lookahead if start or sweep.gangs else 0
 
     def _idle(self, sweep: Sweep) -> list[Agent]:
         return self.agents.idle_for(sweep.run, len(self.agents))

@@ -95,6 +95,10 @@ class DriverBegan(Record, frozen=True, tag=True, kw_only=True):
 
     plan: str
     """Digest of what the run is asked to do, see `store.layout.RunLayout.plan`."""
+    space: str = ""
+    """Digest of the space: with another one, the sampler is another too."""
+    retry_failed: bool = False
+    """Trials that have failed are run again as well."""
     at: float
     """Seconds since 1970, by the driver's clock: for people."""
     ran_s: float = 0.0

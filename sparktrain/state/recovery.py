@@ -34,7 +34,7 @@ def recovered(begun: RunBegun) -> Sweep:
     ran_s = sum(record.seconds for record in begun.records if isinstance(record, RunEnded))
     running = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.RUNNING]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_driver_lost(trial)) for trial in running]
-    facts.append(DriverBegan(plan=begun.plan, at=begun.wall, ran_s=ran_s))
+    facts.append(replace(begun.began, ran_s=ran_s))
     fold(sweep, facts)
     sweep.facts += facts
     return sweep
@@ -45,7 +45,7 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
     for record in records:
         match record:
             case DriverBegan():
-                _take_over(sweep)
+                _take_over(sweep, record)
             case TrialsAdded(cases=cases):
                 sweep.enlist(cases)
             case RunEnded():
@@ -54,10 +54,11 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
                 _fold_trial(sweep, sweep.trials[record.trial], record)
 
 
-def _take_over(sweep: Sweep) -> None:
+def _take_over(sweep: Sweep, began: DriverBegan) -> None:
     """What has no result is queued again, first what has been running before."""
+    sweep.ran_s = began.ran_s
     for trial in sweep.trials.values():
-        if not trial.status.observed:
+        if not trial.status.observed or (began.retry_failed and trial.status is TrialStatus.FAILED):
             # Not by `move`: in the life of a trial under one driver there is no way back from a final status.
             trial.status, trial.failure, trial.failed_at = TrialStatus.QUEUED, None, None
         trial.forgiven = len(trial.restarts)

@@ -51,6 +51,8 @@ class Sweep:
         self.run = run
         self.limits = limits
         self.begun_at = at
+        self.ran_s = 0.0
+        """How long drivers before were on the run."""
         self.trials: dict[TrialId, Trial] = {}
         self.queue: deque[Trial] = deque()
         self.gangs: dict[TrialId, Gang] = {}

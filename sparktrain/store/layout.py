@@ -100,10 +100,13 @@ class RunLayout:
         """What the run was asked to do."""
         return f"{self.path}/run.json"
 
-    @property
-    def code(self) -> str:
-        """The training function as it is sent to executors; read by them and by whoever resumes the run."""
-        return f"{self.path}/code.msgpack"
+    def plan(self, digest: str) -> str:
+        """What the run is asked to do, since its begin or since a driver has resumed it with something changed."""
+        return f"{self.path}/plans/{digest}.json"
+
+    def code(self, digest: str) -> str:
+        """A training function as it is sent to executors."""
+        return f"{self.path}/code/{digest[:16]}.msgpack"
 
     @property
     def journal(self) -> JournalLayout:

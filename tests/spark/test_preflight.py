@@ -44,12 +44,12 @@ def refused(error: type[st.SparktrainError], within_s: float, function: Any = sq
     return str(caught.value)
 
 
-def test_a_run_directory_must_be_new_and_writable(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
+def test_a_run_directory_must_be_of_this_run_and_writable(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     jobs = next_job(spark)
     (runs / "taken").mkdir(parents=True)
     (runs / "taken" / "run.json").write_text("{}")
     said = refused(st.RunDirectoryError, AT_ONCE_S, dir=str(runs), name="taken")
-    assert f"{runs / 'taken'} has a run already: choose another name or dir" in said
+    assert f"{runs / 'taken' / 'run.json'} is not of a run of this sparktrain: choose another name or dir" in said
     (tmp_path / "file").touch()
     said = refused(st.RunDirectoryError, AT_ONCE_S, dir=str(tmp_path / "file"))
     assert f"{tmp_path / 'file'} is a file, not a directory" in said

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from sparktrain.driver.compose import compose, run_end
+from sparktrain.driver.compose import compose
+from sparktrain.driver.ending import run_end
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
 from sparktrain.ids import TrialId

@@ -14,9 +14,11 @@ from sparktrain.search.space import single
 from sparktrain.spec.gang import Backend, GangSpec, Role
 from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state.outcome import FailureKind, Restart
+from sparktrain.state.records import DriverBegan
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
+from tests.unit.driver.books import NoBook
 from tests.unit.state.world import World
 
 RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23)
@@ -34,6 +36,8 @@ def work(tmp_path: Path) -> Work:
         total=1,
         agents=2,
         watcher=NullDisplay(),
+        journal=NoBook(),
+        began=DriverBegan(plan="", at=0.0),
     )
 
 

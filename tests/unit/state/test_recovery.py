@@ -26,11 +26,8 @@ def durable(trial: Trial) -> tuple[object, ...]:
 def successor(world: World, **limits: object) -> World:
     """The world of a driver that takes over after the driver of `world` was lost; the sampler has what was left."""
     new = World(Machine(LEASE_S), at=world.at, cases=world.cases)
-    new.feed(
-        on.RunBegun(
-            new.at, RUN, on.RunLimits(**{"roles": (Role.CHIEF,), **limits}), tuple(world.records), plan="p", wall=5.0
-        )
-    )
+    began = DriverBegan(plan="p", at=5.0)
+    new.feed(on.RunBegun(new.at, RUN, on.RunLimits(**{"roles": (Role.CHIEF,), **limits}), tuple(world.records), began))
     new.records = [*world.records, *new.records]
     return new
 

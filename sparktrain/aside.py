@@ -1,0 +1,40 @@
+"""Blocking work beside an event loop, in threads that nothing waits for when they hang."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> None:
+    """Run `work` in a thread that ends with the process at the latest; returns at once."""
+    threading.Thread(target=work, name=name, daemon=True).start()
+
+
+async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
+    """What `work` returns or raises. Like `asyncio.to_thread`, but neither the loop's end nor the exit waits for it."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type] # of T, for there is no error
+
+    def run() -> None:
+        result, failed = None, None
+        try:
+            result = work()
+        except Exception as error:
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    spawn(run, name)
+    return await done

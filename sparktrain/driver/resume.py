@@ -1,0 +1,165 @@
+"""What a run directory holds of a run, and how a driver that resumes it gets to where those before were."""
+
+import hashlib
+import json
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from sparktrain.clock import time_of_day
+from sparktrain.driver import plan as plans
+from sparktrain.driver.plan import Plan
+from sparktrain.errors import ResumeError, RunDirectoryError
+from sparktrain.ids import TrialId
+from sparktrain.search.sampler import Sampler
+from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded, TrialConcluded, TrialsAdded
+from sparktrain.state.sweep import Ending
+from sparktrain.state.trial import TrialStatus
+from sparktrain.store import journal, journal_reader
+from sparktrain.store.base import Store
+from sparktrain.store.journal import Who
+from sparktrain.store.journal_reader import Opened
+from sparktrain.store.layout import RunLayout
+
+ALIVE_TIMEOUT_S = 2.0
+"""How long the driver that was last on a run may take to answer."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run that a directory holds."""
+
+    plan: Plan
+    """That the last driver was told."""
+    opened: Opened
+    driver: Who | None
+    """That was last on it; None when it died before it had begun."""
+
+    @property
+    def complete(self) -> bool:
+        """Every trial has its final status, and no driver is on the run."""
+        last = next((each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverBegan)), None)
+        return isinstance(last, RunEnded) and last.ending == Ending.COMPLETE
+
+    @property
+    def ended(self) -> bool:
+        """The last driver has said that it is done, whatever the reason."""
+        return bool(self.opened.records) and isinstance(self.opened.records[-1], RunEnded)
+
+
+def look(store: Store, layout: RunLayout) -> Found | None:
+    """The run in the directory; None when there is none. Blocks on the store.
+
+    Raises RunDirectoryError when it cannot be read, JournalDamagedError when its journal is damaged, and OSError when
+    the store fails.
+    """
+    try:
+        overview = json.loads(store.read(layout.spec))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        where = store.where(layout.spec)
+        raise RunDirectoryError(f"{where} is no overview of a run ({error}): put a copy back") from error
+    if not isinstance(overview, dict) or "plan" not in overview:
+        raise RunDirectoryError(
+            f"{store.where(layout.spec)} is not of a run of this sparktrain: choose another name or dir"
+        )
+    opened = journal_reader.read(store, layout.journal)
+    begun = [record.plan for record in opened.records if isinstance(record, DriverBegan)]
+    plan = plans.read(store, layout, begun[-1] if begun else str(overview["plan"]))
+    return Found(plan, opened, journal.newest_driver(store, layout.journal))
+
+
+def check_alone(found: Found, where: str) -> None:
+    """Raises RunDirectoryError when the driver that was last on the run answers. Blocks for 2 s at most.
+
+    It helps people, and nothing depends on it: a driver that is taken over without having answered is fenced.
+    """
+    driver = found.driver
+    if driver is not None and not found.ended and answers(driver):
+        raise RunDirectoryError(
+            f"run directory {where} is in use: {driver} has been on this run since {time_of_day(driver.started)}; wait "
+            "for its end, stop it, or choose another name"
+        )
+
+
+def answers(driver: Who) -> bool:
+    """Whether the coordinator of that driver listens where it did; somebody else there does not count. Blocks."""
+    host, _, port = driver.address.rpartition(":")
+    if not host or not port.isdigit():
+        return False
+    try:
+        certificate = ssl.get_server_certificate((host, int(port)), timeout=ALIVE_TIMEOUT_S)
+    except (OSError, ValueError):
+        return False
+    return fingerprint_of(certificate.encode()) == driver.fingerprint
+
+
+def fingerprint_of(certificate: bytes) -> str:
+    """SHA-256 of a certificate in PEM, hexadecimal."""
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
+
+
+def proposed_before(records: Sequence[AnyRecord], space: str) -> list[dict[str, object]]:
+    """What samplers of other spaces than `space`, a digest, have proposed: it is not proposed again."""
+    return [case for record in records[: _begin(records, space)] for case in _cases(record)]
+
+
+def replay(sampler: Sampler, records: Sequence[AnyRecord], space: str) -> None:
+    """Ask and tell a fresh sampler what the one before was asked and told, since it began with `space`, a digest.
+
+    Raises ResumeError when it proposes something else.
+    """
+    ends = _ends(records)
+    start, told = _begin(records, space), 0
+    for record in records[start:]:
+        if isinstance(record, TrialsAdded):
+            _tell(sampler, ends[told : record.observed])
+            told = max(told, record.observed)
+            suggested = sampler.suggest(record.asked).cases
+            if _plain(suggested) != _plain(record.cases):
+                raise ResumeError(
+                    f"the space proposes {_plain(suggested)} where it proposed {_plain(record.cases)} before: a "
+                    "condition of it has changed; choose another name for a new run"
+                )
+    _tell(sampler, ends[told:])
+
+
+def _begin(records: Sequence[AnyRecord], space: str) -> int:
+    """Where the last drivers, all of which had `space`, have begun."""
+    start = len(records)
+    for index in range(len(records) - 1, -1, -1):
+        record = records[index]
+        if isinstance(record, DriverBegan):
+            if record.space != space:
+                break
+            start = index
+    return start
+
+
+def _cases(record: AnyRecord) -> Sequence[dict[str, object]]:
+    return record.cases if isinstance(record, TrialsAdded) else ()
+
+
+_End = tuple[TrialId, dict[str, object], dict[str, float] | None]
+
+
+def _ends(records: Sequence[AnyRecord]) -> list[_End]:
+    """The ends of trials that samplers were told, in their order."""
+    cases = [case for record in records for case in _cases(record)]
+    return [
+        (each.trial, cases[each.trial], each.metrics if each.status is TrialStatus.SUCCEEDED else None)
+        for each in records
+        if isinstance(each, TrialConcluded) and each.status.observed
+    ]
+
+
+def _tell(sampler: Sampler, ends: Sequence[_End]) -> None:
+    for trial, params, metrics in ends:
+        sampler.observe(trial, params, metrics)
+
+
+def _plain(cases: object) -> str:
+    return msgspec.json.encode(cases, order="sorted").decode()

@@ -1,0 +1,128 @@
+"""The journal beside the coordinator's loop: records are written in groups, and what depends on them waits."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sparktrain.aside import aside
+from sparktrain.clock import Clock
+from sparktrain.ids import AgentId
+from sparktrain.state import commands as do
+from sparktrain.state.records import AnyRecord
+from sparktrain.state.recovery import compacted
+
+MOST_RECORDS = 1000
+"""In one group."""
+COMPACT_AFTER = 2000
+"""Records after which the journal is compacted."""
+
+
+class Book(Protocol):
+    """What a scribe needs of `store.journal.Journal`. Its methods block, and are called by one thread at a time."""
+
+    def append(self, records: Sequence[AnyRecord]) -> None:
+        """Write records that follow those before; they are durable when it returns."""
+        ...
+
+    def compact(self, records: Sequence[AnyRecord]) -> None:
+        """All records that were appended, in fewer words."""
+        ...
+
+
+class Scribe:
+    """Writes the records of one run. All methods belong to the coordinator's event loop.
+
+    A command that must not come before its records is held back until they are written; so is every later command to
+    the same agent. Records that come while others are written form the next group: what the store takes for one of
+    them, it takes for all.
+    """
+
+    def __init__(
+        self, book: Book, records: Sequence[AnyRecord], perform: Callable[[do.Command], None], clock: Clock
+    ) -> None:
+        """`records` are those that the journal has already."""
+        self.failed: Exception | None = None
+        """Why the journal cannot be written any more: another driver has taken over, or the store is gone."""
+        self._book = book
+        self._perform = perform
+        self._clock = clock
+        self._written: list[AnyRecord] = list(records)
+        self._compact_at = len(self._written) + COMPACT_AFTER
+        self._pending: deque[AnyRecord] = deque()
+        self._taken = self._done = 0
+        """Records that were taken, and that are durable."""
+        self._held: deque[tuple[int, do.Command]] = deque()
+        """Commands, each with the number of records that must be durable first."""
+        self._waiting_since: float | None = None
+
+    def take(self, command: do.Command) -> None:
+        """Perform the command, or write it down, or hold it back."""
+        if isinstance(command, do.WriteRecord):
+            if self.failed is None:
+                self._pending.append(command.record)
+                self._taken += 1
+        elif self.failed is not None and isinstance(command, do.Lasting) and not isinstance(command, do.EndRun):
+            return  # it depends on what nobody will ever read
+        elif self._must_wait(command):
+            self._held.append((self._taken, command))
+        else:
+            self._perform(command)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is to be written that is not being written."""
+        return not self._pending or self._waiting_since is not None
+
+    @property
+    def behind_s(self) -> float:
+        """Since when the store has been at the group that it is at; 0 when there is none."""
+        return 0.0 if self._waiting_since is None else self._clock.now() - self._waiting_since
+
+    async def write(self, on_failure: Callable[[Exception, list[do.Command]], None]) -> None:
+        """Write what was taken so far, and what comes meanwhile; returns when nothing is left.
+
+        When the journal fails, `on_failure` gets the error and the commands that will never be performed.
+        """
+        if self._waiting_since is not None:
+            return
+        try:
+            while self._pending and self.failed is None:
+                self._waiting_since = self._clock.now()
+                await self._write_group()
+        except Exception as error:  # of the store, or of a record that cannot be written: the run is over either way
+            self.failed = error
+            dropped = [command for _, command in self._held]
+            self._pending.clear()
+            self._held.clear()
+            on_failure(error, dropped)
+        finally:
+            self._waiting_since = None
+
+    async def _write_group(self) -> None:
+        group = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_RECORDS))]
+        await aside(lambda: self._book.append(group))
+        self._written += group
+        self._done += len(group)
+        while self._held and self._held[0][0] <= self._done:
+            self._perform(self._held.popleft()[1])
+        if len(self._written) >= self._compact_at:
+            left = await aside(self._compact)
+            self._written = list(left)
+            self._compact_at = len(left) + COMPACT_AFTER
+
+    def _compact(self) -> Sequence[AnyRecord]:
+        left = compacted(self._written)
+        self._book.compact(left)
+        return left
+
+    def _must_wait(self, command: do.Command) -> bool:
+        if self.failed is not None:
+            return False
+        if isinstance(command, do.Lasting):
+            return bool(self._held) or self._taken > self._done
+        agent = _agent_of(command)
+        return agent is not None and any(_agent_of(held) == agent for _, held in self._held)
+
+
+def _agent_of(command: do.Command) -> AgentId | None:
+    return getattr(command, "agent", None)

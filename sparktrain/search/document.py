@@ -1,0 +1,46 @@
+"""A space as JSON, so that a run can be resumed by who does not have the program that wrote the space."""
+
+import itertools
+from typing import Any
+
+from sparktrain.errors import SpecError
+from sparktrain.search.grid import MAX_TRIALS
+from sparktrain.search.space import Cases, Grid, Space, When, Zipped, cases, grid, zipped
+
+Document = dict[str, Any]
+
+
+def to_document(space: Space, limit: int | None) -> Document:
+    """The space as `from_document` reads it; one with conditions as the list of what it comes to.
+
+    The list has at most `limit` entries; without a list, for it would have more than 100,000, the document only has the
+    space's name, and nobody can read it back.
+    """
+    if isinstance(space, Grid) and space.where is None and not any(isinstance(axis, When) for _, axis in space.axes):
+        return {"kind": "grid", "values": {name: list(axis) for name, axis in space.axes if not isinstance(axis, When)}}
+    if isinstance(space, Zipped):
+        return {"kind": "zip", "values": {name: list(values) for name, values in _columns(space)}}
+    if isinstance(space, Cases):
+        return {"kind": "cases", "values": list(space)}
+    if (limit is None or limit > MAX_TRIALS) and space.size > MAX_TRIALS:
+        return {"kind": "unlisted", "values": str(space)}
+    return {"kind": "cases", "values": list(itertools.islice(space, limit))}
+
+
+def from_document(document: Document) -> Space:
+    """The space that `to_document` wrote. Raises SpecError when it could not."""
+    values = document["values"]
+    match document["kind"]:
+        case "grid":
+            return grid(values)
+        case "zip":
+            return zipped(values)
+        case "cases":
+            return cases(values)
+    raise SpecError(
+        f"the space ({values}) is too large to be stored with the run: resume it by the same call or command as before"
+    )
+
+
+def _columns(space: Zipped) -> list[tuple[str, tuple[Any, ...]]]:
+    return list(zip(space.columns, zip(*space.rows, strict=True), strict=True))
