@@ -168,8 +168,8 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
     check_installed(spec.gang)
     SpaceSampler(trial_space, spec.trials)  # raises where a condition of the space does
     store = open_store(options.dir if options.dir is not None else DEFAULT_DIR)
-    code = pack(target)
     preload = module_names(options.preload) if options.preload is not None else preload_for(target, spec.gang)
+    code = pack(target)
     plan = Plan(
         kind=options.kind,
         function=target.name,
