@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.testing.hadoop import Hdfs, hdfs
+from sparktrain.testing.hadoop import HaHdfs, Hdfs, ha_hdfs, hdfs
 
 StartHdfs = Callable[..., Hdfs]
 """Starts a cluster; takes what `Hdfs` takes, except for the folder."""
@@ -32,6 +32,19 @@ def breakable_hdfs(_breakable: Hdfs) -> Hdfs:
     """A cluster whose daemons the test may kill, pause, or bring into safe mode: it is mended before the next one."""
     _breakable.mend()
     return _breakable
+
+
+@pytest.fixture(scope="session")
+def _breakable_ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaHdfs]:
+    with ha_hdfs(tmp_path_factory.mktemp("ha-hdfs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ha_cluster(_breakable_ha: HaHdfs) -> HaHdfs:
+    """Two NameNodes of one nameservice; as with `breakable_hdfs`, the test may do anything to them."""
+    _breakable_ha.mend()
+    return _breakable_ha
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 | module | |
 |---|---|
-| `clusters` | HDFS: a NameNode with its DataNodes, or two NameNodes of one nameservice |
+| `clusters`, `ha` | HDFS: a NameNode with its DataNodes; two NameNodes of one nameservice |
 | `daemons` | one daemon: started, stopped, killed, paused, woken |
 | `java` | the jars, and what a JVM is started with |
 | `conf` | folders of configuration |
@@ -12,5 +12,7 @@
 from sparktrain.testing.hadoop.clusters import Hdfs as Hdfs
 from sparktrain.testing.hadoop.clusters import hdfs as hdfs
 from sparktrain.testing.hadoop.daemons import Daemon as Daemon
+from sparktrain.testing.hadoop.ha import HaHdfs as HaHdfs
+from sparktrain.testing.hadoop.ha import ha_hdfs as ha_hdfs
 from sparktrain.testing.hadoop.java import HadoopError as HadoopError
 from sparktrain.testing.hadoop.java import JarsMissingError as JarsMissingError

@@ -5,9 +5,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Self
-from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from sparktrain.testing.hadoop import java
@@ -20,7 +20,7 @@ READY_TIMEOUT_S = 60.0
 
 _NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-_HTTP_TIMEOUT_S = 5.0
+_HTTP_TIMEOUT_S = 2.0
 _SETTINGS = {
     "dfs.heartbeat.interval": "1",
     "dfs.namenode.heartbeat.recheck-interval": "5000",  # with 1 s above: a DataNode counts as dead after 20 s
@@ -83,9 +83,12 @@ class Hdfs:
         works. Raises HadoopError, JarsMissingError."""
         try:
             self._write_conf()
-            java.run(_NAMENODE, self.namenodes[0].conf, "-format", "-nonInteractive")
-            for each in self.daemons:
+            for each in self.datanodes:
+                each.start()  # they need no longer than the NameNode and its empty file system
+            self._format()
+            for each in self.namenodes:
                 each.start()
+            self._elect()
             self.wait_ready()
         except BaseException:
             self.close()
@@ -105,8 +108,8 @@ class Hdfs:
         self.close()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> float:
-        """Wait until clients can write: the NameNodes that run have left safe mode, and all DataNodes that run, and no
-        others, are registered. How many seconds that took.
+        """Wait until clients can read and write: a NameNode is active and not in safe mode, and those that run know all
+        DataNodes that run, no others, and their blocks. How many seconds that took.
 
         A DataNode that was killed or paused counts for 20 s more. Raises HadoopError, at once for a daemon that has
         ended by itself.
@@ -117,21 +120,23 @@ class Hdfs:
         """Undo what a test did to the daemons: wake and start them, leave safe mode. Files and quotas stay."""
         for each in self.daemons:
             each.wake() if each.is_alive() else each.start()
+        self._elect()
         wait_until(self.daemons, self._is_served, READY_TIMEOUT_S, f"the daemons of HDFS in {self.folder} are there")
-        if "manually" in self.jmx(self.namenode, "NameNodeInfo")["Safemode"]:
+        if "manually" in (self.jmx(self.namenode, "NameNodeInfo", "Safemode") or ""):
             self.admin("-safemode", "leave")
         self.wait_ready()
 
-    def jmx(self, daemon: Daemon, bean: str) -> dict[str, Any]:
-        """What a daemon tells about itself, such as `FSNamesystemState` of a NameNode. Raises OSError when it does not
-        answer."""
+    def jmx(self, daemon: Daemon, bean: str, attribute: str) -> Any:
+        """What a daemon tells about itself, such as `NumLiveDataNodes` in `FSNamesystemState` of a NameNode; None when
+        it does not answer, or cannot tell yet."""
         service = "NameNode" if daemon in self.namenodes else "DataNode"
         url = f"http://{self._at(daemon, 'http')}/jmx?qry=Hadoop:service={service},name={bean}"
-        with build_opener(ProxyHandler({})).open(url, timeout=_HTTP_TIMEOUT_S) as answer:
-            beans = json.load(answer)["beans"]
-        if not beans:
-            raise URLError(f"{daemon.name} has no {bean} yet")
-        return dict(beans[0])
+        try:
+            with build_opener(ProxyHandler({})).open(url, timeout=_HTTP_TIMEOUT_S) as answer:
+                beans = json.load(answer)["beans"]
+        except (OSError, HTTPException):
+            return None
+        return beans[0].get(attribute) if beans else None
 
     def cli(self, *arguments: str, stdin: str = "") -> str:
         """`hdfs dfs` with these arguments, in a JVM of its own; what it printed. Raises HadoopError."""
@@ -159,6 +164,13 @@ class Hdfs:
         """What stands behind the names of the NameNode's settings."""
         return ""
 
+    def _format(self) -> None:
+        """Make an empty file system."""
+        java.run(_NAMENODE, self.namenodes[0].conf, "-format", "-nonInteractive")
+
+    def _elect(self) -> None:
+        """See to it that a NameNode is active."""
+
     def _extra(self) -> Site:
         """More settings for all."""
         return {}
@@ -168,7 +180,7 @@ class Hdfs:
         names = [f"{each.name}.{service}" for each in self.daemons for service in services[each.main]]
         self._ports = {name: self._reserved.take() for name in names}
         core = {"fs.defaultFS": self.url, "hadoop.tmp.dir": os.fspath(self.folder / "tmp")}
-        core["hadoop.http.staticuser.user"] = getpass.getuser()
+        core["hadoop.http.staticuser.user"] = getpass.getuser()  # of WebHDFS, for those who name none
         site = dict(self._extra())
         for each in self.namenodes:
             key = self._namenode_key(each)
@@ -196,30 +208,40 @@ class Hdfs:
         """Whether all daemons that run answer, and the DataNodes among them have met the NameNodes among them."""
         namenodes = [each for each in self.namenodes if each.is_alive()]
         datanodes = [each for each in self.datanodes if each.is_alive()]
-        try:
-            counts = {self.jmx(each, "FSNamesystemState")["NumLiveDataNodes"] for each in namenodes}
-            return counts == {len(datanodes)} and all(
-                self._at(each, "rpc").rpartition(":")[2] in self._met_by(datanode)
-                for datanode in datanodes
-                for each in namenodes
-            )
-        except OSError:
-            return False
+        ports = {self._at(each, "rpc").rpartition(":")[2] for each in namenodes}
+        return all(self._knows(each, len(datanodes)) for each in namenodes) and all(
+            ports <= self._met_by(each) for each in datanodes
+        )
+
+    def _knows(self, namenode: Daemon, datanodes: int) -> bool:
+        """Whether so many DataNodes are registered there, and each has told what space and which blocks it has. Until
+        then, files that it keeps could be neither read nor written, in safe mode or not."""
+        live = json.loads(self.jmx(namenode, "NameNodeInfo", "LiveNodes") or "null")
+        return (
+            live is not None
+            and [
+                # In minutes; since the machine was started for one that has not told.
+                each["capacity"] > 0 and each["lastBlockReport"] * 60 <= namenode.age_s
+                for each in live.values()
+            ]
+            == [True] * datanodes
+        )
 
     def _met_by(self, datanode: Daemon) -> set[str]:
-        """The ports of the NameNodes that know this process, and not one before it, and that it has heard from."""
-        actors = json.loads(self.jmx(datanode, "DataNodeInfo")["BPServiceActorInfo"])
+        """The ports of the NameNodes that have answered this DataNode since it was started."""
         return {
             each["NamenodeAddress"].rpartition(":")[2]
-            for each in actors
+            for each in json.loads(self.jmx(datanode, "DataNodeInfo", "BPServiceActorInfo") or "[]")
             if each["ActorState"] == "RUNNING" and each["NamenodeHaState"] != "Unknown"
         }
 
     def _is_ready(self) -> bool:
-        try:
-            return self._is_served() and self.jmx(self.namenode, "FSNamesystemState")["FSState"] == "Operational"
-        except (OSError, java.HadoopError):
-            return False
+        return self._is_served() and any(
+            self.jmx(each, "NameNodeStatus", "State") == "active"
+            and self.jmx(each, "FSNamesystemState", "FSState") == "Operational"
+            for each in self.namenodes
+            if each.is_alive()
+        )
 
 
 @contextmanager

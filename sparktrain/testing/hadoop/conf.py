@@ -13,6 +13,7 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{{ISO8601}} %p %c{{2}}: %m%n
+log4j.logger.http.requests=WARN
 """
 _WEBAPPS = ("hdfs", "datanode", "static")
 """Folders that HDFS wants to find on its class path, and that its jars lack; empty ones will do."""

@@ -30,17 +30,24 @@ class Daemon:
         self._heap_mib = heap_mib
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
+        self._begun_s = 0.0
 
     @property
     def pid(self) -> int:
         """Of its JVM. Raises HadoopError while it is not started."""
         return self._started().pid
 
+    @property
+    def age_s(self) -> float:
+        """Since it was last started."""
+        return SystemClock().now() - self._begun_s
+
     def start(self) -> None:
         """Start the JVM; returns before it serves. Raises HadoopError when it runs already, JarsMissingError."""
         if self.is_alive():
             raise HadoopError(f"{self.name} (pid {self.pid}) runs already: stop it first")
         self._forget()
+        self._begun_s = SystemClock().now()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_TRIES = 1000
 
 
 class Ports:
@@ -23,8 +24,7 @@ class Ports:
         """One more port."""
         first, last = map(int, _EPHEMERAL.read_text().split())
         candidates = [port for port in range(10_000, 65_536) if not first <= port <= last]
-        random.SystemRandom().shuffle(candidates)
-        return next(filter(self._reserve, candidates))
+        return next(filter(self._reserve, random.SystemRandom().sample(candidates, _TRIES)))
 
     def close(self) -> None:
         """Give all of them back."""
