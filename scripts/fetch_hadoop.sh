@@ -46,7 +46,7 @@ install_maven() {
 
 fetch() {
   quietly mvn --batch-mode --strict-checksums --file $pom dependency:copy-dependencies \
-    -DincludeScope=runtime -DoutputDirectory="$fetching/jars"
+    -DoutputDirectory="$fetching/jars"
 }
 
 [[ ! -d $jars ]] || exit 0
