@@ -1,12 +1,12 @@
 # `make demo` and `make test` work on a fresh clone: both set up what is missing first.
 
 BIN := .venv/bin
-RINGS := architecture unit contract process spark training faults examples
+RINGS := architecture unit contract process spark hadoop training faults examples
 BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills
 ARGS :=
 
-.PHONY: help setup horovod demo demo-gang test bench check lint types imports format lock clean
+.PHONY: help setup horovod hadoop demo demo-gang test bench check lint types imports format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -17,6 +17,9 @@ setup: ## Java, data, and .venv with the locked packages; at once when all is th
 horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorFlow, 2 to 5 minutes
 	@scripts/build_horovod.sh
 
+hadoop: setup ## real daemons of HDFS and YARN for tests: fetches their jars with Maven once, half a minute
+	@scripts/fetch_hadoop.sh
+
 demo: setup ## a sweep of four trials on real images, on a Spark of this machine
 	$(BIN)/sparktrain sweep examples/fashion_mnist.py:train \
 	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --metric accuracy
@@ -25,7 +28,7 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 	$(BIN)/sparktrain run examples/fashion_mnist.py:train --workers 2 \
 	    --param learning_rate=0.01 --param dropout=0.2 --param kill_at=120 --metric accuracy
 
-test: horovod ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
+test: horovod hadoop ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
 	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
 
 bench: horovod ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Fetches Hadoop's jars with Maven: the real daemons that tests/hadoop starts.
+#
+# They come to ${XDG_CACHE_HOME:-~/.cache}/sparktrain/hadoop, into a folder whose name tells their version and the digest
+# of the pom.xml that names them; sparktrain.testing.hadoop looks there. 100 MB, half a minute, once; does nothing where
+# they are. Exit status 2: something is missing that only an administrator can add.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+pom=sparktrain/testing/hadoop/pom.xml
+version=$(sed -n 's|.*<hadoop.version>\(.*\)</hadoop.version>.*|\1|p' $pom)
+all=${XDG_CACHE_HOME:-$HOME/.cache}/sparktrain/hadoop
+jars=$all/$version-$(sha256sum $pom | head -c 8)
+fetching=$all/.fetching # becomes $jars when it is whole; what a killed run left there is removed by the next
+
+say() { echo "hadoop: $*"; }
+
+fail() {
+  echo "hadoop: $1" >&2
+  exit "${2:-1}"
+}
+
+quietly() {
+  "$@" >"$fetching/log" 2>&1 || {
+    tail -n 50 "$fetching/log" >&2
+    fail "${FUNCNAME[1]} failed: the last lines of what it said are above"
+  }
+}
+
+wait_for_lock() {
+  flock --nonblock "$1" || {
+    say "waiting for another run"
+    flock "$1"
+  }
+}
+
+install_maven() {
+  [[ ! -x $(command -v mvn) ]] || return 0
+  [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
+    fail "install this Debian package first, as root: apt-get install maven" 2
+  say "installing maven with apt-get"
+  export DEBIAN_FRONTEND=noninteractive
+  quietly apt-get update
+  quietly apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 maven
+}
+
+fetch() {
+  quietly mvn --batch-mode --strict-checksums --file $pom dependency:copy-dependencies \
+    -DoutputDirectory="$fetching/jars"
+}
+
+[[ ! -d $jars ]] || exit 0
+
+# Two runs of make may start at once, and checkouts share the jars: the second waits for the first.
+mkdir -p "$all"
+exec 9>"$all/.lock"
+wait_for_lock 9
+[[ ! -d $jars ]] || exit 0
+
+rm -rf "$fetching"
+mkdir "$fetching"
+trap 'rm -rf "$fetching"' EXIT
+
+install_maven
+say "fetching the jars of Hadoop $version (half a minute, once)"
+fetch
+mv "$fetching/jars" "$jars"
+say "fetched $jars"

@@ -1,0 +1,135 @@
+"""Daemons: JVMs that run until they are ended."""
+
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from sparktrain.clock import SystemClock, pause
+from sparktrain.executor.logs import tail_lines
+from sparktrain.testing.hadoop.java import HadoopError, command, environment, story
+
+STOP_TIMEOUT_S = 10.0
+"""From SIGTERM until SIGKILL."""
+_POLL_S = 0.1
+
+
+class Daemon:
+    """One JVM, in a session of its own. It ends when the process that started it ends, in whatever way that does.
+
+    `main` is a class of Hadoop's, `conf` the daemon's own folder of configuration; its output is appended to `log`.
+    May be started again after its end. Not for several threads at once.
+    """
+
+    def __init__(self, name: str, main: str, conf: Path, log: Path, heap_mib: int = 256) -> None:
+        self.name = name
+        self.main = main
+        self.conf = conf
+        self.log = log
+        self._heap_mib = heap_mib
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._begun_s = 0.0
+
+    @property
+    def pid(self) -> int:
+        """Of its JVM. Raises HadoopError while it is not started."""
+        return self._started().pid
+
+    @property
+    def age_s(self) -> float:
+        """Since it was last started."""
+        return SystemClock().now() - self._begun_s
+
+    def start(self) -> None:
+        """Start the JVM; returns before it serves. Raises HadoopError when it runs already, JarsMissingError."""
+        if self.is_alive():
+            raise HadoopError(f"{self.name} (pid {self.pid}) runs already: stop it first")
+        self._forget()
+        self._begun_s = SystemClock().now()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command(self.main, self.conf, heap_mib=self._heap_mib),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(self.conf),
+                start_new_session=True,
+            )
+        # When this process is gone without a word, the guard reads the end of its pipe.
+        self._guard = subprocess.Popen(
+            ["sh", "-c", "read -r word || kill -9 $0", str(self._process.pid)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def is_alive(self) -> bool:
+        """Whether its process exists; it may be paused, or not serve yet."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End it by SIGTERM, or by SIGKILL after `timeout_s`. Blocks. Does nothing when it is not started."""
+        if self.is_alive():
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # a paused process would not hear of it
+            with suppress(subprocess.TimeoutExpired):
+                self._started().wait(timeout_s)
+        self.kill9()
+
+    def kill9(self) -> None:
+        """End it by SIGKILL, at once. Does nothing when it is not started."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._forget()
+
+    def pause(self) -> None:
+        """Stop it by SIGSTOP: it keeps its ports, and answers nobody until `wake`."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Let it go on after `pause`; does nothing to one that is not paused."""
+        self._signal(signal.SIGCONT)
+
+    def check(self) -> None:
+        """Raise HadoopError, with the end of the log, if the daemon was started and has ended by itself."""
+        if self._process is not None and not self.is_alive():
+            raise HadoopError(self.story(f"ended with status {self._process.returncode}"))
+
+    def story(self, how: str) -> str:
+        """For an error's message: the daemon, `how` it is, and the end of its log."""
+        return story(f"{self.name} {how}", tail_lines(self.log))
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        if self._process is None:
+            raise HadoopError(f"{self.name} is not started: call start() first")
+        return self._process
+
+    def _signal(self, signum: signal.Signals) -> None:
+        self._started().send_signal(signum)
+
+    def _forget(self) -> None:
+        if self._guard is not None:
+            self._guard.communicate(b"done\n")
+        self._process = self._guard = None
+
+
+def wait_until(daemons: Sequence[Daemon], condition: Callable[[], object], timeout_s: float, what: str) -> float:
+    """Poll `condition` until it holds; how many seconds that took. `what` says what is waited for.
+
+    Raises HadoopError, with the ends of the logs, when it does not hold in time, or as soon as a daemon has ended by
+    itself.
+    """
+    clock = SystemClock()
+    begun = clock.now()
+    while not condition():
+        for each in daemons:
+            each.check()
+        if clock.now() - begun > timeout_s:
+            logs = "\n".join(each.story("runs" if each.is_alive() else "is down") for each in daemons)
+            raise HadoopError(f"{what}: not within {timeout_s:g} s\n{logs}")
+        pause(_POLL_S)
+    return clock.now() - begun

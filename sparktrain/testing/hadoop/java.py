@@ -1,0 +1,85 @@
+"""The jars of Hadoop, and the JVMs that run what is in them."""
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from xml.etree import ElementTree
+
+from sparktrain.errors import InfraError, UserError
+
+TOOL_TIMEOUT_S = 60.0
+"""For a command, which takes about a second on an idle machine."""
+
+_POM = Path(__file__).with_name("pom.xml")
+_OPENED = ("java.lang", "java.util", "java.net", "java.io")
+"""Packages of Java 17 in which Hadoop looks at what is private."""
+_TAIL_LINES = 15
+
+
+class JarsMissingError(UserError, FileNotFoundError):
+    """The jars of Hadoop were not fetched."""
+
+
+class HadoopError(InfraError, RuntimeError):
+    """A daemon or a command of Hadoop failed; the message has the last lines that it printed."""
+
+
+def jars() -> Path:
+    """The folder that scripts/fetch_hadoop.sh has filled. Raises JarsMissingError."""
+    pom = _POM.read_bytes()
+    version = ElementTree.fromstring(pom).findtext("{*}properties/{*}hadoop.version")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "sparktrain" / "hadoop" / f"{version}-{sha256(pom).hexdigest()[:8]}"
+    if not folder.is_dir():
+        raise JarsMissingError(f"the jars of Hadoop are not in {folder}: run `make hadoop`")
+    return folder
+
+
+def command(main: str, conf: Path, *arguments: str, heap_mib: int = 256) -> list[str]:
+    """How to run the class `main` in a JVM that is small, and starts fast. Raises JarsMissingError."""
+    home = os.environ.get("JAVA_HOME")
+    return [
+        f"{home}/bin/java" if home else "java",
+        f"-Xmx{heap_mib}m",
+        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"),
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+        *("-cp", f"{conf}:{jars()}/*"),
+        main,
+        *arguments,
+    ]
+
+
+def environment(conf: Path) -> Mapping[str, str]:
+    """For a JVM: this process' environment, with nothing that concerns another Hadoop."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(("HADOOP_", "HDFS_", "YARN_"))}
+    return {**mine, "HADOOP_CONF_DIR": os.fspath(conf)}
+
+
+def run(main: str, conf: Path, *arguments: str, stdin: str = "") -> str:
+    """Run a command of Hadoop to its end; what it printed on stdout. Blocks for a second or two.
+
+    Raises HadoopError when its exit status is not 0, or when it does not end within `TOOL_TIMEOUT_S`.
+    """
+    name = " ".join((main.rpartition(".")[2], *arguments))
+    try:
+        done = subprocess.run(
+            command(main, conf, *arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=environment(conf),
+            timeout=TOOL_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise HadoopError(f"{name} did not end within {TOOL_TIMEOUT_S:g} s: is a daemon paused or dead?") from None
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).splitlines()
+        raise HadoopError(story(f"{name} ended with status {done.returncode}", said))
+    return done.stdout
+
+
+def story(what: str, lines: Iterable[str]) -> str:
+    """`what`, and below it the last of the lines."""
+    return "\n  ".join((f"{what}; its last lines:", *list(lines)[-_TAIL_LINES:]))

@@ -1,0 +1,59 @@
+"""Real HDFS on this machine."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.testing.hadoop import HaHdfs, Hdfs, ha_hdfs, hdfs
+
+StartHdfs = Callable[..., Hdfs]
+"""Starts a cluster; takes what `Hdfs` takes, except for the folder."""
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """One cluster for the whole ring, whose daemons no test touches; each test has a folder of its own in it."""
+    with hdfs(tmp_path_factory.mktemp("hdfs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _breakable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    with hdfs(tmp_path_factory.mktemp("breakable-hdfs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def breakable_hdfs(_breakable: Hdfs) -> Hdfs:
+    """A cluster whose daemons the test may kill, pause, or bring into safe mode: it is mended before the next one."""
+    _breakable.mend()
+    return _breakable
+
+
+@pytest.fixture(scope="session")
+def _breakable_ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaHdfs]:
+    with ha_hdfs(tmp_path_factory.mktemp("ha-hdfs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ha_cluster(_breakable_ha: HaHdfs) -> HaHdfs:
+    """Two NameNodes of one nameservice; as with `breakable_hdfs`, the test may do anything to them."""
+    _breakable_ha.mend()
+    return _breakable_ha
+
+
+@pytest.fixture
+def start_hdfs(tmp_path: Path) -> Iterator[StartHdfs]:
+    """Starts clusters of the test's own, for settings that the others do not have."""
+    numbers = count()
+    with ExitStack() as clusters:
+
+        def start(**options: Any) -> Hdfs:
+            return clusters.enter_context(hdfs(tmp_path / f"hdfs{next(numbers)}", **options))
+
+        yield start
