@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from sparktrain.aside import aside
@@ -233,7 +234,7 @@ class Coordinator:
         """Delete checkpoints that are not needed any more; what cannot be deleted is only in the way."""
         for checkpoint in doomed:
             try:
-                await aside(lambda checkpoint=checkpoint: checkpoints.delete(store, checkpoint))  # type: ignore[misc]
+                await aside(partial(checkpoints.delete, store, checkpoint))
             except OSError as error:
                 logger.warning("checkpoint %s was not deleted: %s", checkpoint.manifest, error)
 
@@ -285,7 +286,8 @@ class Coordinator:
                 self._show_progress(self._run)
 
     def _show_progress(self, run: ActiveRun) -> None:
-        run.work.watcher.update(progress_of(self._machine, run.work, self._clock.now()))
+        progress = progress_of(self._machine, run.work, self._clock.now(), run.scribe.behind_s)
+        run.work.watcher.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:
         if self._run is not None:

@@ -12,6 +12,9 @@ from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
+BEHIND_S = 5.0
+"""A store that takes so long for some records is told of."""
+
 
 def result_of(trial: Trial, work: Work) -> TrialResult:
     """A trial with a final status."""
@@ -48,8 +51,8 @@ def _hosts(trial: Trial) -> tuple[str | None, ...]:
     return trial.hosts or (trial.host,)
 
 
-def progress_of(machine: Machine, work: Work, at: float) -> Progress:
-    """How the machine's newest run stands at `at`."""
+def progress_of(machine: Machine, work: Work, at: float, behind_s: float = 0.0) -> Progress:
+    """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records."""
     sweep = machine.last
     assert sweep is not None
     trials = list(sweep.trials.values())
@@ -81,7 +84,7 @@ def progress_of(machine: Machine, work: Work, at: float) -> Progress:
         running_trials=running,
         gang=work.spec.gang.size,
         causes=_causes(trials[0]) if work.total == 1 and trials else (),
-        note=_note(machine, work, at),
+        note=_store_note(work, behind_s) or _note(machine, work, at),
     )
 
 
@@ -129,6 +132,14 @@ def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> Runnin
         host=trial.host,
         members=members,
     )
+
+
+def _store_note(work: Work, behind_s: float) -> str:
+    """Nothing new can start, and no result counts, before the store has taken the records that are due."""
+    if behind_s < BEHIND_S:
+        return ""
+    timeout_s = work.store.address.timeout_s
+    return f"waiting {behind_s:.0f} s for the store ({work.store.where()}); gives up after {timeout_s:.0f} s"
 
 
 def _note(machine: Machine, work: Work, at: float) -> str:

@@ -1,9 +1,10 @@
 """What agents bring of their members: logs, metrics and files, into the run directory."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
+from sparktrain.aside import aside
 from sparktrain.clock import Clock
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Member
@@ -49,17 +50,37 @@ class Uploads:
             raise ProtocolError(
                 f"agent {header.agent} uploads {header.name!r} of {header.member}, which it does not have"
             )
-        path = self._layout.member(header.member).file(header.name)
-        stream = await asyncio.to_thread(self._store.open_stream, path)
-        size = 0
+        member = self._layout.member(header.member)
+        path = member.file(header.name)
+        if path == member.log:
+            return m.UploadDone(await self._grow(path, chunks))
+        return m.UploadDone(await self._publish(path, chunks))
+
+    async def _grow(self, path: str, chunks: AsyncIterator[bytes]) -> int:
+        """Write a log that people read while it grows; of one that breaks off, the begin stays."""
+        stream = await aside(lambda: self._store.open_stream(path))
         try:
-            async for chunk in chunks:
-                await asyncio.to_thread(stream.write, chunk)
-                size += len(chunk)
-                self._progress_at = self._clock.now()
+            return await self._pour(chunks, stream.write)
         finally:
-            await asyncio.to_thread(stream.close)
-        return m.UploadDone(size)
+            await aside(stream.close)
+
+    async def _publish(self, path: str, chunks: AsyncIterator[bytes]) -> int:
+        """Write a file that is of use only as a whole."""
+        new = await aside(lambda: self._store.create(path))
+        try:
+            size = await self._pour(chunks, new.write)
+            await aside(new.publish)
+            return size
+        finally:
+            await aside(new.discard)
+
+    async def _pour(self, chunks: AsyncIterator[bytes], write: Callable[[bytes], None]) -> int:
+        size = 0
+        async for chunk in chunks:
+            await aside(partial(write, chunk))
+            size += len(chunk)
+            self._progress_at = self._clock.now()
+        return size
 
     async def settle(self) -> None:
         """Wait until every member's files are stored, its agent is lost, or nothing moves any more."""
