@@ -111,7 +111,7 @@ class Hdfs:
         """Wait until clients can read and write: a NameNode is active and not in safe mode, and those that run know all
         DataNodes that run, no others, and their blocks. How many seconds that took.
 
-        A DataNode that was killed counts for 20 s more. Raises HadoopError: when it is not so in time, which it never is
+        A DataNode that was killed counts for 20 s more. Raises HadoopError: when it is not so in time, as it never is
         while a daemon is paused, and at once for a daemon that has ended by itself.
         """
         return wait_until(self.daemons, self._is_ready, timeout_s, f"HDFS in {self.folder} is ready")

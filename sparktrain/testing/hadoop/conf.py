@@ -14,6 +14,7 @@ log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{{ISO8601}} %p %c{{2}}: %m%n
 log4j.logger.http.requests=WARN
+log4j.logger.org.apache.hadoop.ipc.Client=WARN
 """
 _WEBAPPS = ("hdfs", "datanode", "static")
 """Folders that HDFS wants to find on its class path, and that its jars lack; empty ones will do."""
