@@ -160,7 +160,7 @@ class _NativeWriter(Writer):
         self._empty = True
 
     def write(self, data: memoryview) -> None:
-        self._file.raw.write(data)
+        self._file.raw.write(bytes(data))  # which takes anything else item by item
         self._empty = False
 
     def close(self) -> None:
