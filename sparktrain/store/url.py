@@ -2,35 +2,67 @@
 
 import os
 import re
+from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from sparktrain.errors import SpecError
 from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import Store
+from sparktrain.store.hdfs import HdfsStore
 from sparktrain.store.localfs import LocalStore
+from sparktrain.store.webhdfs import WebHdfsStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def open_store(dir: str | os.PathLike[str] | StoreAddress) -> Store:
-    """The store whose root is `dir`: a path, or `file:///path`. Does not touch it: `Store.probe` does.
+    """The store whose root is `dir`: a path, or a URL. Does not touch it: `Store.probe` does.
 
-    Raises SpecError for anything else.
+    | `dir` | |
+    |---|---|
+    | `runs`, `/shared/runs`, `file:///shared/runs` | a directory |
+    | `hdfs:///runs`, `hdfs://nameservice/runs` | in HDFS, found by `$HADOOP_CONF_DIR` |
+    | `hdfs://host:port/runs` | in HDFS; the address of the NameNode |
+    | `webhdfs://host:port/runs`, `swebhdfs://...` | in HDFS; by HTTP, or HTTPS; several with `,` between |
+
+    Raises SpecError for anything else, and when a library or a configuration is missing that it needs.
     """
-    text = dir.url if isinstance(dir, StoreAddress) else os.fspath(dir)
+    address = dir if isinstance(dir, StoreAddress) else StoreAddress(os.fspath(dir))
+    text = address.url
     if not text or not text.isprintable():
         raise SpecError(f"dir ({text!r}) must be the path of a directory: not empty, and of printable characters")
     scheme = _SCHEME.match(text)
     if scheme is None:
         return LocalStore(os.path.expanduser(text))
-    if scheme[1].lower() != "file":
+    opener = _OPENERS.get(scheme[1].lower())
+    if opener is None:
         raise SpecError(
-            f"dir ({text}) names a {scheme[1]} store: only local directories can hold runs yet; "
-            "pass a path on the driver's machine, such as /shared/runs or file:///shared/runs"
+            f"dir ({text}) names a {scheme[1]} store, which sparktrain does not have: pass a path on storage that all "
+            f"hosts share, or a URL that begins with one of {', '.join(f'{each}:' for each in sorted(_OPENERS))}"
         )
-    parts = urlsplit(text)
+    return opener(address)
+
+
+def _open_file(address: StoreAddress) -> Store:
+    parts = urlsplit(address.url)
     if parts.netloc not in ("", "localhost"):
         raise SpecError(
-            f"dir ({text}) names a directory of host {parts.netloc}: write file:///path, with three slashes"
+            f"dir ({address.url}) names a directory of host {parts.netloc}: write file:///path, with three slashes"
         )
     return LocalStore(unquote(parts.path))
+
+
+def _refuse_viewfs(address: StoreAddress) -> Store:
+    raise SpecError(
+        f"dir ({address.url}) is a mount table of Hadoop's clients, in which sparktrain cannot look names up: write "
+        "hdfs://nameservice/path, as the table in core-site.xml has it"
+    )
+
+
+_OPENERS: dict[str, Callable[[StoreAddress], Store]] = {
+    "file": _open_file,
+    "hdfs": HdfsStore.at,
+    "swebhdfs": WebHdfsStore.at,
+    "viewfs": _refuse_viewfs,
+    "webhdfs": WebHdfsStore.at,
+}

@@ -127,6 +127,7 @@ FENCES = [
             "sparktrain/command.py",
             "sparktrain/driver/session.py",
             "sparktrain/executor/process.py",
+            "sparktrain/store/hadoop/conf.py",
             "sparktrain/testing/",
             "sparktrain/training/",
         ),

@@ -1,5 +1,6 @@
 """`dir=` as the user writes it."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,21 @@ def test_home_and_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_store("/my%20runs").where() == "/my%20runs"
 
 
-@pytest.mark.parametrize(
-    "dir", ["hdfs:///exp", "hdfs://namenode:8020/exp", "s3://bucket/exp", "dbfs:/exp", "S3A://b/x"]
-)
+@pytest.mark.parametrize("dir", ["ftp://host/exp", "dbfs:/exp", "HTTP://b/x"])
 def test_other_schemes_are_refused(dir: str) -> None:
-    with pytest.raises(SpecError, match="only local directories can hold runs yet"):
+    with pytest.raises(SpecError, match=r"which sparktrain does not have: .* begins with one of .*file:, hdfs:"):
+        open_store(dir)
+
+
+def test_mount_tables_are_refused() -> None:
+    with pytest.raises(SpecError, match="write hdfs://nameservice/path"):
+        open_store("viewfs:///exp")
+
+
+@pytest.mark.parametrize(("dir", "package"), [("hdfs://host:1/exp", "hdfs_native"), ("webhdfs://host:1/exp", "hdfs")])
+def test_a_missing_client_is_said_at_once(dir: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SpecError, match=r"pip install 'sparktrain\[hdfs\]'"):
         open_store(dir)
 
 

@@ -1,0 +1,83 @@
+"""What an error of Hadoop means: for the contract of a store, and for people."""
+
+import errno
+import re
+from enum import Enum
+
+_NO_DIRECTORY = re.compile(r"\(is not a directory\)|is not a directory\.$")
+_QUOTA_STEP = (
+    "free some space there, or ask for a larger quota (hdfs dfs -count -q shows it; HDFS charges a full block, 128 MiB "
+    "unless set otherwise, times the replication for each file while it is written, however small)"
+)
+_KERBEROS_STEP = "run kinit, or submit with --principal and --keytab, and see `klist`"
+_CONNECTION_STEP = "see that its NameNode and DataNodes run, and that this host can connect to them"
+
+
+class Kind(Enum):
+    """What to do about an error."""
+
+    PASSING = "try again"
+    OVERDUE = "try again with another client, for no answer came"
+    FULL = "try again, for it is often passing; when it stays, somebody must act"
+    REFUSED = "give up: it stays until somebody acts"
+
+
+class TroubleError(OSError):
+    """A client's call failed for no reason that the contract of a store knows."""
+
+    def __init__(self, cause: str, step: str, kind: Kind = Kind.PASSING) -> None:
+        super().__init__(errno.EIO, f"{cause}; {step}")
+        self.cause = cause
+        self.step = step
+        self.kind = kind
+
+
+_REFUSED = {
+    "AccessControlException": "choose another directory, or have its owner let this user write there (hdfs dfs -ls -d)",
+    "AuthorizationException": "choose another user or directory, or ask who runs this HDFS",
+    "DSQuotaExceededException": _QUOTA_STEP,
+    "FSLimitException$MaxDirectoryItemsExceededException": "choose a directory with fewer files",
+    "FSLimitException$PathComponentTooLongException": "choose a shorter name",
+    "InvalidPathException": "choose a name that HDFS takes: without ':'",
+    "InvalidToken": "submit again: the delegation token of this run has expired, or was cancelled",
+    "NSQuotaExceededException": "delete files there, or ask for a larger quota (hdfs dfs -count -q shows it)",
+    "QuotaByStorageTypeExceededException": _QUOTA_STEP,
+    "SecretManager$InvalidToken": "submit again: the delegation token of this run has expired, or was cancelled",
+}
+_PASSING = {
+    "SafeModeException": ("its NameNode is in safe mode", "wait until it has left it (hdfs dfsadmin -safemode get)"),
+    "StandbyException": ("none of its NameNodes is active", "wait until one is (hdfs haadmin -getAllServiceState)"),
+}
+_OF_THE_CONTRACT: dict[str, type[OSError]] = {
+    "AlreadyBeingCreatedException": FileExistsError,
+    "FileAlreadyExistsException": FileExistsError,
+    "FileNotFoundException": FileNotFoundError,
+    "ParentNotDirectoryException": NotADirectoryError,
+    "PathIsNotDirectoryException": NotADirectoryError,
+}
+
+
+def explain(java_class: str, message: str) -> OSError:
+    """The error of class `java_class`, with or without its package; empty when it is none of Java's."""
+    name, line = java_class.rpartition(".")[2], first_line(message)
+    if _NO_DIRECTORY.search(line):
+        return NotADirectoryError(errno.ENOTDIR, line)
+    if name in _OF_THE_CONTRACT:
+        return _OF_THE_CONTRACT[name](line)
+    if "SIMPLE authentication is not enabled" in line or "GSSAPIError" in line or "GSS_S_" in line:
+        return TroubleError(f"no valid Kerberos ticket ({line})", _KERBEROS_STEP, Kind.REFUSED)
+    if name in _REFUSED:
+        return TroubleError(line, _REFUSED[name], Kind.REFUSED)
+    if name in _PASSING:
+        cause, step = _PASSING[name]
+        return TroubleError(f"{cause} ({line})", step)
+    if "could only be written to" in line:
+        return TroubleError(line, "see whether its DataNodes are full or dead (hdfs dfsadmin -report)", Kind.FULL)
+    if "DataTransferError" in line or "Checksum" in name:
+        return TroubleError(line, "see whether blocks of the file are missing or corrupt (hdfs fsck)")
+    return TroubleError(f"{name}: {line}" if name else line, _CONNECTION_STEP)
+
+
+def first_line(message: str) -> str:
+    """`message` without the Java stack trace that follows it."""
+    return re.split(r"\n|\\n", message, maxsplit=1)[0].strip()
