@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import shutil
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -25,8 +24,11 @@ from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.store.base import PIECE_BYTES, Store
 from sparktrain.store.layout import RunLayout
+from sparktrain.store.spread import GoOn, spread
 
 VERSION = 1
+THREADS = 4
+"""How many files of a checkpoint are written or read at once; each takes a few pieces of memory (`PIECE_BYTES`)."""
 MANIFEST = "manifest.json"
 """The name of a manifest beside its shards on a local disk. No shard may have it."""
 
@@ -85,21 +87,30 @@ class Listed(Struct, frozen=True):
     """Why it cannot be read; its shards are not looked at."""
 
 
-def write(store: Store, layout: RunLayout, draft: Draft, check: Callable[[], None] = lambda: None) -> Checkpoint:
+def write(
+    store: Store, layout: RunLayout, draft: Draft, check: Callable[[], None] = lambda: None, threads: int = THREADS
+) -> Checkpoint:
     """Make a checkpoint of the draft; leaves its manifest in the draft's folder too, which is a cache for `fetch` then.
 
     Blocks on the store for all of the data, twice. Called by the chief's agent. `check` is called before each operation
-    that changes the store; what it raises ends the attempt. Raises CheckpointError when there is another checkpoint of
-    this step and generation, or nothing to write: trying again is of no use. Any other OSError may be over next time;
-    another attempt has names of its own, and finds out when this one was published after all.
+    that changes the store, by any of the threads; what it raises ends the attempt. Raises CheckpointError when there is
+    another checkpoint of this step and generation, or nothing to write: trying again is of no use. Any other OSError
+    may be over next time; another attempt has names of its own, and finds out when this one was published after all.
     """
     place = layout.generation(draft.member.trial, draft.member.generation)
     data = place.data(draft.step, uuid4().hex)
     files = sorted(path for path in draft.folder.iterdir() if path.name != MANIFEST)
     if not files:
         raise CheckpointError(f"snapshot {draft.folder} of step {draft.step} has no files: a checkpoint needs one")
-    shards = tuple(_put_shard(store, f"{data}/{file.name}", file, check) for file in files)
-    manifest = _manifest(draft, data, shards)
+
+    def put(file: Path, go_on: GoOn) -> Shard:
+        def may() -> None:
+            go_on()
+            check()
+
+        return _put_shard(store, f"{data}/{file.name}", file, may)
+
+    manifest = _manifest(draft, data, tuple(spread(put, files, threads)))
     check()
     content = _publish(store, place.manifest(draft.step), manifest)
     (draft.folder / MANIFEST).write_bytes(content)
@@ -108,7 +119,9 @@ def write(store: Store, layout: RunLayout, draft: Draft, check: Callable[[], Non
     return Checkpoint(generation, draft.step, path, digest, draft.keep, draft.score)
 
 
-def fetch(store: Store, checkpoint: Checkpoint, folder: Path, cache: Path | None = None) -> None:
+def fetch(
+    store: Store, checkpoint: Checkpoint, folder: Path, cache: Path | None = None, threads: int = THREADS
+) -> None:
     """Bring the checkpoint's files and its manifest to the local `folder`, which must not exist; verify each byte.
 
     `cache` may be a folder with some or all of these files: those with the right digest are linked, and not read from
@@ -120,9 +133,15 @@ def fetch(store: Store, checkpoint: Checkpoint, folder: Path, cache: Path | None
         content = _manifest_content(store, checkpoint, cache)
         (folder / MANIFEST).write_bytes(content)
         manifest = _decode(store, checkpoint, content)
-        for shard in manifest.shards:
+
+        def bring(shard: Shard, go_on: GoOn) -> None:
             if cache is None or not _link(cache / shard.name, folder / shard.name, shard):
-                _fetch_shard(store, checkpoint, manifest, shard, folder)
+                with (folder / shard.name).open("xb") as file:
+                    for piece in _fetched(store, checkpoint, f"{manifest.data}/{shard.name}", shard):
+                        go_on()
+                        file.write(piece)
+
+        spread(bring, manifest.shards, threads)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -176,20 +195,23 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
 # ---- writing
 
 
-def _put_shard(store: Store, path: str, file: Path, check: Callable[[], None]) -> Shard:
-    check()
+def _put_shard(store: Store, path: str, file: Path, may: Callable[[], None]) -> Shard:
+    """Write a file and read it back; `may` raises when the attempt is over."""
+    may()
     new = store.create(path)
     try:
         with file.open("rb", buffering=0) as source:
             while piece := source.read(PIECE_BYTES):
-                check()
+                may()
                 new.write(piece)
+        may()
         written = new.publish()
     finally:
         new.discard()
     shard = Shard(file.name, written.size, written.sha256)
     try:
-        deque(_verified(store, path, shard), maxlen=0)
+        for _ in _verified(store, path, shard):
+            may()
     except CheckpointError as error:
         raise OSError(errno.EIO, f"{store.where(path)} was written, but {error}") from error
     return shard
@@ -271,19 +293,19 @@ def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> Manifest:
     if (manifest.generation, manifest.step) != (checkpoint.generation, checkpoint.step):
         problem = f"its manifest is for generation {manifest.generation}, step {manifest.step}"
         raise _damaged(store, checkpoint, problem)
+    if not manifest.data.startswith(f"{checkpoint.manifest.rpartition('/')[0]}/data/"):
+        raise _damaged(store, checkpoint, f"its manifest has its shards in {manifest.data!r}, where others write")
     for shard in manifest.shards:
         if shard.name in ("", ".", "..", MANIFEST) or "/" in shard.name or "\0" in shard.name:
             raise _damaged(store, checkpoint, f"its manifest has a shard of the name {shard.name!r}")
     return manifest
 
 
-def _fetch_shard(store: Store, checkpoint: Checkpoint, manifest: Manifest, shard: Shard, folder: Path) -> None:
-    with (folder / shard.name).open("xb") as file:
-        try:
-            for piece in _verified(store, f"{manifest.data}/{shard.name}", shard):
-                file.write(piece)
-        except CheckpointError as error:
-            raise _damaged(store, checkpoint, f"shard {shard.name} {error}") from error
+def _fetched(store: Store, checkpoint: Checkpoint, path: str, shard: Shard) -> Iterator[bytes]:
+    try:
+        yield from _verified(store, path, shard)
+    except CheckpointError as error:
+        raise _damaged(store, checkpoint, f"shard {shard.name} {error}") from error
 
 
 def _verified(store: Store, path: str, shard: Shard) -> Iterator[bytes]:

@@ -2,6 +2,8 @@
 
 Training stalls for a copy in memory alone. A thread writes the copy to local files, and the agent makes a checkpoint of
 them (`sparktrain.store.checkpoints`); the files of a checkpoint that was acknowledged come back in the next generation.
+
+While one is written, training goes on until the next one is due, and no further: a crash costs at most two intervals.
 """
 
 import math
@@ -28,6 +30,10 @@ KEPT_TIMEOUT_S = 1500.0
 """From a snapshot that was handed to the agent until its answer; longer than the agent itself takes to give up."""
 FINISH_TIMEOUT_S = 300.0
 """How long a function that has returned is waited for with what it saved last."""
+SAVE_TIMEOUT_S = 20.0
+"""How long `save` waits for what was saved before; shorter than the rest of a gang waits for its chief."""
+QUIET_S = 1.0
+"""How long of that nothing is said."""
 
 _EXTRA = "extra/"
 
@@ -76,6 +82,7 @@ def capture(
     epoch: int | None = None,
     batch: int | None = None,
     extra: Mapping[str, Any] | None = None,
+    spare: Mapping[str, Array] | None = None,
 ) -> State:
     """Copy the state of `model`, which may be None, and of the process, to memory of the host.
 
@@ -84,6 +91,8 @@ def capture(
     global generators; the position in the data; and `extra`. What it cannot have: `tf.random.Generator` objects (pass
     their states in `extra`), the counters of TensorFlow's stateful random operations, iterators, callbacks.
 
+    `spare` are tensors of a state that nobody needs any more: their memory is used again where it fits.
+
     Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved in `extra`.
     """
     found: dict[str, Array] = {}
@@ -91,7 +100,7 @@ def capture(
     if model is not None:
         named = variables.named(model)
         specs = {name: variables.spec(each) for name, each in named.items()}
-        found = {name: variables.value(each) for name, each in named.items()}
+        found = {name: variables.value(each, (spare or {}).get(name)) for name, each in named.items()}
         if (seed := variables.global_seed()) is not None:
             found[variables.GLOBAL_SEED] = seed
     packed, arrays = pack(extra or {})
@@ -164,7 +173,7 @@ class _Job:
     """One state on its way to the agent."""
 
     state: State | None
-    """None once it is in files, so that its memory is free."""
+    """None once it is in files, so that its memory is free for another."""
     snapshot: Snapshot
 
 
@@ -188,9 +197,12 @@ class Checkpoints:
         self._changed = threading.Condition()
         self._staged: _Job | None = None
         self._in_flight: _Job | None = None
+        self._spare: dict[str, Array] = {}
+        """Tensors of the state that was written last: their memory is for the next one."""
         self._problem = ""
         """Why the newest save failed; empty when it did not."""
         self._warned = False
+        self._told_to_wait = False
         self._over = False
         self._writer: threading.Thread | None = None
 
@@ -207,11 +219,13 @@ class Checkpoints:
     ) -> None:
         """Checkpoint the state after `step` finished steps. Only the chief may call, in any thread, between two steps.
 
-        Returns when the state is copied (see `capture`). One snapshot is written at a time, and of those that come
-        meanwhile the newest waits. `epoch` and `batch` say where to go on in the data. `keep` is how many checkpoints
-        of the trial stay, besides the one with the largest `score`; a score that is not finite counts as none. `extra`
-        are numbers, texts, arrays, or lists and dicts of them: all that a loop without Keras needs. A step that was
-        just restored is not saved again. A save that fails later is a warning, and a `CheckpointError` in `wait`.
+        Returns when the state is copied (see `capture`). It is written meanwhile; when the one before does not count
+        yet, that is waited for first, but not longer than `SAVE_TIMEOUT_S`: then training goes on, and of those that
+        are not being written yet the newest replaces the others. `epoch` and `batch` say where to go on in the data.
+        `keep` is how many checkpoints of the trial stay, besides the one with the largest `score`; a score that is not
+        finite counts as none. `extra` are numbers, texts, arrays, or lists and dicts of them: all that a loop without
+        Keras needs. A step that was just restored is not saved again. A save that fails later is a warning, and a
+        `CheckpointError` in `wait`.
 
         Raises RuntimeError on any other rank or in a forked process, ValueError for a step that does not grow,
         TypeError for what cannot be saved, UserError for a model that is not built.
@@ -227,9 +241,8 @@ class Checkpoints:
                     "epochs and all calls of fit()"
                 )
             snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), _keep(keep), _score(score))
-            with self._changed:
-                self._staged = None  # it would be replaced: its memory is free for the copy
-            state = capture(model, count, epoch=epoch, batch=batch, extra=extra)
+            self._await_earlier(count)
+            state = capture(model, count, epoch=epoch, batch=batch, extra=extra, spare=self._take_spare())
             self._last_step, self._restored_step = count, None
             self._stage(_Job(state, snapshot))
 
@@ -275,7 +288,7 @@ class Checkpoints:
         if problem := self._wait(timeout_s):
             self._warn(problem)
         with self._changed:
-            self._over = True
+            self._over, self._spare = True, {}
             self._changed.notify_all()
 
     # ---- saving
@@ -288,6 +301,31 @@ class Checkpoints:
             )
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.checkpoint belongs to process {self._pid}, and {os.getpid()} called save()")
+
+    def _await_earlier(self, step: int) -> None:
+        with self._changed:
+            if self._changed.wait_for(self._all_through, min(QUIET_S, SAVE_TIMEOUT_S)):
+                return
+            late = self._in_flight or self._staged
+        if late is not None and not self._told_to_wait:
+            self._told_to_wait = True
+            print(
+                f"[sparktrain] step {late.snapshot.step} is still being checkpointed, and step {step} is due: training "
+                f"waits, up to {SAVE_TIMEOUT_S:.0f} s for each; save less often, or in a faster store",
+                file=sys.stderr,
+            )
+        with self._changed:
+            self._changed.wait_for(self._all_through, max(0.0, SAVE_TIMEOUT_S - QUIET_S))
+
+    def _all_through(self) -> bool:
+        return self._staged is None and self._in_flight is None
+
+    def _take_spare(self) -> dict[str, Array]:
+        """Tensors that are not needed any more: of a state that waits, and is replaced now, or that is in files."""
+        with self._changed:
+            replaced, self._staged = self._staged, None
+            spare, self._spare = self._spare, {}
+        return replaced.state.tensors if replaced is not None and replaced.state is not None else spare
 
     def _stage(self, job: _Job) -> None:
         with self._changed:
@@ -318,7 +356,8 @@ class Checkpoints:
         try:
             assert job.state is not None
             tensors.save(Path(snapshot.folder), job.state.tensors, job.state.document)
-            job.state = None
+            with self._changed:
+                self._spare, job.state = job.state.tensors, None
             self._link.send(snapshot)
         except Exception as error:  # training goes on, whatever it is
             shutil.rmtree(snapshot.folder, ignore_errors=True)
@@ -337,7 +376,7 @@ class Checkpoints:
 
     def _wait(self, timeout_s: float) -> str:
         with self._changed:
-            if not self._changed.wait_for(lambda: self._staged is None and self._in_flight is None, timeout_s):
+            if not self._changed.wait_for(self._all_through, timeout_s):
                 late = self._staged or self._in_flight
                 assert late is not None
                 return f"step {late.snapshot.step} was not checkpointed within {timeout_s:.0f} s: the store may be slow"

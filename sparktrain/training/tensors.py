@@ -1,7 +1,7 @@
 """Tensors in files and back: safetensors files, and one JSON document beside them. No pickle."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,8 +13,8 @@ from safetensors.numpy import save_file
 
 from sparktrain.errors import CheckpointError
 
-SHARD_BYTES = 256 * 2**20
-"""A file takes no more tensors when it would grow larger; one tensor may be larger."""
+SHARD_BYTES = 127 * 2**20
+"""The most of tensors in one file: with its header it fits in a block of HDFS, 128 MiB. Larger tensors are cut."""
 DOCUMENT = "state.json"
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,6 +24,8 @@ _PLAIN = _INTEGERS | {"float16", "float32", "float64", "bool"}
 """What safetensors' numpy API writes and reads; anything else, such as bfloat16, goes as integers of its size."""
 _FOREIGN = "sparktrain"
 """Key in a file's metadata: names, dtypes and shapes of what is stored as integers."""
+_CUT = "\0"
+"""Between the name of a tensor that was cut, and the place of the part among its integers: both are the part's key."""
 
 
 def save(folder: Path, tensors: Mapping[str, Array], document: Any, shard_bytes: int = SHARD_BYTES) -> None:
@@ -33,8 +35,8 @@ def save(folder: Path, tensors: Mapping[str, Array], document: Any, shard_bytes:
     """
     try:
         folder.mkdir(parents=True)
-        for number, names in enumerate(_groups(tensors, shard_bytes)):
-            _save_shard(folder / f"tensors-{number:05d}.safetensors", {name: tensors[name] for name in names})
+        for number, parts in enumerate(_groups(_parts(tensors, shard_bytes), shard_bytes)):
+            _save_shard(folder / f"tensors-{number:05d}.safetensors", parts, tensors)
         (folder / DOCUMENT).write_text(json.dumps(document), encoding="utf-8")
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"state cannot be written to {folder}: {error}; free some space there") from error
@@ -49,15 +51,13 @@ class TensorFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open = ExitStack()
-        self._files: dict[str, Any] = {}
-        """By the name of each tensor."""
+        self._parts: dict[str, list[tuple[int, str, Any]]] = {}
+        """By the name of each tensor: where each of its parts begins, its key, and its file."""
         self._foreign: dict[str, tuple[str, list[int]]] = {}
         try:
             self.document: Any = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
             for path in sorted(folder.glob("*.safetensors")):
-                file = self._open.enter_context(safe_open(path, framework="np"))
-                self._files |= dict.fromkeys(file.keys(), file)
-                self._foreign |= json.loads((file.metadata() or {}).get(_FOREIGN, "{}"))
+                self._index(self._open.enter_context(safe_open(path, framework="np")))
         except (OSError, SafetensorError, ValueError) as error:
             self._open.close()
             raise CheckpointError(f"files in {folder} are no saved state: {error}") from error
@@ -68,25 +68,32 @@ class TensorFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._files.clear()
+        self._parts.clear()
         self._open.close()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._files))
+        return iter(sorted(self._parts))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._files
+        return name in self._parts
 
     def read(self, name: str) -> Array:
         """A copy of the tensor `name`, in memory."""
         try:
-            stored: Array = self._files[name].get_tensor(name)
-            if name not in self._foreign:
-                return stored
-            dtype, shape = self._foreign[name]
-            return stored.view(_dtype(dtype)).reshape(shape)
+            parts = self._parts[name]
+            if name in self._foreign:
+                return _joined(name, parts, *self._foreign[name])
+            [(_, key, file)] = parts
+            whole: Array = file.get_tensor(key)
+            return whole
         except (KeyError, SafetensorError, TypeError, ValueError) as error:
             raise CheckpointError(f"tensor {name!r} cannot be read from {self.folder}: {error}") from error
+
+    def _index(self, file: Any) -> None:
+        for key in file.keys():  # noqa: SIM118 - it is no mapping
+            name, _, start = key.partition(_CUT)
+            self._parts.setdefault(name, []).append((int(start or 0), key, file))
+        self._foreign |= json.loads((file.metadata() or {}).get(_FOREIGN, "{}"))
 
 
 def numeric(dtype: np.dtype[Any]) -> bool:
@@ -94,24 +101,51 @@ def numeric(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.isbuiltin == 2)
 
 
-def _groups(tensors: Mapping[str, Array], shard_bytes: int) -> Iterator[list[str]]:
-    """The names of what goes to the same file, in their order."""
-    group: list[str] = []
-    size = 0
+def _parts(tensors: Mapping[str, Array], shard_bytes: int) -> Iterator[tuple[str, Array]]:
+    """What is stored of the tensors, with its keys: views of their memory, none larger than a file."""
     for name, tensor in tensors.items():
-        if group and size + tensor.nbytes > shard_bytes:
+        if tensor.nbytes <= shard_bytes:
+            yield name, tensor if tensor.dtype.name in _PLAIN else _as_integers(name, tensor)
+            continue
+        integers = _as_integers(name, tensor)
+        count = max(1, shard_bytes // integers.itemsize)
+        for start in range(0, len(integers), count):
+            yield f"{name}{_CUT}{start}", integers[start : start + count]
+
+
+def _groups(parts: Iterable[tuple[str, Array]], shard_bytes: int) -> Iterator[dict[str, Array]]:
+    """What goes to the same file, in its order."""
+    group: dict[str, Array] = {}
+    size = 0
+    for key, part in parts:
+        if group and size + part.nbytes > shard_bytes:
             yield group
-            group, size = [], 0
-        group.append(name)
-        size += tensor.nbytes
+            group, size = {}, 0
+        group[key] = part
+        size += part.nbytes
     if group:
         yield group
 
 
-def _save_shard(path: Path, tensors: Mapping[str, Array]) -> None:
-    foreign = {name: (each.dtype.name, each.shape) for name, each in tensors.items() if each.dtype.name not in _PLAIN}
-    stored = {name: _as_integers(name, each) if name in foreign else each for name, each in tensors.items()}
-    save_file(stored, path, {_FOREIGN: json.dumps(foreign)} if foreign else None)
+def _save_shard(path: Path, parts: dict[str, Array], tensors: Mapping[str, Array]) -> None:
+    names = [key.partition(_CUT)[0] for key, part in parts.items() if part is not tensors.get(key)]
+    foreign = {name: (tensors[name].dtype.name, tensors[name].shape) for name in names}
+    save_file(parts, path, {_FOREIGN: json.dumps(foreign)} if foreign else None)
+
+
+def _joined(name: str, parts: list[tuple[int, str, Any]], dtype: str, shape: list[int]) -> Array:
+    """A tensor of what is stored as integers."""
+    tensor = np.empty(shape, _dtype(dtype))
+    integers, filled = _as_integers(name, tensor), 0
+    for start, key, file in sorted(parts, key=lambda part: part[0]):
+        part = file.get_tensor(key)
+        if start != filled:
+            raise ValueError(f"its part from {filled} to {start} is missing")
+        integers[start : start + len(part)] = part
+        filled += len(part)
+    if filled != len(integers):
+        raise ValueError(f"it has {filled} of {len(integers)} integers")
+    return tensor
 
 
 def _as_integers(name: str, tensor: Array) -> Array:

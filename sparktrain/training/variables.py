@@ -47,9 +47,18 @@ def named(model: Any) -> dict[str, Any]:
     return found
 
 
-def value(variable: Any) -> Array:
-    """A copy of the variable's value, in memory of the host."""
-    return np.asarray(variable.value.numpy())  # which gives a scalar for a tensor without dimensions
+def value(variable: Any, spare: Array | None = None) -> Array:
+    """A copy of the variable's value, in memory of the host: in `spare`, when that has its dtype and shape.
+
+    New memory may take the machine ten times as long as the copy.
+    """
+    held = variable.value
+    tensor = held.read_value() if hasattr(held, "read_value") else held
+    seen = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training is going to change
+    if spare is None or (spare.dtype, spare.shape) != (seen.dtype, seen.shape):
+        return np.array(seen)
+    np.copyto(spare, seen)
+    return spare
 
 
 def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int) -> None:

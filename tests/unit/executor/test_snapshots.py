@@ -244,7 +244,7 @@ async def test_a_full_store_is_told_and_the_checkpoint_before_stays(desk: Desk, 
     kept = await desk.keep(8)
     assert kept.step == 8
     assert errno.errorcode[code] in kept.problem
-    assert calls.count("write") == QUICK.attempts
+    assert QUICK.attempts <= calls.count("write") <= 2 * QUICK.attempts, "files are written side by side"
     await _settled(lambda: desk.local() == before)
     desk.gate = gone
     checkpoint = desk.written[-1].checkpoint

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -190,18 +191,23 @@ class FailAt:
     """A gate that breaks operation `index`, before or after it takes effect; a crash breaks all that follow too."""
 
     def __init__(self, index: int, when: str, error: BaseException) -> None:
-        self._left = index
+        self._index = index
         self._when = when
         self._error = error
+        self._counting = threading.Lock()
         self.broke = False
+        self.seen = 0
+        """Operations so far."""
 
     def __call__(self, name: str, effect: Callable[[], Any]) -> Any:
-        self._left -= 1
-        if self.broke and isinstance(self._error, Crash):
-            raise self._error
-        if self._left != -1:
+        with self._counting:
+            mine = self.seen == self._index
+            self.seen += 1
+            if self.broke and isinstance(self._error, Crash):
+                raise self._error
+            self.broke = self.broke or mine
+        if not mine:
             return effect()
-        self.broke = True
         if self._when == "after":
             drop(effect())
         raise self._error

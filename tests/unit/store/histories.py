@@ -132,7 +132,7 @@ class World:
         snapshot = draft(self._local, step, generation, parent=parent, writer=f"agent-{generation}")
         for _ in range(ATTEMPTS):
             try:
-                written = product.write(actor.store, LAYOUT, snapshot)
+                written = product.write(actor.store, LAYOUT, snapshot, threads=1)
             except CheckpointError:
                 return None
             except OSError:

@@ -3,9 +3,8 @@
 The same histories find each of the mistakes that systems like this one have made: see `MUTANTS`.
 """
 
-import shutil
-import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,6 +20,7 @@ from sparktrain.store import checkpoints as product
 from sparktrain.store.base import Store
 from sparktrain.store.layout import CheckpointLayout, RunLayout
 from tests.unit.store.histories import Actor, World
+from tests.unit.store.snapshots import quick_folder
 
 some = st.integers(0, 5)
 HISTORIES = 60
@@ -32,12 +32,12 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.local = Path(tempfile.mkdtemp(prefix="sparktrain-test-"))
-        self.world = World(self.local)
+        self._open = ExitStack()
+        self.world = World(self._open.enter_context(quick_folder()))
 
     def teardown(self) -> None:
         self.world.close()
-        shutil.rmtree(self.local)
+        self._open.close()
 
     def _step(self, index: int, fault: str = "") -> None:
         actors = self.world.actors

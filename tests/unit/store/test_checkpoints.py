@@ -12,9 +12,9 @@ import pytest
 from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation
 from sparktrain.state.checkpoints import Checkpoint
-from sparktrain.store.checkpoints import MANIFEST, Listed, delete, fetch, listed, sweep, write
+from sparktrain.store.checkpoints import MANIFEST, Listed, fetch, listed, sweep, write
 from sparktrain.store.localfs import LocalStore
-from tests.unit.store.gated import Crash, FailAt, GatedStore, fault
+from tests.unit.store.gated import FailAt, GatedStore, fault
 from tests.unit.store.snapshots import LAYOUT, NAMES, TRIAL, content, draft, loaded, put
 
 FOLDER = "run/trials/0003/checkpoints"
@@ -114,62 +114,7 @@ def test_a_bad_copy_is_replaced_from_the_store(store: LocalStore, local: Path, n
     assert loaded(store, checkpoint, local, snapshot.folder) == content(1, 1)
 
 
-# ---- damage
-
-
-def _damages(data: bytes) -> dict[str, bytes]:
-    size = len(data)
-    cuts = {f"cut to {keep}": data[:keep] for keep in (0, 1, size // 2, size - 1)}
-    flips = {
-        f"bit {bit} of byte {at}": data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
-        for bit, at in enumerate(range(0, size, max(1, size // 8)), start=0)
-        if bit < 8
-    }
-    return cuts | flips | {"longer": data + b"\0", "zeroes": bytes(size)}
-
-
-def test_every_damage_of_every_file_is_found(store: LocalStore, local: Path) -> None:
-    checkpoint = put(store, local, 7)
-    found = 0
-    for path in store.list():
-        whole = store.read(path)
-        for how, data in _damages(whole).items():
-            Path(store.where(path)).write_bytes(data)
-            with pytest.raises(CheckpointError) as caught:
-                loaded(store, checkpoint, local)
-            name = path.rpartition("/")[2]
-            named = "its manifest" if path == checkpoint.manifest else f"shard {name} has"
-            assert named in str(caught.value), how
-            assert store.where(checkpoint.manifest) in str(caught.value)
-            found += 1
-        Path(store.where(path)).write_bytes(whole)
-    assert found == 3 * 14
-    assert loaded(store, checkpoint, local) == content(1, 7)
-
-
-def test_missing_and_swapped_files_are_found(store: LocalStore, local: Path) -> None:
-    checkpoint = put(store, local, 7)
-    paths = [Path(store.where(path)) for path in store.list()]
-    for path in paths:
-        aside = path.rename(path.with_suffix(".aside"))
-        with pytest.raises(CheckpointError, match="is missing"):
-            loaded(store, checkpoint, local)
-        aside.rename(path)
-    for one, other in ((0, 1), (1, 2), (0, 2)):
-        first, second = paths[one].read_bytes(), paths[other].read_bytes()
-        paths[one].write_bytes(second)
-        paths[other].write_bytes(first)
-        with pytest.raises(CheckpointError, match="is damaged"):
-            loaded(store, checkpoint, local)
-        paths[one].write_bytes(first)
-        paths[other].write_bytes(second)
-
-
-def test_the_manifest_of_another_checkpoint_is_found(store: LocalStore, local: Path) -> None:
-    checkpoint, other = put(store, local, 7), put(store, local, 8)
-    Path(store.where(checkpoint.manifest)).write_bytes(store.read(other.manifest))
-    with pytest.raises(CheckpointError, match=f"{checkpoint.digest} was acknowledged"):
-        loaded(store, checkpoint, local)
+# ---- damage: see test_checkpoint_damage too
 
 
 @pytest.mark.parametrize(
@@ -178,8 +123,11 @@ def test_the_manifest_of_another_checkpoint_is_found(store: LocalStore, local: P
         ({"version": 2}, "has version 2, and this sparktrain reads version 1"),
         ({"step": 8}, "is for generation 1, step 8"),
         ({"generation": 2}, "is for generation 2, step 7"),
-        ({"shards": [{"name": "../../x", "size": 0, "sha256": ""}]}, "has a shard of the name '../../x'"),
+        ({"shards": [{"name": "../../x", "size": 0, "sha256": ""}]}, r"has a shard of the name '\.\./\.\./x'"),
         ({"shards": None}, "its manifest is none"),
+        ({"data": f"{FOLDER}/gen-0002/data/00000007-a"}, "has its shards in '.*', where others write"),
+        ({"data": "run/trials/0004/checkpoints/gen-0001/data/00000007-a"}, "has its shards in '.*', where others"),
+        ({"data": "../elsewhere"}, "has its shards in '../elsewhere', where others write"),
     ],
 )
 def test_a_manifest_that_makes_no_sense(store: LocalStore, local: Path, changes: dict[str, Any], words: str) -> None:
@@ -187,7 +135,7 @@ def test_a_manifest_that_makes_no_sense(store: LocalStore, local: Path, changes:
     raw = json.dumps(json.loads(store.read(checkpoint.manifest)) | changes).encode()
     Path(store.where(checkpoint.manifest)).write_bytes(raw)
     odd = Checkpoint(Generation(1), 7, checkpoint.manifest, hashlib.sha256(raw).hexdigest())
-    with pytest.raises(CheckpointError, match=words.replace(".", r"\.")):
+    with pytest.raises(CheckpointError, match=words):
         loaded(store, odd, local)
 
 
@@ -234,59 +182,7 @@ def test_a_second_chief_of_a_generation_is_refused(store: LocalStore, local: Pat
     assert loaded(store, first, local) == content(1, 1)
 
 
-# ---- crashes and faults at every operation
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("error", [Crash(), fault()], ids=["crash", "fault"])
-def test_a_write_may_break_anywhere(tmp_path: Path, when: str, error: BaseException) -> None:
-    for index in range(100):
-        store, local = LocalStore(tmp_path / f"runs-{index}"), tmp_path / f"local-{index}"
-        local.mkdir()
-        acknowledged = put(store, local, 1)
-        gate = FailAt(index, when, error)
-        wanted = draft(local, 2, parent=acknowledged.digest, writer="agent-1")
-        try:
-            written = write(GatedStore(store, gate), LAYOUT, wanted)
-        except type(error):
-            written = None
-        assert loaded(store, acknowledged, local) == content(1, 1)
-        _visible_are_whole(store, local)
-        again = write(store, LAYOUT, wanted)
-        assert written in (None, again)
-        assert loaded(store, again, local) == content(1, 2)
-        if not gate.broke:
-            break
-    assert index == 10  # two shards: open, write, close, read back; then the manifest and its read-back
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("error", [Crash(), fault()], ids=["crash", "fault"])
-def test_a_delete_may_break_anywhere(tmp_path: Path, when: str, error: BaseException) -> None:
-    for index in range(100):
-        store, local = LocalStore(tmp_path / f"runs-{index}"), tmp_path / f"local-{index}"
-        local.mkdir()
-        doomed, *kept = [put(store, local, step) for step in (1, 2, 3)]
-        gate = FailAt(index, when, error)
-        try:
-            delete(GatedStore(store, gate), doomed)
-        except type(error):
-            assert gate.broke
-        _visible_are_whole(store, local)
-        delete(store, doomed)
-        assert [loaded(store, each, local) for each in kept] == [content(1, 2), content(1, 3)]
-        assert len(store.list()) == 6
-        if not gate.broke:
-            break
-    assert index == 4
-
-
-def _visible_are_whole(store: LocalStore, local: Path) -> None:
-    for each in listed(store, LAYOUT, TRIAL):
-        digest = hashlib.sha256(store.read(each.manifest)).hexdigest()
-        assert loaded(store, Checkpoint(each.generation, each.step, each.manifest, digest), local) == content(
-            each.generation, each.step
-        )
+# ---- what the store says and does
 
 
 def test_a_lost_answer_is_found_out_by_the_next_attempt(store: LocalStore, local: Path) -> None:
@@ -316,7 +212,7 @@ def test_what_the_store_garbles_is_not_published(store: LocalStore, local: Path)
                 Path(store.where(path)).write_bytes(b"garbled")
         return result
 
-    with pytest.raises(OSError, match=r"state\.json was written, but has 7 of \d+ bytes") as caught:
+    with pytest.raises(OSError, match=r"was written, but has 7 of \d+ bytes") as caught:
         write(GatedStore(store, gate), LAYOUT, draft(local, 1))
     assert not isinstance(caught.value, CheckpointError)
     assert listed(store, LAYOUT, TRIAL) == []
@@ -344,5 +240,5 @@ def test_a_sweep_leaves_what_is_kept_and_what_is_still_written(store: LocalStore
     store.put_if_absent(f"{FOLDER}/notes.txt", b"somebody's")
     sweep(store, LAYOUT, TRIAL, [kept], Generation(2))
     assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [kept.manifest, current.manifest]
-    assert len(store.list()) == 3 + 3 + 1 + 1
+    assert len(store.list()) == 4 + 4 + 1 + 1
     assert loaded(store, kept, local) == content(1, 1)

@@ -1,6 +1,7 @@
 """Saving and restoring without a model, against an agent made of data."""
 
 import os
+import re
 import threading
 from pathlib import Path
 from queue import Empty, Queue
@@ -89,13 +90,51 @@ def test_the_global_generators_go_on_where_they_were(agent: Agent, tmp_path: Pat
     assert [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()] == straight
 
 
-def test_one_is_written_and_of_the_others_the_newest_waits(tmp_path: Path) -> None:
+def test_training_gets_no_more_than_two_intervals_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What does not count yet when the next save is due is waited for: a crash costs two intervals, and no third."""
+    monkeypatch.setattr(checkpoint, "QUIET_S", 0.1)
+    agent = Agent(at_once=False)
+    saving = checkpoints(agent, tmp_path)
+    for step in (10, 20, 30):
+        due = threading.Thread(target=saving.save, args=(step,), daemon=True)
+        due.start()
+        if step > 10:
+            due.join(2 * checkpoint.QUIET_S)
+            assert due.is_alive(), f"training goes on from step {step}, and nothing since {step - 20} counts"
+            agent.answers.put(Kept(step - 10))
+        due.join(SOON_S)
+        assert not due.is_alive()
+        assert agent.snapshots.get(timeout=SOON_S).step == step
+    agent.answers.put(Kept(30))
+    saving.finish(SOON_S)
+    words = r"\[sparktrain\] step \d0 is still being checkpointed, and step \d0 is due: training waits, up to 20 s for"
+    assert len(re.findall(words, capfd.readouterr().err)) == 1
+
+
+def test_a_failure_of_the_one_before_ends_the_wait(agent: Agent, tmp_path: Path) -> None:
+    agent.at_once = False
+    agent.answers.put(Kept(1, "the disk is full"))
+    saving = checkpoints(agent, tmp_path)
+    saving.save(1)
+    saving.save(2)
+    agent.answers.put(Kept(2))
+    saving.finish(SOON_S)
+    assert agent.steps() == [1, 2]
+
+
+def test_after_a_while_one_is_written_and_of_the_others_the_newest_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checkpoint, "SAVE_TIMEOUT_S", 0.0)
     agent = Agent(at_once=False)
     saving = checkpoints(agent, tmp_path)
     saving.save(1)
     assert agent.snapshots.get(timeout=SOON_S).step == 1
     for step in (2, 3, 4):
         saving.save(step)
+    assert capfd.readouterr().err.count("[sparktrain] step 1 is still being checkpointed, and step 2 is due:") == 1
     agent.answers.put(Kept(1))
     assert agent.snapshots.get(timeout=SOON_S).step == 4
     with pytest.raises(CheckpointError, match="step 4 was not checkpointed within 0 s"):
@@ -153,8 +192,9 @@ def test_a_local_disk_that_fails(agent: Agent, tmp_path: Path) -> None:
     assert agent.steps() == []
 
 
-def test_saving_stalls_for_no_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_stalls_for_no_one_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk and an agent that hang stop the writer alone."""
+    monkeypatch.setattr(checkpoint, "SAVE_TIMEOUT_S", 0.0)
     hangs, written = threading.Event(), tensors.save
 
     def save(*arguments: Any) -> None:

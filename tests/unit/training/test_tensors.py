@@ -6,6 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from sparktrain.errors import CheckpointError
 from sparktrain.training.tensors import DOCUMENT, TensorFiles, save
@@ -42,17 +43,45 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
 
 
 def test_a_large_state_goes_to_several_files(tmp_path: Path) -> None:
-    tensors = {f"t{index:02d}": np.full(100, index, "uint8") for index in range(10)} | {
-        "large": np.zeros(1000, "uint8")
-    }
+    tensors = {f"t{index:02d}": np.full(100, index, "uint8") for index in range(10)}
     save(tmp_path / "state", tensors, {}, shard_bytes=300)
     assert [path.name for path in sorted((tmp_path / "state").iterdir())] == [
         DOCUMENT,
-        *(f"tensors-{number:05d}.safetensors" for number in range(5)),
+        *(f"tensors-{number:05d}.safetensors" for number in range(4)),
     ]
     assert {name: each.tolist() for name, each in load(tmp_path / "state").items()} == {
         name: each.tolist() for name, each in tensors.items()
     }
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("shard_bytes", [1, 16, 100])
+def test_a_tensor_that_is_larger_than_a_file_is_cut(tmp_path: Path, dtype: Any, shard_bytes: int) -> None:
+    tensors = {"before": np.ones(3, "int8"), "large/0": np.arange(48).reshape(2, 24).astype(dtype), "after": np.ones(2)}
+    save(tmp_path / "state", tensors, {}, shard_bytes)
+    files = sorted((tmp_path / "state").glob("*.safetensors"))
+    sizes = [sum(each.nbytes for each in safetensors.numpy.load_file(path).values()) for path in files]
+    assert sum(sizes) == sum(each.nbytes for each in tensors.values())
+    assert max(sizes) <= max(shard_bytes, np.dtype(dtype).itemsize, 8)
+    found = load(tmp_path / "state")
+    assert {name: (each.dtype, each.shape, each.tobytes()) for name, each in found.items()} == {
+        name: (each.dtype, each.shape, each.tobytes()) for name, each in tensors.items()
+    }
+
+
+def test_no_file_is_larger_than_a_block_of_hdfs(tmp_path: Path) -> None:
+    save(tmp_path / "state", {"large": np.zeros(150 * 2**20, "uint8"), "small": np.zeros(1000)}, {})
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "state").glob("*.safetensors"))]
+    assert len(sizes) == 2
+    assert max(sizes) <= 128 * 2**20
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_part_that_is_missing_is_found_out(tmp_path: Path, missing: int) -> None:
+    save(tmp_path / "state", {"large": np.arange(3.0)}, {}, shard_bytes=8)
+    (tmp_path / "state" / f"tensors-{missing:05d}.safetensors").unlink()
+    with TensorFiles(tmp_path / "state") as files, pytest.raises(CheckpointError, match="tensor 'large' cannot be"):
+        files.read("large")
 
 
 def test_no_tensors(tmp_path: Path) -> None:

@@ -1,0 +1,194 @@
+"""What checkpoints must survive on every store: a test class for a store inherits `CheckpointContract`."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.errors import CheckpointError
+from sparktrain.ids import Generation
+from sparktrain.state.checkpoints import Checkpoint, Checkpoints
+from sparktrain.store.base import Store
+from sparktrain.store.checkpoints import THREADS, delete, fetch, listed, sweep, write
+from sparktrain.store.layout import RunLayout
+from tests.unit.store.gated import Crash, FailAt, GatedStore, fault
+from tests.unit.store.snapshots import NAMES, TRIAL, content, draft, loaded, quick_folder, resumed
+
+FILES = len(NAMES)
+BREAKS = [(when, error) for when in ("before", "after") for error in (Crash(), fault())]
+TURNS = 100
+"""More than any of these has operations."""
+
+
+def named(value: Any) -> str:
+    return "crash" if isinstance(value, Crash) else "fault" if isinstance(value, OSError) else str(value)
+
+
+breaks = pytest.mark.parametrize(("when", "error"), BREAKS, ids=named)
+in_threads = [*((1, *each) for each in BREAKS), *((THREADS, *each) for each in BREAKS[:2])]
+breaks_in_threads = pytest.mark.parametrize(("threads", "when", "error"), in_threads, ids=named)
+
+
+class Case:
+    """A run of its own in the store, and a gate that breaks one operation of it."""
+
+    def __init__(self, store: Store, local: Path, gate: FailAt) -> None:
+        self.store = store
+        self.local = local / f"case-{id(gate)}"
+        self.gate = gate
+        self.gated = GatedStore(store, gate)
+        self.layout = RunLayout(f"run-{id(gate)}")
+        self.trial = Checkpoints()
+        self.local.mkdir()
+
+    def put(self, step: int, generation: int = 1, **fields: Any) -> Checkpoint:
+        return write(self.store, self.layout, draft(self.local, step, generation, **fields), threads=1)
+
+    def acknowledged(self, step: int, generation: int = 1) -> Checkpoint:
+        """A checkpoint that counts."""
+        parent = self.trial.newest.digest if self.trial.newest else ""
+        self.trial.acknowledge(self.put(step, generation, parent=parent))
+        assert self.trial.newest is not None
+        return self.trial.newest
+
+    def breaks(self, work: Callable[[Store], Any]) -> Any:
+        """What `work` returns; None when the gate has broken it."""
+        try:
+            return work(self.gated)
+        except CheckpointError:
+            raise  # a failure of the store is no damage
+        except (Crash, OSError):
+            if not self.gate.broke:
+                raise
+            return None
+
+    def paths(self) -> list[str]:
+        return self.store.list(self.layout.path)
+
+    def all_visible_are_whole(self) -> None:
+        for each in listed(self.store, self.layout, TRIAL):
+            digest = hashlib.sha256(self.store.read(each.manifest)).hexdigest()
+            found = loaded(self.store, Checkpoint(each.generation, each.step, each.manifest, digest), self.local)
+            assert found == content(each.generation, each.step)
+
+    def resumes_from(self, checkpoint: Checkpoint) -> None:
+        found = resumed(self.store, self.trial, self.local)
+        assert found == (checkpoint, content(checkpoint.generation, checkpoint.step))
+        assert self.trial.damaged == []
+
+
+def every_operation(store: Store, local: Path, when: str, error: BaseException) -> Iterator[Case]:
+    """A case for each operation that can be broken, and a last one in which nothing breaks."""
+    for index in range(TURNS):
+        case = Case(store, local, FailAt(index, when, error))
+        yield case
+        if not case.gate.broke:
+            return
+    raise AssertionError("there is no end of operations")
+
+
+class CheckpointContract:
+    """The fixture `store` gives each test an empty store, and `local` a folder on the local disk."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        raise NotImplementedError("a test class of a store must have a fixture `store`")
+
+    @pytest.fixture
+    def local(self) -> Iterator[Path]:
+        with quick_folder() as folder:
+            yield folder
+
+    @breaks_in_threads
+    def test_a_write_may_break_anywhere(
+        self, store: Store, local: Path, when: str, error: BaseException, threads: int
+    ) -> None:
+        """A restart then costs one interval at most, and the next generation cleans up and goes on."""
+        for case in every_operation(store, local, when, error):
+            case.acknowledged(1)
+            before = case.acknowledged(2)
+            wanted = draft(case.local, 3, parent=before.digest, writer="agent-1")
+            written = case.breaks(lambda gated, c=case, w=wanted: write(gated, c.layout, w, threads=threads))
+            case.all_visible_are_whole()
+            if written is not None:
+                case.trial.acknowledge(written)
+            case.resumes_from(written or before)
+            if written is None:
+                late = write(store, case.layout, wanted, threads=threads)
+                assert loaded(store, late, case.local) == content(1, 3)
+                case.acknowledged(3, generation=2)
+            sweep(store, case.layout, TRIAL, case.trial.kept, Generation(2))
+            case.all_visible_are_whole()
+            assert len(case.paths()) == 2 * (FILES + 1)
+        assert case.gate.seen == 4 * FILES + 2  # create, write, publish, read back; then the manifest and its read-back
+
+    @breaks_in_threads
+    def test_a_fetch_may_break_anywhere(
+        self, store: Store, local: Path, when: str, error: BaseException, threads: int
+    ) -> None:
+        for case in every_operation(store, local, when, error):
+            checkpoint, first = case.acknowledged(1), case.local / "first"
+            case.breaks(lambda gated, c=checkpoint, to=first: fetch(gated, c, to, threads=threads))
+            assert first.exists() is not case.gate.broke, "what is there is whole"
+            case.resumes_from(checkpoint)
+        assert case.gate.seen == 1 + FILES
+
+    @breaks
+    def test_a_fetch_with_files_at_hand_may_break_anywhere(
+        self, store: Store, local: Path, when: str, error: BaseException
+    ) -> None:
+        for case in every_operation(store, local, when, error):
+            checkpoint, cache, first = case.acknowledged(1), case.local / "cache", case.local / "first"
+            fetch(store, checkpoint, cache)
+            (cache / NAMES[0]).write_bytes(b"of something else")
+            (cache / NAMES[1]).unlink()
+            case.breaks(lambda gated, c=checkpoint, to=first, at=cache: fetch(gated, c, to, at, threads=1))
+            assert first.exists() is not case.gate.broke
+            assert loaded(store, checkpoint, case.local, cache) == content(1, 1)
+        assert case.gate.seen == 2
+
+    @breaks
+    def test_a_delete_may_break_anywhere(self, store: Store, local: Path, when: str, error: BaseException) -> None:
+        for case in every_operation(store, local, when, error):
+            doomed, *kept = [case.put(step) for step in (1, 2, 3)]
+            case.trial.kept = kept
+            case.breaks(lambda gated, c=doomed: delete(gated, c))
+            case.all_visible_are_whole()
+            case.resumes_from(kept[-1])
+            delete(store, doomed)
+            assert len(case.paths()) == 2 * (FILES + 1)
+            case.all_visible_are_whole()
+        assert case.gate.seen == 2 + FILES
+
+    @breaks
+    def test_a_sweep_may_break_anywhere(self, store: Store, local: Path, when: str, error: BaseException) -> None:
+        """It meets what is kept of an old generation, what was never acknowledged, and what a crash has left."""
+        for case in every_operation(store, local, when, error):
+            base = case.acknowledged(1)
+            case.put(2, writer="who was replaced")
+            for name in NAMES:
+                store.put_if_absent(f"{case.layout.generation(TRIAL, Generation(1)).data(3, 'crashed')}/{name}", b"x")
+            newest = case.acknowledged(2, generation=2)
+            kept = tuple(case.trial.kept)
+            case.breaks(lambda gated, c=case, k=kept: sweep(gated, c.layout, TRIAL, k, Generation(2)))
+            case.all_visible_are_whole()
+            case.resumes_from(newest)
+            sweep(store, case.layout, TRIAL, kept, Generation(2))
+            assert len(case.paths()) == 2 * (FILES + 1)
+            assert loaded(store, base, case.local) == content(1, 1)
+        assert case.gate.seen == 1 + 1 + 2 * FILES
+
+    def test_a_damaged_checkpoint_gives_way_to_the_one_before(self, store: Store, local: Path) -> None:
+        case = Case(store, local, FailAt(0, "never", Crash()))
+        checkpoints = [case.acknowledged(step) for step in (1, 2)]
+        for newest, before in zip(reversed(checkpoints), [checkpoints[0], None], strict=True):
+            folder = f"{newest.manifest.rpartition('/')[0]}/data"
+            path = next(each for each in store.list(folder) if f"/{newest.step:08d}-" in each)
+            damaged = bytes([store.read(path)[0] ^ 1]) + store.read(path)[1:]
+            store.delete(path)
+            store.put_if_absent(path, damaged)
+            found, files = resumed(store, case.trial, case.local)
+            assert (found, files) == (before, content(1, before.step) if before else {})
+        assert case.trial.all_damaged, "and step 0 is not silently next"
