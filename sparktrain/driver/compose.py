@@ -5,10 +5,11 @@ All that can be wrong with the call is found here, before a session is touched.
 
 import json
 import logging
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -30,6 +31,7 @@ from sparktrain.search.document import from_document, to_document
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
 from sparktrain.spec.quantities import seconds
+from sparktrain.spec.store import StoreAddress
 from sparktrain.spec.sweep import SweepSpec, run_name
 from sparktrain.spec.values import described
 from sparktrain.state.records import AnyRecord, DriverBegan
@@ -167,7 +169,9 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
     check_call(target.function, trial_space, options.place)
     check_installed(spec.gang)
     SpaceSampler(trial_space, spec.trials)  # raises where a condition of the space does
-    store = open_store(options.dir if options.dir is not None else DEFAULT_DIR)
+    directory = os.fspath(options.dir if options.dir is not None else DEFAULT_DIR)
+    patience_s = cast(float, seconds(options.store_timeout, "store_timeout"))  # it refuses None
+    store = open_store(StoreAddress(directory, timeout_s=patience_s))
     preload = module_names(options.preload) if options.preload is not None else preload_for(target, spec.gang)
     code = pack(target)
     plan = Plan(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 from sparktrain.errors import SpecError
 from sparktrain.spec.gang import Backend, GangSpec, backend
 from sparktrain.spec.quantities import Duration, count, seconds
+from sparktrain.spec.store import STORE_TIMEOUT_S
 from sparktrain.spec.sweep import Mode
 from sparktrain.spec.values import did_you_mean
 
@@ -34,6 +35,7 @@ class Options:
     log_limit: int = GIB
     preload: Sequence[str] | None = None
     progress: bool = True
+    store_timeout: Duration = STORE_TIMEOUT_S
     data_version: str | None = None
     allow_changed: Sequence[str] = ()
     retry_failed: bool = False
