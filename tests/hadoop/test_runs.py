@@ -1,0 +1,184 @@
+"""Runs whose directory is in HDFS: the same as on a laptop, and through outages of the NameNode."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparktrain as st
+from sparktrain.state.records import CheckpointAcknowledged, GangFormed
+from sparktrain.store.journal_reader import read
+from sparktrain.store.layout import RunLayout
+from sparktrain.store.url import open_store
+from sparktrain.testing.hadoop import HaHdfs, Hdfs
+from sparktrain.testing.processes import wait_until
+from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+from tests.hadoop.endurance import EVERY, endure, expected
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
+    """Two warm agents, in executors of their own, which have no configuration of Hadoop."""
+    folder = tmp_path_factory.mktemp("spark")
+    with spark_session(LOCAL_CLUSTER, folder) as spark, st.pool(spark, 2, preload=["numpy"]) as made:
+        yield made
+
+
+def files(directory: str, name: str) -> dict[str, int]:
+    """The files of a run, by their names within its directory, with their sizes."""
+    store = open_store(directory)
+    return {path.removeprefix(f"{name}/"): store.stat(path).size for path in store.list(name)}
+
+
+def train(x: int, ctx: Any) -> dict[str, float]:
+    print(f"x is {x}")
+    for step in range(1, 4):
+        ctx.report(step, loss=1.0 / step)
+    (Path(ctx.log_dir) / "note.txt").write_text("seen\n")
+    return {"y": x * x}
+
+
+def test_a_run_in_hdfs_has_the_files_of_a_run_on_a_laptop(pool: st.Pool, hdfs_cluster: Hdfs, tmp_path: Path) -> None:
+    places = [str(tmp_path / "runs"), f"{hdfs_cluster.url}/laptop"]
+    results = [
+        pool.sweep(train, {"x": [1, 2, 3]}, metric="y", dir=place, name="s", seed=1, progress=False) for place in places
+    ]
+    assert [[trial.metrics for trial in result.trials] for result in results] == [
+        [{"y": 1.0}, {"y": 4.0}, {"y": 9.0}]
+    ] * 2
+    names = [{name for name in files(place, "s") if "/batch-" not in name} for place in places]
+    assert names[0] == names[1]
+    log = "trials/0001/generation-1/rank-0/log.txt"
+    assert log in names[1]
+    assert results[1].trials[1].log == f"{places[1]}/s/{log}"
+    assert hdfs_cluster.cli("-cat", f"{places[1]}/s/{log}") == "x is 2\n"
+
+
+class Endurance:
+    """A run that goes on in a thread of its own until it is told that it is enough."""
+
+    def __init__(self, pool: st.Pool, folder: Path, directory: str, **options: Any) -> None:
+        self._folder = folder
+        self._store, self._layout = open_store(directory), RunLayout("e")
+        self._call: Callable[[], st.RunResult] = lambda: pool.run(
+            endure,
+            {"folder": str(folder)},
+            workers=1,
+            backend="none",
+            dir=directory,
+            name="e",
+            progress=False,
+            **options,
+        )
+        self.result: st.RunResult | None = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="run")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._call()
+        except BaseException as error:
+            self.error = error
+
+    def step(self) -> int:
+        """Steps so far."""
+        path = self._folder / "step"
+        return int(path.read_text() or 0) if path.exists() else 0
+
+    def advance(self, steps: int, timeout_s: float) -> None:
+        """Wait for so many more steps."""
+        until = self.step() + steps
+        wait_until(lambda: self.step() >= until or not self._thread.is_alive(), timeout_s, f"step {until}")
+        assert self._thread.is_alive(), repr(self.error)
+
+    def kept(self) -> list[int]:
+        """Steps of the checkpoints that were acknowledged."""
+        records = read(self._store, self._layout.journal).records
+        return [each.checkpoint.step for each in records if isinstance(each, CheckpointAcknowledged)]
+
+    def generations(self) -> int:
+        """How often its gang was formed."""
+        return sum(isinstance(each, GangFormed) for each in read(self._store, self._layout.journal).records)
+
+    def finish(self, timeout_s: float = 120.0) -> None:
+        """It is enough."""
+        (self._folder / "enough").touch()
+        self.join(timeout_s)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end."""
+        self._thread.join(timeout_s)
+        assert not self._thread.is_alive()
+
+
+def went_well(run: Endurance) -> bool:
+    """No step is missing, and the gang was formed once."""
+    assert run.result is not None, repr(run.error)
+    metrics = run.result.metrics
+    return metrics["sum"] == expected(int(metrics["steps"])) and run.generations() == 1
+
+
+def killed_for_a_minute(cluster: Hdfs) -> None:
+    cluster.namenode.kill9()
+    threading.Event().wait(60.0)
+    cluster.namenode.start()
+    cluster.wait_ready()
+
+
+def hung(cluster: Hdfs) -> None:
+    cluster.namenode.pause()
+    threading.Event().wait(15.0)
+    cluster.namenode.wake()
+
+
+@pytest.mark.parametrize("outage", [killed_for_a_minute, hung])
+def test_a_run_outlives_an_outage_of_its_store(
+    pool: st.Pool, breakable_hdfs: Hdfs, tmp_path: Path, outage: Callable[[Hdfs], None]
+) -> None:
+    run = Endurance(pool, tmp_path, f"{breakable_hdfs.url}/{outage.__name__}")
+    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has begun")
+    outage(breakable_hdfs)
+    missed = run.step()
+    run.advance(3 * EVERY, 60.0)
+    wait_until(lambda: run.kept()[-1] > missed, 60.0, "a checkpoint after the outage counts")
+    run.finish()
+    assert went_well(run)
+
+
+def test_a_run_outlives_a_fail_over(pool: st.Pool, ha_cluster: HaHdfs, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
+    run = Endurance(pool, tmp_path, f"{ha_cluster.url}/failover")
+    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has begun")
+    active = ha_cluster.namenodes.index(ha_cluster.namenode)
+    ha_cluster.namenode.kill9()
+    ha_cluster.promote(1 - active)
+    missed = run.step()
+    run.advance(3 * EVERY, 60.0)
+    wait_until(lambda: run.kept()[-1] > missed, 60.0, "a checkpoint after the fail-over counts")
+    run.finish()
+    assert went_well(run)
+
+
+def test_past_its_deadline_a_run_ends_and_can_be_resumed(pool: st.Pool, breakable_hdfs: Hdfs, tmp_path: Path) -> None:
+    directory = f"{breakable_hdfs.url}/deadline"
+    run = Endurance(pool, tmp_path, directory, store_timeout="4s")
+    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has begun")
+    kept = run.kept()[-1]
+    breakable_hdfs.namenode.kill9()
+    run.join(60.0)
+    assert isinstance(run.error, st.StoreError), repr(run.error)
+    assert "NameNode" in str(run.error) or "refused" in str(run.error)
+    breakable_hdfs.namenode.start()
+    breakable_hdfs.wait_ready()
+    again = Endurance(pool, tmp_path, directory)
+    wait_until(lambda: (tmp_path / "from-2").exists(), 60.0, "training goes on")
+    assert int((tmp_path / "from-2").read_text()) >= kept
+    again.finish()
+    assert again.result is not None, repr(again.error)
+    assert again.result.metrics["sum"] == expected(int(again.result.metrics["steps"]))
+    assert [restart.summary for restart in again.result.restarts] == ["the driver was lost, or stopped the run"]
