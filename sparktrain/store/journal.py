@@ -90,7 +90,7 @@ class Journal:
         tail = Tail(store, layout)
         before = tail.more()
         _newest(store, layout, before.epoch)
-        epoch = take(store, layout, who)
+        epoch = take(store, layout, who, tail.highest)
         # Only now: a driver that was in charge until this moment may have written more.
         after = tail.more()
         records = after.records if after.afresh else before.records + after.records
@@ -176,10 +176,11 @@ class Journal:
         kept = next((each for each in older if self._is_whole(self._layout.snapshot(*each), *each)), None)
         if kept is None:
             return
-        for each in sorted(each for each in listing.batches if each <= kept):
-            self._store.delete(self._layout.batch(*each))
+        # Snapshots first: what is left when this ends in the middle are never those that lack what comes after them.
         for each in sorted(each for each in listing.snapshots if each < kept):
             self._store.delete(self._layout.snapshot(*each))
+        for each in sorted(each for each in listing.batches if each <= kept):
+            self._store.delete(self._layout.batch(*each))
 
     def _told_deposed(self) -> DeposedError:
         run = self._store.where(self._layout.path.rpartition("/")[0])
@@ -201,9 +202,11 @@ def newest_driver(store: Store, layout: JournalLayout) -> Who | None:
     return _newest(store, layout, survey(store, layout).epoch)
 
 
-def take(store: Store, layout: JournalLayout, who: Who) -> int:
-    """Put the file of the next epoch; its number. Blocks; raises OSError: maybe it was put, and is nobody's."""
-    highest = survey(store, layout).highest
+def take(store: Store, layout: JournalLayout, who: Who, highest: int) -> int:
+    """Put the file of the next epoch above `highest`, the highest that is known; its number.
+
+    Blocks; raises OSError: maybe it was put, and is nobody's.
+    """
     for epoch in range(highest + 1, highest + _MOST_RIVALS):
         if store.put_if_absent(layout.epoch(epoch), msgspec.json.encode(_Epoch(VERSION, epoch, uuid4().hex, who))):
             return epoch

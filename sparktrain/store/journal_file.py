@@ -1,7 +1,8 @@
 """One file of a journal: a header and records, one line each, every line with a checksum.
 
-    <CRC-32 of the rest, 8 hexadecimal digits> <JSON>
+    <CRC-32 of the JSON, 8 hexadecimal digits> <JSON>
 
+The checksum of a line starts from its number, from 0 on, in place of 0: so no line can be left out, doubled or moved.
 The header says how many lines and bytes come after it. So a file that was cut differs from one whose bytes changed: of
 the first the beginning can be trusted, of the second nothing but the lines before the damage, and somebody should know.
 """
@@ -9,6 +10,7 @@ the first the beginning can be trusted, of the second nothing but the lines befo
 import math
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -88,8 +90,8 @@ class _Version(Struct, frozen=True):
 
 def encode(header: Header, records: Sequence[AnyRecord]) -> bytes:
     """The file with these records; their number and size are put into its header."""
-    lines = b"".join(_line(_json(record)) for record in records)
-    return _line(_ENCODER.encode(msgspec.structs.replace(header, records=len(records), size=len(lines)))) + lines
+    lines = b"".join(_line(number, _json(record)) for number, record in enumerate(records, 1))
+    return _line(0, _ENCODER.encode(msgspec.structs.replace(header, records=len(records), size=len(lines)))) + lines
 
 
 def decode(content: bytes, where: str, kind: str, epoch: int, number: int) -> Content:
@@ -100,7 +102,7 @@ def decode(content: bytes, where: str, kind: str, epoch: int, number: int) -> Co
     first, newline, rest = content.partition(b"\n")
     if not newline:
         return Content(None, fault=Fault(0, f"has {len(content)} bytes and no whole header", cut=True))
-    payload = _checked(first)
+    payload = _checked(0, first)
     if payload is None:
         return Content(None, fault=Fault(0, "has a header that does not match its checksum"))
     try:
@@ -112,6 +114,17 @@ def decode(content: bytes, where: str, kind: str, epoch: int, number: int) -> Co
     if (header.kind, header.epoch, header.number) != (kind, epoch, number):
         return Content(None, fault=Fault(0, f"has the header of {header.kind} {header.number} of epoch {header.epoch}"))
     return _decode_records(header, rest)
+
+
+def salvage(content: bytes) -> tuple[AnyRecord, ...]:
+    """Every record of a damaged file whose own line is right."""
+    records = []
+    for number, line in enumerate(content.split(b"\n")):
+        payload = _checked(number, line)
+        if number and payload is not None:
+            with suppress(*_NOT_JSON):
+                records.append(_RECORDS.decode(payload))
+    return tuple(records)
 
 
 def check_version(version: int, sparktrain: str, where: str) -> None:
@@ -126,14 +139,14 @@ def check_version(version: int, sparktrain: str, where: str) -> None:
 def _decode_records(header: Header, rest: bytes) -> Content:
     *lines, fragment = rest.split(b"\n")
     records: list[AnyRecord] = []
-    for line in lines:
-        payload = _checked(line)
+    for number, line in enumerate(lines, 1):
+        payload = _checked(number, line)
         if payload is None:
-            return Content(header, tuple(records), Fault(len(records) + 1, "does not match its checksum"))
+            return Content(header, tuple(records), Fault(number, "does not match its checksum"))
         try:
             records.append(_RECORDS.decode(payload))
         except _NOT_JSON as error:
-            return Content(header, tuple(records), Fault(len(records) + 1, f"is no record: {error}"))
+            return Content(header, tuple(records), Fault(number, f"is no record: {error}"))
     fault = None
     if len(rest) < header.size:
         fault = Fault(len(records) + 1, f"is missing: {header.size - len(rest)} bytes were cut off", cut=True)
@@ -143,14 +156,14 @@ def _decode_records(header: Header, rest: bytes) -> Content:
     return Content(header, tuple(records), fault)
 
 
-def _line(payload: bytes) -> bytes:
-    return b"%08x %b\n" % (zlib.crc32(payload), payload)
+def _line(number: int, payload: bytes) -> bytes:
+    return b"%08x %b\n" % (zlib.crc32(payload, number), payload)
 
 
-def _checked(line: bytes) -> bytes | None:
+def _checked(number: int, line: bytes) -> bytes | None:
     """The JSON in a line; None when the checksum before it is another one's."""
     payload = line[9:]
-    return payload if line[:9] == b"%08x " % zlib.crc32(payload) else None
+    return payload if line[:9] == b"%08x " % zlib.crc32(payload, number) else None
 
 
 def _json(record: AnyRecord) -> bytes:

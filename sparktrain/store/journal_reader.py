@@ -5,9 +5,10 @@ its driver had read when it took over. All other batches are late ones of a driv
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktrain.errors import JournalDamagedError
 from sparktrain.state.records import AnyRecord
@@ -49,6 +50,11 @@ class Tail:
         self.position: tuple[Followed, ...] = ()
         """What has been read, as the header of a driver that goes on from there says it."""
 
+    @property
+    def highest(self) -> int:
+        """The highest epoch that was seen; 0 when there was none."""
+        return self._listed.highest if self._listed is not None else 0
+
     def more(self) -> Opened:
         """What has come since the last call, or everything (see `Opened.afresh`). Blocks; raises as `read` does.
 
@@ -60,7 +66,7 @@ class Tail:
         listing, found = settled(self._store, self._layout, self.position, listing)
         if found.damage is not None:
             raise _damaged(self._store, self._layout, found)
-        self._listed, self.position = listing, found.position
+        self._listed, self.position = listing, found.chain
         return Opened(found.records, listing.epoch, found.notes, found.afresh)
 
 
@@ -105,12 +111,16 @@ class Replayed(Struct, frozen=True):
     """What the files of one listing hold, up to the damage."""
 
     records: tuple[AnyRecord, ...]
-    position: tuple[Followed, ...]
-    notes: tuple[str, ...]
-    afresh: bool
+    chain: tuple[Followed, ...]
+    """All that counts, as a header says it."""
+    afresh: bool = True
+    """They are all there are."""
+    from_first: bool = False
+    """They begin with the first batch, for want of a snapshot."""
+    notes: tuple[str, ...] = ()
     damage: Damage | None = None
-    later: tuple[tuple[int, int], ...] = ()
-    """Epoch and number of each batch that counts and comes after the damage."""
+    unread: tuple[tuple[int, int], ...] = ()
+    """Epoch and number of the damaged batch, and of each one that counts after it."""
 
 
 def survey(store: Store, layout: JournalLayout) -> Listing:
@@ -139,7 +149,8 @@ def settled(
     """What is in the journal beyond `position`, and the listing that it was read from. Blocks; raises as `read` does.
 
     The driver in charge adds and deletes files meanwhile, and no store lists them as of one moment. So what is missing
-    counts as missing only when the next listing is the same.
+    counts as missing only when the next listing is the same; and that there is no snapshot, and so nothing before the
+    first batch, only when the next listing has none either.
     """
     try:
         found = Replay(store, layout, listing).run(position)
@@ -147,10 +158,12 @@ def settled(
         if attempts == 0:
             raise
         return settled(store, layout, position, survey(store, layout), attempts - 1)
-    if found.damage is None or attempts == 0:
+    if attempts == 0 or (found.damage is None and not found.from_first):
         return listing, found
     again = survey(store, layout)
-    return (listing, found) if again == listing else settled(store, layout, position, again, attempts - 1)
+    if again == listing or (found.damage is None and again.snapshots == listing.snapshots):
+        return listing, found
+    return settled(store, layout, position, again, attempts - 1)
 
 
 class Replay:
@@ -173,38 +186,35 @@ class Replay:
         Raises FileNotFoundError when a file is deleted meanwhile, and OSError and RunDirectoryError as `read` does.
         """
         chain = self._chain()
-        if position and counts(chain, position[-1]):
-            steps = list(_steps(chain, position[-1]))
-            if all((epoch, number) in self._listing.batches for epoch, number, _ in steps):
-                return self._collect(chain, position, steps, None)
+        if position and counts(chain, position[-1]) and self._are_listed(_steps(chain, position[-1])):
+            return self._add(Replayed((), chain, afresh=False), position[-1])
         snapshot = self._newest_snapshot(chain)
         if snapshot is None:
-            return self._collect(chain, (), list(_steps(chain, None)), Content(None))
-        start, content = snapshot
-        before = tuple(each for each in chain if each.epoch < start.epoch)
-        return self._collect(chain, (*before, start), list(_steps(chain, start)), content)
+            return self._add(Replayed((), chain, from_first=True), Followed(0, 0))
+        last, content = snapshot
+        return self._add(Replayed(content.records, chain), last)
 
-    def _collect(
-        self,
-        chain: tuple[Followed, ...],
-        position: tuple[Followed, ...],
-        steps: list[tuple[int, int, int | None]],
-        base: Content | None,
-    ) -> Replayed:
-        """The records of `base`, when all are wanted, and of the batches of `steps`."""
-        records = list(base.records) if base else []
-        for index, (epoch, number, limit) in enumerate(steps):
+    def _add(self, begun: Replayed, last: Followed) -> Replayed:
+        """What was read already, to the batch `last`, and the batches that come after it."""
+        records, damage, unread = list(begun.records), None, list(_steps(begun.chain, last))
+        while unread and damage is None:
+            epoch, number, limit = unread[0]
             content = self.batch(epoch, number)
-            whole = content.fault is None if limit is None else len(content.records) >= limit
-            good = content.records if limit is None else content.records[:limit]
-            records += good
-            if content.header is not None:
-                position = _advanced(position, Followed(epoch, number, len(good) if not whole else limit))
-            if not whole:
-                later = tuple(each[:2] for each in steps[index + 1 :])
+            if content.fault is not None and (limit is None or len(content.records) < limit):
                 damage = self._damage(epoch, number, content)
-                return Replayed(tuple(records), position, tuple(self._notes), base is not None, damage, later)
-        return Replayed(tuple(records), chain, tuple(self._notes), base is not None)
+            else:
+                unread.pop(0)
+            records += content.records[:limit]
+        return replace(
+            begun,
+            records=tuple(records),
+            notes=tuple(self._notes),
+            damage=damage,
+            unread=tuple((epoch, number) for epoch, number, _ in unread),
+        )
+
+    def _are_listed(self, steps: Iterable[tuple[int, int, int | None]]) -> bool:
+        return all((epoch, number) in self._listing.batches for epoch, number, _ in steps)
 
     def _damage(self, epoch: int, number: int, content: Content) -> Damage:
         fault = content.fault or Fault(0, "is missing")
@@ -245,7 +255,7 @@ class Replay:
             if header := self.batch(epoch, number).header:
                 return header.follows
         for found, number in sorted(self._listing.snapshots, reverse=True):
-            if found == epoch and (header := self._snapshot(epoch, number).header):
+            if found == epoch and (header := self.snapshot(epoch, number).header):
                 return header.follows
         return None
 
@@ -254,7 +264,7 @@ class Replay:
         for epoch, number in sorted(self._listing.snapshots, reverse=True):
             if not counts(chain, Followed(epoch, number)):
                 continue
-            content = self._snapshot(epoch, number)
+            content = self.snapshot(epoch, number)
             if content.fault is None:
                 return Followed(epoch, number), content
             where = self._store.where(self._layout.snapshot(epoch, number))
@@ -277,7 +287,8 @@ class Replay:
             return Content(None, fault=Fault(0, "is missing"))
         return self._read(self._layout.batch(epoch, number), BATCH, epoch, number)
 
-    def _snapshot(self, epoch: int, number: int) -> Content:
+    def snapshot(self, epoch: int, number: int) -> Content:
+        """What can be read of a snapshot."""
         return self._read(self._layout.snapshot(epoch, number), SNAPSHOT, epoch, number)
 
     def _read(self, path: str, kind: str, epoch: int, number: int) -> Content:
@@ -295,23 +306,18 @@ def counts(chain: tuple[Followed, ...], last: Followed) -> bool:
     )
 
 
-def _steps(chain: tuple[Followed, ...], after: Followed | None) -> Iterator[tuple[int, int, int | None]]:
-    """Epoch, number, and how many records count (None: all) of each batch of the chain that comes after `after`."""
+def _steps(chain: tuple[Followed, ...], after: Followed) -> Iterator[tuple[int, int, int | None]]:
+    """Epoch, number, and how many records count (None: all) of each batch of the chain that comes after that one."""
     for each in chain:
-        if after is not None and each.epoch < after.epoch:
-            continue
-        first = after.number + 1 if after is not None and each.epoch == after.epoch else 1
-        for number in range(first, each.number + 1):
-            yield each.epoch, number, each.records if number == each.number else None
-
-
-def _advanced(position: tuple[Followed, ...], last: Followed) -> tuple[Followed, ...]:
-    return (*(each for each in position if each.epoch != last.epoch), last)
+        if each.epoch >= after.epoch:
+            first = after.number + 1 if each.epoch == after.epoch else 1
+            for number in range(first, each.number + 1):
+                yield each.epoch, number, each.records if number == each.number else None
 
 
 def _damaged(store: Store, layout: JournalLayout, found: Replayed) -> JournalDamagedError:
     run = store.where(layout.path.rpartition("/")[0])
-    later = f", and {len(found.later)} files after it cannot be followed" if found.later else ""
+    later = f", and {len(found.unread) - 1} files after it cannot be followed" if found.unread[1:] else ""
     return JournalDamagedError(
         f"journal of {run} is damaged: {found.damage}{later}; `sparktrain fsck {run}` says what can be kept"
     )

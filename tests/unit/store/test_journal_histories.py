@@ -1,0 +1,260 @@
+"""No history of crashes, faults, deposed drivers and compactions loses, doubles or forks what a driver was told.
+
+The same histories find each of the mistakes that a journal without a lock invites: see `MUTANTS`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from msgspec.structs import replace
+
+from sparktrain.state.records import AnyRecord
+from sparktrain.store import journal as product
+from sparktrain.store import journal_reader
+from sparktrain.store.base import Store
+from sparktrain.store.journal import Journal, Who
+from sparktrain.store.journal_file import Content, Followed
+from sparktrain.store.journal_reader import Opened, Replay, Tail
+from sparktrain.store.layout import JournalLayout
+from tests.unit.store.journal_histories import World
+
+some = st.integers(0, 3)
+HISTORIES = 120
+FAULTS = ("before", "after")
+
+
+class Histories(RuleBasedStateMachine):
+    """Hypothesis chooses who does the next operations, and what breaks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+
+    def teardown(self) -> None:
+        self.world.close()
+
+    def _step(self, index: int, fault: str = "") -> None:
+        actors = self.world.actors
+        if actors:
+            actors[-1 - index % len(actors)].step(fault)
+
+    @initialize()
+    def begin(self) -> None:
+        self.world.drive()
+
+    @rule(index=some, count=st.integers(1, 12))
+    def steps(self, index: int, count: int) -> None:
+        for _ in range(count):
+            self._step(index)
+            self.world.check()
+
+    @rule(count=st.integers(5, 40))
+    def go_on(self, count: int) -> None:
+        """Who came last gets somewhere."""
+        self.steps(0, count)
+
+    @rule(count=st.integers(0, 25))
+    def take_over(self, count: int) -> None:
+        """Another driver comes; the one before may not have noticed."""
+        self.world.drive()
+        self.steps(0, count)
+
+    @rule(drive=st.booleans(), before=st.integers(1, 8), between=st.integers(1, 20), after=st.integers(1, 20))
+    def race(self, drive: bool, before: int, between: int, after: int) -> None:
+        """Somebody begins to read, and perhaps to take over; meanwhile another one gets somewhere."""
+        self.world.drive() if drive else self.world.watch()
+        self.steps(0, before)
+        self.steps(1, between)
+        self.steps(0, after)
+
+    @rule(index=some, fault=st.sampled_from(FAULTS))
+    def faulty_step(self, index: int, fault: str) -> None:
+        self._step(index, fault)
+
+    @rule(index=some)
+    def crash(self, index: int) -> None:
+        if self.world.actors:
+            self.world.actors.pop(-1 - index % len(self.world.actors)).crash()
+
+    @rule()
+    def cut(self) -> None:
+        self.world.files.cut_next = True
+
+    @rule()
+    def rot(self) -> None:
+        self.world.rot()
+
+    @invariant()
+    def safe(self) -> None:
+        self.world.check()
+
+
+def check_histories(histories: int) -> None:
+    """Play so many histories; the same ones each time."""
+    run_state_machine_as_test(
+        Histories,
+        settings=settings(
+            max_examples=histories,
+            stateful_step_count=30,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_no_history_loses_doubles_or_forks_what_was_told() -> None:
+    check_histories(HISTORIES)
+
+
+# ---- mistakes
+
+
+def _no_check_after_the_put() -> Any:
+    return patch.object(Journal, "check", lambda self: None)
+
+
+def _check_before_the_put() -> Any:
+    """The epoch is looked at first: it may be another one's when the batch is put."""
+    real = Journal._put
+
+    def put(self: Journal, records: Sequence[AnyRecord]) -> None:
+        self.check()
+        with patch.object(Journal, "check", lambda self: None):
+            real(self, records)
+
+    return patch.object(Journal, "_put", put)
+
+
+def _numbers_are_shared() -> Any:
+    return patch.object(JournalLayout, "batch", lambda self, epoch, number: f"{self.path}/batch-0001-{number:08d}")
+
+
+def _read_before_the_claim() -> Any:
+    def claim(store: Store, layout: JournalLayout, who: Who) -> tuple[Journal, Opened]:
+        tail = Tail(store, layout)
+        opened = tail.more()
+        epoch = product.take(store, layout, who, tail.highest)
+        return Journal(store, layout, epoch, tail.position, who), opened
+
+    return patch.object(Journal, "claim", claim)
+
+
+def _delete_before_the_snapshot() -> Any:
+    """What the new snapshot makes superfluous is deleted, and it is put after that."""
+    real = Journal.compact
+
+    def compact(self: Journal, records: Sequence[AnyRecord]) -> None:
+        self.check()
+        for number in range(1, self._number + 1):
+            self._store.delete(self._layout.batch(self.epoch, number))
+        real(self, records)
+
+    return patch.object(Journal, "compact", compact)
+
+
+def _delete_with_the_snapshot() -> Any:
+    """Only the newest snapshot is kept, and nothing for the case that it cannot be read."""
+
+    def delete(self: Journal) -> None:
+        for path in self._store.list(self._layout.path):
+            if "epoch" not in path and path != self._layout.snapshot(self.epoch, self._number):
+                self._store.delete(path)
+
+    return patch.object(Journal, "_delete_superfluous", delete)
+
+
+def _told_before_the_put() -> Any:
+    """A put that fails is taken for one that will have worked."""
+    real = Journal._put
+
+    def put(self: Journal, records: Sequence[AnyRecord]) -> None:
+        try:
+            real(self, records)
+        except OSError:
+            self._number += 1
+            self._unsettled = None
+
+    return patch.object(Journal, "_put", put)
+
+
+def _a_lost_answer_is_a_failure() -> Any:
+    """What is tried again gets the next number."""
+    real = Journal._put
+
+    def put(self: Journal, records: Sequence[AnyRecord]) -> None:
+        if self._unsettled is not None:
+            self._number += self._store.exists(self._layout.batch(self.epoch, self._number + 1))
+            self._unsettled = None
+        real(self, records)
+
+    return patch.object(Journal, "_put", put)
+
+
+def _late_batches_count() -> Any:
+    """Whatever lies there of the epochs before is read."""
+
+    def chain(self: Replay, epochs: list[int]) -> tuple[Followed, ...]:
+        return tuple(Followed(each, max(self._numbers[each])) for each in sorted(epochs) if self._numbers[each])
+
+    return patch.object(Replay, "_chain_to", chain)
+
+
+def _a_cut_is_forgotten() -> Any:
+    """The next driver does not say how much of a batch that was cut counts."""
+    real = Journal._header
+
+    def header(self: Journal, kind: str, number: int) -> Any:
+        self._follows = tuple(Followed(each.epoch, each.number) for each in self._follows)
+        return real(self, kind, number)
+
+    return patch.object(Journal, "_header", header)
+
+
+def _one_listing_is_believed() -> Any:
+    real = journal_reader.settled
+    return patch.object(
+        journal_reader, "settled", lambda store, layout, position, listing: real(store, layout, position, listing, 0)
+    )
+
+
+def _a_cut_header_is_damage() -> Any:
+    real = Replay.batch
+
+    def batch(self: Replay, epoch: int, number: int) -> Content:
+        content = real(self, epoch, number)
+        if content.header is None and content.fault is not None:
+            return Content(None, fault=replace(content.fault, cut=False))
+        return content
+
+    return patch.object(Replay, "batch", batch)
+
+
+MUTANTS = {
+    "no check after the put": (_no_check_after_the_put, "DEAF|FORKED"),
+    "the check before the put": (_check_before_the_put, "FORKED|LOST"),
+    "numbers are shared": (_numbers_are_shared, "BROKEN|UNREADABLE|LOST"),
+    "read before the claim": (_read_before_the_claim, "LOST"),
+    "delete before the snapshot": (_delete_before_the_snapshot, "UNREADABLE|LOST"),
+    "delete with the snapshot": (_delete_with_the_snapshot, "UNREADABLE|LOST"),
+    "told before the put": (_told_before_the_put, "LOST|UNREADABLE|FORKED"),
+    "a lost answer is a failure": (_a_lost_answer_is_a_failure, "TWICE"),
+    "late batches count": (_late_batches_count, "CHANGED|REORDERED|UNREADABLE"),
+    "a cut is forgotten": (_a_cut_is_forgotten, "UNREADABLE"),
+    "a cut header is damage": (_a_cut_header_is_damage, "UNREADABLE"),
+    "one listing is believed": (_one_listing_is_believed, "UNREADABLE"),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_histories_find_the_mistake(mutant: str) -> None:
+    mistake, words = MUTANTS[mutant]
+    with mistake(), pytest.raises(AssertionError, match=words):
+        check_histories(HISTORIES)
