@@ -16,7 +16,7 @@ from sparktrain.store.checkpoints import MANIFEST, Draft, fetch, write
 from sparktrain.store.layout import RunLayout
 
 LAYOUT = RunLayout("run")
-TRIAL = TrialId(3)
+TRIAL = TrialId(0)
 NAMES = ("state.json", "tensors-00000.safetensors", "tensors-00001.safetensors")
 
 

@@ -87,7 +87,7 @@ def elsewhere(shelf: Shelf) -> Iterator[tuple[str, Checkpoint]]:
     """Checkpoints of another step, generation, trial and run, in the same store."""
     yield "step", put(shelf.store, shelf.local, 3)
     yield "generation", put(shelf.store, shelf.local, 2, generation=2)
-    for name, run, trial in (("trial", "run", 4), ("run", "other", 3)):
+    for name, run, trial in (("trial", "run", 4), ("run", "other", 0)):
         of_it = draft(shelf.local, 2, generation=9)
         member = Member(RunId(run), TrialId(trial), Generation(1))
         yield name, write(shelf.store, RunLayout(run), Draft(member, 2, of_it.folder))

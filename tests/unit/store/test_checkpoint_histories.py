@@ -1,147 +1,166 @@
-"""No history of crashes, faults, replaced writers and deletions loses or garbles a checkpoint that was acknowledged.
+"""No history of crashes, faults, lost power, replaced writers, deposed drivers and deletions loses or garbles a
+checkpoint that was acknowledged, or has two gangs go on from the same one.
 
 The same histories find each of the mistakes that systems like this one have made: see `MUTANTS`.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sparktrain.ids import Generation
+from sparktrain.errors import CheckpointError
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
 from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.machine import Machine
+from sparktrain.state.records import AnyRecord, CheckpointAcknowledged, GangFormed
 from sparktrain.store import checkpoints as product
 from sparktrain.store.base import Store
+from sparktrain.store.journal import Journal
 from sparktrain.store.layout import CheckpointLayout, RunLayout
-from tests.unit.store.histories import Actor, World
-from tests.unit.store.snapshots import quick_folder
+from tests.unit.store.checkpoint_histories import Disk, Driver, World, Writer
+from tests.unit.store.histories import Actor
+from tests.unit.store.snapshots import LAYOUT, TRIAL, quick_folder
 
-some = st.integers(0, 5)
-HISTORIES = 60
+HISTORIES = 150
+MOVES = 25
 FAULTS = ("before", "after", "torn")
+OPERATIONS = ("create", "write", "publish", "pieces", "put", "read", "list", "exists")
+LUCK = (0.0, 0.03, 0.1)
+"""The share of operations that fail."""
 
 
-class Histories(RuleBasedStateMachine):
-    """Hypothesis chooses who does the next operations, and what breaks."""
+class History:
+    """Chance decides who does the next operations, and what breaks."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._open = ExitStack()
-        self.world = World(self._open.enter_context(quick_folder()))
+    def __init__(self, local: Path, seed: int) -> None:
+        self.world = World(local)
+        self._chance = Random(seed)
+        self._moves = {
+            self.train: 8,
+            self.rivals_train: 2,
+            self.anybody_goes_on: 3,
+            self.replace: 2,
+            self.take_over: 2,
+            self.crash: 1,
+            self.clean: 2,
+            self.rot: 1,
+            self.lose_power: 1,
+        }
 
-    def teardown(self) -> None:
-        self.world.close()
-        self._open.close()
-
-    def _step(self, index: int, fault: str = "") -> None:
-        actors = self.world.actors
-        if actors:
-            actors[-1 - index % len(actors)].step(fault)
-
-    @rule(index=some, count=st.integers(1, 14))
-    def steps(self, index: int, count: int) -> None:
-        for _ in range(count):
-            self._step(index)
+    def play(self) -> None:
+        """To its end, which is there early when no checkpoint can be read any more."""
+        for _ in range(MOVES):
+            if self.world.trial.all_damaged:
+                return
+            if self.world.drivers[-1][1].over:
+                self.take_over()
+            [move] = self._chance.choices([*self._moves], [*self._moves.values()])
+            move()
             self.world.check()
 
-    @rule(index=st.integers(0, 1), count=st.integers(10, 40))
-    def go_on(self, index: int, count: int) -> None:
-        """Who came last gets somewhere, or who came before."""
-        for _ in range(count):
-            self._step(index)
-            self.world.check()
-
-    @rule(count=st.integers(10, 30))
-    def replace(self, count: int) -> None:
-        """The gang is formed anew and gets somewhere; who was replaced may not have noticed."""
-        self.world.form()
-        self.go_on(index=0, count=count)
-
-    @rule(index=some, fault=st.sampled_from(FAULTS))
-    def faulty_step(self, index: int, fault: str) -> None:
-        self._step(index, fault)
-
-    @rule(index=some)
-    def crash(self, index: int) -> None:
-        if self.world.actors:
-            self.world.actors.pop(-1 - index % len(self.world.actors)).crash()
-
-    @rule()
-    def form_gang(self) -> None:
-        self.world.form()
-
-    @rule(count=st.integers(0, 20))
-    def collect(self, count: int) -> None:
-        self.world.collect()
-        self.go_on(index=0, count=count)
-
-    @rule(count=st.integers(0, 20))
-    def sweep(self, count: int) -> None:
-        self.world.sweep()
-        self.go_on(index=0, count=count)
-
-    @rule(index=st.integers(0, 8))
-    def rot(self, index: int) -> None:
-        self.world.rot(index)
-
-    @invariant()
-    def safe(self) -> None:
+    def _step(self, actor: Actor, luck: float = 0.0) -> None:
+        fails = actor.next in OPERATIONS and self._chance.random() < luck
+        actor.step(self._chance.choice(FAULTS) if fails else "")
         self.world.check()
+
+    def train(self, side: int = 0) -> None:
+        """The driver and the writer that came last get somewhere."""
+        luck = self._chance.choice(LUCK)
+        for _ in range(self._chance.randint(20, 120)):
+            self._step(self.world.next(side), luck)
+
+    def rivals_train(self) -> None:
+        """Those before have not noticed that they were deposed."""
+        self.train(side=1)
+
+    def anybody_goes_on(self) -> None:
+        """Also who was replaced, or deposed."""
+        actor, luck = self._chance.choice(self.world.actors), self._chance.choice(LUCK)
+        for _ in range(self._chance.randint(1, 14)):
+            self._step(actor, luck)
+
+    def replace(self) -> None:
+        """The gang is formed anew and gets somewhere; who was replaced may not have noticed."""
+        side = self._chance.randint(0, 1)
+        self.world.replace(side)
+        self.train(side)
+
+    def take_over(self) -> None:
+        """Another driver comes, or two at once; the one before may not have noticed."""
+        rivals = self._chance.randint(1, 2)
+        for _ in range(rivals):
+            self.world.drive()
+        for _ in range(rivals * self._chance.randint(20, 60)):
+            self._step(self.world.next(self._chance.randrange(rivals)))
+
+    def crash(self) -> None:
+        """Somebody's process is gone."""
+        self._chance.choice(self.world.actors).crash()
+
+    def clean(self) -> None:
+        """What is superfluous goes."""
+        for each in self.world.cleaners:
+            for _ in range(self._chance.randint(0, 20)):
+                self._step(each)
+
+    def rot(self) -> None:
+        """A disk loses a bit."""
+        self.world.rot(self._chance.randrange(8))
+
+    def lose_power(self) -> None:
+        """The power is lost for a moment."""
+        self.world.files.lose_power()
 
 
 def run(histories: int) -> None:
     """Play so many histories; the same ones each time."""
-    run_state_machine_as_test(
-        Histories,
-        settings=settings(
-            max_examples=histories,
-            stateful_step_count=30,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            phases=(Phase.generate,),
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    for seed in range(histories):
+        with quick_folder() as local:
+            history = History(local, seed)
+            try:
+                history.play()
+            except AssertionError as error:
+                raise AssertionError(f"history {seed}: {error}") from error
+            finally:
+                history.world.close()
 
 
 def test_no_history_loses_or_garbles_an_acknowledged_checkpoint() -> None:
     run(HISTORIES)
 
 
-# ---- mistakes
+# ---- mistakes of writers and of who fetches
 
 
 def _agent_deletes() -> Any:
-    """The chief keeps only its last checkpoint, and does not wait until the coordinator has acknowledged it."""
-    real = World.write
+    """The chief keeps only its last checkpoint, and does not wait until the driver has acknowledged it."""
+    real = Writer.write
 
-    def write(self: World, actor: Actor, generation: Generation, step: int, parent: str) -> Checkpoint | None:
-        written = real(self, actor, generation, step, parent)
-        for each in self.trial.kept if written else []:
+    def write(self: Writer, actor: Actor, step: int, parent: str) -> Checkpoint | None:
+        written = real(self, actor, step, parent)
+        for each in self._world.trial.kept if written else []:
             product.delete(actor.store, each)
         return written
 
-    return patch.object(World, "write", write)
+    return patch.object(Writer, "write", write)
 
 
-def _nothing_is_verified() -> Any:
-    """Neither is a shard read back, nor is it checked when it is fetched."""
-    return patch.object(product, "_verified", lambda store, path, shard: store.pieces(path))
+def _generations_share_a_folder() -> Any:
+    folder = CheckpointLayout(f"{LAYOUT.checkpoints(TRIAL)}/gen-0001")
+    return patch.object(RunLayout, "generation", lambda self, trial, generation: folder)
 
 
 def _manifest_first() -> Any:
     """The manifest is published before the shards are written."""
     real_put, real_publish, later = product._put_shard, product._publish, []
 
-    def put(store: Store, path: str, file: Path, check: Callable[[], None]) -> product.Shard:
-        later.append((store, path, file, check))
+    def put(store: Store, path: str, file: Path, may: Callable[[], None]) -> product.Shard:
+        later.append((store, path, file, may))
         data = file.read_bytes()
         return product.Shard(file.name, len(data), product.hashlib.sha256(data).hexdigest())
 
@@ -152,6 +171,51 @@ def _manifest_first() -> Any:
         return content
 
     return patch.multiple(product, _put_shard=put, _publish=publish)
+
+
+def _nothing_is_synced() -> Any:
+    """A store that takes the end of a write for its being on disk."""
+    return patch.object(Disk, "syncs", False)
+
+
+def _nothing_is_read_back() -> Any:
+    """A shard that was written counts as stored."""
+
+    def put(store: Store, path: str, file: Path, may: Callable[[], None]) -> product.Shard:
+        new = store.create(path)
+        new.write(file.read_bytes())
+        written = new.publish()
+        return product.Shard(file.name, written.size, written.sha256)
+
+    return patch.object(product, "_put_shard", put)
+
+
+def _nothing_is_verified() -> Any:
+    """The manifest is trusted: its shards are fetched as they are."""
+
+    def fetched(store: Store, checkpoint: Checkpoint, path: str, shard: product.Shard) -> Iterator[bytes]:
+        yield from store.pieces(path)
+
+    return patch.object(product, "_fetched", fetched)
+
+
+def _errors_are_success() -> Any:
+    """When putting the manifest fails, it is taken for an answer that was lost."""
+
+    def publish(store: Store, path: str, manifest: product.Manifest) -> bytes:
+        content = product.msgspec.json.encode(manifest)
+        try:
+            created = store.put_if_absent(path, content)
+        except OSError:
+            created = True
+        if not created:
+            raise CheckpointError("there is another one")
+        return content
+
+    return patch.object(product, "_publish", publish)
+
+
+# ---- mistakes of who deletes
 
 
 def _data_is_deleted_first() -> Any:
@@ -165,33 +229,105 @@ def _data_is_deleted_first() -> Any:
     return patch.object(product, "delete", delete)
 
 
-def _nobody_is_fenced() -> Any:
-    """The coordinator acknowledges what any generation has written."""
-    return patch.object(World, "current", lambda self, checkpoint: True)
-
-
-def _generations_share_a_folder() -> Any:
-    folder = CheckpointLayout("run/trials/0003/checkpoints/gen-0001")
-    return patch.object(RunLayout, "generation", lambda self, trial, generation: folder)
-
-
 def _sweep_forgets_the_base() -> Any:
     real = product.sweep
 
-    def sweep(store: Store, layout: RunLayout, trial: Any, kept: Any, before: Generation) -> None:
-        real(store, layout, trial, [each for each in kept if each.generation == before], before)
+    def sweep(store: Store, layout: RunLayout, trial: Any, kept: Any, before: Any) -> None:
+        real(store, layout, trial, [], before)
 
     return patch.object(product, "sweep", sweep)
 
 
+def _deleted_before_it_is_written_down() -> Any:
+    """What the new checkpoint makes superfluous is deleted, and then the new one is journalled."""
+    real = Driver.handle
+
+    def handle(self: Driver, event: on.Event) -> None:
+        write_down = self.write_down
+
+        def late(records: Sequence[AnyRecord]) -> None:
+            for each in records:
+                if isinstance(each, CheckpointAcknowledged):
+                    kept = [known for known in self._world.trial.kept if known != each.checkpoint]
+                    for doomed in kept:
+                        product.delete(self.journal._store, doomed)
+            write_down(records)
+
+        with patch.object(self, "write_down", late):
+            real(self, event)
+
+    return patch.object(Driver, "handle", handle)
+
+
+# ---- mistakes of drivers
+
+
+def _nobody_is_fenced() -> Any:
+    """The driver acknowledges what any generation has written."""
+
+    def on_checkpoint(self: Machine, event: on.CheckpointWritten) -> list[do.Command]:
+        assert self.sweep is not None
+        gang = self.sweep.gangs.get(event.member.trial)
+        if gang is None:
+            return []
+        doomed = self.sweep.acknowledge(gang, event.checkpoint)
+        return [
+            do.AckCheckpoint(event.agent, event.member, event.checkpoint),
+            do.DeleteCheckpoints(gang.trial, tuple(doomed)),
+        ]
+
+    return patch.object(Machine, "_on_checkpoint", on_checkpoint)
+
+
+def _not_written_down(*kinds: type[AnyRecord]) -> Any:
+    real = Driver.write_down
+
+    def write_down(self: Driver, records: Sequence[AnyRecord]) -> None:
+        real(self, [each for each in records if not isinstance(each, kinds)])
+
+    return patch.object(Driver, "write_down", write_down)
+
+
+def _acknowledged_in_memory() -> Any:
+    return _not_written_down(CheckpointAcknowledged)
+
+
+def _fenced_in_memory() -> Any:
+    return _not_written_down(GangFormed)
+
+
+def _the_journal_is_overwritten() -> Any:
+    """The store has no put if absent, and nobody has noticed."""
+    real = Disk.put_if_absent
+
+    def put(self: Disk, path: str, data: bytes) -> bool:
+        if path.startswith(LAYOUT.journal.path):
+            self.files.pop(path, None)
+        return real(self, path, data)
+
+    return patch.object(Disk, "put_if_absent", put)
+
+
+def _nobody_is_deposed() -> Any:
+    return patch.object(Journal, "check", lambda self: None)
+
+
 MUTANTS = {
     "the agent deletes": (_agent_deletes, "LOST"),
-    "nothing is verified": (_nothing_is_verified, "GARBLED|CORRUPT|resumes with other data|INCOMPLETE"),
-    "the manifest is first": (_manifest_first, "INCOMPLETE"),
-    "the data is deleted first": (_data_is_deleted_first, "INCOMPLETE"),
-    "nobody is fenced": (_nobody_is_fenced, "FORKED"),
     "generations share a folder": (_generations_share_a_folder, "LOST|FORKED|cannot be resumed"),
+    "the manifest is first": (_manifest_first, "INCOMPLETE|LOST"),
+    "nothing is synced": (_nothing_is_synced, "LOST|INCOMPLETE"),
+    "nothing is read back": (_nothing_is_read_back, "LOST|INCOMPLETE"),
+    "nothing is verified": (_nothing_is_verified, "CORRUPT|resumes with other data"),
+    "errors are success": (_errors_are_success, "LOST"),
+    "the data is deleted first": (_data_is_deleted_first, "INCOMPLETE"),
     "a sweep forgets the base": (_sweep_forgets_the_base, "LOST|cannot be resumed"),
+    "deleted before it is written down": (_deleted_before_it_is_written_down, "LOST"),
+    "nobody is fenced": (_nobody_is_fenced, "FORKED|LOST"),
+    "acknowledged in memory": (_acknowledged_in_memory, "LOST"),
+    "fenced in memory": (_fenced_in_memory, "FORKED"),
+    "the journal is overwritten": (_the_journal_is_overwritten, "LOST|FORKED"),
+    "nobody is deposed": (_nobody_is_deposed, "LOST|FORKED"),
 }
 
 
