@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import count
 from multiprocessing.connection import Connection
+from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
 
 import pytest
@@ -65,21 +66,16 @@ class StoreContract:
     @pytest.mark.timeout(RACE_DEADLINE_S + 60)
     def test_of_many_processes_exactly_one_creates_a_file(self, store: Store) -> None:
         processes = multiprocessing.get_context("spawn")
-        barrier, outcomes = processes.Barrier(CONTENDERS), processes.Queue()
-        contenders = [
-            processes.Process(
-                target=_contend, args=(self.reopen, store.address, number, self.rounds, barrier, outcomes)
-            )
-            for number in range(CONTENDERS)
-        ]
+        barrier, outcomes = processes.Barrier(CONTENDERS), processes.SimpleQueue()
+        given = (self.reopen, store.address, self.rounds, barrier, outcomes)
+        contenders = [processes.Process(target=_contend, args=(number, *given)) for number in range(CONTENDERS)]
         for contender in contenders:
             contender.start()
-        try:
-            won: dict[int, list[bool]] = dict(outcomes.get(timeout=RACE_DEADLINE_S) for _ in contenders)
-        finally:
-            for contender in contenders:
-                contender.join(RACE_DEADLINE_S)
-                contender.kill()
+        for contender in contenders:
+            contender.join(RACE_DEADLINE_S)
+            contender.kill()
+        assert [contender.exitcode for contender in contenders] == [0] * CONTENDERS
+        won: dict[int, list[bool]] = dict(outcomes.get() for _ in contenders)
         for turn in range(self.rounds):
             winners = [number for number in won if won[number][turn]]
             assert len(winners) == 1, f"round {turn} was won by {winners}"
@@ -252,15 +248,19 @@ def _contend(
     address: StoreAddress,
     rounds: int,
     barrier: Barrier,
-    outcomes: "multiprocessing.Queue[tuple[int, list[bool]]]",
+    outcomes: "SimpleQueue[tuple[int, list[bool]]]",
 ) -> None:
     store, won = reopen(address), []
-    for turn in range(rounds):
-        barrier.wait(RACE_DEADLINE_S)
-        won.append(store.put_if_absent(f"race/{turn}", _entry(number)))
-        seen = store.read(f"race/{turn}")
-        if seen not in map(_entry, range(CONTENDERS)):
-            raise AssertionError(f"process {number} read {len(seen)} bytes that nobody put, in round {turn}")
+    try:
+        for turn in range(rounds):
+            barrier.wait(RACE_DEADLINE_S)
+            won.append(store.put_if_absent(f"race/{turn}", _entry(number)))
+            seen = store.read(f"race/{turn}")
+            if seen not in map(_entry, range(CONTENDERS)):
+                raise AssertionError(f"process {number} read {len(seen)} bytes that nobody put, in round {turn}")
+    except BaseException:
+        barrier.abort()  # nobody waits for one that has failed
+        raise
     outcomes.put((number, won))
 
 
