@@ -15,7 +15,7 @@ from sparktrain.spec.store import StoreAddress
 from sparktrain.store.hadoop.calls import Patience
 from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
 from sparktrain.store.hadoop.conf import become, resolve, reversed_namenodes, split, user
-from sparktrain.store.hadoop.errors import explain
+from sparktrain.store.hadoop.errors import Kind, TroubleError, explain
 from sparktrain.store.hadoop.store import PROBING, HadoopStore
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class HdfsStore(HadoopStore):
 
     A growing log is visible up to its last append, a few seconds behind. Durable is what is put: on the disks of all
     DataNodes of its last block, and at all of them in memory before.
+
+    A process that was forked from one that has used such a store must not use one: it is refused, for the library would
+    mix up their data. Processes that are spawned, or run another program, may.
     """
 
     def __init__(self, address: StoreAddress, patience: Patience | None = None) -> None:
@@ -56,6 +59,8 @@ class HdfsStore(HadoopStore):
         return _NativeClient(f"hdfs://{split(self._address.url)[0]}", _with_bounds(settings, self._patience))
 
     def _explain(self, error: BaseException) -> OSError:
+        if isinstance(error, TroubleError):
+            return error
         if isinstance(error, FileNotFoundError):
             return explain("FileNotFoundException", str(error))
         if isinstance(error, FileExistsError):
@@ -94,6 +99,8 @@ class _Native(Generic[T]):
 
 
 _LIVE: "WeakSet[_Native[Any]]" = WeakSet()
+_users: set[int] = set()
+"""Processes that have used the library: this one, or those from which it was forked."""
 
 
 def _keep_in_child() -> None:
@@ -104,12 +111,28 @@ def _keep_in_child() -> None:
 os.register_at_fork(after_in_child=_keep_in_child)
 
 
+def _check_not_forked() -> None:
+    """Raise TroubleError where the library would take connections that it has in the parent too.
+
+    It keeps those to DataNodes for whoever reads next, in one place for all its clients. A child that takes one of them
+    takes its parent's answers, or leaves its own: whole blocks of other files, whose checksums are right.
+    """
+    if _users - {os.getpid()}:
+        raise TroubleError(
+            f"process {os.getpid()} was forked from one that had used HDFS, and shares its connections",
+            "start it by spawn or as a program of its own, or have it use webhdfs://",
+            Kind.REFUSED,
+        )
+    _users.add(os.getpid())
+
+
 class _NativeClient(HadoopClient):
     """See base class. Uses the library's inner objects: those around them publish a part of a file when freed."""
 
     def __init__(self, url: str, settings: dict[str, str]) -> None:
         from hdfs_native import Client
 
+        _check_not_forked()
         self._client: _Native[RawClient] = _Native(lambda: Client(url, settings).inner)
 
     def status(self, path: str) -> Entry:

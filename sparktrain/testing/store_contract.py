@@ -4,6 +4,9 @@ import hashlib
 import multiprocessing
 from collections.abc import Callable
 from contextlib import closing
+from itertools import count
+from multiprocessing.connection import Connection
+from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
 
 import pytest
@@ -13,17 +16,20 @@ from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import PIECE_BYTES, Store
 from sparktrain.store.url import open_store
 
-ROUNDS = 20
 CONTENDERS = 4
-RACE_DEADLINE_S = 60.0
+RACE_DEADLINE_S = 240.0
+PUTS_BEFORE_DEATH = 5
 
 
 class StoreContract:
     """Tests of the contract in `sparktrain.store.base`. The fixture `store` gives each test an empty store of its own.
 
-    `reopen` must be a function that processes can be sent; it opens the store that `address` names.
+    `reopen` must be a function that processes can be sent; it opens the store that `address` names. A class for a store
+    of your own needs both, and nothing of this package's tests.
     """
 
+    rounds = 20
+    """How many files the contenders of the race create."""
     reopen: Callable[[StoreAddress], Store] = staticmethod(open_store)
 
     @pytest.fixture
@@ -57,26 +63,46 @@ class StoreContract:
         store.put_if_absent("run/results.json", b"{}")
         assert self.reopen(store.address).read("run/results.json") == b"{}"
 
+    @pytest.mark.timeout(RACE_DEADLINE_S + 60)
     def test_of_many_processes_exactly_one_creates_a_file(self, store: Store) -> None:
         processes = multiprocessing.get_context("spawn")
-        barrier, outcomes = processes.Barrier(CONTENDERS), processes.Queue()
-        contenders = [
-            processes.Process(target=_contend, args=(self.reopen, store.address, number, barrier, outcomes))
-            for number in range(CONTENDERS)
-        ]
+        barrier, outcomes = processes.Barrier(CONTENDERS), processes.SimpleQueue()
+        given = (self.reopen, store.address, self.rounds, barrier, outcomes)
+        contenders = [processes.Process(target=_contend, args=(number, *given)) for number in range(CONTENDERS)]
         for contender in contenders:
             contender.start()
-        try:
-            won: dict[int, list[bool]] = dict(outcomes.get(timeout=RACE_DEADLINE_S) for _ in contenders)
-        finally:
-            for contender in contenders:
-                contender.join(RACE_DEADLINE_S)
-                contender.kill()
-        for turn in range(ROUNDS):
+        for contender in contenders:
+            contender.join(RACE_DEADLINE_S)
+            contender.kill()
+        assert [contender.exitcode for contender in contenders] == [0] * CONTENDERS
+        won: dict[int, list[bool]] = dict(outcomes.get() for _ in contenders)
+        for turn in range(self.rounds):
             winners = [number for number in won if won[number][turn]]
             assert len(winners) == 1, f"round {turn} was won by {winners}"
             assert store.read(f"race/{turn}") == _entry(winners[0])
-        assert store.list("race") == sorted(f"race/{turn}" for turn in range(ROUNDS))
+        assert store.list("race") == sorted(f"race/{turn}" for turn in range(self.rounds))
+
+    def test_a_writer_that_is_killed_leaves_nothing_half_written(self, store: Store) -> None:
+        processes = multiprocessing.get_context("spawn")
+        receiver, sender = processes.Pipe(duplex=False)
+        writer = processes.Process(target=_write_for_ever, args=(self.reopen, store.address, sender))
+        writer.start()
+        try:
+            for _ in range(PUTS_BEFORE_DEATH):
+                assert receiver.poll(RACE_DEADLINE_S)
+                receiver.recv()
+        finally:
+            writer.kill()
+            writer.join()
+        put = store.list("killed/put")
+        assert len(put) >= PUTS_BEFORE_DEATH
+        assert all(store.read(path) == _entry(0) for path in put)
+        assert set(store.list()) - set(put) <= {"killed/log"}
+        if store.exists("killed/log"):
+            log = store.read("killed/log")
+            assert log == b"0123456789" * (len(log) // 10) + b"0123456789"[: len(log) % 10]
+        for path in ("killed/model", f"killed/put/{len(put)}"):
+            assert store.put_if_absent(path, b"next")
 
     def test_a_missing_file(self, store: Store) -> None:
         with pytest.raises(FileNotFoundError):
@@ -217,17 +243,34 @@ def _entry(number: int) -> bytes:
 
 
 def _contend(
+    number: int,
     reopen: Callable[[StoreAddress], Store],
     address: StoreAddress,
-    number: int,
+    rounds: int,
     barrier: Barrier,
-    outcomes: "multiprocessing.Queue[tuple[int, list[bool]]]",
+    outcomes: "SimpleQueue[tuple[int, list[bool]]]",
 ) -> None:
     store, won = reopen(address), []
-    for turn in range(ROUNDS):
-        barrier.wait(RACE_DEADLINE_S)
-        won.append(store.put_if_absent(f"race/{turn}", _entry(number)))
-        seen = store.read(f"race/{turn}")
-        if seen not in map(_entry, range(CONTENDERS)):
-            raise AssertionError(f"process {number} read {len(seen)} bytes that nobody put, in round {turn}")
+    try:
+        for turn in range(rounds):
+            barrier.wait(RACE_DEADLINE_S)
+            won.append(store.put_if_absent(f"race/{turn}", _entry(number)))
+            seen = store.read(f"race/{turn}")
+            if seen not in map(_entry, range(CONTENDERS)):
+                raise AssertionError(f"process {number} read {len(seen)} bytes that nobody put, in round {turn}")
+    except BaseException:
+        barrier.abort()  # nobody waits for one that has failed
+        raise
     outcomes.put((number, won))
+
+
+def _write_for_ever(reopen: Callable[[StoreAddress], Store], address: StoreAddress, report: Connection) -> None:
+    """Be in the middle of a file, of a log and, mostly, of a put."""
+    store = reopen(address)
+    model, log = store.create("killed/model"), store.open_stream("killed/log")
+    for _ in range(3):
+        model.write(bytes(PIECE_BYTES))
+    for turn in count():
+        log.write(b"0123456789" * 30_000)
+        store.put_if_absent(f"killed/put/{turn}", _entry(0))
+        report.send(turn)

@@ -10,6 +10,8 @@ from sparktrain.testing.store_contract import StoreContract
 
 
 class TestLocalStore(StoreContract):
+    rounds = 200
+
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return LocalStore(tmp_path / "not" / "there yet")

@@ -13,12 +13,16 @@ from sparktrain.testing.store_contract import StoreContract
 
 
 class TestHdfsStore(StoreContract):
+    rounds = 200
+
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
         return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}/not/there yet", timeout_s=30.0))
 
 
 class TestWebHdfsStore(StoreContract):
+    rounds = 200
+
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
         url = hdfs_cluster.webhdfs_url.replace("http://", "webhdfs://")

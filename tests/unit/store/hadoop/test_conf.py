@@ -80,7 +80,7 @@ def test_a_host_and_port_need_no_configuration() -> None:
 
 @pytest.mark.usefixtures("no_conf")
 def test_without_configuration_the_default_is_unknown() -> None:
-    with pytest.raises(SpecError, match=r"names no NameNode, and \\$HADOOP_CONF_DIR"):
+    with pytest.raises(SpecError, match=r"names no NameNode, and \$HADOOP_CONF_DIR"):
         open_store("hdfs:///exp")
     with pytest.raises(SpecError, match=r"names lab, which is no nameservice of any .* \(there are none\)"):
         open_store("hdfs://lab/exp")

@@ -1,0 +1,172 @@
+"""An HDFS in memory that fails when a test says so, before or after it has done what it was asked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sparktrain.spec.store import StoreAddress
+from sparktrain.store.hadoop.calls import Patience
+from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
+from sparktrain.store.hadoop.errors import TroubleError
+from sparktrain.store.hadoop.store import HadoopStore
+
+T = TypeVar("T")
+
+QUICK = Patience(total_s=5.0, call_s=1.0, again_s=5.0, first_pause_s=0.001, longest_pause_s=0.001)
+
+
+@dataclass
+class File:
+    data: bytearray = field(default_factory=bytearray)
+    modified_ms: int = 0
+    writer: object | None = None
+
+
+class Hdfs:
+    """What a NameNode knows. `fail` is asked before and after each request, and raises where that shall fail."""
+
+    def __init__(self, fail: Callable[[str, bool], None] = lambda request, done: None) -> None:
+        self.files: dict[str, File] = {}
+        self.fail = fail
+        self.now_ms = 0
+
+    def do(self, request: str, work: Callable[[], T]) -> T:
+        self.fail(request, False)
+        result = work()
+        self.fail(request, True)
+        return result
+
+    def put(self, path: str, data: bytes) -> None:
+        self.files[path] = File(bytearray(data), self.tick())
+
+    def content(self, path: str) -> bytes | None:
+        return bytes(self.files[path].data) if path in self.files else None
+
+    def tick(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+
+class MemoryClient(HadoopClient):
+    def __init__(self, hdfs: Hdfs) -> None:
+        self._hdfs = hdfs
+
+    def status(self, path: str) -> Entry:
+        return self._hdfs.do("status", lambda: self._status(path))
+
+    def folder(self, path: str) -> list[Entry]:
+        if path in self._hdfs.files:
+            raise NotADirectoryError(path)
+        beneath = {each[len(path) + 1 :].partition("/")[0] for each in self._hdfs.files if each.startswith(f"{path}/")}
+        return [self._status(f"{path}/{name}") for name in beneath]
+
+    def create(self, path: str) -> Writer:
+        return self._hdfs.do("create", lambda: self._create(path))
+
+    def append(self, path: str) -> Writer:
+        return self._hdfs.do("append", lambda: self._append(path))
+
+    def settle(self, path: str) -> bool:
+        self._file(path).writer = None
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        self._hdfs.do("rename", lambda: self._rename(source, target))
+
+    def delete(self, path: str) -> None:
+        self._hdfs.do("delete", lambda: self._hdfs.files.pop(path, None))
+
+    def open(self, path: str) -> Reader:
+        return self._hdfs.do("open", lambda: MemoryReader(self._hdfs, self._file(path)))
+
+    def _status(self, path: str) -> Entry:
+        name = path.rpartition("/")[2]
+        if any(each.startswith(f"{path}/") for each in self._hdfs.files):
+            return Entry(name, False, 0, 0)
+        file = self._file(path)
+        return Entry(name, True, len(file.data), file.modified_ms)
+
+    def _file(self, path: str) -> File:
+        if path not in self._hdfs.files:
+            raise FileNotFoundError(path)
+        return self._hdfs.files[path]
+
+    def _create(self, path: str) -> Writer:
+        if path in self._hdfs.files:
+            raise FileExistsError(path)
+        above = path.split("/")[1:-1]
+        if any("/" + "/".join(above[:depth]) in self._hdfs.files for depth in range(1, len(above) + 1)):
+            raise NotADirectoryError(path)
+        file = self._hdfs.files[path] = File()
+        return MemoryWriter(self._hdfs, file)
+
+    def _append(self, path: str) -> Writer:
+        file = self._file(path)
+        if file.writer is not None:
+            raise FileExistsError(path)
+        return MemoryWriter(self._hdfs, file)
+
+    def _rename(self, source: str, target: str) -> None:
+        file = self._file(source)
+        if target in self._hdfs.files:
+            raise FileExistsError(target)
+        self._hdfs.files[target] = file
+        del self._hdfs.files[source]
+
+
+class MemoryWriter(Writer):
+    def __init__(self, hdfs: Hdfs, file: File) -> None:
+        self._hdfs = hdfs
+        self._file = file
+        file.writer = self
+
+    def write(self, data: memoryview) -> None:
+        self._hdfs.do("write", lambda: self._add(data))
+
+    def close(self) -> None:
+        self._hdfs.do("close", self._close)
+
+    def abandon(self) -> None:
+        self._close()
+
+    def _add(self, data: memoryview) -> None:
+        if self._file.writer is not self:
+            raise FileNotFoundError("another has ended this file")
+        self._file.data += data
+
+    def _close(self) -> None:
+        self._file.writer = None
+        self._file.modified_ms = self._hdfs.tick()
+
+
+class MemoryReader(Reader):
+    def __init__(self, hdfs: Hdfs, file: File) -> None:
+        self._hdfs = hdfs
+        self._data = bytes(file.data)
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def read(self, start: int, length: int) -> bytes:
+        return self._hdfs.do("read", lambda: self._data[start : start + length])
+
+
+class MemoryStore(HadoopStore):
+    def __init__(self, hdfs: Hdfs, patience: Patience = QUICK) -> None:
+        super().__init__(StoreAddress("hdfs://memory:1/exp"), "/exp", patience)
+        self.hdfs = hdfs
+        self.connected = 0
+
+    def _connect(self, abandoned: int) -> HadoopClient:
+        self.connected += 1
+        return MemoryClient(self.hdfs)
+
+    def _explain(self, error: BaseException) -> OSError:
+        return error if isinstance(error, OSError) else TroubleError(str(error), "try again")
+
+    def _impatient(self) -> HadoopStore:
+        return self
+
+    def _user(self) -> str:
+        return "ann"

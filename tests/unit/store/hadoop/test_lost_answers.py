@@ -1,0 +1,134 @@
+"""What a store over HDFS makes of requests that fail, done or not."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktrain.errors import StoreError
+from sparktrain.store.base import UNPUBLISHED
+from tests.unit.store.hadoop.memory import Hdfs, MemoryStore
+
+PATH = "/exp/a"
+
+Faults = dict[tuple[str, int], bool]
+"""Of which request, the how manieth of its kind: whether it is done when it fails."""
+
+faults = st.dictionaries(
+    st.tuples(st.sampled_from(["create", "write", "close", "rename", "delete", "status"]), st.integers(0, 4)),
+    st.booleans(),
+    max_size=8,
+)
+
+
+def failing(faults: Faults, other: Callable[[str, int, bool], None] = lambda *_: None) -> Callable[[str, bool], None]:
+    counts: dict[str, int] = {}
+
+    def fail(request: str, done: bool) -> None:
+        number = counts.setdefault(request, 0)
+        if done:
+            counts[request] += 1
+        other(request, number, done)
+        if faults.get((request, number)) is done:
+            counts[request] = number + 1
+            raise RuntimeError(f"{request} {number} failed")
+
+    return fail
+
+
+def visible(hdfs: Hdfs) -> set[str]:
+    return {path for path in hdfs.files if UNPUBLISHED not in path}
+
+
+@given(faults)
+def test_a_put_is_whole_and_says_truly_whose_it_is(faults: Faults) -> None:
+    hdfs = Hdfs(failing(faults))
+    assert MemoryStore(hdfs).put_if_absent("a", b"ours") is True
+    assert hdfs.content(PATH) == b"ours"
+    assert visible(hdfs) == {PATH}
+
+
+@given(faults, st.integers(0, 3), st.sampled_from(["create", "close", "rename"]), st.booleans())
+def test_a_put_that_meets_another_says_truly_who_was_first(
+    faults: Faults, when: int, request: str, after: bool
+) -> None:
+    """Both put the same bytes, so that only the store can tell whose they are."""
+    theirs = False
+
+    def other(now: str, number: int, done: bool) -> None:
+        nonlocal theirs
+        if (now, number, done) == (request, when, after) and PATH not in hdfs.files:
+            theirs = True
+            hdfs.put(PATH, b"same")
+
+    hdfs = Hdfs(failing(faults, other))
+    assert MemoryStore(hdfs).put_if_absent("a", b"same") is not theirs
+    assert visible(hdfs) == {PATH}
+
+
+@given(faults)
+def test_a_new_file_is_published_whole_or_not_at_all(faults: Faults) -> None:
+    hdfs = Hdfs(failing(faults))
+    try:
+        new = MemoryStore(hdfs).create("a")
+        for piece in (b"one", b"two"):
+            assert visible(hdfs) == set()
+            new.write(piece)
+        written = new.publish()
+    except StoreError:
+        assert visible(hdfs) == set()
+    else:
+        assert (written.size, hdfs.content(PATH)) == (6, b"onetwo")
+
+
+@given(faults, st.lists(st.binary(max_size=20), max_size=5))
+def test_a_log_has_every_byte_once(faults: Faults, pieces: list[bytes]) -> None:
+    hdfs = Hdfs(failing(faults | {("append", number): done for (_, number), done in faults.items()}))
+    stream = MemoryStore(hdfs).open_stream("a")
+    for piece in pieces:
+        stream.write(piece)
+        assert b"".join(pieces).startswith(hdfs.content(PATH) or b"")
+    stream.close()
+    assert hdfs.content(PATH) == b"".join(pieces)
+
+
+@given(st.sets(st.tuples(st.sampled_from(["status", "open", "read"]), st.integers(0, 4))))
+def test_what_is_read_is_right(failed: set[tuple[str, int]]) -> None:
+    hdfs = Hdfs(failing(dict.fromkeys(failed, False)))
+    hdfs.put(PATH, b"content")
+    store = MemoryStore(hdfs)
+    assert store.read("a") == b"content"
+    assert store.read_range("a", 3, 2) == b"te"
+    assert store.stat("a").size == 7
+
+
+def test_a_short_file_is_never_published() -> None:
+    """As a gateway leaves it whose connection broke: closed, as if complete."""
+
+    def cut(request: str, done: bool) -> None:
+        if request == "close" and done and len(cuts) < 2:
+            path = next(path for path in hdfs.files if UNPUBLISHED in path and path not in cuts)
+            cuts.append(path)
+            del hdfs.files[path].data[3:]
+
+    cuts: list[str] = []
+    hdfs = Hdfs(cut)
+    new = MemoryStore(hdfs).create("a")
+    new.write(b"whole")
+    with pytest.raises(StoreError, match="3 of 5 bytes have come"):
+        new.publish()
+    assert MemoryStore(hdfs).put_if_absent("a", b"whole") is True
+    assert hdfs.content(PATH) == b"whole"
+    assert len(cuts) == 2
+
+
+def test_a_file_that_somebody_deletes_is_not_claimed() -> None:
+    def sweep(request: str, done: bool) -> None:
+        if request == "rename" and not done:
+            hdfs.files.clear()
+            hdfs.put(PATH, b"theirs")
+
+    hdfs = Hdfs(sweep)
+    with pytest.raises(StoreError, match="somebody has deleted"):
+        MemoryStore(hdfs).put_if_absent("a", b"ours")
