@@ -5,6 +5,7 @@ import multiprocessing
 from collections.abc import Callable
 from contextlib import closing
 from multiprocessing.synchronize import Barrier
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,9 @@ class StoreContract:
     """
 
     reopen: Callable[[StoreAddress], Store] = staticmethod(open_store)
+    contest: Any = multiprocessing.get_context("spawn")
+    """What the contenders of a race are: processes; or `multiprocessing.dummy`, by which they are threads, for a store
+    that no other process sees."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -57,21 +61,20 @@ class StoreContract:
         store.put_if_absent("run/results.json", b"{}")
         assert self.reopen(store.address).read("run/results.json") == b"{}"
 
-    def test_of_many_processes_exactly_one_creates_a_file(self, store: Store) -> None:
-        processes = multiprocessing.get_context("spawn")
-        barrier, outcomes = processes.Barrier(CONTENDERS), processes.Queue()
+    def test_of_many_contenders_exactly_one_creates_a_file(self, store: Store) -> None:
+        barrier, outcomes = self.contest.Barrier(CONTENDERS), self.contest.Queue()
         contenders = [
-            processes.Process(target=_contend, args=(self.reopen, store.address, number, barrier, outcomes))
+            self.contest.Process(target=_contend, args=(self.reopen, store.address, number, barrier, outcomes))
             for number in range(CONTENDERS)
         ]
         for contender in contenders:
+            contender.daemon = True  # whatever hangs ends with the tests
             contender.start()
         try:
             won: dict[int, list[bool]] = dict(outcomes.get(timeout=RACE_DEADLINE_S) for _ in contenders)
         finally:
             for contender in contenders:
                 contender.join(RACE_DEADLINE_S)
-                contender.kill()
         for turn in range(ROUNDS):
             winners = [number for number in won if won[number][turn]]
             assert len(winners) == 1, f"round {turn} was won by {winners}"
