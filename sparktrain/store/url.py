@@ -10,6 +10,7 @@ from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.hdfs import HdfsStore
 from sparktrain.store.localfs import LocalStore
+from sparktrain.store.object_urls import open_azure, open_gcs, open_memory, open_s3
 from sparktrain.store.webhdfs import WebHdfsStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -24,6 +25,10 @@ def open_store(dir: str | os.PathLike[str] | StoreAddress) -> Store:
     | `hdfs:///runs`, `hdfs://nameservice/runs` | in HDFS, found by `$HADOOP_CONF_DIR` |
     | `hdfs://host:port/runs` | in HDFS; the address of the NameNode |
     | `webhdfs://host:port/runs`, `swebhdfs://...` | in HDFS; by HTTP, or HTTPS; several with `,` between |
+    | `s3://bucket/runs`, `s3a://...` | in Amazon S3, or what speaks like it |
+    | `gs://bucket/runs`, `gcs://...` | in Google Cloud Storage |
+    | `abfs://container/runs`, `abfss://...`, `az://...` | in Azure |
+    | `memory://name/runs` | in the memory of this process: for tests |
 
     Raises SpecError for anything else, and when a library or a configuration is missing that it needs.
     """
@@ -60,8 +65,16 @@ def _refuse_viewfs(address: StoreAddress) -> Store:
 
 
 _OPENERS: dict[str, Callable[[StoreAddress], Store]] = {
+    "abfs": open_azure,
+    "abfss": open_azure,
+    "az": open_azure,
     "file": _open_file,
+    "gcs": open_gcs,
+    "gs": open_gcs,
     "hdfs": HdfsStore.at,
+    "memory": open_memory,
+    "s3": open_s3,
+    "s3a": open_s3,
     "swebhdfs": WebHdfsStore.at,
     "viewfs": _refuse_viewfs,
     "webhdfs": WebHdfsStore.at,

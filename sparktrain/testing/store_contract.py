@@ -6,8 +6,9 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import count
 from multiprocessing.connection import Connection
-from multiprocessing.queues import SimpleQueue
+from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,9 @@ class StoreContract:
     rounds = 20
     """How many files the contenders of the race create."""
     reopen: Callable[[StoreAddress], Store] = staticmethod(open_store)
+    contest: Any = multiprocessing.get_context("spawn")
+    """What the contenders of a race are: processes; or `multiprocessing.dummy`, by which they are threads, for a store
+    that no other process sees."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -64,45 +68,22 @@ class StoreContract:
         assert self.reopen(store.address).read("run/results.json") == b"{}"
 
     @pytest.mark.timeout(RACE_DEADLINE_S + 60)
-    def test_of_many_processes_exactly_one_creates_a_file(self, store: Store) -> None:
-        processes = multiprocessing.get_context("spawn")
-        barrier, outcomes = processes.Barrier(CONTENDERS), processes.SimpleQueue()
+    def test_of_many_contenders_exactly_one_creates_a_file(self, store: Store) -> None:
+        barrier, outcomes = self.contest.Barrier(CONTENDERS), self.contest.Queue()
         given = (self.reopen, store.address, self.rounds, barrier, outcomes)
-        contenders = [processes.Process(target=_contend, args=(number, *given)) for number in range(CONTENDERS)]
+        contenders = [self.contest.Process(target=_contend, args=(number, *given)) for number in range(CONTENDERS)]
         for contender in contenders:
+            contender.daemon = True  # whatever hangs ends with the tests
             contender.start()
         for contender in contenders:
             contender.join(RACE_DEADLINE_S)
-            contender.kill()
         assert [contender.exitcode for contender in contenders] == [0] * CONTENDERS
-        won: dict[int, list[bool]] = dict(outcomes.get() for _ in contenders)
+        won: dict[int, list[bool]] = dict(outcomes.get(timeout=RACE_DEADLINE_S) for _ in contenders)
         for turn in range(self.rounds):
             winners = [number for number in won if won[number][turn]]
             assert len(winners) == 1, f"round {turn} was won by {winners}"
             assert store.read(f"race/{turn}") == _entry(winners[0])
         assert store.list("race") == sorted(f"race/{turn}" for turn in range(self.rounds))
-
-    def test_a_writer_that_is_killed_leaves_nothing_half_written(self, store: Store) -> None:
-        processes = multiprocessing.get_context("spawn")
-        receiver, sender = processes.Pipe(duplex=False)
-        writer = processes.Process(target=_write_for_ever, args=(self.reopen, store.address, sender))
-        writer.start()
-        try:
-            for _ in range(PUTS_BEFORE_DEATH):
-                assert receiver.poll(RACE_DEADLINE_S)
-                receiver.recv()
-        finally:
-            writer.kill()
-            writer.join()
-        put = store.list("killed/put")
-        assert len(put) >= PUTS_BEFORE_DEATH
-        assert all(store.read(path) == _entry(0) for path in put)
-        assert set(store.list()) - set(put) <= {"killed/log"}
-        if store.exists("killed/log"):
-            log = store.read("killed/log")
-            assert log == b"0123456789" * (len(log) // 10) + b"0123456789"[: len(log) % 10]
-        for path in ("killed/model", f"killed/put/{len(put)}"):
-            assert store.put_if_absent(path, b"next")
 
     def test_a_missing_file(self, store: Store) -> None:
         with pytest.raises(FileNotFoundError):
@@ -238,6 +219,32 @@ class StoreContract:
             next(store.pieces(path))
 
 
+class SharedStoreContract(StoreContract):
+    """The contract of a store that other processes see too: of every one that a run can live in."""
+
+    def test_a_writer_that_is_killed_leaves_nothing_half_written(self, store: Store) -> None:
+        processes = multiprocessing.get_context("spawn")
+        receiver, sender = processes.Pipe(duplex=False)
+        writer = processes.Process(target=_write_for_ever, args=(self.reopen, store.address, sender))
+        writer.start()
+        try:
+            for _ in range(PUTS_BEFORE_DEATH):
+                assert receiver.poll(RACE_DEADLINE_S)
+                receiver.recv()
+        finally:
+            writer.kill()
+            writer.join()
+        put = store.list("killed/put")
+        assert len(put) >= PUTS_BEFORE_DEATH
+        assert all(store.read(path) == _entry(0) for path in put)
+        assert set(store.list()) - set(put) <= {"killed/log"}
+        if store.exists("killed/log"):
+            log = store.read("killed/log")
+            assert log == b"0123456789" * (len(log) // 10) + b"0123456789"[: len(log) % 10]
+        for path in ("killed/model", f"killed/put/{len(put)}"):
+            assert store.put_if_absent(path, b"next")
+
+
 def _entry(number: int) -> bytes:
     return bytes([number]) * 200_000
 
@@ -248,7 +255,7 @@ def _contend(
     address: StoreAddress,
     rounds: int,
     barrier: Barrier,
-    outcomes: "SimpleQueue[tuple[int, list[bool]]]",
+    outcomes: "Queue[tuple[int, list[bool]]]",
 ) -> None:
     store, won = reopen(address), []
     try:

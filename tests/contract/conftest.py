@@ -1,8 +1,16 @@
-"""What the tests of the gRPC transport share."""
+"""What the tests of the gRPC transport share, and an S3 for those of stores."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
 from sparktrain.testing.transports import GrpcHarness
+
+SERVER = Path(__file__).with_name("s3_server.py")
 
 
 @pytest.fixture
@@ -15,3 +23,31 @@ def grpc_harness() -> GrpcHarness:
 def quick_harness() -> GrpcHarness:
     """Both sides, where strangers and dead peers are noticed soon."""
     return GrpcHarness(handshake_s=0.5, dead_after_s=2)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The endpoint of an S3 with a bucket `runs`, in a process that ends with the tests."""
+    command = [sys.executable, str(SERVER)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        assert server.stdout
+        try:
+            endpoint = f"http://127.0.0.1:{int(server.stdout.readline())}"
+            urlopen(Request(f"{endpoint}/runs", method="PUT"), timeout=30).close()
+            yield endpoint
+        finally:
+            server.kill()
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Credentials that every process of the test finds, and no others."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing-secret")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)

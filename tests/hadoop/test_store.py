@@ -9,10 +9,10 @@ from sparktrain.store.base import Store
 from sparktrain.store.hdfs import HdfsStore
 from sparktrain.store.webhdfs import WebHdfsStore
 from sparktrain.testing.hadoop import Hdfs
-from sparktrain.testing.store_contract import StoreContract
+from sparktrain.testing.store_contract import SharedStoreContract
 
 
-class TestHdfsStore(StoreContract):
+class TestHdfsStore(SharedStoreContract):
     rounds = 200
 
     @pytest.fixture
@@ -20,7 +20,7 @@ class TestHdfsStore(StoreContract):
         return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}/not/there yet", timeout_s=30.0))
 
 
-class TestWebHdfsStore(StoreContract):
+class TestWebHdfsStore(SharedStoreContract):
     rounds = 200
 
     @pytest.fixture
