@@ -129,6 +129,8 @@ class Server:
                 self._feed(on.MemberStepped(at, agent, member, step, per_s, training))
             case m.CheckpointWritten(member=member, checkpoint=checkpoint):
                 self._feed(on.CheckpointWritten(at, agent, member, checkpoint))
+            case m.CheckpointFailed(member=member, step=step, problem=problem):
+                self._feed(on.CheckpointFailed(at, agent, member, step, problem))
             case m.MemberStarted(member=member):
                 self._feed(on.MemberEntered(at, agent, member))
             case m.MemberReported(member=member, reports=reports):

@@ -84,7 +84,7 @@ def progress_of(machine: Machine, work: Work, at: float, behind_s: float = 0.0) 
         running_trials=running,
         gang=work.spec.gang.size,
         causes=_causes(trials[0]) if work.total == 1 and trials else (),
-        note=_store_note(work, behind_s) or _note(machine, work, at),
+        note=_store_note(work, behind_s) or _note(machine, work, at) or _unsaved(trials),
     )
 
 
@@ -140,6 +140,12 @@ def _store_note(work: Work, behind_s: float) -> str:
         return ""
     timeout_s = work.store.address.timeout_s
     return f"waiting {behind_s:.0f} s for the store ({work.store.where()}); gives up after {timeout_s:.0f} s"
+
+
+def _unsaved(trials: list[Trial]) -> str:
+    """The first running trial that cannot be checkpointed: it goes on, and a restart would cost it more and more."""
+    told = (f"trial {each.id}: {each.unsaved}" for each in trials if each.unsaved and not each.status.final)
+    return next(told, "")
 
 
 def _note(machine: Machine, work: Work, at: float) -> str:

@@ -87,8 +87,11 @@ class MemberSession:
             self._over.set()
             self._log.finish()
 
-    async def _keep(self, child: MemberProcess, snapshot: m.Snapshot) -> None:
-        child.send(await self._snapshots.keep(self._start, self._home, snapshot))
+    async def _keep(self, child: MemberProcess, snapshot: m.Snapshot, post: Post) -> None:
+        kept = await self._snapshots.keep(self._start, self._home, snapshot)
+        if kept.problem:
+            post(m.CheckpointFailed(self.member, kept.step, kept.problem))
+        child.send(kept)
 
     async def _watch(self, child: MemberProcess, post: Post) -> None:
         beside = [asyncio.create_task(self._flush_reports(post))]
@@ -119,7 +122,7 @@ class MemberSession:
                 case m.Share(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
                 case m.Snapshot() as snapshot:
-                    self._keeping = asyncio.create_task(self._keep(child, snapshot))
+                    self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
                 case m.Stepped(step=step, training=training):
                     post(self._pace.stepped(step, training))
                 case m.Ended(outcome=outcome):

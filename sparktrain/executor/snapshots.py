@@ -14,7 +14,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from sparktrain.aside import aside, spawn
-from sparktrain.clock import pause
+from sparktrain.clock import SystemClock, pause
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
@@ -36,9 +36,11 @@ class Patience(Struct, frozen=True):
     acknowledge_s: float = 60.0
     fetch_s: float = 1200.0
     """For all attempts to fetch one checkpoint."""
-    attempts: int = 3
+    attempts: int = 20
+    """At most; and none begins once the store's own time is over."""
     between_s: float = 1.0
-    """Before another attempt."""
+    """Before the second attempt; twice that before the next, and so on."""
+    longest_between_s: float = 30.0
 
 
 class SnapshotKeeper:
@@ -132,7 +134,7 @@ class SnapshotKeeper:
                 self._shared.add(start.member.run)
             return write(store, layout, draft, check)
 
-        work = self._again(write_it, abandoned)
+        work = self._again(write_it, abandoned, start.store.timeout_s)
         try:
             return await asyncio.wait_for(aside(work), patience.write_s)
         except TimeoutError as error:
@@ -184,7 +186,7 @@ class SnapshotKeeper:
                 raise
 
         try:
-            await asyncio.wait_for(aside(self._again(bring, abandoned)), patience.fetch_s)
+            await asyncio.wait_for(aside(self._again(bring, abandoned, start.store.timeout_s)), patience.fetch_s)
         except TimeoutError as error:
             raise TimeoutError(
                 f"checkpoint {checkpoint.manifest} was not fetched from {start.store.url} within "
@@ -203,19 +205,22 @@ class SnapshotKeeper:
             self._stores[address.url] = self._open(address)
         return self._stores[address.url]
 
-    def _again(self, attempt: Callable[[], T], abandoned: threading.Event) -> Callable[[], T]:
-        """`attempt` until it succeeds, or says that trying again is of no use."""
+    def _again(self, attempt: Callable[[], T], abandoned: threading.Event, time_s: float) -> Callable[[], T]:
+        """`attempt` until it succeeds, or says that trying again is of no use; for `time_s` seconds at most."""
 
         def work() -> T:
-            for _ in range(self._patience.attempts - 1):
+            clock, patience = SystemClock(), self._patience
+            begun, between_s = clock.now(), patience.between_s
+            for _ in range(patience.attempts - 1):
                 try:
                     return attempt()
                 except CheckpointError:
                     raise
                 except OSError:
-                    if abandoned.wait(0.0):
+                    if abandoned.wait(0.0) or clock.now() + between_s > begun + time_s:
                         raise
-                    pause(self._patience.between_s)
+                    pause(between_s)
+                    between_s = min(2 * between_s, patience.longest_between_s)
             return attempt()
 
         return work

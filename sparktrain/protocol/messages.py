@@ -98,6 +98,14 @@ class CheckpointWritten(Message, frozen=True, tag=True):
     checkpoint: Checkpoint
 
 
+class CheckpointFailed(Message, frozen=True, tag=True):
+    """What the chief has saved after `step` could not be made a checkpoint."""
+
+    member: Member
+    step: int
+    problem: str
+
+
 class MemberReported(Message, frozen=True, tag=True):
     """Reports of a running member, in their order."""
 
@@ -139,6 +147,7 @@ FromAgent = (
     | MemberStepped
     | MemberReported
     | CheckpointWritten
+    | CheckpointFailed
     | MemberEnded
     | MemberStored
     | Leave

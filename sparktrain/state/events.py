@@ -152,6 +152,15 @@ class CheckpointWritten(Event, frozen=True, tag=True):
     checkpoint: Checkpoint
 
 
+class CheckpointFailed(Event, frozen=True, tag=True):
+    """The chief's agent could not make a checkpoint of what was saved after `step`."""
+
+    agent: AgentId
+    member: Member
+    step: int
+    problem: str
+
+
 class MemberEnded(Event, frozen=True, tag=True):
     """A member's process is gone."""
 

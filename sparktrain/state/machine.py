@@ -75,6 +75,8 @@ class Machine:
                 return self._on_stepped(event)
             case on.CheckpointWritten():
                 return self._on_checkpoint(event)
+            case on.CheckpointFailed():
+                return self._on_unsaved(event)
             case on.MemberReserved():
                 return self._on_reserved(event)
             case on.MemberShared():
@@ -202,6 +204,13 @@ class Machine:
         doomed = self.sweep.acknowledge(gang, new)
         commands: Commands = [do.AckCheckpoint(event.agent, event.member, new)]
         return [*commands, do.DeleteCheckpoints(gang.trial, tuple(doomed))] if doomed else commands
+
+    def _on_unsaved(self, event: on.CheckpointFailed) -> Commands:
+        gang = self._gang_of(event.agent, event.member)
+        if gang is None or self.sweep is None or event.member.rank != 0:
+            return self._refuse(event.agent, event.member)
+        self.sweep.unsaved(gang, event.step, event.problem)
+        return []
 
     def _on_reported(self, event: on.MemberReported) -> Commands:
         gang = self._gang_of(event.agent, event.member)

@@ -46,6 +46,18 @@ class CheckpointAcknowledged(Record, frozen=True, tag=True, kw_only=True):
     checkpoint: Checkpoint
 
 
+class CheckpointFailed(Record, frozen=True, tag=True, kw_only=True):
+    """What was saved after a step could not be made a checkpoint; training goes on.
+
+    For people, and to try the journal: where no checkpoint can be written, the run may have lost its store, and nothing
+    else might be written for long.
+    """
+
+    trial: TrialId
+    step: int
+    problem: str
+
+
 class CheckpointDamaged(Record, frozen=True, tag=True, kw_only=True):
     """A checkpoint could not be read: it is never resumed from again."""
 
@@ -120,6 +132,7 @@ AnyRecord = (
     | TrialsAdded
     | GangFormed
     | CheckpointAcknowledged
+    | CheckpointFailed
     | CheckpointDamaged
     | GangRestarted
     | GangRecovered

@@ -12,6 +12,7 @@ from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
     CheckpointDamaged,
+    CheckpointFailed,
     DriverBegan,
     GangFormed,
     GangRecovered,
@@ -81,6 +82,9 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.last_report = None
         case CheckpointAcknowledged(checkpoint=checkpoint):
             trial.checkpoints.acknowledge(checkpoint)
+            trial.unsaved = ""
+        case CheckpointFailed(step=step, problem=problem):
+            trial.unsaved = f"step {step} was not checkpointed: {problem}"
         case CheckpointDamaged(manifest=manifest, reason=reason):
             trial.checkpoints.damage(manifest, reason)
         case GangRestarted(restart=restart):
@@ -125,11 +129,15 @@ class _Needed:
         self._checkpoints = checkpoints
         self._formed: set[TrialId] = set()
         self._reported: set[TrialId] = set()
+        self._settled: set[TrialId] = set()
 
     def __call__(self, record: AnyRecord) -> bool:
         match record:
             case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
+                self._settled.add(trial)
                 return (trial, checkpoint.manifest) in self._checkpoints
+            case CheckpointFailed(trial=trial):
+                return self._first(self._settled, trial)
             case TrialReported(trial=trial):
                 return self._first(self._reported, trial)
             case GangFormed(trial=trial):

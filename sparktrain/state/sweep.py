@@ -15,6 +15,7 @@ from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
     CheckpointDamaged,
+    CheckpointFailed,
     GangFormed,
     GangRecovered,
     GangRestarted,
@@ -135,9 +136,15 @@ class Sweep:
             self._reported_at[gang.trial] = at
             self.facts.append(TrialReported(trial=gang.trial, report=report))
 
+    def unsaved(self, gang: Gang, step: int, problem: str) -> None:
+        """A snapshot did not become a checkpoint."""
+        self.trials[gang.trial].unsaved = f"step {step} was not checkpointed: {problem}"
+        self.facts.append(CheckpointFailed(trial=gang.trial, step=step, problem=problem))
+
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
         """A checkpoint counts from now on; those that are not needed any more."""
         gang.progressed = True
+        self.trials[gang.trial].unsaved = ""
         self.facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
         return self.trials[gang.trial].checkpoints.acknowledge(new)
 

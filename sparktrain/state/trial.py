@@ -58,6 +58,8 @@ class Trial:
     generation: Generation = NOT_FORMED
     """Of the newest gang."""
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    unsaved: str = ""
+    """Why the newest of its snapshots did not become a checkpoint; empty when it did."""
     failed_at: float | None = None
     """When the last gang failed; None once the next one is running."""
     metrics: dict[str, float] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from sparktrain.state import events as on
 from sparktrain.state.gang import GangStatus
 from sparktrain.state.machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.records import CheckpointFailed
 from sparktrain.state.trial import Trial
 from sparktrain.state.watch import FIRST_STEP_TIMEOUT_S
 from tests.unit.state.world import RUN, World
@@ -354,3 +355,16 @@ def test_gangs_of_two_on_five_agents_do_not_block_each_other() -> None:
         for agent in by_rank(world):
             world.end(agent, Outcome(1.0, metrics={"accuracy": 0.5}))
     assert [str(each.status) for each in world.machine.last.trials.values()] == ["succeeded"] * 6
+
+
+def test_a_snapshot_that_did_not_become_a_checkpoint_is_told_until_one_does(world: World) -> None:
+    [agent] = gang(world, size=1)
+    world.enter(agent)
+    member = world.running[agent]
+    world.feed(on.CheckpointFailed(world.at, agent, member, 10, "the store is full"))
+    assert trial(world).unsaved == "step 10 was not checkpointed: the store is full"
+    assert isinstance(world.records[-1], CheckpointFailed)
+    world.write(agent, 20)
+    assert trial(world).unsaved == ""
+    [refused] = world.feed(on.CheckpointFailed(world.at, AgentId("other"), member, 30, "late"))
+    assert isinstance(refused, do.Refused)
