@@ -28,10 +28,11 @@ def s3(endpoint: str, folder: str, timeout_s: float = 30) -> Store:
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
+def soon() -> Iterator[None]:
+    """The block takes the 5 s that a probe may last, or less, and what a busy machine adds; not a request's 60 s."""
     began = monotonic()
     yield
-    assert monotonic() - began < seconds
+    assert monotonic() - began < 12
 
 
 @pytest.fixture
@@ -122,24 +123,24 @@ def test_a_writer_that_is_killed_leaves_nothing(s3_server: str) -> None:
 def test_an_endpoint_that_never_answers_ends_every_call(silent: str, call: str) -> None:
     store = s3(silent, "runs/x", timeout_s=1)
     arguments = {"put_if_absent": ("a", b""), "list": ()}.get(call, ("a",))
-    with at_most(4), pytest.raises(StoreTimeoutError, match=r"127\.0\.0\.1:\d+ does not answer .*, for 1 s; check"):
+    with soon(), pytest.raises(StoreTimeoutError, match=r"127\.0\.0\.1:\d+ does not answer .*, for 1 s; check"):
         getattr(store, call)(*arguments)
 
 
 def test_probe_tells_of_an_endpoint_that_never_answers(silent: str) -> None:
-    with at_most(5.5), pytest.raises(RunDirectoryError, match=r"s3://runs/x cannot be used: .* does not answer"):
+    with soon(), pytest.raises(RunDirectoryError, match=r"s3://runs/x cannot be used: .* does not answer"):
         s3(silent, "runs/x").probe()
 
 
 def test_probe_tells_of_an_endpoint_where_nobody_listens(closed: str) -> None:
-    with at_most(5.5), pytest.raises(RunDirectoryError, match=r"does not answer .*; check the endpoint"):
+    with soon(), pytest.raises(RunDirectoryError, match=r"does not answer .*; check the endpoint"):
         s3(closed, "runs/x").probe()
 
 
 def test_probe_tells_of_missing_credentials(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with at_most(5), pytest.raises(RunDirectoryError, match="no AWS credentials; set AWS_ACCESS_KEY_ID"):
+    with soon(), pytest.raises(RunDirectoryError, match="no AWS credentials; set AWS_ACCESS_KEY_ID"):
         s3(s3_server, "runs/x").probe()
 
 
@@ -153,7 +154,7 @@ def test_credentials_that_are_set_after_a_failure_count(s3_server: str, monkeypa
 
 
 def test_probe_tells_of_a_missing_bucket(s3_server: str) -> None:
-    with at_most(5), pytest.raises(RunDirectoryError, match="there is no such bucket; create it"):
+    with soon(), pytest.raises(RunDirectoryError, match="there is no such bucket; create it"):
         s3(s3_server, "none/x").probe()
 
 
@@ -167,7 +168,7 @@ def test_probe_tells_of_a_missing_bucket(s3_server: str) -> None:
 )
 def test_probe_tells_of_a_refusal(refusing: Callable[[int, str], str], status: int, code: str, cause: str) -> None:
     endpoint = refusing(status, code)
-    with at_most(5), pytest.raises(RunDirectoryError, match=cause):
+    with soon(), pytest.raises(RunDirectoryError, match=cause):
         s3(endpoint, "runs/x").probe()
     with pytest.raises(StoreRefusedError, match=cause):
         s3(endpoint, "runs/x").read("a")
@@ -179,7 +180,7 @@ def test_what_nobody_foresaw_is_an_error_of_the_store(refusing: Callable[[int, s
 
 
 def test_a_service_that_is_overloaded_is_asked_again(refusing: Callable[[int, str], str]) -> None:
-    with at_most(5), pytest.raises(StoreTimeoutError, match=r"the service fails \(SlowDown\)"):
+    with soon(), pytest.raises(StoreTimeoutError, match=r"the service fails \(SlowDown\)"):
         s3(refusing(503, "SlowDown"), "runs/x", timeout_s=2).put_if_absent("a", b"")
 
 

@@ -34,7 +34,7 @@ def test_home_and_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dir", ["ftp://host/exp", "dbfs:/exp", "HTTP://b/x"])
 def test_other_schemes_are_refused(dir: str) -> None:
-    with pytest.raises(SpecError, match=r"which sparktrain does not have: .* begins with one of .*file:, hdfs:"):
+    with pytest.raises(SpecError, match=r"which sparktrain does not have: .* begins with one of .*file:, .*hdfs:"):
         open_store(dir)
 
 
