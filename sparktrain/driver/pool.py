@@ -18,7 +18,7 @@ from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.launch import AgentJob, JobEnd
 from sparktrain.driver.loop import call, submit
 from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped
-from sparktrain.driver.resume import fingerprint_of
+from sparktrain.driver.resume import ACTIVE, fingerprint_of
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Ran, Work
 from sparktrain.errors import (
@@ -135,10 +135,13 @@ class AgentPool:
         the pool is closed, or on another run.
         """
         coordinator, self._on = self.check_free(), work.spec.name
+        where = work.store.where(work.layout.path)
+        ACTIVE.add(where)
         try:
             return self._run(coordinator, work)
         finally:
             self._on = None
+            ACTIVE.discard(where)
 
     def _run(self, coordinator: Coordinator, work: Work) -> tuple[Ran, bool]:
         self._cancel_idle()

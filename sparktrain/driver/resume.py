@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +27,10 @@ from sparktrain.store.layout import RunLayout
 
 ALIVE_TIMEOUT_S = 2.0
 """How long the driver that was last on a run may take to answer."""
+
+
+ACTIVE: set[str] = set()
+"""Run directories of the runs that pools of this process are on."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,10 @@ def check_alone(found: Found, where: str) -> None:
     It helps people, and nothing depends on it: a driver that is taken over without having answered is fenced.
     """
     driver = found.driver
-    if driver is not None and not found.ended and answers(driver):
+    if driver is None or found.ended:
+        return
+    ours = (driver.host, driver.pid) == (socket.gethostname(), os.getpid())  # a pool listens without being on a run
+    if where in ACTIVE if ours else answers(driver):
         raise RunDirectoryError(
             f"run directory {where} is in use: {driver} has been on this run since {time_of_day(driver.started)}; wait "
             "for its end, stop it, or choose another name"

@@ -176,7 +176,8 @@ def test_past_its_deadline_a_run_ends_and_can_be_resumed(pool: st.Pool, breakabl
     breakable_hdfs.namenode.start()
     breakable_hdfs.wait_ready()
     again = Endurance(pool, tmp_path, directory)
-    wait_until(lambda: (tmp_path / "from-2").exists(), 60.0, "training goes on")
+    wait_until(lambda: (tmp_path / "from-2").exists() or again.error, 60.0, "training goes on")
+    assert again.error is None, repr(again.error)
     assert int((tmp_path / "from-2").read_text()) >= kept
     again.finish()
     assert again.result is not None, repr(again.error)
