@@ -14,7 +14,7 @@ from sparktrain.store.deadlines import THREADS
 from sparktrain.store.hadoop.calls import Patience
 from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
 from sparktrain.store.hadoop.conf import split, user, with_user
-from sparktrain.store.hadoop.errors import explain
+from sparktrain.store.hadoop.errors import Kind, TroubleError, explain
 from sparktrain.store.hadoop.store import PROBING, HadoopStore
 
 _CONNECT_S = 5.0
@@ -61,7 +61,10 @@ class WebHdfsStore(HadoopStore):
             # A refusal that is no answer of Hadoop's has no class of Java.
             java_class = error.exception or ("AuthorizationException" if "uthentication" in str(error) else "")
             return explain(java_class, str(error))
-        return explain("", f"{type(error).__name__}: {error}")
+        name = type(error).__name__
+        if name in ("ConnectTimeout", "ReadTimeout"):
+            return TroubleError(f"{name}: {error}", "see whether a NameNode or DataNode hangs", Kind.OVERDUE)
+        return explain("", f"{name}: {error}")
 
     def _impatient(self) -> HadoopStore:
         return WebHdfsStore(self._address, PROBING)
