@@ -1,6 +1,7 @@
 """Runs kept in HDFS, by way of its HTTP gateways."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from queue import Full, Queue
@@ -203,16 +204,17 @@ class _Upload:
     def stop(self) -> None:
         """Break the request off; returns at once."""
         self._stopped = True
-        try:
+        with suppress(Full):  # then it is seen with the piece that is there
             self._pieces.put_nowait(None)
-        except Full:
-            return
 
     def _body(self) -> Iterator[bytes]:
-        while (piece := self._pieces.get()) is not None:
+        while True:
+            piece = self._pieces.get()
+            if self._stopped:
+                raise ConnectionError("the file was discarded")
+            if piece is None:
+                return
             yield piece
-        if self._stopped:
-            raise ConnectionError("the file was discarded")
 
 
 def _entry(name: str, status: Any) -> Entry:
