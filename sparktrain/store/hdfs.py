@@ -27,9 +27,9 @@ T = TypeVar("T")
 _RPC_ERROR = re.compile(r'RPCError\("([\w.$]+)", "(.*)', re.DOTALL)
 _FAILOVER_MS = 200
 _FAILOVER_MAX_MS = 2000
-_LAST_BLOCK_WAITS_S = [0.01 * 2**n for n in range(8)]
-"""A block is complete when a DataNode has said so: mostly before its file is closed, else some milliseconds later. And
-it is not while somebody appends to it."""
+_LAST_BLOCK_S = 2.5
+"""How long to wait for the last block of a file: complete is it when a DataNode has said so, mostly before the file is
+closed, else some milliseconds later; and when nobody appends to it."""
 
 
 class HdfsStore(HadoopStore):
@@ -56,7 +56,9 @@ class HdfsStore(HadoopStore):
     def _connect(self, abandoned: int) -> HadoopClient:
         become(self._address.settings)
         settings = self._address.settings if abandoned % 2 == 0 else reversed_namenodes(self._address.settings)
-        return _NativeClient(f"hdfs://{split(self._address.url)[0]}", _with_bounds(settings, self._patience))
+        last_block_s = min(_LAST_BLOCK_S, self._patience.call_s / 4)
+        url = f"hdfs://{split(self._address.url)[0]}"
+        return _NativeClient(url, _with_bounds(settings, self._patience), last_block_s)
 
     def _explain(self, error: BaseException) -> OSError:
         if isinstance(error, TroubleError):
@@ -129,11 +131,12 @@ def _check_not_forked() -> None:
 class _NativeClient(HadoopClient):
     """See base class. Uses the library's inner objects: those around them publish a part of a file when freed."""
 
-    def __init__(self, url: str, settings: dict[str, str]) -> None:
+    def __init__(self, url: str, settings: dict[str, str], last_block_s: float) -> None:
         from hdfs_native import Client
 
         _check_not_forked()
         self._client: _Native[RawClient] = _Native(lambda: Client(url, settings).inner)
+        self._last_block_s = last_block_s
 
     def status(self, path: str) -> Entry:
         return _entry(self._client.raw.get_file_info(path))
@@ -163,18 +166,17 @@ class _NativeClient(HadoopClient):
         self._client.raw.delete(path, False)
 
     def open(self, path: str) -> Reader:
-        waits = _LAST_BLOCK_WAITS_S
-        for wait_s in waits:
+        waited_s, wait_s = 0.0, 0.01
+        while waited_s < self._last_block_s:
             size = self._client.raw.get_file_info(path).length
             reader = _NativeReader(lambda: self._client.raw.read(path))
             if reader.size >= size:
                 return reader
             pause(wait_s)
+            waited_s, wait_s = waited_s + wait_s, 2 * wait_s
         # Whoever appends to it for so long has died, or finds out that it must append once more.
         self._client.raw.recover_lease(path)
-        raise ConnectionError(
-            f"after {sum(waits):.1f} s its last block is not complete, of which the library reads nothing"
-        )
+        raise ConnectionError(f"the last block is not complete after {waited_s:.1f} s, and nothing of it can be read")
 
 
 class _NativeWriter(Writer):

@@ -1,6 +1,7 @@
 """Runs kept in HDFS, by way of its HTTP gateways."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from queue import Full, Queue
@@ -14,7 +15,7 @@ from sparktrain.store.deadlines import THREADS
 from sparktrain.store.hadoop.calls import Patience
 from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
 from sparktrain.store.hadoop.conf import split, user, with_user
-from sparktrain.store.hadoop.errors import explain
+from sparktrain.store.hadoop.errors import Kind, TroubleError, explain
 from sparktrain.store.hadoop.store import PROBING, HadoopStore
 
 _CONNECT_S = 5.0
@@ -61,7 +62,10 @@ class WebHdfsStore(HadoopStore):
             # A refusal that is no answer of Hadoop's has no class of Java.
             java_class = error.exception or ("AuthorizationException" if "uthentication" in str(error) else "")
             return explain(java_class, str(error))
-        return explain("", f"{type(error).__name__}: {error}")
+        name = type(error).__name__
+        if name in ("ConnectTimeout", "ReadTimeout"):
+            return TroubleError(f"{name}: {error}", "see whether a NameNode or DataNode hangs", Kind.OVERDUE)
+        return explain("", f"{name}: {error}")
 
     def _impatient(self) -> HadoopStore:
         return WebHdfsStore(self._address, PROBING)
@@ -200,16 +204,17 @@ class _Upload:
     def stop(self) -> None:
         """Break the request off; returns at once."""
         self._stopped = True
-        try:
+        with suppress(Full):  # then it is seen with the piece that is there
             self._pieces.put_nowait(None)
-        except Full:
-            return
 
     def _body(self) -> Iterator[bytes]:
-        while (piece := self._pieces.get()) is not None:
+        while True:
+            piece = self._pieces.get()
+            if self._stopped:
+                raise ConnectionError("the file was discarded")
+            if piece is None:
+                return
             yield piece
-        if self._stopped:
-            raise ConnectionError("the file was discarded")
 
 
 def _entry(name: str, status: Any) -> Entry:

@@ -40,12 +40,7 @@ class Unpublished:
     def open(self, call: Call) -> None:
         """Create it."""
         path = self._path
-        try:
-            self._writer = call.once(lambda client: client.create(path))
-        except NotADirectoryError as error:
-            raise StoreRefusedError(f"{self._target} cannot be written: {error}; choose another directory") from error
-        except FileExistsError as error:
-            raise TroubleError(f"{path} was created twice", "try again") from error
+        self._writer = self._do(call, lambda client: client.create(path))
 
     def write(self, call: Call, data: bytes) -> None:
         """Add `data` to the end."""
@@ -134,7 +129,9 @@ class Unpublished:
     def _do(self, call: Call, work: Callable[[HadoopClient], T]) -> T:
         try:
             return call.once(work)
-        except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+        except NotADirectoryError as error:
+            raise StoreRefusedError(f"{self._target} cannot be written: {error}; choose another directory") from error
+        except (FileNotFoundError, FileExistsError) as error:
             raise TroubleError(f"somebody has deleted {self._path}, or writes it too", "try again") from error
 
     def _fresh(self) -> str:

@@ -1,0 +1,129 @@
+"""What the tests of stores in HDFS share: opening one, and somebody who writes while the test breaks the cluster."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Condition, Thread
+from typing import Any
+
+from sparktrain.clock import SystemClock
+from sparktrain.spec.store import StoreAddress
+from sparktrain.store.base import Store
+from sparktrain.store.hadoop.calls import Patience
+from sparktrain.store.hadoop.client import HadoopClient
+from sparktrain.store.hadoop.conf import resolve, with_user
+from sparktrain.store.hadoop.errors import TroubleError
+from sparktrain.store.hadoop.store import HadoopStore
+from sparktrain.store.hdfs import HdfsStore
+from sparktrain.store.webhdfs import WebHdfsStore
+from sparktrain.testing.hadoop import Hdfs
+
+PROTOCOLS = ["hdfs", "webhdfs"]
+PROGRESS_S = 60.0
+
+
+def url(cluster: Hdfs, protocol: str, path: object) -> str:
+    """The URL of a folder by either protocol."""
+    if protocol == "hdfs":
+        return f"{cluster.url}{path}"
+    hosts = [each.removeprefix("http://") for each in cluster.webhdfs_url.split(";")]
+    return f"webhdfs://{','.join(hosts)}{path}"
+
+
+def opened(cluster: Hdfs, protocol: str, path: object, total_s: float = 90.0, call_s: float = 5.0) -> HadoopStore:
+    """A store that tries for so many seconds, and gives up one request after so many."""
+    patience = Patience(total_s, call_s, again_s=total_s, first_pause_s=0.1, longest_pause_s=2.0)
+    address = StoreAddress(url(cluster, protocol, path))
+    if protocol == "hdfs":
+        return HdfsStore(resolve(address), patience)
+    return WebHdfsStore(with_user(address), patience)
+
+
+def failures(store: HadoopStore) -> list[TroubleError]:
+    """What requests of the store fail from now on, those included that it makes again."""
+    once, found = store._calls.once, []
+
+    def recorded(work: Callable[[HadoopClient], Any], timeout_s: float) -> Any:
+        try:
+            return once(work, timeout_s)
+        except TroubleError as trouble:
+            found.append(trouble)
+            raise
+
+    store._calls.once = recorded  # type: ignore[method-assign]
+    return found
+
+
+def content(number: int) -> bytes:
+    return f"file {number}\n".encode() * 2000
+
+
+class Busy:
+    """Somebody who puts one file after the other, and writes a line to a log for each."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._changed = Condition()
+        self._stopping = False
+        self._put = 0
+        self._lost: list[int] = []
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._work, daemon=True)
+
+    def more(self, files: int = 3) -> None:
+        """Wait until so many more files are there."""
+        with self._changed:
+            wanted = self._put + files
+            arrived = self._changed.wait_for(lambda: self._put >= wanted or self._error, PROGRESS_S)
+        assert not self._error, repr(self._error)
+        assert arrived, f"{self._put} files, {wanted} were wanted"
+
+    def _work(self) -> None:
+        try:
+            log = self._store.open_stream("log")
+            while not self._stopping:
+                if not self._store.put_if_absent(f"put/{self._put}", content(self._put)):
+                    self._lost.append(self._put)
+                log.write(content(self._put) * 20)
+                with self._changed:
+                    self._put += 1
+                    self._changed.notify_all()
+            log.close()
+        except BaseException as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop, and see that every byte is there, once."""
+        self._stopping = True
+        self._thread.join(PROGRESS_S)
+        assert not self._thread.is_alive()
+        assert self._error is None, repr(self._error)
+        assert self._lost == [], "files of which the store said that somebody else had put them"
+        assert self._store.list() == sorted(["log", *(f"put/{number}" for number in range(self._put))])
+        for number in range(self._put):
+            assert self._store.read(f"put/{number}") == content(number)
+        assert self._store.read("log") == b"".join(content(number) * 20 for number in range(self._put))
+
+
+@contextmanager
+def busy(store: Store) -> Iterator[Busy]:
+    """Somebody who writes while the block breaks something; what is written is compared in the end."""
+    writer = Busy(store)
+    writer.begin()
+    writer.more()
+    yield writer
+    writer.more()
+    writer.end()
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """See that the block takes no longer."""
+    clock = SystemClock()
+    begun = clock.now()
+    yield
+    assert clock.now() - begun < seconds

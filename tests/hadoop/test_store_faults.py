@@ -1,0 +1,217 @@
+"""What stores in HDFS make of daemons that die, hang, and come back."""
+
+import multiprocessing
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from sparktrain.clock import SystemClock, pause
+from sparktrain.errors import StoreError, StoreTimeoutError
+from sparktrain.spec.store import StoreAddress
+from sparktrain.store.base import Store
+from sparktrain.store.url import open_store
+from sparktrain.testing.hadoop import HaHdfs, Hdfs
+from tests.hadoop.conftest import StartHdfs
+from tests.hadoop.stores import PROGRESS_S, PROTOCOLS, busy, content, failures, opened, url, within
+
+pytestmark = [pytest.mark.parametrize("protocol", PROTOCOLS), pytest.mark.timeout(300)]
+
+MIB = bytes(range(256)) * 4096
+RACES = 40
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = SystemClock().now() + PROGRESS_S
+    while not condition():
+        assert SystemClock().now() < deadline
+        pause(0.01)
+
+
+def publish(store: Store, path: str, fault: Callable[[], None]) -> int:
+    """Write a file of 24 MiB and break something in its middle, once; how often it was begun."""
+    for begun in range(1, 20):
+        with suppress(StoreError):
+            new = store.create(path)
+            for number in range(24):
+                if number == 8:
+                    fault()
+                    fault = int
+                new.write(MIB)
+            new.publish()
+            return begun
+    raise AssertionError(f"{path} could not be published")
+
+
+def check_published(store: Store, path: str) -> None:
+    assert store.list() == [path]
+    assert all(piece == MIB * (len(piece) // len(MIB)) for piece in store.pieces(path))
+    assert store.stat(path).size == 24 * len(MIB)
+
+
+def test_a_namenode_that_is_killed_and_started_again(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
+    with busy(opened(breakable_hdfs, protocol, tmp_path)):
+        breakable_hdfs.namenode.kill9()
+        breakable_hdfs.namenode.start()
+        breakable_hdfs.wait_ready()
+
+
+def test_a_namenode_that_hangs_and_goes_on(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
+    store = opened(breakable_hdfs, protocol, tmp_path, call_s=1.0)
+    with busy(store):
+        failed = failures(store)
+        breakable_hdfs.namenode.pause()
+        wait_for(lambda: len(failed) >= 3)
+        breakable_hdfs.namenode.wake()
+
+
+def test_a_namenode_that_hangs_for_good(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
+    store = opened(breakable_hdfs, protocol, tmp_path, total_s=3.0, call_s=1.0)
+    assert store.put_if_absent("a", b"1")
+    breakable_hdfs.namenode.pause()
+    for call in (lambda: store.put_if_absent("b", b"2"), lambda: store.read("a"), lambda: store.list()):
+        with within(6.0), pytest.raises(StoreTimeoutError, match=f"{tmp_path}.* failed, the last time after"):
+            call()
+    breakable_hdfs.namenode.wake()
+    assert store.put_if_absent("b", b"2")
+    assert store.list() == ["a", "b"]
+
+
+def test_a_large_file_outlives_its_namenode(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
+    store = opened(breakable_hdfs, protocol, tmp_path, call_s=20.0)
+
+    def restart() -> None:
+        breakable_hdfs.namenode.kill9()
+        breakable_hdfs.namenode.start()
+
+    publish(store, "model", restart)
+    check_published(store, "model")
+
+
+def test_an_orderly_failover(
+    ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
+    store = opened(ha_cluster, protocol, tmp_path)
+    assert publish(store, "model", ha_cluster.failover) == 1
+    check_published(store, "model")
+    with busy(opened(ha_cluster, protocol, tmp_path / "puts")):
+        ha_cluster.failover()
+
+
+def test_the_active_namenode_is_killed_and_the_other_promoted(
+    ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
+    active = ha_cluster.namenode
+    with busy(opened(ha_cluster, protocol, tmp_path)):
+        active.kill9()
+        ha_cluster.promote(1 - ha_cluster.namenodes.index(active))
+
+
+def test_the_active_namenode_hangs_and_is_fenced(
+    ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promoted beside one that only hangs, the other would have a rival when that wakes: it must be killed first."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
+    active, store = ha_cluster.namenode, opened(ha_cluster, protocol, tmp_path, call_s=1.5)
+    with busy(store):
+        failed = failures(store)
+        active.pause()
+        wait_for(lambda: failed)
+        active.kill9()
+        ha_cluster.promote(1 - ha_cluster.namenodes.index(active))
+
+
+def test_a_hung_standby_costs_one_deadline(
+    ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
+    if ha_cluster.namenode is ha_cluster.namenodes[0]:
+        ha_cluster.failover()
+    ha_cluster.namenodes[0].pause()
+    store = opened(ha_cluster, protocol, tmp_path, call_s=3.0)
+    with within(20.0):
+        assert store.put_if_absent("a", b"1")
+        assert store.read("a") == b"1"
+
+
+def test_safe_mode_for_a_while(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
+    with busy(opened(breakable_hdfs, protocol, tmp_path)):
+        breakable_hdfs.admin("-safemode", "enter")
+        with pytest.raises(StoreError, match=r"in safe mode .*; wait until it has left it"):
+            opened(breakable_hdfs, protocol, tmp_path / "other", total_s=1.0).put_if_absent("a", b"1")
+        breakable_hdfs.admin("-safemode", "leave")
+
+
+def test_a_datanode_dies_and_is_offered_still(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
+    """Its NameNode sends writers to it for 20 s, by the settings of this cluster, and for 10 minutes by default."""
+    store = opened(breakable_hdfs, protocol, tmp_path)
+    publish(store, "model", breakable_hdfs.datanodes[0].kill9)
+    check_published(store, "model")
+    with busy(opened(breakable_hdfs, protocol, tmp_path / "puts")):
+        assert not breakable_hdfs.datanodes[0].is_alive()
+
+
+def test_a_corrupt_block_never_gives_wrong_bytes(start_hdfs: StartHdfs, protocol: str, tmp_path: Path) -> None:
+    cluster = start_hdfs()
+    store = opened(cluster, protocol, tmp_path, total_s=3.0)
+    data = MIB * 3
+    assert store.put_if_absent("a", data)
+    corrupt(cluster, 0)
+    assert [store.read("a") for _ in range(6)] == [data] * 6
+    corrupt(cluster, 1)
+    delivered = []
+    with pytest.raises(OSError, match=str(tmp_path)):
+        delivered += store.pieces("a")
+    assert data.startswith(b"".join(delivered))
+
+
+def corrupt(cluster: Hdfs, datanode: int) -> None:
+    """Flip a byte in the middle of the newest block."""
+    with open(cluster.block_files(datanode)[-1], "r+b") as block:
+        block.seek(len(MIB) + 12345)
+        flipped = bytes([block.read(1)[0] ^ 1])
+        block.seek(len(MIB) + 12345)
+        block.write(flipped)
+
+
+def test_a_race_while_the_namenode_starts_again_has_one_winner(
+    breakable_hdfs: Hdfs, protocol: str, tmp_path: Path
+) -> None:
+    processes = multiprocessing.get_context("spawn")
+    address = StoreAddress(url(breakable_hdfs, protocol, tmp_path), timeout_s=90.0)
+    pipes = [processes.Pipe(duplex=False) for _ in range(2)]
+    racers = [processes.Process(target=race, args=(address, n, sender)) for n, (_, sender) in enumerate(pipes)]
+    won: list[list[int]] = [[], []]
+
+    def follow(number: int) -> None:
+        while len(won[number]) < RACES:
+            won[number].append(pipes[number][0].recv())
+
+    followers = [Thread(target=follow, args=(number,), daemon=True) for number in range(2)]
+    for each in (*racers, *followers):
+        each.start()
+    try:
+        wait_for(lambda: all(len(each) >= 5 for each in won))
+        breakable_hdfs.namenode.kill9()
+        breakable_hdfs.namenode.start()
+        for each in followers:
+            each.join(PROGRESS_S)
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.join()
+    store = open_store(address)
+    for turn in range(RACES):
+        assert sorted(each[turn] for each in won) == [False, True]
+        assert store.read(f"race/{turn}") == content(0 if won[0][turn] else 1)
+
+
+def race(address: StoreAddress, number: int, report: Connection) -> None:
+    store = open_store(address)
+    for turn in range(RACES):
+        report.send(store.put_if_absent(f"race/{turn}", content(number)))
