@@ -2,7 +2,7 @@
 
     python -m benchmarks.journal [--appends 200] [--trials 10000]
 
-An append is durable when it returns. Events come from several threads at once, as the coordinator's do: what comes while
+An append is durable when it returns. Events come in between, as the coordinator's do: what comes while
 one group is written is the next group. The NameNode counts its own operations.
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 from sparktrain.driver import preflight
 from sparktrain.driver.compose import Composed, compose, compose_again, module_names
 from sparktrain.driver.display import choose_display
-from sparktrain.driver.ending import result, run_end, unloadable
+from sparktrain.driver.ending import finished, result, run_end, unloadable
 from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.preflight import Session
@@ -253,9 +253,9 @@ class Pool:
         preflight.check_gpus(self._facts, composed.spec.gpus)
         preflight.check_pool(self.agents, composed.spec.gang.size)
         self._agents.check_free()
-        composed = composed.attached()
-        if (finished := composed.finished()) is not None:
-            return finished
+        composed = composed.attached(self._agents.who())
+        if (done := finished(composed)) is not None:
+            return done
         display = choose_display(quiet=not options.progress)
         return _run(self._agents, composed, composed.work(self.agents, display, self._agents.who()), display)
 
@@ -298,8 +298,8 @@ def _with_session(
 ) -> SweepResult:
     """A run in a session that is made once the call is known to be right."""
     preflight.check_agents(agents)
-    if (finished := composed.attached().finished()) is not None:
-        return finished
+    if (done := finished(composed.attached())) is not None:
+        return done
     with session() as spark:
         return _alone(composed, options.progress, spark, agents, display)
 
@@ -315,8 +315,8 @@ def _alone(
     session, facts = _session(spark)
     preflight.check_gpus(facts, composed.spec.gpus)
     composed = composed.attached()
-    if (finished := composed.finished()) is not None:
-        return finished
+    if (done := finished(composed)) is not None:
+        return done
     count = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size)
     own = AgentPool(session, facts, count, composed.plan.preload, None)
     shown = display or choose_display(quiet=not progress)
@@ -334,7 +334,7 @@ def _run(agents: AgentPool, composed: Composed, work: Work, display: Display) ->
         ran, interrupted = agents.run(work)
     finally:
         display.close()
-    made = result(composed, ran)
+    made = result(composed, ran, work.journal)
     if interrupted:
         raise KeyboardInterrupt(f"run {made.name} was interrupted; {made.directory} has its results so far")
     if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:

@@ -19,9 +19,7 @@ from sparktrain.driver.fingerprint import fingerprint
 from sparktrain.driver.options import Options
 from sparktrain.driver.plan import Plan, check_unchanged, spec_fields
 from sparktrain.driver.preflight import check_installed
-from sparktrain.driver.report import from_json
-from sparktrain.driver.results import SweepResult
-from sparktrain.driver.resume import Found, check_alone, look, proposed_before, replay
+from sparktrain.driver.resume import Found, check_alone, look, proposed_before, replay, this_driver
 from sparktrain.driver.shipping import pack, preload_for
 from sparktrain.driver.signature import Target, check_call
 from sparktrain.driver.work import Watcher, Work
@@ -72,33 +70,44 @@ class Composed:
         """The run directory, for people."""
         return self.store.where(self.layout.path)
 
-    def attached(self) -> "Composed":
+    @property
+    def began(self) -> DriverBegan:
+        """What the journal gets of a driver that takes charge."""
+        return DriverBegan(
+            plan=self.plan.digest,
+            space=self.plan.space_digest,
+            at=SystemClock().wall(),
+            retry_failed=self.retry_failed,
+        )
+
+    def attached(self, driver: Who | None = None) -> "Composed":
         """The same with what its directory has of the run. Blocks on the store; writes nothing but a probe.
 
-        Raises RunDirectoryError when the directory cannot be used, or another driver is on the run; ResumeError when
-        it has another run than this one.
+        Raises RunDirectoryError when the directory cannot be used, or another driver than `driver` is on the run;
+        ResumeError when it has another run than this one.
         """
         self.store.probe()
         found = look(self.store, self.layout)
         if found is None:
             return self
-        check_alone(found, self.where)
+        check_alone(found, self.where, driver or this_driver())
         spec = self.spec if self.seeded else replace(self.spec, seed=found.plan.spec["seed"])
         plan = msgspec.structs.replace(self.plan, spec=spec_fields(spec))
         check_unchanged(found.plan, plan, self.where, self.allow_changed)
         return replace(self, plan=plan, spec=spec, found=found)
 
-    def finished(self) -> SweepResult | None:
-        """The result of a run that has nothing left to do. Blocks on the store."""
-        found, path = self.found, self.layout.results
-        if found is None or not found.complete or self.allow_changed or self.retry_failed:
-            return None
-        return from_json(json.loads(self.store.read(path))) if self.store.exists(path) else None
-
     def work(self, agents: int, watcher: Watcher, driver: Who) -> Work:
-        """The run for the coordinator, of which this driver takes charge. Blocks on the store. Raises OSError."""
+        """The run for the coordinator, of which this driver takes charge. Blocks on the store.
+
+        Raises OSError; RunDirectoryError when another driver has begun a run of that name since `attached`.
+        """
         plans.write(self.store, self.layout, self.plan, self.code)
-        self.store.put_if_absent(self.layout.spec, self._overview())
+        first = self.store.put_if_absent(self.layout.spec, self._overview())
+        if self.found is None and not first:
+            raise RunDirectoryError(
+                f"run directory {self.where} is in use: another driver has begun a run of this name at the same time; "
+                "wait for its end, or choose another name"
+            )
         journal, opened = Journal.claim(self.store, self.layout.journal, driver)
         for note in opened.notes:
             logger.warning("%s", note)
@@ -117,12 +126,7 @@ class Composed:
             watcher=watcher,
             journal=journal,
             records=opened.records,
-            began=DriverBegan(
-                plan=self.plan.digest,
-                space=self.plan.space_digest,
-                at=SystemClock().wall(),
-                retry_failed=self.retry_failed,
-            ),
+            began=self.began,
         )
 
     def _sampler(self, records: Sequence[AnyRecord] | None = None) -> SpaceSampler:

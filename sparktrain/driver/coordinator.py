@@ -115,7 +115,7 @@ class Coordinator:
             if self._server.mismatch is not None:
                 raise EnvironmentMismatchError(self._server.mismatch)
             trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
-            return Ran(trials, end, self._sweep().ran_s + self._clock.now() - run.begun_at)
+            return Ran(trials, end, self._sweep().ran_s)
         finally:
             self._run = None
 

@@ -3,18 +3,29 @@
 from sparktrain.driver.compose import Composed
 from sparktrain.driver.report import to_bytes
 from sparktrain.driver.results import SweepResult, status_of
+from sparktrain.driver.resume import this_driver
 from sparktrain.driver.run import RunEnd
+from sparktrain.driver.scribe import Book
+from sparktrain.driver.snapshot import result_of
 from sparktrain.driver.work import Ran
 from sparktrain.errors import FunctionError, UserError
 from sparktrain.ids import Generation, Member, RunId
 from sparktrain.protocol.messages import CHIEF
+from sparktrain.state.commands import EndRun
 from sparktrain.state.outcome import Failure
+from sparktrain.state.records import RunEnded
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
+from sparktrain.store.journal import Journal
 
 
-def result(composed: Composed, ran: Ran) -> SweepResult:
-    """What the user gets; written to `results.json`. Blocks on the store."""
+def result(composed: Composed, ran: Ran, journal: Book | None) -> SweepResult:
+    """What the user gets; written to `results.json`. Blocks on the store. Raises OSError.
+
+    The file follows from the journal alone: one that is there and differs is of a driver before, which was stopped when
+    it was about to write that, and has woken up since. `journal` is that of the calling driver, if it had to take
+    charge. Raises DeposedError where it is in charge no more, and would replace the file of another driver.
+    """
     spec, stopped = composed.spec, ran.end.ending == Ending.STOPPED
     made = SweepResult(
         name=spec.name,
@@ -26,8 +37,36 @@ def result(composed: Composed, ran: Ran) -> SweepResult:
         trials=ran.trials,
         reason=ran.end.reason or None,
     )
-    composed.store.put_if_absent(composed.layout.results, to_bytes(made))
+    store, path, content = composed.store, composed.layout.results, to_bytes(made)
+    if not store.put_if_absent(path, content) and store.read(path) != content:
+        if journal is not None:
+            journal.check()
+        store.delete(path)
+        store.put_if_absent(path, content)
     return made
+
+
+def finished(composed: Composed) -> SweepResult | None:
+    """The result of a run in which nothing is left to do; None for any other. Blocks on the store.
+
+    What its last driver has died before is done: the end is noted, and `results.json` written.
+    """
+    found = composed.found
+    if found is None:
+        return None
+    sweep = found.sweep()
+    statuses = {trial.status for trial in sweep.trials.values()}
+    again = {TrialStatus.FAILED} if composed.retry_failed else set()
+    if not all(status.observed for status in statuses) or statuses & again:
+        return None
+    if not sweep.exhausted or sweep.space != composed.plan.space_digest:
+        return None
+    journal = None
+    if not found.ended:
+        journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
+        journal.append([composed.began, RunEnded(ending=Ending.COMPLETE)])
+    trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
+    return result(composed, Ran(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
 
 
 def run_end(composed: Composed, made: SweepResult) -> RunEnd:

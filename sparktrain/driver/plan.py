@@ -54,8 +54,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def space_digest(self) -> str:
-        """By which the space is known."""
-        return hashlib.sha256(msgspec.json.encode(self.space, order="deterministic")).hexdigest()[:16]
+        """By which is known what the sampler proposes, and how often."""
+        sampled = self.space, self.spec["trials"]
+        return hashlib.sha256(msgspec.json.encode(sampled, order="deterministic")).hexdigest()[:16]
 
     def sweep_spec(self) -> SweepSpec:
         """The specification. Raises SpecError when this sparktrain has other rules than the one that wrote it."""

@@ -1,9 +1,7 @@
 """Agents that stay: a coordinator, a Spark job of agents, and their warm zygotes, for one call or for several."""
 
 import atexit
-import os
 import signal
-import socket
 import threading
 import uuid
 import weakref
@@ -18,7 +16,7 @@ from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.launch import AgentJob, JobEnd
 from sparktrain.driver.loop import call, submit
 from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped
-from sparktrain.driver.resume import ACTIVE, fingerprint_of
+from sparktrain.driver.resume import fingerprint_of, this_driver
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Ran, Work
 from sparktrain.errors import (
@@ -109,14 +107,8 @@ class AgentPool:
     def who(self) -> Who:
         """This driver, as others find it in the journal of its run."""
         certificate = self._certificates.server.certificate if self._certificates is not None else b""
-        return Who(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started=SystemClock().wall(),
-            sparktrain=installed_versions().get("sparktrain", "unknown"),
-            address=f"{self._hosts[0]}:{self._port}" if self._hosts else "",
-            fingerprint=fingerprint_of(certificate) if certificate else "",
-        )
+        address = f"{self._hosts[0]}:{self._port}" if self._hosts else ""
+        return this_driver(address, fingerprint_of(certificate) if certificate else "")
 
     def check_free(self) -> Coordinator:
         """The coordinator. Raises PoolError when the pool is closed, or on a run."""
@@ -135,13 +127,10 @@ class AgentPool:
         the pool is closed, or on another run.
         """
         coordinator, self._on = self.check_free(), work.spec.name
-        where = work.store.where(work.layout.path)
-        ACTIVE.add(where)
         try:
             return self._run(coordinator, work)
         finally:
             self._on = None
-            ACTIVE.discard(where)
 
     def _run(self, coordinator: Coordinator, work: Work) -> tuple[Ran, bool]:
         self._cancel_idle()

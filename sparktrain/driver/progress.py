@@ -66,7 +66,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     failed: int
     lost: int
     seconds: float
-    """Since the run began."""
+    """Since this driver began with the run."""
     eta_s: float | None
     """Seconds until every trial is final, as far as is known; see `eta`."""
     metric: str | None = None

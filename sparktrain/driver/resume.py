@@ -10,14 +10,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sparktrain.clock import time_of_day
+from sparktrain.clock import SystemClock, time_of_day
 from sparktrain.driver import plan as plans
 from sparktrain.driver.plan import Plan
 from sparktrain.errors import ResumeError, RunDirectoryError
-from sparktrain.ids import TrialId
+from sparktrain.ids import RunId, TrialId
 from sparktrain.search.sampler import Sampler
+from sparktrain.spec.versions import installed_versions
+from sparktrain.state.events import RunLimits
 from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded, TrialConcluded, TrialsAdded
-from sparktrain.state.sweep import Ending
+from sparktrain.state.recovery import fold
+from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store import journal, journal_reader
 from sparktrain.store.base import Store
@@ -27,10 +30,6 @@ from sparktrain.store.layout import RunLayout
 
 ALIVE_TIMEOUT_S = 2.0
 """How long the driver that was last on a run may take to answer."""
-
-
-ACTIVE: set[str] = set()
-"""Run directories of the runs that pools of this process are on."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +43,16 @@ class Found:
     """That was last on it; None when it died before it had begun."""
 
     @property
-    def complete(self) -> bool:
-        """Every trial has its final status, and no driver is on the run."""
-        last = next((each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverBegan)), None)
-        return isinstance(last, RunEnded) and last.ending == Ending.COMPLETE
-
-    @property
     def ended(self) -> bool:
         """The last driver has said that it is done, whatever the reason."""
-        return bool(self.opened.records) and isinstance(self.opened.records[-1], RunEnded)
+        last = next((each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverBegan)), None)
+        return isinstance(last, RunEnded)
+
+    def sweep(self) -> Sweep:
+        """The trials as the last driver has left them."""
+        sweep = Sweep(RunId(self.plan.spec["name"]), RunLimits(), 0.0)
+        fold(sweep, self.opened.records)
+        return sweep
 
 
 def look(store: Store, layout: RunLayout) -> Found | None:
@@ -78,16 +78,28 @@ def look(store: Store, layout: RunLayout) -> Found | None:
     return Found(plan, opened, journal.newest_driver(store, layout.journal))
 
 
-def check_alone(found: Found, where: str) -> None:
-    """Raises RunDirectoryError when the driver that was last on the run answers. Blocks for 2 s at most.
+def this_driver(address: str = "", fingerprint: str = "") -> Who:
+    """The calling process; with the address and the certificate's fingerprint of its coordinator, where it has one."""
+    return Who(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=SystemClock().wall(),
+        sparktrain=installed_versions().get("sparktrain", "unknown"),
+        address=address,
+        fingerprint=fingerprint,
+    )
 
-    It helps people, and nothing depends on it: a driver that is taken over without having answered is fenced.
+
+def check_alone(found: Found, where: str, this: Who) -> None:
+    """Raises RunDirectoryError when the driver that was last on the run answers, and is not `this` one.
+
+    Blocks for some seconds at most. It helps people, and nothing depends on it: a driver that is taken over without
+    having answered is fenced.
     """
     driver = found.driver
-    if driver is None or found.ended:
-        return
-    ours = (driver.host, driver.pid) == (socket.gethostname(), os.getpid())  # a pool listens without being on a run
-    if where in ACTIVE if ours else answers(driver):
+    if driver is None or found.ended or driver.fingerprint == this.fingerprint != "":
+        return  # a pool whose last call has lost its store is on no run now, and it is this pool that asks
+    if answers(driver):
         raise RunDirectoryError(
             f"run directory {where} is in use: {driver} has been on this run since {time_of_day(driver.started)}; wait "
             "for its end, stop it, or choose another name"

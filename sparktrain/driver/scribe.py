@@ -1,5 +1,6 @@
 """The journal beside the coordinator's loop: records are written in groups, and what depends on them waits."""
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -15,6 +16,10 @@ MOST_RECORDS = 1000
 """In one group."""
 COMPACT_AFTER = 2000
 """Records after which the journal is compacted."""
+CHECK_S = 5.0
+"""A driver that has nothing to write asks at such intervals whether another one has taken over."""
+
+logger = logging.getLogger("sparktrain")
 
 
 class Book(Protocol):
@@ -25,7 +30,11 @@ class Book(Protocol):
         ...
 
     def compact(self, records: Sequence[AnyRecord]) -> None:
-        """All records that were appended, in fewer words."""
+        """All records that were appended, in fewer words. The journal is whole when it raises OSError, too."""
+        ...
+
+    def check(self) -> None:
+        """Raises DeposedError when another driver has taken over."""
         ...
 
 
@@ -54,6 +63,7 @@ class Scribe:
         self._held: deque[tuple[int, do.Command]] = deque()
         """Commands, each with the number of records that must be durable first."""
         self._waiting_since: float | None = None
+        self._check_at = clock.now() + CHECK_S
 
     def take(self, command: do.Command) -> None:
         """Perform the command, or write it down, or hold it back."""
@@ -70,8 +80,13 @@ class Scribe:
 
     @property
     def idle(self) -> bool:
-        """Nothing is to be written that is not being written."""
-        return not self._pending or self._waiting_since is not None
+        """There is nothing to write or to ask, or the store is at it."""
+        return self._waiting_since is not None or not (self._pending or self._unsure)
+
+    @property
+    def _unsure(self) -> bool:
+        """It is some time ago that this driver was known to be in charge."""
+        return self.failed is None and self._clock.now() >= self._check_at
 
     @property
     def behind_s(self) -> float:
@@ -79,24 +94,38 @@ class Scribe:
         return 0.0 if self._waiting_since is None else self._clock.now() - self._waiting_since
 
     async def write(self, on_failure: Callable[[Exception, list[do.Command]], None]) -> None:
-        """Write what was taken so far, and what comes meanwhile; returns when nothing is left.
+        """Write what was taken so far, and what comes meanwhile; returns when nothing is left. Asks who is in charge.
 
         When the journal fails, `on_failure` gets the error and the commands that will never be performed.
         """
         if self._waiting_since is not None:
             return
         try:
-            while self._pending and self.failed is None:
+            while (self._pending or self._unsure) and self.failed is None:
                 self._waiting_since = self._clock.now()
-                await self._write_group()
+                await (self._write_group() if self._pending else self._check())
+                self._check_at = self._clock.now() + CHECK_S
         except Exception as error:  # of the store, or of a record that cannot be written: the run is over either way
             self.failed = error
-            dropped = [command for _, command in self._held]
-            self._pending.clear()
-            self._held.clear()
-            on_failure(error, dropped)
+            on_failure(error, self._let_go())
         finally:
             self._waiting_since = None
+
+    def _let_go(self) -> list[do.Command]:
+        """Perform what was held back for its order alone, such as the end of a member; the rest of it."""
+        held = [command for _, command in self._held]
+        self._pending.clear()
+        self._held.clear()
+        for command in held:
+            if not isinstance(command, do.Lasting):
+                self._perform(command)
+        return [command for command in held if isinstance(command, do.Lasting)]
+
+    async def _check(self) -> None:
+        try:
+            await aside(self._book.check)
+        except OSError as error:  # it matters once there is something to write
+            logger.info("the store does not say who is in charge of the run: %s", error)
 
     async def _write_group(self) -> None:
         group = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_RECORDS))]
@@ -106,14 +135,16 @@ class Scribe:
         while self._held and self._held[0][0] <= self._done:
             self._perform(self._held.popleft()[1])
         if len(self._written) >= self._compact_at:
-            left = await aside(self._compact)
-            self._written = list(left)
-            self._compact_at = len(left) + COMPACT_AFTER
+            await self._compact()
 
-    def _compact(self) -> Sequence[AnyRecord]:
+    async def _compact(self) -> None:
         left = compacted(self._written)
-        self._book.compact(left)
-        return left
+        try:
+            await aside(lambda: self._book.compact(left))
+            self._written = list(left)
+        except OSError as error:
+            logger.warning("the journal was not compacted, and is tried again later: %s", error)
+        self._compact_at = len(self._written) + COMPACT_AFTER
 
     def _must_wait(self, command: do.Command) -> bool:
         if self.failed is not None:

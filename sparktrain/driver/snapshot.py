@@ -1,22 +1,45 @@
 """The state of a run as users see it: results of trials, and progress."""
 
 from collections import Counter
+from typing import Protocol
 
 from sparktrain.driver.progress import MemberLine, MemberState, Progress, RunningTrial, eta
 from sparktrain.driver.results import MemberResult, TrialResult, best_of
 from sparktrain.driver.work import Work
 from sparktrain.ids import Member, Rank, RunId
 from sparktrain.protocol.messages import CHIEF
+from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state.gang import Gang
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
+from sparktrain.store.base import Store
+from sparktrain.store.layout import RunLayout
 
 BEHIND_S = 5.0
 """A store that takes so long for some records is told of."""
 
 
-def result_of(trial: Trial, work: Work) -> TrialResult:
+class Place(Protocol):
+    """Where the files of a run are."""
+
+    @property
+    def spec(self) -> SweepSpec:
+        """What the run shall do."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """What holds its files."""
+        ...
+
+    @property
+    def layout(self) -> RunLayout:
+        """Their paths."""
+        ...
+
+
+def result_of(trial: Trial, work: Place) -> TrialResult:
     """A trial with a final status."""
     members = _member_results(trial, work)
     return TrialResult(
@@ -34,7 +57,7 @@ def result_of(trial: Trial, work: Work) -> TrialResult:
     )
 
 
-def _member_results(trial: Trial, work: Work) -> tuple[MemberResult, ...]:
+def _member_results(trial: Trial, work: Place) -> tuple[MemberResult, ...]:
     """The members of its newest gang; none when it never had one."""
     if trial.generation == NOT_FORMED:
         return ()

@@ -72,3 +72,4 @@ class Ran:
     trials: tuple[TrialResult, ...]
     end: EndRun
     seconds: float
+    """That drivers have been on the run, all together, as far as they could tell."""

@@ -13,8 +13,8 @@ Document = dict[str, Any]
 def to_document(space: Space, limit: int | None) -> Document:
     """The space as `from_document` reads it; one with conditions as the list of what it comes to.
 
-    The list has at most `limit` entries; without a list, for it would have more than 100,000, the document only has the
-    space's name, and nobody can read it back.
+    Of a space with conditions that may come to more than 100,000, the list has the first `limit`; without a limit the
+    document only has the space's name, and nobody can read it back.
     """
     if isinstance(space, Grid) and space.where is None and not any(isinstance(axis, When) for _, axis in space.axes):
         return {"kind": "grid", "values": {name: list(axis) for name, axis in space.axes if not isinstance(axis, When)}}
@@ -22,7 +22,9 @@ def to_document(space: Space, limit: int | None) -> Document:
         return {"kind": "zip", "values": {name: list(values) for name, values in _columns(space)}}
     if isinstance(space, Cases):
         return {"kind": "cases", "values": list(space)}
-    if (limit is None or limit > MAX_TRIALS) and space.size > MAX_TRIALS:
+    if space.size <= MAX_TRIALS:
+        return {"kind": "cases", "values": list(space)}
+    if limit is None or limit > MAX_TRIALS:
         return {"kind": "unlisted", "values": str(space)}
     return {"kind": "cases", "values": list(itertools.islice(space, limit))}
 

@@ -340,6 +340,7 @@ class Machine:
 
     def _end(self, sweep: Sweep, at: float) -> do.EndRun:
         sweep.ended = True
+        sweep.ran_s += at - sweep.begun_at
         reason, ending = sweep.stop or ("", Ending.COMPLETE)
         sweep.facts.append(RunEnded(ending=ending, reason=reason, seconds=at - sweep.begun_at))
         failures = (trial.failure for trial in sweep.trials.values() if trial.failure)

@@ -22,7 +22,7 @@ from sparktrain.state.records import (
     TrialReported,
     TrialsAdded,
 )
-from sparktrain.state.sweep import Sweep
+from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
 DRIVER_LOST = "the driver was lost, or stopped the run"
@@ -32,10 +32,9 @@ def recovered(begun: RunBegun) -> Sweep:
     """The sweep as the drivers before have left it, now under a new driver, which is a fact of its own."""
     sweep = Sweep(begun.run, begun.limits, begun.at)
     fold(sweep, begun.records)
-    ran_s = sum(record.seconds for record in begun.records if isinstance(record, RunEnded))
     running = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.RUNNING]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_driver_lost(trial)) for trial in running]
-    facts.append(replace(begun.began, ran_s=ran_s))
+    facts.append(replace(begun.began, ran_s=sweep.ran_s))
     fold(sweep, facts)
     sweep.facts += facts
     return sweep
@@ -47,10 +46,11 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
         match record:
             case DriverBegan():
                 _take_over(sweep, record)
-            case TrialsAdded(cases=cases):
+            case TrialsAdded(cases=cases, exhausted=exhausted):
                 sweep.enlist(cases)
+                sweep.exhausted = exhausted
             case RunEnded():
-                pass
+                _end(sweep, record)
             case _:
                 _fold_trial(sweep, sweep.trials[record.trial], record)
 
@@ -58,6 +58,8 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
 def _take_over(sweep: Sweep, began: DriverBegan) -> None:
     """What has no result is queued again, first what has been running before."""
     sweep.ran_s = began.ran_s
+    sweep.exhausted = sweep.exhausted and sweep.space == began.space
+    sweep.space = began.space
     for trial in sweep.trials.values():
         if not trial.status.observed or (began.retry_failed and trial.status is TrialStatus.FAILED):
             # Not by `move`: in the life of a trial under one driver there is no way back from a final status.
@@ -66,6 +68,13 @@ def _take_over(sweep: Sweep, began: DriverBegan) -> None:
     queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
     sweep.queue.clear()
     sweep.queue.extend(sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
+
+
+def _end(sweep: Sweep, record: RunEnded) -> None:
+    sweep.ran_s += record.seconds
+    for trial in sweep.trials.values() if record.ending == Ending.UNLOADABLE else ():
+        if trial.failure is not None and trial.failure.kind is FailureKind.LOAD:
+            trial.status = TrialStatus.LOST  # nothing could be loaded anywhere: that tells nothing of the trial
 
 
 def _driver_lost(trial: Trial) -> Restart:

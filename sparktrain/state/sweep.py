@@ -53,7 +53,9 @@ class Sweep:
         self.limits = limits
         self.begun_at = at
         self.ran_s = 0.0
-        """How long drivers before were on the run."""
+        """How long drivers before were on the run; once it has ended, this one too."""
+        self.space = ""
+        """Digest of the space that trials are taken from, see `DriverBegan`."""
         self.trials: dict[TrialId, Trial] = {}
         self.queue: deque[Trial] = deque()
         self.gangs: dict[TrialId, Gang] = {}

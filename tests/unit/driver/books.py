@@ -14,3 +14,6 @@ class NoBook(Book):
 
     def compact(self, records: Sequence[AnyRecord]) -> None:
         return
+
+    def check(self) -> None:
+        return

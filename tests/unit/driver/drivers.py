@@ -1,0 +1,247 @@
+"""Drivers of one run that die, and agents that are simulated: in one event loop, over a store in memory."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import count, cycle
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from sparktrain.clock import SystemClock
+from sparktrain.driver import coordinator, scribe
+from sparktrain.driver.compose import Composed, compose
+from sparktrain.driver.coordinator import TICK_S, Coordinator
+from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.progress import NullDisplay
+from sparktrain.driver.results import TrialResult
+from sparktrain.driver.server import Server
+from sparktrain.driver.work import Ran
+from sparktrain.ids import AgentId, Generation, Member, TrialId
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.transport import Link, LinkClosedError
+from sparktrain.search.sampler import Sampler, Suggestion
+from sparktrain.search.space import grid
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded
+from sparktrain.store.journal import Who
+from sparktrain.store.journal_reader import Tail
+from sparktrain.store.layout import RunLayout
+from tests.unit.store.gated import Crash, Gate, GatedStore, MemoryStore
+
+T = TypeVar("T")
+NAME = "sweep"
+DEADLINE_S = 30.0
+
+
+def train(x: int) -> float:
+    """Never called: agents answer for it."""
+    return outcome(x).metrics["y"]  # type: ignore[index] # fails as the trial does
+
+
+def outcome(x: int) -> Outcome:
+    """What a trial comes to: each seventh raises."""
+    if x % 7 == 3:
+        return Outcome(0.1, failure=Failure(FailureKind.EXCEPTION, f"ValueError: {x}"))
+    return Outcome(0.1, metrics={"y": float(x * x)})
+
+
+class QuickClock(SystemClock):
+    """Polls without a pause."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds if seconds >= TICK_S else 0.0)
+
+
+class World:
+    """What outlives drivers: the store, and what agents and users have been told so far."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.started: list[tuple[TrialId, Generation]] = []
+        """In the order in which agents were told."""
+        self.told: list[TrialResult] = []
+        """Ends of trials that the user has seen."""
+        self._numbers = count()
+        self._tail = Tail(self.store, RunLayout(NAME).journal)
+        self._records: list[AnyRecord] = []
+
+    def name(self) -> str:
+        """Of an agent, or of a driver, that never was there before."""
+        return f"n{next(self._numbers)}"
+
+    def records(self) -> list[AnyRecord]:
+        """All that is durable now."""
+        found = self._tail.more()
+        self._records = list(found.records) if found.afresh else [*self._records, *found.records]
+        return self._records
+
+    def start(self, member: Member) -> None:
+        """An agent is told to start `member`: only what is durable may have led to that."""
+        key, records = (member.trial, member.generation), self.records()
+        assert key not in self.started, f"{member} is started twice"
+        self.started.append(key)
+        formed = [(each.trial, each.generation) for each in records if isinstance(each, GangFormed)]
+        assert key in formed, f"{member} is started before its gang is in the journal"
+        done = [each.trial for each in records if isinstance(each, TrialConcluded) and each.status.observed]
+        assert member.trial not in done, f"{member} is started, and its trial has a result"
+
+    def end(self, trial: TrialResult) -> None:
+        """The user is told the end of a trial: it must be durable."""
+        self.told.append(trial)
+        ends = {each.trial: each.status for each in self.records() if isinstance(each, TrialConcluded)}
+        assert ends.get(trial.id) == trial.status, f"trial {trial.id} is told to be {trial.status}, and is not"
+
+
+@dataclass
+class Driver:
+    """One driver with its agents. `dead` once its gate has crashed: nothing that is left of it counts."""
+
+    world: World
+    composed: Composed
+    gate: Gate
+    agents: int = 2
+    dead: asyncio.Event = field(default_factory=asyncio.Event)
+    wrong: list[str] = field(default_factory=list)
+
+    async def run(self) -> Ran:
+        """Resume the run, and go on to its end. Raises Crash when the driver dies, or what ended the run."""
+        composed = replace(self.composed, store=GatedStore(self.world.store, self._gate))
+        transport = MemoryTransport()
+        made = Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock())
+        who = Who(host="h", pid=1, started=0.0, sparktrain="1")
+        work = composed.attached().work(self.agents, Watcher(self), who)
+        await made.open()
+        dialers = [transport.dialer(self.world.name()) for _ in range(self.agents)]
+        attending = [asyncio.create_task(Agent(self, dialer).attend()) for dialer in dialers]
+        running, dying = asyncio.create_task(made.run(work)), asyncio.create_task(self.dead.wait())
+        try:
+            await asyncio.wait({running, dying}, timeout=DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
+            if self.dead.is_set():
+                raise Crash
+            assert running.done(), "the run does not end"
+            return running.result()
+        finally:
+            for dialer in dialers:
+                dialer.vanish()
+            await made.close("the driver is gone")
+            for task in (running, dying, *attending):
+                task.cancel()
+            await asyncio.gather(running, dying, *attending, return_exceptions=True)
+            assert not self.wrong, self.wrong[0]
+
+    def _gate(self, name: str, effect: Callable[[], Any]) -> Any:
+        try:
+            return self.gate(name, effect)
+        except Crash:
+            self.dead.set()
+            raise
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """What is wrong is kept for the test: the loop would take it for a fault of its own."""
+        try:
+            yield
+        except AssertionError as error:
+            self.wrong.append(str(error))
+
+
+class Watcher(NullDisplay):
+    """The user of a driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        if not self._driver.dead.is_set():
+            with self._driver.checked():
+                self._driver.world.end(trial)
+
+
+class Agent:
+    """Answers each start at once."""
+
+    def __init__(self, driver: Driver, dialer: Any) -> None:
+        self._driver = driver
+        self._dialer = dialer
+        self._id = AgentId(driver.world.name())
+
+    async def attend(self) -> None:
+        """Join, and obey until the stream ends."""
+        with suppress(LinkClosedError):
+            link = await self._dialer.attend(1.0)
+            link.post(m.Join(self._id, 0, "host", 0, {}))
+            await link.receive()
+            link.post(m.Ready())
+            while not self._driver.dead.is_set():
+                self._obey(link, await link.receive())
+
+    def _obey(self, link: Link, message: m.Message) -> None:
+        if self._driver.dead.is_set():
+            return
+        match message:
+            case m.Prepare(run=run):
+                link.post(m.Ready(run))
+            case m.StartMember(member=member, params=params):
+                with self._driver.checked():
+                    self._driver.world.start(member)
+                link.post(m.MemberStarted(member, 0))
+                link.post(m.MemberEnded(member, outcome(params["x"])))
+                link.post(m.MemberStored(member))
+
+
+def play(history: Coroutine[Any, Any, T], busy: Sequence[int] = (0,)) -> T:
+    """Run `history` with journals that are written between turns of the loop, not in threads.
+
+    So many turns of the loop as `busy` says does a group of records take: its numbers one after the other, in a circle.
+    """
+    turns = cycle(busy)
+
+    async def aside(work: Callable[[], Any], name: str = "") -> Any:
+        for _ in range(1 + next(turns)):
+            await asyncio.sleep(0)
+        return work()
+
+    with patch.object(scribe, "aside", aside), patch.object(coordinator, "aside", aside):
+        return asyncio.run(history)
+
+
+class Climber(Sampler):
+    """Proposes what follows from all that it was told, and from the order of it."""
+
+    learns = True
+
+    def __init__(self, trials: int) -> None:
+        self._left = trials
+        self._state = 1
+
+    def suggest(self, count: int) -> Suggestion:
+        cases = []
+        for _ in range(min(count, self._left)):
+            self._left -= 1
+            self._state = (self._state * 48271 + count) % 2147483647
+            cases.append({"x": self._state % 1000})
+        return Suggestion(tuple(cases), exhausted=not self._left)
+
+    def observe(self, trial: TrialId, params: Mapping[str, Any], metrics: Mapping[str, float] | None) -> None:
+        y = -1 if metrics is None else int(metrics["y"])
+        self._state = (self._state * 31 + trial * 17 + params["x"] + y) % 2147483647
+
+
+class Learning(Composed):
+    """A run whose sampler learns."""
+
+    def _sampler(self, records: Any = None) -> Any:
+        sampler = Climber(self.spec.trials or 0)
+        sampler.total = self.spec.trials  # type: ignore[attr-defined]
+        return sampler
+
+
+@cache
+def composed(trials: int, learning: bool = False) -> Composed:
+    """A sweep of so many trials; its store is a driver's matter."""
+    options = SweepOptions(metric="y", name=NAME, backend="none", preload=[], seed=1, trials=trials)
+    made = compose(train, grid(x=list(range(trials))), options)
+    return Learning(**vars(made)) if learning else made

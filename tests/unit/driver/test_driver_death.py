@@ -1,0 +1,165 @@
+"""Wherever a driver dies, the next one goes on: each trial has one result, and none runs again that has one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sparktrain.driver import compose
+from sparktrain.driver.compose import Composed
+from sparktrain.driver.resume import replay
+from sparktrain.driver.scribe import Scribe
+from sparktrain.driver.work import Ran
+from sparktrain.errors import DeposedError, ResumeError
+from sparktrain.ids import Generation, TrialId
+from sparktrain.state import recovery
+from sparktrain.state.records import AnyRecord, DriverBegan, GangFormed, TrialConcluded
+from sparktrain.state.sweep import Ending, Sweep
+from sparktrain.state.trial import Trial, TrialStatus
+from sparktrain.store.journal import Journal
+from tests.unit.driver.drivers import Climber, Driver, World, composed, outcome, play
+from tests.unit.store.gated import Crash, FailAt, fault
+
+TRIALS, FEW = 50, 12
+
+
+def whole(name: str, effect: Callable[[], Any]) -> Any:
+    """The gate of a driver that lives."""
+    return effect()
+
+
+class Sleeper:
+    """The gate of a driver that is replaced at operation `index`, and goes on all the same."""
+
+    def __init__(self, index: int) -> None:
+        self.replaced = asyncio.Event()
+        self._left = index
+
+    def __call__(self, name: str, effect: Callable[[], Any]) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            self.replaced.set()
+        return effect()
+
+
+def audit(world: World, ran: Ran, trials: int) -> None:
+    """Each trial has one result, which is its own, and generations were given out once."""
+    assert ran.end.ending == Ending.COMPLETE
+    assert [trial.id for trial in ran.trials] == list(range(trials))
+    for trial in ran.trials:
+        expected = outcome(trial.params["x"])
+        assert trial.metrics == (expected.metrics or {})
+        assert (trial.error is None) == (expected.failure is None)
+    ends = Counter(each.trial for each in world.records() if isinstance(each, TrialConcluded))
+    assert ends == {TrialId(number): 1 for number in range(trials)}
+    assert max(Counter(trial.id for trial in world.told).values(), default=0) <= 1
+    for number in range(trials):
+        generations = [generation for trial, generation in world.started if trial == number]
+        assert generations == sorted(set(generations))
+        assert Generation(1) <= min(generations)
+
+
+async def run_or_die(driver: Driver) -> Ran | None:
+    """Run a driver; None when it has died."""
+    try:
+        return await driver.run()
+    except Crash:
+        return None
+
+
+@pytest.mark.timeout(300)
+def test_a_driver_may_die_after_each_operation_of_its_store() -> None:
+    run, points = composed(TRIALS), 0
+    while True:
+        world, gate = World(), FailAt(points, "after", Crash())
+        ran = play(run_or_die(Driver(world, run, gate))) or play(Driver(world, run, whole).run())
+        audit(world, ran, TRIALS)
+        if not gate.broke:
+            break
+        points += 1
+    assert points > TRIALS
+
+
+LIVES = st.tuples(
+    st.sampled_from(["dies before", "dies after", "fails before", "fails after", "sleeps"]), st.integers(0, 70)
+)
+
+
+async def history(world: World, run: Composed, lives: list[tuple[str, int]], agents: int) -> Ran:
+    """Drivers one after the other, some of which go on beside the next; what the last one comes to."""
+    asleep: list[asyncio.Task[Ran]] = []
+    try:
+        for life, at in lives:
+            if life == "sleeps":
+                gate = Sleeper(at)
+                asleep.append(asyncio.create_task(Driver(world, run, gate, agents).run()))
+                waking = asyncio.create_task(gate.replaced.wait())
+                await asyncio.wait({waking, asleep[-1]}, return_when=asyncio.FIRST_COMPLETED)
+                waking.cancel()
+            else:
+                error = Crash() if life.startswith("dies") else fault()
+                with suppress(type(error)):
+                    await Driver(world, run, FailAt(at, life.split()[1], error), agents).run()
+        return await Driver(world, run, whole, agents).run()
+    finally:
+        for ended in await asyncio.gather(*asleep, return_exceptions=True):
+            assert isinstance(ended, Ran | DeposedError), ended
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, phases=(Phase.generate,))
+@given(
+    lives=st.lists(LIVES, max_size=5),
+    learning=st.booleans(),
+    agents=st.integers(1, 3),
+    busy=st.lists(st.integers(0, 6), min_size=1, max_size=5),
+)
+def histories(lives: list[tuple[str, int]], learning: bool, agents: int, busy: list[int]) -> None:
+    """Play some histories, the same ones each time, and look for what is wrong."""
+    world, run = World(), composed(FEW, learning)
+    audit(world, play(history(world, run, lives, agents), busy), FEW)
+    if learning:
+        replay(Climber(FEW), tuple(world.records()), run.plan.space_digest)
+
+
+def test_no_history_of_drivers_loses_a_result_or_has_two() -> None:
+    histories()
+
+
+# ---- mistakes
+
+
+def _take_over_all(sweep: Sweep, began: DriverBegan) -> None:
+    """Every trial is queued again."""
+    for trial in sweep.trials.values():
+        trial.status = TrialStatus.QUEUED
+    sweep.queue.clear()
+    sweep.queue.extend(sweep.trials.values())
+
+
+def _fold_no_generation(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
+    """Generations begin anew."""
+    _fold_trial(sweep, trial, replace(record, generation=0) if isinstance(record, GangFormed) else record)
+
+
+_fold_trial = recovery._fold_trial
+MUTANTS = {
+    "nothing waits for the journal": (patch.object(Scribe, "_must_wait", lambda *_: False), "before its gang|is told"),
+    "nobody is deposed": (patch.object(Journal, "check", lambda _: None), "is told|started|metrics"),
+    "all trials run again": (patch.object(recovery, "_take_over", _take_over_all), "has a result"),
+    "generations begin anew": (patch.object(recovery, "_fold_trial", _fold_no_generation), "is started twice"),
+    "samplers begin anew": (patch.object(compose, "replay", lambda *_: None), None),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_histories_find_the_mistake(mutant: str) -> None:
+    mistake, words = MUTANTS[mutant]
+    with mistake, pytest.raises((AssertionError, ResumeError), match=words):
+        histories()
