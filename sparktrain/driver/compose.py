@@ -17,6 +17,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.driver import plan as plans
 from sparktrain.driver.fingerprint import fingerprint
 from sparktrain.driver.options import Options
+from sparktrain.driver.places import run_in
 from sparktrain.driver.plan import Plan, check_unchanged, spec_fields
 from sparktrain.driver.preflight import check_installed
 from sparktrain.driver.report import from_json
@@ -32,7 +33,7 @@ from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
 from sparktrain.spec.quantities import seconds
 from sparktrain.spec.store import StoreAddress
-from sparktrain.spec.sweep import SweepSpec, run_name
+from sparktrain.spec.sweep import SweepSpec
 from sparktrain.spec.values import described
 from sparktrain.state.records import AnyRecord, DriverBegan
 from sparktrain.store.base import Store
@@ -202,11 +203,11 @@ def compose_again(directory: str, retry_failed: bool = False) -> Composed:
 
     Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store.
     """
-    parent, _, name = directory.rstrip("/").rpartition("/")
-    store, layout = open_store(parent or ("/" if directory.startswith("/") else ".")), RunLayout(run_name(name))
+    place = run_in(directory)
+    store, layout = place.store, place.layout
     found = look(store, layout)
     if found is None:
-        raise RunDirectoryError(f"{directory} is no run directory: it has no run.json; pass the directory of one run")
+        raise RunDirectoryError(f"{directory} is no run directory any more: somebody has deleted its run.json")
     spec, code = found.plan.sweep_spec(), plans.read_code(store, layout, found.plan.code)
     space = from_document(found.plan.space)
     return Composed(

@@ -1,24 +1,47 @@
 """The state of a run as users see it: results of trials, and progress."""
 
 from collections import Counter
+from typing import Protocol
 
 from sparktrain.driver.progress import MemberLine, MemberState, Progress, RunningTrial, eta
 from sparktrain.driver.results import MemberResult, TrialResult, best_of
 from sparktrain.driver.work import Work
 from sparktrain.ids import Member, Rank, RunId
 from sparktrain.protocol.messages import CHIEF
+from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state.gang import Gang
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
+from sparktrain.store.base import Store
+from sparktrain.store.layout import RunLayout
 
 BEHIND_S = 5.0
 """A store that takes so long for some records is told of."""
 
 
-def result_of(trial: Trial, work: Work) -> TrialResult:
-    """A trial with a final status."""
-    members = _member_results(trial, work)
+class Home(Protocol):
+    """What a run was asked to do, and where its files are."""
+
+    @property
+    def spec(self) -> SweepSpec:
+        """Its specification."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """The store that has its files."""
+        ...
+
+    @property
+    def layout(self) -> RunLayout:
+        """Their paths."""
+        ...
+
+
+def result_of(trial: Trial, home: Home) -> TrialResult:
+    """A trial as users see it, when its status is final, and as far as it has come otherwise."""
+    members = _member_results(trial, home)
     return TrialResult(
         id=trial.id,
         params=trial.params,
@@ -34,14 +57,14 @@ def result_of(trial: Trial, work: Work) -> TrialResult:
     )
 
 
-def _member_results(trial: Trial, work: Work) -> tuple[MemberResult, ...]:
+def _member_results(trial: Trial, home: Home) -> tuple[MemberResult, ...]:
     """The members of its newest gang; none when it never had one."""
     if trial.generation == NOT_FORMED:
         return ()
     members = []
-    for rank, (role, host) in enumerate(zip(work.spec.gang.roles(), _hosts(trial), strict=False)):
-        member = Member(RunId(work.spec.name), trial.id, trial.generation, Rank(rank))
-        log = work.store.where(work.layout.member(member).log)
+    for rank, (role, host) in enumerate(zip(home.spec.gang.roles(), _hosts(trial), strict=False)):
+        member = Member(RunId(home.spec.name), trial.id, trial.generation, Rank(rank))
+        log = home.store.where(home.layout.member(member).log)
         members.append(MemberResult(rank=rank, role=role, host=host, log=log))
     return tuple(members)
 

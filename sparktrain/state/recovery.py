@@ -12,6 +12,7 @@ from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
     CheckpointDamaged,
+    CheckpointsDropped,
     DriverBegan,
     GangFormed,
     GangRecovered,
@@ -30,6 +31,7 @@ DRIVER_LOST = "the driver was lost, or stopped the run"
 def recovered(begun: RunBegun) -> Sweep:
     """The sweep as the drivers before have left it, now under a new driver, which is a fact of its own."""
     sweep = Sweep(begun.run, begun.limits, begun.at)
+    sweep.begun_wall = begun.began.at
     fold(sweep, begun.records)
     ran_s = sum(record.seconds for record in begun.records if isinstance(record, RunEnded))
     running = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.RUNNING]
@@ -83,6 +85,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.checkpoints.acknowledge(checkpoint)
         case CheckpointDamaged(manifest=manifest, reason=reason):
             trial.checkpoints.damage(manifest, reason)
+        case CheckpointsDropped(manifests=manifests):
+            trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
             trial.restarts, trial.status = (*trial.restarts, restart), TrialStatus.QUEUED
         case GangRecovered(seconds=seconds):
@@ -114,6 +118,8 @@ def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
                 each.setdefault(trial, Checkpoints()).acknowledge(checkpoint)
             case CheckpointDamaged(trial=trial, manifest=manifest, reason=reason):
                 each.setdefault(trial, Checkpoints()).damage(manifest, reason)
+            case CheckpointsDropped(trial=trial, manifests=manifests):
+                each.setdefault(trial, Checkpoints()).drop(manifests)
     kept = {(trial, known.manifest) for trial, found in each.items() for known in found.kept}
     return kept | {(trial, known.manifest) for trial, found in each.items() for known, _ in found.damaged}
 
@@ -130,6 +136,8 @@ class _Needed:
         match record:
             case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
                 return (trial, checkpoint.manifest) in self._checkpoints
+            case CheckpointsDropped():
+                return False  # so are those that it names
             case TrialReported(trial=trial):
                 return self._first(self._reported, trial)
             case GangFormed(trial=trial):

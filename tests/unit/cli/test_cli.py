@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sparktrain import __version__, cli
+from sparktrain import __version__, cli, command
+from sparktrain.cli import train
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.progress import NullDisplay
 from sparktrain.driver.report import to_json
@@ -335,44 +336,45 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("command", OPTIONS)
+@pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("columns", ["80", "120"])
 def test_help_has_every_option_example_and_exit_code(
-    columns: str, command: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+    columns: str, name: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERMINAL_WIDTH", columns)
-    assert cli.main([command, "--help"]) == 0
+    assert cli.main([name, "--help"]) == 0
     shown = capfd.readouterr().out
     assert max(map(len, shown.splitlines())) <= int(columns)
-    for option in (*OPTIONS[command], "--json", "--quiet", "--preload"):
+    for option in (*OPTIONS[name], "--json", "--quiet", "--preload"):
         assert option in shown
-    for code, meaning in cli.EXIT_CODES.items():
+    for code, meaning in command.TRAINING_CODES.items():
         assert f"{code:>3}  {meaning}" in shown
 
 
 def test_the_documented_exit_codes_are_the_real_ones() -> None:
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text("utf-8")
-    for code, meaning in cli.EXIT_CODES.items():
+    for code, meaning in command.EXIT_CODES.items():
         assert f"| {code} | {meaning} |" in page
 
 
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
-    joined = "".join([cli.SWEEP_EXAMPLES, cli.RUN_EXAMPLES]).replace("\\\n", "")
+    joined = "".join([train.SWEEP_EXAMPLES, train.RUN_EXAMPLES]).replace("\\\n", "")
     joined = joined.replace("train.py:train", target).replace("> result.json", "")
     commands = [line.split()[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
     assert len(commands) == 5
-    for command in commands:
+    for words in commands:
         edge.session = None
-        assert cli.main(command) == 0, capfd.readouterr().err
+        assert cli.main(words) == 0, capfd.readouterr().err
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom sparktrain import cli\nfrom sparktrain.driver.results import SweepResult, SweepStatus\n"
-        "ended = cli.Ended(SweepResult(name='m', status=SweepStatus.SUCCEEDED), '')\n"
-        "cli.perform_sweep = lambda request: ended\n"
+        "import sys\nfrom sparktrain import cli\nfrom sparktrain.cli import train\n"
+        "from sparktrain.driver.results import SweepResult, SweepStatus\n"
+        "ended = train.Ended(SweepResult(name='m', status=SweepStatus.SUCCEEDED), '')\n"
+        "train.perform_sweep = lambda request: ended\n"
         "sys.stdin.read()\nsys.exit(cli.main(['sweep', 'a.py:b', '--json']))\n"
     )
     process = subprocess.Popen(
