@@ -21,6 +21,8 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[Command]]] = {
     "run": (train.run, train.RunCommand),
     "resume": (train.resume, train.ResumeCommand),
     "status": (inspect.status, inspect.StatusCommand),
+    "logs": (inspect.logs, inspect.LogsCommand),
+    "best": (inspect.best, inspect.BestCommand),
 }
 for _name, (_function, _class) in COMMANDS.items():
     app.command(_name, cls=_class)(_function)
