@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sparktrain import command
-from sparktrain.cli import inspect, train
+from sparktrain.cli import inspect, train, upkeep
 from sparktrain.cli.options import Command
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[Command]]] = {
     "status": (inspect.status, inspect.StatusCommand),
     "logs": (inspect.logs, inspect.LogsCommand),
     "best": (inspect.best, inspect.BestCommand),
+    "gc": (upkeep.gc, upkeep.GcCommand),
 }
 for _name, (_function, _class) in COMMANDS.items():
     app.command(_name, cls=_class)(_function)

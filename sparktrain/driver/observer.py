@@ -1,5 +1,6 @@
 """Looks at a run again and again, and reads only what is new: the run may go on in another process, on another host."""
 
+import os
 import socket
 
 from sparktrain.clock import Clock
@@ -9,6 +10,7 @@ from sparktrain.driver.places import Place
 from sparktrain.driver.plan import Plan
 from sparktrain.driver.resume import answers, read_overview
 from sparktrain.errors import RunDirectoryError
+from sparktrain.spec.versions import installed_versions
 from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded
 from sparktrain.store import journal
 from sparktrain.store.journal import Who
@@ -16,6 +18,12 @@ from sparktrain.store.journal_reader import Opened, Tail
 
 ASK_INTERVAL_S = 15.0
 """How often the driver of a run that is watched is asked for a sign of life."""
+
+
+def this_process(clock: Clock, purpose: str) -> Who:
+    """Who takes over a run to look after it, as the journal has it: a process that no agent can reach."""
+    versions = installed_versions()
+    return Who(socket.gethostname(), os.getpid(), clock.wall(), versions.get("sparktrain", "unknown"), purpose=purpose)
 
 
 class Observer:

@@ -54,6 +54,7 @@ def _driver(view: RunView) -> dict[str, Any]:
         "pid": view.driver.pid,
         "started": view.driver.started,
         "sparktrain": view.driver.sparktrain,
+        "purpose": view.driver.purpose or None,
         "answers": view.state == "running",
     }
 
