@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[Command]]] = {
     "status": (inspect.status, inspect.StatusCommand),
     "logs": (inspect.logs, inspect.LogsCommand),
     "best": (inspect.best, inspect.BestCommand),
+    "fsck": (upkeep.fsck, upkeep.FsckCommand),
     "gc": (upkeep.gc, upkeep.GcCommand),
 }
 for _name, (_function, _class) in COMMANDS.items():

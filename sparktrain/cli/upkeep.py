@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 
 from sparktrain import command
 from sparktrain.cli.inspect import AsJson
-from sparktrain.cli.options import SHOWN, Command, Debug, Directory, option
-from sparktrain.command import LOOKING_CODES, Output
+from sparktrain.cli.options import SHOWN, Command, Debug, Directory, Quiet, option
+from sparktrain.command import EXIT_CODES, LOOKING_CODES, Output
 
 GC_EXAMPLES = """\
 What would be deleted, and how much that is:
@@ -14,7 +14,24 @@ What would be deleted, and how much that is:
 Of the checkpoints keep those of the best trial alone:
   sparktrain gc /shared/runs/mnist --checkpoints best
 """
+FSCK_EXAMPLES = """\
+Verify all that a driver would read, every byte of it:
+  sparktrain fsck hdfs:///runs/mnist
+The same in a moment, by the sizes of files:
+  sparktrain fsck hdfs:///runs/mnist --fast
+"""
 DELETED = "What is deleted"
+
+
+class FsckCommand(Command):
+    """Its help."""
+
+    examples = FSCK_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {
+        **LOOKING_CODES,
+        0: "nothing is damaged",
+        **{code: EXIT_CODES[code].removeprefix("fsck: ") for code in (7, 8)},
+    }
 
 
 class GcCommand(Command):
@@ -22,6 +39,47 @@ class GcCommand(Command):
 
     examples = GC_EXAMPLES
     codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
+
+
+def fsck(
+    directory: Directory,
+    fast: Annotated[bool, option(SHOWN, "", "Compare sizes alone, and read no checkpoint.", "--fast")] = False,
+    repair: Annotated[
+        bool, option(SHOWN, "", "Make the run one that can be resumed, with all that can be kept.", "--repair")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:
+    """Look for damage: in the journal, plans, code, checkpoints and results; and tell what a resume would do.
+
+    Writes nothing without --repair, which is refused while a driver is on the run.
+    """
+    return command.look(lambda out: look_for_damage(out, directory, fast, repair, quiet), as_json=as_json, debug=debug)
+
+
+def look_for_damage(out: Output, directory: str, fast: bool, repairing: bool, quiet: bool) -> int:
+    """Blocks on the store."""
+    from sparktrain.clock import SystemClock
+    from sparktrain.driver.bytes_display import shown_bytes
+    from sparktrain.driver.fsck import Examiner
+    from sparktrain.driver.places import run_in
+    from sparktrain.driver.repair import repair
+    from sparktrain.driver.report import Lines
+
+    place, done = run_in(directory, damaged=True), []
+    with shown_bytes("verifying", quiet=quiet) as told:
+        examined = Examiner(place, fast, told).examine()
+    if repairing and examined.code:
+        done = repair(place, examined, SystemClock())
+        if not out.as_json:
+            out.show(Lines([*examined.lines(), "", *(f"repaired: {line}" for line in done), ""]))
+        examined = Examiner(place, True, lambda size, total: None).examine()
+    if out.as_json:
+        out.document({**examined.document(), "repaired": done})
+    else:
+        out.show(Lines(examined.lines()))
+    return examined.code
 
 
 def gc(

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgspec
@@ -99,7 +99,8 @@ class Composed:
     def work(self, agents: int, watcher: Watcher, driver: Who) -> Work:
         """The run for the coordinator, of which this driver takes charge. Blocks on the store. Raises OSError."""
         plans.write(self.store, self.layout, self.plan, self.code)
-        self.store.put_if_absent(self.layout.spec, self._overview())
+        overview = plans.overview(self.plan, str(self.space), self.trials, SystemClock().wall())
+        self.store.put_if_absent(self.layout.spec, overview)
         journal, opened = Journal.claim(self.store, self.layout.journal, driver)
         for note in opened.notes:
             logger.warning("%s", note)
@@ -130,25 +131,6 @@ class Composed:
         if records is None:
             records = self.found.opened.records if self.found is not None else ()
         return SpaceSampler(self.space, self.spec.trials, proposed_before(records, self.plan.space_digest))
-
-    def _overview(self) -> bytes:
-        """What `run.json` has, for people and for whoever resumes the run."""
-        spec = self.spec
-        overview = {
-            "version": 1,
-            "name": spec.name,
-            "kind": self.plan.kind,
-            "function": self.plan.function,
-            "space": str(self.space),
-            "metric": spec.metric,
-            "mode": spec.mode,
-            "seed": spec.seed,
-            "gang": asdict(spec.gang),
-            "trials": self.trials,
-            "begun": SystemClock().wall(),
-            "plan": self.plan.digest,
-        }
-        return json.dumps(overview, indent=2).encode()
 
 
 def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> Composed:

@@ -43,12 +43,17 @@ def place_of(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> Place:
     return Place(open_store(StoreAddress(root, timeout_s=timeout_s)), RunLayout(run_name(name, "run directory")))
 
 
-def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> Place:
-    """The run that the directory is of. Blocks on the store.
+def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, damaged: bool = False) -> Place:
+    """The run that the directory is of; with `damaged`, also one whose run.json is lost. Blocks on the store.
 
     Raises RunDirectoryError, which says what is there instead; SpecError for what can be no directory of a store.
     """
-    found, alone = runs_in(directory, timeout_s)
+    try:
+        found, alone = runs_in(directory, timeout_s)
+    except RunDirectoryError:
+        if damaged and "journal/" in open_store(StoreAddress(_absolute(directory), timeout_s=timeout_s)).entries():
+            return place_of(directory, timeout_s)
+        raise
     if alone:
         return found[0]
     names = [place.layout.path for place in found]
@@ -86,6 +91,8 @@ def _instead(place: Place | None, entries: Sequence[str]) -> str:
         return f"it is a part of one; pass {place.store.where()}"
     if place is not None and place.store.exists(place.layout.path):
         return "it is a file; pass a directory that has run.json"
+    if "journal/" in entries:
+        return "its run.json is lost; put a copy back, or see `sparktrain fsck`"
     if not entries:
         return "there is no such directory, or it is empty; correct the path"
     told = ", ".join(entries[:_TOLD_ENTRIES]) + (f" and {len(entries) - _TOLD_ENTRIES} more" * (len(entries) > 6))
