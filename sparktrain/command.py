@@ -29,7 +29,7 @@ EXIT_CODES = {
     5: "the cluster failed before the end; the same call may succeed later",
     6: "stopped by --timeout before every trial had ended",
     7: "fsck: something is damaged, and the run can be resumed all the same",
-    8: "fsck: damaged so that the run cannot be resumed before --repair, or before a copy is put back",
+    8: "fsck: the run cannot be resumed before --repair, or a copy put back",
     130: "interrupted by Ctrl-C",
 }
 TRAINING_CODES = {code: meaning for code, meaning in EXIT_CODES.items() if code not in (7, 8)}

@@ -59,7 +59,7 @@ The same without Horovod, on this machine:
       --param lr=0.01
 """
 RESUME_EXAMPLES = """\
-Go on after the driver was lost, on YARN, with the session's options of before:
+Go on after the driver was lost, with the options of the session as before:
   sparktrain resume /shared/runs/mnist --master yarn
 Run failed trials again, too:
   sparktrain resume /shared/runs/mnist --retry-failed

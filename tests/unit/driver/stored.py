@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sparktrain.clock import Clock
 from sparktrain.driver import plan as plans
+from sparktrain.driver.inspection import RunView
+from sparktrain.driver.observer import Observer
 from sparktrain.driver.places import Place
 from sparktrain.driver.plan import Plan, spec_fields
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
@@ -146,3 +149,31 @@ def typical(folder: Path, name: str = "mnist") -> StoredRun:
     run.log(2, "first\n")
     run.log(2, "second\n", generation=2)
     return run
+
+
+class HandClock(Clock):
+    """A clock that a test moves."""
+
+    def __init__(self, wall: float = BEGUN + 100.0) -> None:
+        self.at = wall
+
+    def now(self) -> float:
+        return self.at
+
+    def wall(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+def looked_at(run: StoredRun, at: float = BEGUN + 100.0) -> RunView:
+    """The run as somebody sees it at that time."""
+    return Observer(run.place, HandClock(at)).look()
+
+
+def spoil(path: str | Path) -> None:
+    """Change one bit in the middle of a file."""
+    content = bytearray(Path(path).read_bytes())
+    content[len(content) // 2] ^= 1
+    Path(path).write_bytes(content)
