@@ -178,7 +178,7 @@ def run_target(
 ) -> RunEnd:
     """A run for the command line, to which a failure is a result too; `session` as of `sweep_target`."""
     composed = compose(target, single(params), options)
-    return run_end(composed, _with_session(composed, options, session, agents, display))
+    return run_end(composed, _with_session(composed, options.progress, session, agents, display))
 
 
 def sweep_target(
@@ -191,7 +191,21 @@ def sweep_target(
     display: Display | None = None,
 ) -> SweepResult:
     """A sweep for the command line: `session` makes the Spark session's context once the call is known to be right."""
-    return _with_session(compose(target, space, options), options, session, agents, display)
+    return _with_session(compose(target, space, options), options.progress, session, agents, display)
+
+
+def resume_target(
+    directory: str,
+    *,
+    session: Callable[[], Any],
+    agents: int | None = None,
+    retry_failed: bool = False,
+    display: Display | None = None,
+) -> SweepResult | RunEnd:
+    """A run that is resumed for the command line; `session` as of `sweep_target`."""
+    composed = compose_again(directory, retry_failed)
+    made = _with_session(composed, True, session, agents, display)
+    return run_end(composed, made) if composed.plan.kind == "run" else made
 
 
 class Pool:
@@ -294,14 +308,14 @@ def _session(spark: Session | None) -> tuple[Session, preflight.Facts]:
 
 
 def _with_session(
-    composed: Composed, options: Options, session: Callable[[], Any], agents: int | None, display: Display | None
+    composed: Composed, progress: bool, session: Callable[[], Any], agents: int | None, display: Display | None
 ) -> SweepResult:
     """A run in a session that is made once the call is known to be right."""
     preflight.check_agents(agents)
     if (done := finished(composed.attached())) is not None:
         return done
     with session() as spark:
-        return _alone(composed, options.progress, spark, agents, display)
+        return _alone(composed, progress, spark, agents, display)
 
 
 def _alone(

@@ -1,5 +1,6 @@
 """What the commands of the command line have in common: their session, their output, and their exit codes."""
 
+import json
 import logging
 import os
 import sys
@@ -27,8 +28,20 @@ EXIT_CODES = {
     4: "trials were lost: the cluster failed more often than they were run again",
     5: "the cluster failed before the end; the same call may succeed later",
     6: "stopped by --timeout before every trial had ended",
+    7: "fsck: something is damaged, and the run can be resumed all the same",
+    8: "fsck: the run cannot be resumed before --repair, or a copy put back",
     130: "interrupted by Ctrl-C",
 }
+TRAINING_CODES = {code: meaning for code, meaning in EXIT_CODES.items() if code not in (7, 8)}
+"""Of the commands that train."""
+LOOKING_CODES = {
+    0: "what was asked for is shown, or done",
+    1: EXIT_CODES[1],
+    2: "the call is wrong: an option, or the run directory",
+    5: "the store failed; the same call may succeed later",
+    130: EXIT_CODES[130],
+}
+"""Of the commands that look after a run directory."""
 _CODE_OF_STATUS = {"succeeded": 0, "failed": 3, "lost": 4, "stopped": 6}
 
 _PLAIN_FILES = (".py", ".zip", ".egg", ".whl")
@@ -56,7 +69,6 @@ class Request:
 class Call:
     """A checked request, as the driver takes it."""
 
-    target: "Target"
     session: Callable[[], Any]
     """Makes the Spark session; a context manager."""
     display: "Display"
@@ -76,35 +88,90 @@ def perform(request: Request, work: Callable[[], Ended]) -> int:
     if not request.debug:
         # Py4J logs a traceback for each socket that Ctrl-C closes under it.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    try:
-        with _results(request.as_json) as out:
-            ended = work()
-            _show(ended, out, request.as_json)
+
+    def show() -> int:
+        with _results(request.as_json) as descriptor:
+            ended, out = work(), Output(descriptor, request.as_json)
+            with suppress(BrokenPipeError):  # whoever read it has seen enough
+                _show(ended, out)
             return _CODE_OF_STATUS[str(ended.result.status)]
+
+    return _guarded(show, request.debug)
+
+
+def look(work: "Callable[[Output], int]", *, as_json: bool, debug: bool) -> int:
+    """Have `work` show what it finds, and turn every error into its exit code; otherwise that of `work`. Blocks."""
+
+    def show() -> int:
+        with _results(as_json) as descriptor:
+            try:
+                return work(Output(descriptor, as_json))
+            except BrokenPipeError:
+                return 0  # whoever read it has seen enough
+
+    return _guarded(show, debug)
+
+
+class Output:
+    """Where the answer of a command goes. With `as_json`, nothing else reaches it."""
+
+    def __init__(self, descriptor: int, as_json: bool) -> None:
+        self.as_json = as_json
+        self._descriptor = descriptor
+
+    @property
+    def terminal(self) -> bool:
+        """Somebody reads it as it comes."""
+        return os.isatty(self._descriptor)
+
+    def write(self, content: bytes) -> None:
+        """Write all of it. Raises BrokenPipeError when the reader has gone away."""
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def show(self, picture: "RenderableType") -> None:
+        """Draw something for people; raises as `write`."""
+        self.write(_drawn(picture, self.terminal))
+
+    def document(self, value: Any, *, lines: bool = False) -> None:
+        """One JSON object; with `lines`, on a line of its own. Raises as `write`."""
+        written = json.dumps(value, indent=None if lines else 2, ensure_ascii=True, allow_nan=False)
+        self.write(written.encode() + b"\n")
+
+
+def _guarded(work: Callable[[], int], debug: bool) -> int:
+    try:
+        return work()
     except KeyboardInterrupt as error:
         return fail(str(error) or "interrupted", 130)
     except SparktrainError as error:
-        if request.debug:
+        if debug:
             traceback.print_exc()
         code = 2 if isinstance(error, UserError) else 5 if isinstance(error, InfraError) else 1
         return fail(str(error), code)
     except Exception as error:
-        if request.debug:
+        if debug:
             traceback.print_exc()
-        hint = "" if request.debug else "; --debug shows where"
+        hint = "" if debug else "; --debug shows where"
         return fail(f"unexpected {type(error).__name__}: {error}{hint}", 1)
 
 
+def load(target: str) -> "Target":
+    """Import the function's module. Raises FunctionError."""
+    from sparktrain.driver.signature import resolve
+
+    with _quiet_import():
+        return resolve(target)
+
+
 def prepare(request: Request, app_name: str) -> Call:
-    """Check what needs no Spark, and import the function's module. Raises UserError."""
+    """Check what needs neither Spark nor the function. Raises UserError."""
     from sparktrain.driver.display import choose_display
     from sparktrain.driver.session import local_session
-    from sparktrain.driver.signature import resolve
 
     conf = _conf(request.conf)
     py_files = _py_files(request.py_files)
-    with _quiet_import():
-        target = resolve(request.target)
 
     @contextmanager
     def session() -> Iterator[Any]:
@@ -113,7 +180,7 @@ def prepare(request: Request, app_name: str) -> Call:
                 spark.sparkContext.addPyFile(path)
             yield spark
 
-    return Call(target, session, choose_display(quiet=request.quiet))
+    return Call(session, choose_display(quiet=request.quiet))
 
 
 def fail(message: str, code: int) -> int:
@@ -180,15 +247,13 @@ def _results(as_json: bool) -> Iterator[int]:
         os.close(kept)
 
 
-def _show(ended: Ended, out: int, as_json: bool) -> None:
+def _show(ended: Ended, out: Output) -> None:
     from sparktrain.driver.report import to_bytes
 
-    rest = memoryview(to_bytes(ended.result) if as_json else _drawn(ended.summary, os.isatty(out)))
-    try:
-        while rest:
-            rest = rest[os.write(out, rest) :]
-    except BrokenPipeError:
-        return  # whoever read it has seen enough
+    if out.as_json:
+        out.write(to_bytes(ended.result))
+    else:
+        out.show(ended.summary)
 
 
 def _drawn(summary: "RenderableType", terminal: bool) -> bytes:

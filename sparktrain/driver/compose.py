@@ -3,12 +3,11 @@
 All that can be wrong with the call is found here, before a session is touched.
 """
 
-import json
 import logging
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgspec
@@ -17,6 +16,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.driver import plan as plans
 from sparktrain.driver.fingerprint import fingerprint
 from sparktrain.driver.options import Options
+from sparktrain.driver.places import run_in
 from sparktrain.driver.plan import Plan, check_unchanged, spec_fields
 from sparktrain.driver.preflight import check_installed
 from sparktrain.driver.resume import Found, check_alone, look, proposed_before, replay, this_driver
@@ -30,7 +30,7 @@ from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
 from sparktrain.spec.quantities import seconds
 from sparktrain.spec.store import StoreAddress
-from sparktrain.spec.sweep import SweepSpec, run_name
+from sparktrain.spec.sweep import SweepSpec
 from sparktrain.spec.values import described
 from sparktrain.state.records import AnyRecord, DriverBegan
 from sparktrain.store.base import Store
@@ -102,7 +102,8 @@ class Composed:
         Raises OSError; RunDirectoryError when another driver has begun a run of that name since `attached`.
         """
         plans.write(self.store, self.layout, self.plan, self.code)
-        first = self.store.put_if_absent(self.layout.spec, self._overview())
+        overview = plans.overview(self.plan, str(self.space), self.trials, SystemClock().wall())
+        first = self.store.put_if_absent(self.layout.spec, overview)
         if self.found is None and not first:
             raise RunDirectoryError(
                 f"run directory {self.where} is in use: another driver has begun a run of this name at the same time; "
@@ -133,25 +134,6 @@ class Composed:
         if records is None:
             records = self.found.opened.records if self.found is not None else ()
         return SpaceSampler(self.space, self.spec.trials, proposed_before(records, self.plan.space_digest))
-
-    def _overview(self) -> bytes:
-        """What `run.json` has, for people and for whoever resumes the run."""
-        spec = self.spec
-        overview = {
-            "version": 1,
-            "name": spec.name,
-            "kind": self.plan.kind,
-            "function": self.plan.function,
-            "space": str(self.space),
-            "metric": spec.metric,
-            "mode": spec.mode,
-            "seed": spec.seed,
-            "gang": asdict(spec.gang),
-            "trials": self.trials,
-            "begun": SystemClock().wall(),
-            "plan": self.plan.digest,
-        }
-        return json.dumps(overview, indent=2).encode()
 
 
 def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> Composed:
@@ -206,11 +188,11 @@ def compose_again(directory: str, retry_failed: bool = False) -> Composed:
 
     Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store.
     """
-    parent, _, name = directory.rstrip("/").rpartition("/")
-    store, layout = open_store(parent or ("/" if directory.startswith("/") else ".")), RunLayout(run_name(name))
+    place = run_in(directory)
+    store, layout = place.store, place.layout
     found = look(store, layout)
     if found is None:
-        raise RunDirectoryError(f"{directory} is no run directory: it has no run.json; pass the directory of one run")
+        raise RunDirectoryError(f"{directory} is no run directory any more: somebody has deleted its run.json")
     spec, code = found.plan.sweep_spec(), plans.read_code(store, layout, found.plan.code)
     space = from_document(found.plan.space)
     return Composed(

@@ -4,13 +4,11 @@ from sparktrain.driver.compose import Composed
 from sparktrain.driver.report import to_bytes
 from sparktrain.driver.results import SweepResult, status_of
 from sparktrain.driver.resume import this_driver
-from sparktrain.driver.run import RunEnd
+from sparktrain.driver.run import RunEnd, model_of
 from sparktrain.driver.scribe import Book
 from sparktrain.driver.snapshot import result_of
 from sparktrain.driver.work import Ran
 from sparktrain.errors import FunctionError, UserError
-from sparktrain.ids import Generation, Member, RunId
-from sparktrain.protocol.messages import CHIEF
 from sparktrain.state.commands import EndRun
 from sparktrain.state.outcome import Failure
 from sparktrain.state.records import RunEnded
@@ -71,12 +69,7 @@ def finished(composed: Composed) -> SweepResult | None:
 
 def run_end(composed: Composed, made: SweepResult) -> RunEnd:
     """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
-    trial = next(iter(made.trials), None)
-    if trial is None or trial.status is not TrialStatus.SUCCEEDED:
-        return RunEnd(made, None)
-    chief = Member(RunId(made.name), trial.id, Generation(trial.generations), CHIEF)
-    model = composed.layout.member(chief).model
-    return RunEnd(made, composed.store.where(model) if composed.store.exists(model) else None)
+    return RunEnd(made, model_of(composed.store, composed.layout, next(iter(made.trials), None)))
 
 
 def unloadable(composed: Composed, failure: Failure) -> UserError:

@@ -68,6 +68,29 @@ def spec_fields(spec: SweepSpec) -> dict[str, Any]:
     return asdict(spec)
 
 
+def overview(plan: Plan, space: str, trials: int | None, begun: float | None) -> bytes:
+    """What `run.json` has, for people and for whoever resumes the run.
+
+    `space` is in words, `trials` how many there will be, `begun` when the first driver began, in seconds since 1970.
+    """
+    spec = plan.spec
+    told = {
+        "version": VERSION,
+        "name": spec["name"],
+        "kind": plan.kind,
+        "function": plan.function,
+        "space": space,
+        "metric": spec["metric"],
+        "mode": spec["mode"],
+        "seed": spec["seed"],
+        "gang": spec["gang"],
+        "trials": trials,
+        "begun": begun,
+        "plan": plan.digest,
+    }
+    return json.dumps(told, indent=2).encode()
+
+
 def write(store: Store, layout: RunLayout, plan: Plan, code: Code) -> None:
     """Store the plan and its code under their digests, unless they are there. Blocks. Raises OSError."""
     if not store.exists(layout.code(plan.code)):
@@ -100,8 +123,12 @@ def read_code(store: Store, layout: RunLayout, digest: str) -> Code:
     path = layout.code(digest)
     try:
         code = msgspec.msgpack.decode(store.read(path), type=Code)
-    except (FileNotFoundError, msgspec.MsgspecError) as error:
-        raise RunDirectoryError(f"{store.where(path)} is no code of a run ({error}): put a copy back") from error
+    except FileNotFoundError as error:
+        where = store.where(path)
+        raise RunDirectoryError(f"{where} is missing: put a copy back, or resume by the same call") from error
+    except msgspec.MsgspecError as error:
+        where = store.where(path)
+        raise RunDirectoryError(f"{where} is damaged ({error}): put a copy back, or resume by the same call") from error
     if code.digest != digest or hashlib.sha256(code.function + code.archive).hexdigest() != digest:
         raise RunDirectoryError(f"{store.where(path)} is damaged: put a copy back, or resume by the same call")
     return code

@@ -37,10 +37,10 @@ def to_json(result: SweepResult) -> dict[str, Any]:
         "reason": result.reason,
         "metric": result.metric,
         "mode": result.mode,
-        "seconds": _json_value(result.seconds),
+        "seconds": json_value(result.seconds),
         "directory": result.directory,
         "best": _best(result),
-        "trials": [_trial(trial) for trial in result.trials],
+        "trials": [trial_json(trial) for trial in result.trials],
     }
 
 
@@ -136,22 +136,23 @@ def _indented(line: str, width: int, style: str = "") -> Iterator[Text]:
 
 def _best(result: SweepResult) -> dict[str, Any] | None:
     best = result.best
-    return None if best is None else _trial(best)
+    return None if best is None else trial_json(best)
 
 
-def _trial(trial: TrialResult) -> dict[str, Any]:
+def trial_json(trial: TrialResult) -> dict[str, Any]:
+    """One of `trials` of `results.json`."""
     return {
         "id": trial.id,
-        "params": _json_value(trial.params),
-        "metrics": _json_value(trial.metrics),
+        "params": json_value(trial.params),
+        "metrics": json_value(trial.metrics),
         "status": str(trial.status),
-        "seconds": _json_value(trial.seconds),
+        "seconds": json_value(trial.seconds),
         "log": trial.log,
         "error": None if trial.error is None else _failure(trial.error),
         "generations": trial.generations,
         "host": trial.host,
         "members": [{**asdict(member), "role": str(member.role)} for member in trial.members],
-        "restarts": [_json_value(msgspec.to_builtins(restart)) for restart in trial.restarts],
+        "restarts": [json_value(msgspec.to_builtins(restart)) for restart in trial.restarts],
     }
 
 
@@ -166,7 +167,7 @@ def _failure(failure: Failure) -> dict[str, Any]:
     }
 
 
-def _json_value(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """`value` in JSON's own types. A parameter may be anything: what has no place in JSON becomes its text."""
     if value is None or isinstance(value, bool | str):
         return value
@@ -175,12 +176,12 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _json_value(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_value(item) for item in value]
+        return [json_value(item) for item in value]
     scalar = getattr(value, "item", None)  # NumPy's numbers, without importing NumPy
     if callable(scalar) and getattr(value, "ndim", None) == 0:
-        return _json_value(scalar())
+        return json_value(scalar())
     return str(value)
 
 

@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import msgspec
 
@@ -45,8 +46,12 @@ class Found:
     @property
     def ended(self) -> bool:
         """The last driver has said that it is done, whatever the reason."""
-        last = next((each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverBegan)), None)
-        return isinstance(last, RunEnded)
+        return isinstance(self._last, RunEnded)
+
+    @property
+    def _last(self) -> AnyRecord | None:
+        """The begin or the end of a driver's work, whichever is the newer one."""
+        return next((each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverBegan)), None)
 
     def sweep(self) -> Sweep:
         """The trials as the last driver has left them."""
@@ -62,16 +67,9 @@ def look(store: Store, layout: RunLayout) -> Found | None:
     the store fails.
     """
     try:
-        overview = json.loads(store.read(layout.spec))
+        overview = read_overview(store, layout)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        where = store.where(layout.spec)
-        raise RunDirectoryError(f"{where} is no overview of a run ({error}): put a copy back") from error
-    if not isinstance(overview, dict) or "plan" not in overview:
-        raise RunDirectoryError(
-            f"{store.where(layout.spec)} is not of a run of this sparktrain: choose another name or dir"
-        )
     opened = journal_reader.read(store, layout.journal)
     begun = [record.plan for record in opened.records if isinstance(record, DriverBegan)]
     plan = plans.read(store, layout, begun[-1] if begun else str(overview["plan"]))
@@ -88,6 +86,24 @@ def this_driver(address: str = "", fingerprint: str = "") -> Who:
         address=address,
         fingerprint=fingerprint,
     )
+
+
+def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
+    """What `run.json` has. Blocks. Raises OSError; RunDirectoryError where this sparktrain cannot read it."""
+    where = store.where(layout.spec)
+    try:
+        overview = json.loads(store.read(layout.spec))
+    except ValueError as error:
+        raise RunDirectoryError(f"{where} is no overview of a run ({error}): put a copy back") from error
+    version = overview.get("version") if isinstance(overview, dict) else None
+    if isinstance(version, int) and version > plans.VERSION:
+        raise RunDirectoryError(
+            f"{where} has version {version}, and this sparktrain reads version {plans.VERSION}: use the newer "
+            "sparktrain that wrote it"
+        )
+    if not isinstance(version, int) or "plan" not in overview:
+        raise RunDirectoryError(f"{where} is not of a run of this sparktrain: choose another name or dir")
+    return cast(dict[str, Any], overview)
 
 
 def check_alone(found: Found, where: str, this: Who) -> None:

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from sparktrain.driver import gang_text, text
 from sparktrain.driver.results import RunResult, SweepResult, TrialResult
 from sparktrain.errors import RunFailedError, RunLostError, RunStoppedError
+from sparktrain.ids import Generation, Member, RunId
+from sparktrain.protocol.messages import CHIEF
 from sparktrain.state.outcome import Failure
 from sparktrain.state.trial import TrialStatus
+from sparktrain.store.base import Store
+from sparktrain.store.layout import RunLayout
 
 _TOLD_LINES = 20
 
@@ -62,6 +66,15 @@ def _error(sweep: SweepResult, trial: TrialResult | None) -> RunFailedError:
         error.traceback, error.log_tail = failure.traceback, failure.log_tail
         error.log = log_of(trial, failure)
     return error
+
+
+def model_of(store: Store, layout: RunLayout, trial: TrialResult | None) -> str | None:
+    """Where the model is that the chief of the newest gang exported; None when it did not. Blocks on the store."""
+    if trial is None or trial.status is not TrialStatus.SUCCEEDED:
+        return None
+    chief = Member(RunId(layout.path), trial.id, Generation(trial.generations), CHIEF)
+    model = layout.member(chief).model
+    return store.where(model) if store.exists(model) else None
 
 
 def log_of(trial: TrialResult, failure: Failure) -> str | None:

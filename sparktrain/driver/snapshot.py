@@ -20,17 +20,17 @@ BEHIND_S = 5.0
 """A store that takes so long for some records is told of."""
 
 
-class Place(Protocol):
-    """Where the files of a run are."""
+class Home(Protocol):
+    """What a run was asked to do, and where its files are."""
 
     @property
     def spec(self) -> SweepSpec:
-        """What the run shall do."""
+        """Its specification."""
         ...
 
     @property
     def store(self) -> Store:
-        """What holds its files."""
+        """The store that has its files."""
         ...
 
     @property
@@ -39,9 +39,9 @@ class Place(Protocol):
         ...
 
 
-def result_of(trial: Trial, work: Place) -> TrialResult:
-    """A trial with a final status."""
-    members = _member_results(trial, work)
+def result_of(trial: Trial, home: Home) -> TrialResult:
+    """A trial as users see it, when its status is final, and as far as it has come otherwise."""
+    members = _member_results(trial, home)
     return TrialResult(
         id=trial.id,
         params=trial.params,
@@ -57,14 +57,14 @@ def result_of(trial: Trial, work: Place) -> TrialResult:
     )
 
 
-def _member_results(trial: Trial, work: Place) -> tuple[MemberResult, ...]:
+def _member_results(trial: Trial, home: Home) -> tuple[MemberResult, ...]:
     """The members of its newest gang; none when it never had one."""
     if trial.generation == NOT_FORMED:
         return ()
     members = []
-    for rank, (role, host) in enumerate(zip(work.spec.gang.roles(), _hosts(trial), strict=False)):
-        member = Member(RunId(work.spec.name), trial.id, trial.generation, Rank(rank))
-        log = work.store.where(work.layout.member(member).log)
+    for rank, (role, host) in enumerate(zip(home.spec.gang.roles(), _hosts(trial), strict=False)):
+        member = Member(RunId(home.spec.name), trial.id, trial.generation, Rank(rank))
+        log = home.store.where(home.layout.member(member).log)
         members.append(MemberResult(rank=rank, role=role, host=host, log=log))
     return tuple(members)
 

@@ -9,6 +9,8 @@ from rich.cells import cell_len, set_cell_size
 ELLIPSIS = "…"
 _NAME_LIMITS = (24, 16, 10, 6)
 _VALUE_LIMIT = 24
+_DAY_S = 86400
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 def plain(text: str) -> str:
@@ -82,3 +84,18 @@ def duration(seconds: float) -> str:
 def count(of: int, noun: str) -> str:
     """`1 trial`, `2 trials`."""
     return f"{of} {noun}" if of == 1 else f"{of} {noun}s"
+
+
+def ago(seconds: float) -> str:
+    """How long something is past: `3 s ago`, `12:31 ago`, `3 days ago`."""
+    if seconds >= 2 * _DAY_S:
+        return f"{seconds / _DAY_S:.0f} days ago"
+    return f"{duration(round(max(0.0, seconds)))} ago" if seconds >= 9.5 else f"{max(0.0, seconds):.0f} s ago"
+
+
+def size(of: int) -> str:
+    """Bytes: `0 bytes`, `17.3 KiB`, `1.5 GiB`."""
+    if of < 1024:
+        return count(of, "byte")
+    power = min(len(_UNITS), (of.bit_length() - 1) // 10)
+    return f"{of / 1024**power:.1f} {_UNITS[power - 1]}"

@@ -1,5 +1,6 @@
 """The checkpoints of one trial: which one a gang resumes from, and which may be deleted. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -64,6 +65,11 @@ class Checkpoints:
         for checkpoint in [each for each in self.kept if each.manifest == manifest]:
             self.kept.remove(checkpoint)
             self.damaged.append((checkpoint, reason))
+
+    def drop(self, manifests: Sequence[str]) -> None:
+        """These count no more, damaged or not."""
+        self.kept = [each for each in self.kept if each.manifest not in manifests]
+        self.damaged = [each for each in self.damaged if each[0].manifest not in manifests]
 
     def damage_report(self, last: Failure) -> Failure:
         """The failure of a trial of which no checkpoint can be read; `last` is the newest reason."""

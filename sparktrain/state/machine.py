@@ -3,6 +3,8 @@
 `Machine.handle` is the only way in. It never raises for what a peer does: a message that is out of place is `Refused`.
 """
 
+from msgspec.structs import replace
+
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
@@ -56,14 +58,15 @@ class Machine:
         commands = self._dispatch(event)
         if self.sweep is not None:
             commands += self._advance(self.sweep, event.at)
-        return [*self._facts(), *commands]
+        return [*self._facts(event.at), *commands]
 
-    def _facts(self) -> Commands:
+    def _facts(self, at: float) -> Commands:
         """What has come to pass by the event: it is written down before the commands that follow from it are done."""
         if self.last is None:
             return []
         facts, self.last.facts = self.last.facts, []
-        return [do.WriteRecord(fact) for fact in facts]
+        wall = self.last.begun_wall + at - self.last.begun_at
+        return [do.WriteRecord(replace(fact, at=wall)) for fact in facts]
 
     def _dispatch(self, event: on.Event) -> Commands:
         match event:

@@ -16,6 +16,9 @@ from sparktrain.state.trial import TrialStatus
 class Record(Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
     """Base of all records."""
 
+    at: float = 0.0
+    """Seconds since 1970, by the clock of the driver that wrote it: for people. 0 where nobody knows."""
+
 
 class TrialsAdded(Record, frozen=True, tag=True, kw_only=True):
     """The sampler has proposed trials; their ids follow those of the trials before."""
@@ -66,6 +69,14 @@ class CheckpointDamaged(Record, frozen=True, tag=True, kw_only=True):
     reason: str
 
 
+class CheckpointsDropped(Record, frozen=True, tag=True, kw_only=True):
+    """Checkpoints count no more: they were deleted to make room, or are damaged and nobody shall resume from them."""
+
+    trial: TrialId
+    manifests: tuple[str, ...]
+    reason: str
+
+
 class GangRestarted(Record, frozen=True, tag=True, kw_only=True):
     """A gang was lost, and its trial is queued again."""
 
@@ -111,8 +122,6 @@ class DriverBegan(Record, frozen=True, tag=True, kw_only=True):
     """Digest of the space: with another one, the sampler is another too."""
     retry_failed: bool = False
     """Trials that have failed are run again as well."""
-    at: float
-    """Seconds since 1970, by the driver's clock: for people."""
     ran_s: float = 0.0
     """How long the drivers before were on it, as far as they have told."""
 
@@ -134,6 +143,7 @@ AnyRecord = (
     | CheckpointAcknowledged
     | CheckpointFailed
     | CheckpointDamaged
+    | CheckpointsDropped
     | GangRestarted
     | GangRecovered
     | TrialReported

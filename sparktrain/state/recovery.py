@@ -13,6 +13,7 @@ from sparktrain.state.records import (
     CheckpointAcknowledged,
     CheckpointDamaged,
     CheckpointFailed,
+    CheckpointsDropped,
     DriverBegan,
     GangFormed,
     GangRecovered,
@@ -31,6 +32,7 @@ DRIVER_LOST = "the driver was lost, or stopped the run"
 def recovered(begun: RunBegun) -> Sweep:
     """The sweep as the drivers before have left it, now under a new driver, which is a fact of its own."""
     sweep = Sweep(begun.run, begun.limits, begun.at)
+    sweep.begun_wall = begun.began.at
     fold(sweep, begun.records)
     running = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.RUNNING]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_driver_lost(trial)) for trial in running]
@@ -96,6 +98,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.unsaved = f"step {step} was not checkpointed: {problem}"
         case CheckpointDamaged(manifest=manifest, reason=reason):
             trial.checkpoints.damage(manifest, reason)
+        case CheckpointsDropped(manifests=manifests):
+            trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
             trial.restarts, trial.status = (*trial.restarts, restart), TrialStatus.QUEUED
         case GangRecovered(seconds=seconds):
@@ -127,6 +131,8 @@ def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
                 each.setdefault(trial, Checkpoints()).acknowledge(checkpoint)
             case CheckpointDamaged(trial=trial, manifest=manifest, reason=reason):
                 each.setdefault(trial, Checkpoints()).damage(manifest, reason)
+            case CheckpointsDropped(trial=trial, manifests=manifests):
+                each.setdefault(trial, Checkpoints()).drop(manifests)
     kept = {(trial, known.manifest) for trial, found in each.items() for known in found.kept}
     return kept | {(trial, known.manifest) for trial, found in each.items() for known, _ in found.damaged}
 
@@ -147,6 +153,8 @@ class _Needed:
                 return (trial, checkpoint.manifest) in self._checkpoints
             case CheckpointFailed(trial=trial):
                 return self._first(self._settled, trial)
+            case CheckpointsDropped():
+                return False  # so are those that it names
             case TrialReported(trial=trial):
                 return self._first(self._reported, trial)
             case GangFormed(trial=trial):

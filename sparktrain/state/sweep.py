@@ -52,6 +52,8 @@ class Sweep:
         self.run = run
         self.limits = limits
         self.begun_at = at
+        self.begun_wall = at
+        """The same moment in seconds since 1970, where that is known."""
         self.ran_s = 0.0
         """How long drivers before were on the run; once it has ended, this one too."""
         self.space = ""

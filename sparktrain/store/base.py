@@ -1,6 +1,6 @@
 """The contract of a store: the one place where things outlive the processes of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -31,6 +31,15 @@ class Written(Struct, frozen=True):
     """In bytes."""
     sha256: str
     """Of what was given to `write`, hexadecimal."""
+
+
+class Unpublished(Struct, frozen=True):
+    """What a writer has left that never became a file."""
+
+    name: str
+    """As the store names it for people, and for `discard_unpublished`."""
+    size: int
+    """In bytes, as far as the store knows."""
 
 
 class WriteStream(Protocol):
@@ -144,6 +153,15 @@ class Store(Protocol):
         """
         ...
 
+    def entries(self, prefix: str = "") -> Sequence[str]:
+        """The names of what is directly in the folder `prefix`, sorted; those of folders end with a slash.
+
+        Empty when there is no such folder. A store overrides this where that is cheaper than to list all beneath.
+        """
+        start = len(prefix) + 1 if prefix else 0
+        parts = (path[start:].partition("/") for path in self.list(prefix))
+        return sorted({name + slash for name, slash, _ in parts})
+
     def create(self, path: str) -> NewFile:
         """A large file, written bit by bit and published as a whole. FileExistsError when `path` is there already.
 
@@ -161,6 +179,17 @@ class Store(Protocol):
     def delete(self, path: str) -> None:
         """Delete the file `path`, if there is one. Called by the coordinator only: nobody else may decide that."""
         ...
+
+    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Unpublished]:
+        """What was left beneath the folder `prefix` by writers that died, and has not changed for `older_than_s`.
+
+        Never anything that a listed path names. Nothing where a store leaves nothing behind.
+        """
+        return []
+
+    def discard_unpublished(self, left: Unpublished) -> None:
+        """Delete what `unpublished` has found, if it is still there. Called by who is in charge of the run."""
+        raise BugError(f"store {self.where()} leaves nothing unpublished, and was asked to delete {left.name}")
 
 
 def check_path(path: str) -> str:

@@ -192,6 +192,50 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
     return sorted(entries, key=lambda each: (each.generation, each.step))
 
 
+def manifest_of(store: Store, checkpoint: Checkpoint) -> Manifest:
+    """What an acknowledged checkpoint consists of. Blocks.
+
+    Raises CheckpointError when it is damaged, and any other OSError when the store fails.
+    """
+    return _decode(store, checkpoint, _manifest_content(store, checkpoint, None))
+
+
+def verified(store: Store, checkpoint: Checkpoint, manifest: Manifest, fast: bool = False) -> Iterator[int]:
+    """Read the shards again and verify them, or with `fast` their sizes alone; the bytes of each piece. Blocks.
+
+    Raises CheckpointError for the first shard that is damaged, and any other OSError when the store fails.
+    """
+    for shard in manifest.shards:
+        path = f"{manifest.data}/{shard.name}"
+        if fast:
+            _check_size(store, checkpoint, path, shard)
+            yield shard.size
+        else:
+            yield from (len(piece) for piece in _fetched(store, checkpoint, path, shard))
+
+
+def left_over(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Checkpoint]) -> list[str]:
+    """Files of the trial that belong to no checkpoint of `kept`, manifests first. Blocks. Raises OSError.
+
+    Where a manifest cannot be read, all that has its generation and step is taken to belong to it.
+    """
+    manifests, folders, unknown = set(), set(), set()
+    for each in kept:
+        manifests.add(each.manifest)
+        try:
+            folders.add(manifest_of(store, each).data)
+        except CheckpointError:
+            unknown.add((each.generation, each.step))
+    left = []
+    for path in store.list(layout.checkpoints(trial)):
+        found = _FILE.fullmatch(path)
+        if found is None or path in manifests or path.rpartition("/")[0] in folders:
+            continue
+        if (int(found["number"]), _step(path)) not in unknown:
+            left.append((found["manifest"] is None, path))
+    return [path for _, path in sorted(left)]
+
+
 # ---- writing
 
 
@@ -324,6 +368,15 @@ def _verified(store: Store, path: str, shard: Shard) -> Iterator[bytes]:
         raise CheckpointError(f"has {'more than ' * (size > shard.size)}{min(size, shard.size)} of {shard.size} bytes")
     if digest.hexdigest() != shard.sha256:
         raise CheckpointError(f"has SHA-256 {digest.hexdigest()}, and {shard.sha256} was written")
+
+
+def _check_size(store: Store, checkpoint: Checkpoint, path: str, shard: Shard) -> None:
+    try:
+        size = store.stat(path).size
+    except FileNotFoundError as error:
+        raise _damaged(store, checkpoint, f"shard {shard.name} is missing") from error
+    if size != shard.size:
+        raise _damaged(store, checkpoint, f"shard {shard.name} has {size} of {shard.size} bytes")
 
 
 def _link(source: Path, target: Path, shard: Shard) -> bool:

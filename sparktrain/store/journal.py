@@ -37,9 +37,11 @@ class Who(Struct, frozen=True):
     """Where its coordinator listens, HOST:PORT; empty when it does not."""
     fingerprint: str = ""
     """Of the coordinator's certificate; empty when it does not listen."""
+    purpose: str = ""
+    """What it has taken over the run for, when not to run its trials."""
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
+        return f"process {self.pid} on {self.host}{f' ({self.purpose})' if self.purpose else ''}"
 
 
 class _Epoch(Struct, frozen=True):

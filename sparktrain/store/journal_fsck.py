@@ -16,6 +16,7 @@ from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
     CheckpointDamaged,
+    CheckpointsDropped,
     GangFormed,
     TrialConcluded,
     TrialsAdded,
@@ -29,7 +30,7 @@ from sparktrain.store.layout import JournalLayout, RunLayout
 _TRACE = re.compile(r".*/trials/(?P<trial>\d+)/(?:generation-|checkpoints/gen-)(?P<generation>\d+)/.*")
 """A file that a gang has left."""
 
-_Fact = GangFormed | CheckpointAcknowledged | CheckpointDamaged | TrialConcluded
+_Fact = GangFormed | CheckpointAcknowledged | CheckpointDamaged | CheckpointsDropped | TrialConcluded
 """Records that hold by themselves."""
 
 
@@ -56,7 +57,7 @@ def fsck(store: Store, layout: RunLayout) -> Report:
 
     Raises RunDirectoryError for the journal of a later sparktrain, and OSError from the store.
     """
-    return _examined(store, layout)[0]
+    return examine(store, layout)[0]
 
 
 def repair(store: Store, layout: RunLayout, who: Who) -> Report:
@@ -66,18 +67,18 @@ def repair(store: Store, layout: RunLayout, who: Who) -> Report:
     batch of an epoch that follows nothing. No file is changed or deleted; a whole journal is left as it is. Raises as
     `fsck` and `Journal.append` do; when it is called again after an OSError it does what is left to be done.
     """
-    report, _ = _examined(store, layout)
+    report, _ = examine(store, layout)
     if report.whole:
         return report
     epoch = take(store, layout.journal, who, survey(store, layout.journal).highest)
-    report, kept = _examined(store, layout)
+    report, kept = examine(store, layout)
     journal = Journal(store, layout.journal, epoch, (), who)
     journal.append(kept) if kept else journal.settle()
     return report
 
 
-def _examined(store: Store, layout: RunLayout) -> tuple[Report, tuple[AnyRecord, ...]]:
-    """The report, and what can be kept."""
+def examine(store: Store, layout: RunLayout) -> tuple[Report, tuple[AnyRecord, ...]]:
+    """The report, and the records that can be kept: all of them where the journal is whole. As `fsck`."""
     listing, found = settled(store, layout.journal, (), survey(store, layout.journal))
     notes = [*found.notes, *_oddities(store, layout.journal, listing, found)]
     if found.damage is None:

@@ -1,13 +1,17 @@
 """Every path of a run, relative to the root of its store."""
 
+import re
+
 from msgspec import Struct
 
 from sparktrain.errors import SpecError
-from sparktrain.ids import Generation, Member, TrialId
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.store.base import path_problem
 
 _LONGEST_NAME_BYTES = 200
 """File systems take 255; the rest is for what somebody may hang on it, such as `.tar.gz`."""
+
+_LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)/log\.txt")
 
 
 class MemberLayout(Struct, frozen=True):
@@ -128,6 +132,20 @@ class RunLayout:
     def member(self, member: Member) -> MemberLayout:
         """The paths of one member."""
         return MemberLayout(f"{self.trial(member.trial)}/generation-{member.generation}/rank-{member.rank}")
+
+    @property
+    def trials(self) -> str:
+        """The folder of all trials."""
+        return f"{self.path}/trials"
+
+    def member_of_log(self, path: str) -> Member | None:
+        """The member whose log has this path; None when no log has."""
+        found = _LOG.fullmatch(path.removeprefix(f"{self.path}/"))
+        if found is None:
+            return None
+        trial, generation, rank = map(int, found.groups())
+        member = Member(RunId(self.path), TrialId(trial), Generation(generation), Rank(rank))
+        return member if self.member(member).log == path else None
 
 
 def _name_problem(name: str) -> str | None:

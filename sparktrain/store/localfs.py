@@ -5,13 +5,14 @@ import hashlib
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from uuid import uuid4
 
-from sparktrain.errors import RunDirectoryError
+from sparktrain.clock import SystemClock
+from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import (
     PIECE_BYTES,
@@ -19,6 +20,7 @@ from sparktrain.store.base import (
     FileInfo,
     NewFile,
     Store,
+    Unpublished,
     WriteStream,
     Written,
     check_path,
@@ -150,6 +152,16 @@ class LocalStore(Store):
             found += [str(relative / name) for name in names if not name.startswith(UNPUBLISHED)]
         return sorted(found)
 
+    def entries(self, prefix: str = "") -> Sequence[str]:
+        """See base class."""
+        try:
+            with os.scandir(self._file(prefix) if prefix else self.root) as found:
+                return sorted(
+                    each.name + "/" * each.is_dir() for each in found if not each.name.startswith(UNPUBLISHED)
+                )
+        except _NO_FILE:
+            return []
+
     def create(self, path: str) -> NewFile:
         """See base class."""
         target = self._file(path)
@@ -171,6 +183,24 @@ class LocalStore(Store):
             self._file(path).unlink()
         except _NO_FILE:
             return
+
+    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Unpublished]:
+        """See base class."""
+        before, found = SystemClock().wall() - older_than_s, []
+        for folder, _, names in os.walk(self._file(prefix), onerror=_raise_unless_gone):
+            for name in (each for each in names if each.startswith(UNPUBLISHED)):
+                with suppress(FileNotFoundError):  # its writer is done by now
+                    seen = os.stat(os.path.join(folder, name))
+                    if seen.st_mtime < before:
+                        found.append(Unpublished(os.path.join(folder, name), seen.st_size))
+        return sorted(found, key=lambda each: each.name)
+
+    def discard_unpublished(self, left: Unpublished) -> None:
+        """See base class."""
+        path = Path(left.name)
+        if not path.name.startswith(UNPUBLISHED) or not path.is_relative_to(self.root):
+            raise BugError(f"{left.name} is nothing that a writer left in {self.root}")
+        path.unlink(missing_ok=True)
 
     def _file(self, path: str) -> Path:
         return self.root / check_path(path)

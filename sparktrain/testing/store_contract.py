@@ -118,6 +118,24 @@ class StoreContract:
         assert store.list("a/b") == ["a/b/1", "a/b/2"]
         assert store.list("none") == []
 
+    def test_entries_are_what_is_directly_in_a_folder(self, store: Store) -> None:
+        for path in ("a/b/2", "a/bb/3", "a/4", "c", "a/b.txt"):
+            store.put_if_absent(path, b"")
+        assert list(store.entries()) == ["a/", "c"]
+        assert list(store.entries("a")) == ["4", "b.txt", "b/", "bb/"]
+        assert list(store.entries("none")) == []
+
+    def test_what_a_dead_writer_leaves_is_found_and_deleted_and_nothing_else_is(self, store: Store) -> None:
+        store.put_if_absent("run/a", b"published")
+        new = store.create("run/trials/b")
+        new.write(b"lost")
+        for left in store.unpublished("run", -60.0):  # where a store leaves nothing, there is nothing to find
+            store.discard_unpublished(left)
+        assert list(store.unpublished("run", -60.0)) == []
+        assert list(store.unpublished("none", -60.0)) == []
+        assert store.list() == ["run/a"]
+        new.discard()
+
     def test_delete_makes_room(self, store: Store) -> None:
         store.put_if_absent("run/a", b"1")
         store.delete("run/a")

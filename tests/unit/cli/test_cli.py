@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sparktrain import __version__, cli
+from sparktrain import __version__, cli, command
+from sparktrain.cli import train
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.progress import NullDisplay
 from sparktrain.driver.report import to_json
@@ -64,6 +65,13 @@ class Edge:
         with more["session"]():
             return RunEnd(self.ends(), "/runs/big/model.keras")
 
+    def resume_target(self, directory: str, **more: Any) -> SweepResult | RunEnd:
+        assert self.session is None, "the session is made before the run directory is looked at"
+        self.calls.append({"directory": directory, **more})
+        with more["session"]():
+            end = self.ends()
+            return end if end.name == "mnist" else RunEnd(end, None)
+
     @contextmanager
     def local_session(self, master: str | None, conf: dict[str, str], name: str) -> Iterator[Session]:
         self.sessions.append((master, conf, name))
@@ -80,7 +88,10 @@ class Edge:
 @pytest.fixture
 def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     made = Edge()
-    homes = {"sparktrain.api": ("sweep_target", "run_target"), "sparktrain.driver.session": ("local_session",)}
+    homes = {
+        "sparktrain.api": ("sweep_target", "run_target", "resume_target"),
+        "sparktrain.driver.session": ("local_session",),
+    }
     for home, names in homes.items():
         module = ModuleType(f"fake {home}")
         for name in names:
@@ -130,7 +141,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
     options = {
         "metric": "loss", "mode": "min", "trials": 3, "dir": "/shared/runs", "name": "mnist", "seed": 7,
         "trial_timeout": "90s", "timeout": "2h", "retries": 1, "gpus": 2, "preload": ("keras", "numpy"),
-        "workers_per_trial": 2, "backend": "tensorflow",
+        "workers_per_trial": 2, "backend": "tensorflow", "data_version": "2026-01", "allow_changed": ("code", "space"),
     }  # fmt: skip
     words = [
         word
@@ -149,9 +160,10 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
         "--py-files",
         "more.py",
         "-q",
+        "--retry-failed",
     ]
     assert cli.main(["sweep", target, "--grid", "lr=1", *words]) == 0
-    assert edge.options == SweepOptions(**options)  # type: ignore[arg-type]
+    assert edge.options == SweepOptions(**options, retry_failed=True)  # type: ignore[arg-type]
     assert edge.calls[0]["agents"] == 2
     assert isinstance(edge.calls[0]["display"], NullDisplay)
     assert edge.sessions == [("local[2]", {"a": "b=c", "d": "1"}, "mnist")]
@@ -175,12 +187,13 @@ def test_every_option_of_a_run_arrives(edge: Edge, target: str) -> None:
     options: dict[str, Any] = {
         "workers": 2, "backend": "tensorflow", "ps": 1, "min_workers": 1, "max_restarts": 0, "hang_timeout": "5m",
         "metric": "loss", "mode": "min", "dir": "/shared/runs", "name": "big", "seed": 7, "timeout": "2h", "gpus": 1,
-        "preload": ("keras", "numpy"),
+        "preload": ("keras", "numpy"), "data_version": "2026-01", "allow_changed": ("gang",), "retry_failed": True,
     }  # fmt: skip
     words = [
         word
         for name, value in options.items()
         for word in (f"--{name.replace('_', '-')}", ",".join(value) if isinstance(value, tuple) else str(value))
+        if word != "True"
     ]
     assert cli.main(["run", target, *words, "--evaluator", "--agents", "5", "--master", "local[5]", "-q"]) == 0
     assert edge.calls[0]["options"] == RunOptions(**options, evaluator=True)
@@ -202,6 +215,27 @@ def test_a_run_that_fails_is_told_and_is_no_error_of_the_call(edge: Edge, target
 def test_the_result_of_a_run_as_json_is_that_of_a_sweep_of_one_trial(edge: Edge, target: str, capfd: Capture) -> None:
     assert cli.main(["run", target, "--workers", "1", "--json"]) == 0
     assert json.loads(capfd.readouterr().out) == to_json(RESULT)
+
+
+def test_a_run_is_resumed_with_the_session_that_is_asked_for(edge: Edge, capfd: Capture) -> None:
+    words = ["--agents", "3", "--master", "local[2]", "--conf", "a=b", "--retry-failed", "--quiet"]
+    assert cli.main(["resume", "hdfs:///runs/mnist", *words]) == 0
+    [call] = edge.calls
+    assert (call["directory"], call["agents"], call["retry_failed"]) == ("hdfs:///runs/mnist", 3, True)
+    assert isinstance(call["display"], NullDisplay)
+    assert edge.sessions == [("local[2]", {"a": "b"}, "sparktrain resume")]
+    assert "mnist: succeeded. 1 trial" in capfd.readouterr().out
+
+
+def test_a_run_of_one_gang_that_is_resumed_ends_as_it_would_have(edge: Edge, capfd: Capture) -> None:
+    failure = Failure(FailureKind.EXCEPTION, "ValueError: units")
+    trial = TrialResult(id=TrialId(0), params={}, status=TrialStatus.FAILED, error=failure)
+    edge.ends = lambda: SweepResult(name="big", status=SweepStatus.FAILED, trials=(trial,))
+    assert cli.main(["resume", "/runs/big"]) == 3
+    assert "run big failed: ValueError: units" in capfd.readouterr().out
+    edge.session = None
+    assert cli.main(["resume", "/runs/big", "--json"]) == 3
+    assert json.loads(capfd.readouterr().out)["status"] == "failed"
 
 
 def test_py_files_can_be_imported_by_the_target(edge: Edge, tmp_path: Path, target: str) -> None:
@@ -331,48 +365,50 @@ def test_without_words_it_shows_its_help(capfd: Capture) -> None:
 
 OPTIONS = {
     "sweep": ("--grid", "--zip", "--params", "--trial-timeout", "--workers-per-trial", "--backend", "--py-files"),
+    "resume": ("--retry-failed", "--master", "--agents", "--py-files", "--conf"),
     "run": ("--workers", "--backend", "--ps", "--evaluator", "--param", "--max-restarts", "--min-workers", "--metric"),
 }
 
 
-@pytest.mark.parametrize("command", OPTIONS)
+@pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("columns", ["80", "120"])
 def test_help_has_every_option_example_and_exit_code(
-    columns: str, command: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+    columns: str, name: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERMINAL_WIDTH", columns)
-    assert cli.main([command, "--help"]) == 0
+    assert cli.main([name, "--help"]) == 0
     shown = capfd.readouterr().out
     assert max(map(len, shown.splitlines())) <= int(columns)
-    for option in (*OPTIONS[command], "--json", "--quiet", "--preload"):
+    for option in (*OPTIONS[name], "--json", "--quiet", "--retry-failed"):
         assert option in shown
-    for code, meaning in cli.EXIT_CODES.items():
+    for code, meaning in command.TRAINING_CODES.items():
         assert f"{code:>3}  {meaning}" in shown
 
 
 def test_the_documented_exit_codes_are_the_real_ones() -> None:
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text("utf-8")
-    for code, meaning in cli.EXIT_CODES.items():
+    for code, meaning in command.EXIT_CODES.items():
         assert f"| {code} | {meaning} |" in page
 
 
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
-    joined = "".join([cli.SWEEP_EXAMPLES, cli.RUN_EXAMPLES]).replace("\\\n", "")
+    joined = "".join([train.SWEEP_EXAMPLES, train.RUN_EXAMPLES, train.RESUME_EXAMPLES]).replace("\\\n", "")
     joined = joined.replace("train.py:train", target).replace("> result.json", "")
     commands = [line.split()[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
-    assert len(commands) == 5
-    for command in commands:
+    assert len(commands) == 7
+    for words in commands:
         edge.session = None
-        assert cli.main(command) == 0, capfd.readouterr().err
+        assert cli.main(words) == 0, capfd.readouterr().err
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom sparktrain import cli\nfrom sparktrain.driver.results import SweepResult, SweepStatus\n"
-        "ended = cli.Ended(SweepResult(name='m', status=SweepStatus.SUCCEEDED), '')\n"
-        "cli.perform_sweep = lambda request: ended\n"
+        "import sys\nfrom sparktrain import cli\nfrom sparktrain.cli import train\n"
+        "from sparktrain.driver.results import SweepResult, SweepStatus\n"
+        "ended = train.Ended(SweepResult(name='m', status=SweepStatus.SUCCEEDED), '')\n"
+        "train.perform_sweep = lambda request: ended\n"
         "sys.stdin.read()\nsys.exit(cli.main(['sweep', 'a.py:b', '--json']))\n"
     )
     process = subprocess.Popen(

@@ -2,13 +2,13 @@
 
 import pytest
 
-from sparktrain.ids import AgentId
+from sparktrain.ids import AgentId, TrialId
 from sparktrain.spec.gang import Role
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
-from sparktrain.state.records import DriverBegan, TrialConcluded, TrialReported, TrialsAdded
+from sparktrain.state.records import CheckpointsDropped, DriverBegan, TrialConcluded, TrialReported, TrialsAdded
 from sparktrain.state.recovery import DRIVER_LOST, compacted, fold
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial
@@ -122,6 +122,37 @@ def test_reports_are_noted_at_intervals(world: World) -> None:
     world.tick(10.0)
     world.report(agent, 20)
     assert [each.report.step for each in world.records if isinstance(each, TrialReported)] == [10, 20]
+
+
+def test_dropped_checkpoints_count_no_more_and_are_forgotten_when_compacted(world: World) -> None:
+    world.write(AgentId("a"), 20)
+    manifests = [each.manifest for each in world.machine.last.trials[2].checkpoints.kept]
+    assert len(manifests) == 2
+    dropped = CheckpointsDropped(trial=TrialId(2), manifests=(manifests[0],), reason="room")
+    for records in ([*world.records, dropped], compacted([*world.records, dropped])):
+        sweep = Sweep(RUN, on.RunLimits(), 0.0)
+        fold(sweep, records)
+        assert [each.manifest for each in sweep.trials[TrialId(2)].checkpoints.kept] == manifests[1:]
+    assert dropped not in compacted([*world.records, dropped])
+
+
+def test_a_damaged_checkpoint_that_is_dropped_does_not_end_its_trial(world: World) -> None:
+    checkpoints = world.machine.last.trials[2].checkpoints
+    manifest = checkpoints.kept[0].manifest
+    checkpoints.damage(manifest, "a bit changed")
+    assert checkpoints.all_damaged
+    checkpoints.drop([manifest])
+    assert not checkpoints.all_damaged
+
+
+def test_records_carry_the_time_of_their_event_by_the_wall_clock(world: World) -> None:
+    new = successor(world)
+    new.tick(3.0)
+    agent = new.join("c")
+    new.enter(agent)
+    new.succeed(agent)
+    concluded = [record for record in new.records if isinstance(record, TrialConcluded)][-1]
+    assert concluded.at == 5.0 + 3.0
 
 
 def test_compaction_leaves_what_counts(world: World) -> None:

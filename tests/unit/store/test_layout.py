@@ -22,6 +22,15 @@ def test_paths() -> None:
     assert member.files == f"{member.path}/files"
 
 
+def test_logs_are_known_by_their_paths() -> None:
+    run = RunLayout("mnist")
+    member = Member(RunId("mnist"), TrialId(12345), Generation(2), Rank(10))
+    assert run.member_of_log(run.member(member).log) == member
+    for path in (run.member(member).metrics, "other/trials/0000/generation-1/rank-0/log.txt", run.results):
+        assert run.member_of_log(path) is None
+    assert run.member_of_log("mnist/trials/1/generation-01/rank-0/log.txt") is None
+
+
 MEMBER = RunLayout("mnist").member(Member(RunId("mnist"), TrialId(3), Generation(1), Rank(0)))
 
 
