@@ -282,6 +282,7 @@ def pool(
         UserError: there is no session, or it has too few slots.
     """
     session, facts = _session(spark)
+    preflight.check_cluster(facts)
     count = preflight.agents_for(facts, agents, None)
     started = AgentPool(session, facts, count, module_names(preload), seconds(idle_timeout, "idle_timeout"))
     started.open()
@@ -314,6 +315,7 @@ def _alone(
     """A run with agents of its own."""
     session, facts = _session(spark)
     preflight.check_gpus(facts, composed.spec.gpus)
+    preflight.check_cluster(facts)
     composed = composed.attached()
     if (finished := composed.finished()) is not None:
         return finished

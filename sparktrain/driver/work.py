@@ -72,3 +72,5 @@ class Ran:
     trials: tuple[TrialResult, ...]
     end: EndRun
     seconds: float
+    outlook: str = ""
+    """What the cluster said last of agents that had not come."""
