@@ -296,6 +296,7 @@ def pool(
         UserError: there is no session, or it has too few slots.
     """
     session, facts = _session(spark)
+    preflight.check_cluster(facts)
     count = preflight.agents_for(facts, agents, None)
     started = AgentPool(session, facts, count, module_names(preload), seconds(idle_timeout, "idle_timeout"))
     started.open()
@@ -328,6 +329,7 @@ def _alone(
     """A run with agents of its own."""
     session, facts = _session(spark)
     preflight.check_gpus(facts, composed.spec.gpus)
+    preflight.check_cluster(facts)
     composed = composed.attached()
     if (done := finished(composed)) is not None:
         return done

@@ -6,7 +6,7 @@ It decides nothing. All its methods belong to its event loop.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -36,6 +36,9 @@ from sparktrain.store.base import Store
 TICK_S = 0.1
 """Interval at which deadlines are checked and progress is shown."""
 
+OUTLOOK_S = 5.0
+"""Interval at which the cluster is asked what agents wait for."""
+
 logger = logging.getLogger("sparktrain")
 
 
@@ -49,6 +52,8 @@ class ActiveRun:
         self.scribe = scribe
         self.begun_at = clock.now()
         self.end: asyncio.Future[do.EndRun] = asyncio.get_running_loop().create_future()
+        self.outlook = ""
+        """What the cluster said last of agents that have not come."""
         self.error: BaseException | None = None
         """What went wrong in the driver itself, such as in the sampler."""
 
@@ -56,8 +61,10 @@ class ActiveRun:
 class Coordinator:
     """Owns the state of one pool of agents, and of the run that it is on."""
 
-    def __init__(self, server: Server, clock: Clock) -> None:
+    def __init__(self, server: Server, clock: Clock, outlook: Callable[[], str] = str) -> None:
+        """`outlook` says why agents do not come; it may block, and is called in threads of its own."""
         self._server = server
+        self._outlook = outlook
         self._clock = clock
         self._machine = Machine(LEASE_S)
         self._inbox: deque[on.Event] = deque()
@@ -107,6 +114,7 @@ class Coordinator:
         self._run = run = ActiveRun(work, uploads, scribe, self._clock)
         try:
             self.feed(on.RunBegun(run.begun_at, run.id, work.limits(), work.records, work.began))
+            self._background(self._look_out(run))
             end = await run.end
             await run.uploads.settle()
             self._show_progress(run)
@@ -115,7 +123,7 @@ class Coordinator:
             if self._server.mismatch is not None:
                 raise EnvironmentMismatchError(self._server.mismatch)
             trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
-            return Ran(trials, end, self._sweep().ran_s)
+            return Ran(trials, end, self._sweep().ran_s, run.outlook)
         finally:
             self._run = None
 
@@ -285,8 +293,16 @@ class Coordinator:
             if self._run is not None:
                 self._show_progress(self._run)
 
+    async def _look_out(self, run: ActiveRun) -> None:
+        """Find out, as long as agents are missing, what they wait for."""
+        while self._run is run:
+            missing = len(self._machine.agents) < run.work.agents
+            run.outlook = await aside(self._outlook, "sparktrain-outlook") if missing else ""
+            await self._clock.sleep(OUTLOOK_S)
+
     def _show_progress(self, run: ActiveRun) -> None:
-        progress = progress_of(self._machine, run.work, self._clock.now(), run.scribe.behind_s)
+        now = self._clock.now()
+        progress = progress_of(self._machine, run.work, now, run.scribe.behind_s, run.outlook)
         run.work.watcher.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:

@@ -15,7 +15,7 @@ from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.launch import AgentJob, JobEnd
 from sparktrain.driver.loop import call, submit
-from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped
+from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, outlook_of
 from sparktrain.driver.resume import fingerprint_of, this_driver
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Ran, Work
@@ -83,7 +83,7 @@ class AgentPool:
         self._certificates = issue(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         server = Server(listener, SystemClock(), installed_versions(), self._preload)
-        self._coordinator = Coordinator(server, SystemClock())
+        self._coordinator = Coordinator(server, SystemClock(), outlook_of(self._facts, self.agents))
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
         except ListenError as error:
@@ -154,9 +154,10 @@ class AgentPool:
         if ran.end.ending == Ending.UNAVAILABLE:
             return self._unavailable or AgentsLostError(ran.end.reason)
         if ran.end.ending == Ending.NO_AGENTS:
+            why = ran.outlook or "either other jobs hold the session's slots, or it has no executors yet"
             return JoinTimeoutError(
-                f"{ran.end.reason}, on {self._facts.master}: either other jobs hold the session's slots, or it has no "
-                f"executors yet; free them, or wait longer with start_timeout ({start_timeout_s:g} s)"
+                f"{ran.end.reason}, on {self._facts.master}: {why}; free them, or wait longer with start_timeout "
+                f"({start_timeout_s:g} s)"
             )
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
-from sparktrain.driver import text
+from sparktrain.driver import resourcemanager, text, yarn
 from sparktrain.errors import ResourceError, SessionError
 from sparktrain.spec.gang import Backend, GangSpec
 from sparktrain.spec.quantities import count
@@ -21,6 +21,9 @@ HOST_KEY = "spark.sparktrain.driver.host"
 """Address at which executors reach the driver, where Spark's own is not the one."""
 PORT_KEY = "spark.sparktrain.driver.port"
 """Port on which the coordinator listens; 0 for any free one."""
+
+YARN = "yarn"
+"""As Spark's master."""
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
@@ -61,6 +64,7 @@ KEYS = (
     "spark.master",
     HOST_KEY,
     PORT_KEY,
+    *yarn.KEYS,
 )
 
 
@@ -215,6 +219,21 @@ def check_gpus(facts: Facts, gpus: int) -> None:
             f"spark.task.resource.gpu.amount={gpus} and spark.executor.resource.gpu.amount, with a discovery script, "
             f"when the session is made"
         )
+
+
+def check_cluster(facts: Facts) -> None:
+    """Raises ResourceError when the cluster will never give the session an executor. Blocks for some seconds at most;
+    only YARN is asked."""
+    if facts.master == YARN:
+        resourcemanager.check(facts.conf)
+
+
+def outlook_of(facts: Facts, agents: int) -> Callable[[], str]:
+    """Says why so many agents do not come, as far as the cluster tells; what it returns may be empty, and blocks."""
+    if facts.master != YARN:
+        return str
+    per_executor = _slots_of_executor(facts, facts.number("spark.executor.cores", 1))
+    return resourcemanager.Outlook(facts.conf, -(-agents // max(1, per_executor)))
 
 
 # ---- reading a session

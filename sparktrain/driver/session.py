@@ -6,9 +6,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from sparktrain.errors import SessionError
+from sparktrain.driver import resourcemanager
+from sparktrain.driver.preflight import YARN
+from sparktrain.errors import SessionError, SparktrainError
 
 DEFAULT_MASTER = "local-cluster[2,1,2048]"
 
@@ -56,11 +59,23 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
     elif master is not None:
         builder = builder.master(master)
     try:
+        if submitted:
+            _check_cluster(master, conf)
         return builder.getOrCreate()
+    except SparktrainError:
+        raise
     except Exception as error:  # Py4J, Spark and PySpark's own errors have no common root
         where = master or ("spark-submit" if submitted else DEFAULT_MASTER)
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise SessionError(f"no Spark session on {where}: {said}; is Java 17 there, and the master?") from error
+
+
+def _check_cluster(master: str | None, conf: Mapping[str, str]) -> None:
+    """Before the session: YARN ends an application that asks for what it never gives, and this process with it."""
+    SparkContext._ensure_initialized()  # the JVM, which spark-submit has started, knows the configuration
+    settings = {**dict(SparkConf().getAll()), **conf}
+    if (master or settings.get("spark.master")) == YARN:
+        resourcemanager.check(settings)
 
 
 def _on(builder: SparkSession.Builder, master: str, conf: Mapping[str, str], scratch: str) -> SparkSession.Builder:

@@ -74,8 +74,9 @@ def _hosts(trial: Trial) -> tuple[str | None, ...]:
     return trial.hosts or (trial.host,)
 
 
-def progress_of(machine: Machine, work: Work, at: float, behind_s: float = 0.0) -> Progress:
-    """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records."""
+def progress_of(machine: Machine, work: Work, at: float, behind_s: float = 0.0, outlook: str = "") -> Progress:
+    """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records. `outlook`
+    is what the cluster says of agents that have not come."""
     sweep = machine.last
     assert sweep is not None
     trials = list(sweep.trials.values())
@@ -107,7 +108,7 @@ def progress_of(machine: Machine, work: Work, at: float, behind_s: float = 0.0) 
         running_trials=running,
         gang=work.spec.gang.size,
         causes=_causes(trials[0]) if work.total == 1 and trials else (),
-        note=_store_note(work, behind_s) or _note(machine, work, at) or _unsaved(trials),
+        note=_store_note(work, behind_s) or _note(machine, work, at, outlook) or _unsaved(trials),
     )
 
 
@@ -171,12 +172,23 @@ def _unsaved(trials: list[Trial]) -> str:
     return next(told, "")
 
 
-def _note(machine: Machine, work: Work, at: float) -> str:
+def _note(machine: Machine, work: Work, at: float, outlook: str) -> str:
     if (sweep := machine.sweep) is not None and sweep.stop is not None:
         return f"stopping: {sweep.stop[0]}"
+    missing = outlook if len(machine.agents) < work.agents else ""
+    if waiting := _waiting(machine, work, at):
+        return "; ".join(filter(None, (waiting, missing)))
+    return missing if machine.ready else "agents are loading the frameworks"
+
+
+def _waiting(machine: Machine, work: Work, at: float) -> str:
+    """Of agents without which nothing goes on."""
+    sweep, agents = machine.sweep, len(machine.agents)
     if sweep is not None and sweep.too_few_since is not None and sweep.ever_entered:
         left_s = max(0.0, sweep.too_few_since + sweep.limits.start_timeout_s - at)
-        return f"waiting for agents ({len(machine.agents)} of {sweep.limits.least}); gives up in {left_s:.0f} s"
-    if not len(machine.agents):
+        return f"waiting for agents ({agents} of {sweep.limits.least}); gives up in {left_s:.0f} s"
+    if not agents:
         return f"waiting for agents (0 of {work.agents})"
-    return "" if machine.ready else "agents are loading the frameworks"
+    if sweep is not None and agents < sweep.limits.least:
+        return f"waiting for agents ({agents} of {sweep.limits.least})"
+    return ""

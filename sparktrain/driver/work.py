@@ -73,3 +73,5 @@ class Ran:
     end: EndRun
     seconds: float
     """That drivers have been on the run, all together, as far as they could tell."""
+    outlook: str = ""
+    """What the cluster said last of agents that had not come."""

@@ -17,7 +17,7 @@ from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.code import LocalCode, keep
 from sparktrain.executor.member import MemberSession
 from sparktrain.executor.placement import Placement, placement
-from sparktrain.executor.process import thread_limits
+from sparktrain.executor.process import scratch_root, thread_limits
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.warm import WarmZygote
 from sparktrain.ids import AgentId, Member, RunId
@@ -34,7 +34,7 @@ STORE_TIMEOUT_S = 5.0
 
 def attend(slot: int, ticket: AgentTicket) -> tuple[str, bool]:
     """Be the agent of `slot` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
-    scratch = Path(tempfile.mkdtemp(prefix="sparktrain-agent-"))
+    scratch = Path(tempfile.mkdtemp(prefix="sparktrain-agent-", dir=scratch_root()))
     try:
         place = placement(slot, ticket)
         warm = WarmZygote(scratch, sys.path, thread_limits(place.cpus), SystemClock())

@@ -266,6 +266,12 @@ class MemberProcess:
         self._over.set()
 
 
+def scratch_root() -> str | None:
+    """Where this host wants a task's files: in a container of YARN, the container's own folder, which is removed with
+    it, however it ends. None for the system's folder of temporary files."""
+    return os.path.abspath("tmp") if "CONTAINER_ID" in os.environ and os.path.isdir("tmp") else None
+
+
 def thread_limits(cores: int | None) -> dict[str, str]:
     """Environment that keeps TensorFlow to `cores`, where the user says nothing else; empty for None.
 

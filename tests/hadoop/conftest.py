@@ -1,4 +1,4 @@
-"""Real HDFS on this machine."""
+"""Real HDFS and YARN on this machine."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.testing.hadoop import HaHdfs, Hdfs, ha_hdfs, hdfs
+from sparktrain.testing.hadoop import HaHdfs, Hdfs, Knobs, Yarn, ha_hdfs, hdfs, yarn
 
 StartHdfs = Callable[..., Hdfs]
 """Starts a cluster; takes what `Hdfs` takes, except for the folder."""
@@ -57,3 +57,24 @@ def start_hdfs(tmp_path: Path) -> Iterator[StartHdfs]:
             return clusters.enter_context(hdfs(tmp_path / f"hdfs{next(numbers)}", **options))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def yarn_cluster(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+    """One cluster for the whole ring, whose daemons no test touches; each test ends what it submits."""
+    with yarn(tmp_path_factory.mktemp("yarn") / "cluster", hdfs_cluster, Knobs(gpus=2)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _breakable_yarn(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+    folder = tmp_path_factory.mktemp("breakable-yarn") / "cluster"
+    with yarn(folder, hdfs_cluster, Knobs(expiry_s=6.0, enforce_memory=True)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def breakable_yarn(_breakable_yarn: Yarn) -> Yarn:
+    """A cluster whose daemons and containers the test may kill: it is mended before the next one."""
+    _breakable_yarn.mend()
+    return _breakable_yarn

@@ -3,7 +3,7 @@
 import os
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +13,8 @@ from sparktrain.spec.store import StoreAddress
 USER = "hadoop.user.name"
 """The setting that says as whom executors write: Hadoop knows it by an environment variable alone."""
 
+_SHIPPED = os.path.join("__spark_conf__", "__hadoop_conf__")
+"""Below the working directory of a driver that runs on YARN: the submitter's configuration, which Spark sends along."""
 _URL = re.compile(r"([A-Za-z]+)://([^/]*)(/.*)?$")
 _PORT = re.compile(r"^[^:]+:[0-9]+$|^\[[0-9A-Fa-f:]+\]:[0-9]+$")
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
@@ -52,7 +54,8 @@ def split(url: str) -> tuple[str, str]:
 def resolve(address: StoreAddress) -> StoreAddress:
     """`address` of an hdfs:// URL with all that another host needs to open the same folder.
 
-    Reads $HADOOP_CONF_DIR, unless `address` has settings already. Raises SpecError when the URL needs what it lacks.
+    Reads $HADOOP_CONF_DIR, or in a driver on YARN what Spark has brought along, unless `address` has settings already.
+    Raises SpecError when the URL needs what it lacks.
     """
     if address.settings:
         return address
@@ -115,17 +118,32 @@ def _of(known: list[str]) -> str:
     return f" (there are: {', '.join(known)})" if known else " (there are none)"
 
 
+def configured(names: Sequence[str], prefixes: tuple[str, ...], variable: str = "HADOOP_CONF_DIR") -> dict[str, str]:
+    """What the files `names` of this process' configuration say, of settings whose names begin with one of `prefixes`;
+    later files go before earlier ones. Nothing where there is no configuration. Raises SpecError when it is damaged."""
+    return _settings(_folder(variable), names, prefixes)
+
+
 def _client_settings() -> tuple[dict[str, str], str]:
     """What the configuration says to clients, and the folder where it is; both empty when there is none."""
-    folder = os.environ.get("HADOOP_CONF_DIR", "")
-    if not folder and os.environ.get("HADOOP_HOME"):
-        folder = os.path.join(os.environ["HADOOP_HOME"], "etc", "hadoop")
-    if not folder:
-        return {}, ""
+    folder = _folder("HADOOP_CONF_DIR")
+    return _settings(folder, ("core-site.xml", "hdfs-site.xml"), _FOR_CLIENTS), folder
+
+
+def _folder(variable: str) -> str:
+    """Where the configuration is; empty when there is none."""
+    if folder := os.environ.get(variable) or os.environ.get("HADOOP_CONF_DIR"):
+        return folder
+    if home := os.environ.get("HADOOP_HOME"):
+        return os.path.join(home, "etc", "hadoop")
+    return os.path.abspath(_SHIPPED) if os.path.isdir(_SHIPPED) else ""
+
+
+def _settings(folder: str, names: Sequence[str], prefixes: tuple[str, ...]) -> dict[str, str]:
     settings: dict[str, str] = {}
-    for name in ("core-site.xml", "hdfs-site.xml"):
+    for name in names if folder else ():
         settings |= _properties(Path(folder, name))
-    return {key: _expanded(value, settings) for key, value in settings.items() if key.startswith(_FOR_CLIENTS)}, folder
+    return {key: _expanded(value, settings) for key, value in settings.items() if key.startswith(prefixes)}
 
 
 def _properties(file: Path) -> dict[str, str]:

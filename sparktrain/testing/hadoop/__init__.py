@@ -3,6 +3,9 @@
 | module | |
 |---|---|
 | `clusters`, `ha` | HDFS: a NameNode with its DataNodes; two NameNodes of one nameservice |
+| `yarn`, `yarn_conf` | YARN: a ResourceManager with two NodeManagers, of which one is labelled |
+| `submit` | spark-submit to it |
+| `containers` | what NodeManagers leave behind |
 | `daemons` | one daemon: started, stopped, killed, paused, woken |
 | `java` | the jars, and what a JVM is started with |
 | `conf` | folders of configuration |
@@ -16,3 +19,10 @@ from sparktrain.testing.hadoop.ha import HaHdfs as HaHdfs
 from sparktrain.testing.hadoop.ha import ha_hdfs as ha_hdfs
 from sparktrain.testing.hadoop.java import HadoopError as HadoopError
 from sparktrain.testing.hadoop.java import JarsMissingError as JarsMissingError
+from sparktrain.testing.hadoop.submit import Submission as Submission
+from sparktrain.testing.hadoop.submit import submission as submission
+from sparktrain.testing.hadoop.submit import submit as submit
+from sparktrain.testing.hadoop.yarn import Yarn as Yarn
+from sparktrain.testing.hadoop.yarn import yarn as yarn
+from sparktrain.testing.hadoop.yarn_conf import LABEL as LABEL
+from sparktrain.testing.hadoop.yarn_conf import Knobs as Knobs

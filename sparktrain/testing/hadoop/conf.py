@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
+from sparktrain.testing.hadoop.java import TMP
+
 Site = Mapping[str, str]
 """Values by name."""
 
@@ -22,8 +24,8 @@ _WEBAPPS = ("hdfs", "datanode", "static")
 
 def write_conf(folder: Path, sites: Mapping[str, Site], level: str = "WARN") -> None:
     """Fill `folder`, which may exist: a file for each of the `sites`, such as `core-site`, and a log on stderr."""
-    for name in _WEBAPPS:
-        (folder / "webapps" / name).mkdir(parents=True, exist_ok=True)
+    for name in (*(f"webapps/{name}" for name in _WEBAPPS), TMP):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "log4j.properties").write_text(_LOG4J.format(level=level))
     for site, values in sites.items():
         root = ElementTree.Element("configuration")

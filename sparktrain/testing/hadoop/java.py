@@ -1,6 +1,7 @@
 """The jars of Hadoop, and the JVMs that run what is in them."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
@@ -11,6 +12,8 @@ from sparktrain.errors import InfraError, UserError
 
 TOOL_TIMEOUT_S = 60.0
 """For a command, which takes about a second on an idle machine."""
+TMP = "tmp"
+"""In a folder of configuration: what the JVMs that use it may leave."""
 
 _POM = Path(__file__).with_name("pom.xml")
 _OPENED = ("java.lang", "java.util", "java.net", "java.io")
@@ -37,13 +40,22 @@ def jars() -> Path:
     return folder
 
 
+def java_home() -> str:
+    """Where the Java is that daemons run in; containers find theirs by it. Raises HadoopError when there is none."""
+    if home := os.environ.get("JAVA_HOME"):
+        return home
+    if (java := shutil.which("java")) is None:
+        raise HadoopError("there is no `java` on the PATH, and JAVA_HOME is not set: run `make setup`")
+    return os.fspath(Path(java).resolve().parents[1])
+
+
 def command(main: str, conf: Path, *arguments: str, heap_mib: int = 256) -> list[str]:
     """How to run the class `main` in a JVM that is small, and starts fast. Raises JarsMissingError."""
-    home = os.environ.get("JAVA_HOME")
     return [
-        f"{home}/bin/java" if home else "java",
+        f"{java_home()}/bin/java",
         f"-Xmx{heap_mib}m",
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"),
+        f"-Djava.io.tmpdir={conf / TMP}",  # where a killed daemon leaves its web pages
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
         *("-cp", f"{conf}:{jars()}/*"),
         main,
@@ -54,7 +66,7 @@ def command(main: str, conf: Path, *arguments: str, heap_mib: int = 256) -> list
 def environment(conf: Path) -> Mapping[str, str]:
     """For a JVM: this process' environment, with nothing that concerns another Hadoop."""
     mine = {name: value for name, value in os.environ.items() if not name.startswith(("HADOOP_", "HDFS_", "YARN_"))}
-    return {**mine, "HADOOP_CONF_DIR": os.fspath(conf)}
+    return {**mine, "HADOOP_CONF_DIR": os.fspath(conf), "JAVA_HOME": java_home()}
 
 
 def run(main: str, conf: Path, *arguments: str, stdin: str = "") -> str:

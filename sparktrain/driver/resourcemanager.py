@@ -1,0 +1,92 @@
+"""YARN's ResourceManager, asked by its REST API where executors are to come from."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
+
+from sparktrain.driver.yarn import Told, demand_of, outlook, refusal
+from sparktrain.errors import ResourceError, SpecError
+from sparktrain.store.hadoop.conf import configured
+
+TIMEOUT_S = 5.0
+"""For one answer."""
+
+_PREFIX = "yarn.resourcemanager."
+_FILES = ("core-site.xml", "yarn-site.xml")
+_HOLDING = "apps?states=ACCEPTED,RUNNING"
+
+logger = logging.getLogger("sparktrain")
+
+
+class ResourceManager:
+    """One of several, where there are several. Its methods block, and may be called from any thread."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        """`urls` are like http://host:8088."""
+        self._urls = tuple(urls)
+
+    @classmethod
+    def configured(cls) -> "ResourceManager":
+        """The one that Hadoop's configuration names, if any. Raises SpecError when the configuration is damaged."""
+        settings = configured(_FILES, (_PREFIX, "yarn.http.policy"), "YARN_CONF_DIR")
+        secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
+        scheme, name, port = ("https", "webapp.https.address", 8090) if secure else ("http", "webapp.address", 8088)
+        ids = [f".{each.strip()}" for each in settings.get(f"{_PREFIX}ha.rm-ids", "").split(",") if each.strip()]
+        urls = []
+        for suffix in ids or [""]:
+            host = settings.get(f"{_PREFIX}hostname{suffix}")
+            address = settings.get(f"{_PREFIX}{name}{suffix}") or (f"{host}:{port}" if host else "")
+            urls += [f"{scheme}://{address}"] if address else []
+        return cls(urls)
+
+    def tell(self) -> Told | None:
+        """What it has for whom; None when none answers, or not to this process: it may want a ticket."""
+        for url in self._urls:
+            try:
+                scheduler = _get(url, "scheduler")["scheduler"]["schedulerInfo"]
+                nodes = (_get(url, "nodes")["nodes"] or {}).get("node") or []
+                applications = (_get(url, _HOLDING)["apps"] or {}).get("app") or []
+                return Told(scheduler, nodes, applications)
+            except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+                logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
+        return None
+
+
+class Outlook:
+    """Says what `executors` executors wait for. May be called from any thread, and blocks; never raises."""
+
+    def __init__(self, conf: Mapping[str, str], executors: int) -> None:
+        self._demand = demand_of(conf)
+        self._executors = executors
+
+    def __call__(self) -> str:
+        try:
+            told = ResourceManager.configured().tell()
+            return outlook(self._demand, self._executors, told) if told is not None else ""
+        except Exception as error:  # a text beside a run must not end it, whatever another version of YARN tells
+            logger.info("what YARN has is not known: %s: %s", type(error).__name__, error)
+            return ""
+
+
+def check(conf: Mapping[str, str]) -> None:
+    """Raises ResourceError when YARN will never give an executor of this configuration. Blocks for some seconds at
+    most; where the ResourceManager cannot be asked, nothing is found."""
+    try:
+        told = ResourceManager.configured().tell()
+        reason = refusal(demand_of(conf), told) if told is not None else ""
+    except SpecError:
+        raise
+    except Exception as error:  # as above: what is not understood is no reason to refuse
+        logger.info("what YARN has is not known: %s: %s", type(error).__name__, error)
+        return
+    if reason:
+        raise ResourceError(reason)
+
+
+def _get(url: str, path: str) -> Any:
+    request = Request(f"{url}/ws/v1/cluster/{path}", headers={"Accept": "application/json"})
+    with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
+        return json.load(answer)

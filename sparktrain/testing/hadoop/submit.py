@@ -1,0 +1,166 @@
+"""spark-submit on a YARN of tests: the settings by which an application starts fast, and what became of it."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+from sparktrain.clock import SystemClock, pause
+from sparktrain.testing.hadoop import java
+from sparktrain.testing.hadoop.ports import HOST
+from sparktrain.testing.hadoop.yarn import Yarn
+from sparktrain.testing.hadoop.yarn_conf import LABEL
+
+Mode = Literal["client", "cluster"]
+
+_FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_POLL_S = 0.25
+_TAIL_CHARACTERS = 4000
+
+
+def fast_conf(cluster: Yarn) -> dict[str, str]:
+    """Spark's settings for an application of two small executors on the labelled node, started as fast as may be."""
+    env = cluster.env
+    return {
+        "spark.yarn.jars": f"local:{env['SPARK_HOME']}/jars/*",  # else 400 MB are uploaded for each application
+        "spark.yarn.scheduler.heartbeat.interval-ms": "500",
+        "spark.yarn.executor.nodeLabelExpression": LABEL,
+        "spark.executor.instances": "2",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "512m",
+        "spark.yarn.am.memory": "512m",
+        "spark.ui.enabled": "false",
+        "spark.yarn.maxAppAttempts": "1",
+        **{f"spark.{who}.extraJavaOptions": _FAST_JVM for who in ("driver", "executor", "yarn.am")},
+        # Each announces the address of another interface otherwise.
+        **{f"spark.{env_of}.SPARK_LOCAL_IP": HOST for env_of in ("executorEnv", "yarn.appMasterEnv")},
+        "spark.yarn.appMasterEnv.PYSPARK_PYTHON": env["PYSPARK_PYTHON"],
+    }
+
+
+class Submission:
+    """One application from its `spark-submit` to its end. Its methods block, and belong to one thread."""
+
+    def __init__(self, cluster: Yarn, command: list[str], tag: str) -> None:
+        self.containers: dict[str, str] = {}
+        """All that the ResourceManager was seen to give it, the application master's too: the node of each, by id."""
+        self._cluster = cluster
+        self._command = command
+        self._tag = tag
+        self._log = cluster.folder / "submissions" / f"{tag}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._application: str | None = None
+
+    def start(self) -> None:
+        """Start spark-submit; returns at once."""
+        self._log.parent.mkdir(exist_ok=True)
+        mine = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._log.parent,
+                env={**mine, **self._cluster.env},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of spark-submit, which is the driver's JVM in client mode."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of spark-submit; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    @property
+    def application(self) -> str | None:
+        """Its id, as soon as the ResourceManager has it."""
+        if self._application is None:
+            found = (self._cluster.rest(f"apps?applicationTags={self._tag}")["apps"] or {}).get("app", ())
+            self._application = next((str(each["id"]) for each in found), None)
+        return self._application
+
+    @property
+    def output(self) -> str:
+        """What spark-submit has printed until now, on stdout and stderr; in cluster mode, the driver and executors
+        too."""
+        told = self._log.read_text(errors="replace")
+        return told if self._application is None else told + self._cluster.logs(self._application)
+
+    @property
+    def diagnostics(self) -> str:
+        """What the ResourceManager says about its end."""
+        return str(self._cluster.application(self.application or "")["diagnostics"])
+
+    def look(self) -> None:
+        """Ask the ResourceManager for its containers of now. It is asked in vain while it is down."""
+        with suppress(java.HadoopError):
+            if self.application is not None:
+                self.containers |= self._cluster.containers_of(self.application)
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end, and look for containers meanwhile; the exit code. Raises HadoopError after `timeout_s`."""
+        clock = SystemClock()
+        begun = clock.now()
+        while (code := self.exit_code) is None:
+            self.look()
+            if clock.now() - begun > timeout_s:
+                told = self.output[-_TAIL_CHARACTERS:]
+                raise java.HadoopError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{told}")
+            pause(_POLL_S)
+        return code
+
+    def close(self) -> None:
+        """End spark-submit and its application, if they have not ended."""
+        if self.exit_code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            assert self._process is not None
+            self._process.wait()
+        with suppress(java.HadoopError):
+            if self.application is not None:
+                self._cluster.kill_application(self.application)
+
+
+@contextmanager
+def submission(
+    cluster: Yarn, program: Path, *arguments: str, mode: Mode = "client", conf: Mapping[str, str] | None = None
+) -> Iterator[Submission]:
+    """An application that was submitted; ended in any case, whatever becomes of the block. `conf` goes before
+    `fast_conf`."""
+    tag = f"{program.stem}-{uuid4().hex[:8]}".lower().replace("_", "-")
+    settings = {**fast_conf(cluster), "spark.yarn.tags": tag, **(conf or {})}
+    options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    spark_submit = os.path.join(cluster.env["SPARK_HOME"], "bin", "spark-submit")
+    where = ["--master", "yarn", "--deploy-mode", mode]
+    submitted = Submission(cluster, [spark_submit, *where, *options, os.fspath(program), *arguments], tag)
+    submitted.start()
+    try:
+        yield submitted
+    finally:
+        submitted.close()
+
+
+def submit(
+    cluster: Yarn,
+    program: Path,
+    *arguments: str,
+    mode: Mode = "client",
+    conf: Mapping[str, str] | None = None,
+    timeout_s: float = 90.0,
+) -> Submission:
+    """Run a program to its end, which takes 15 to 30 s. Raises HadoopError when it has not ended after `timeout_s`."""
+    with submission(cluster, program, *arguments, mode=mode, conf=conf) as submitted:
+        submitted.wait(timeout_s)
+        return submitted

@@ -1,0 +1,122 @@
+"""sparktrain under spark-submit on YARN, with a label: members run where the label is, and the exit code tells.
+
+Which container is where is what the ResourceManager says.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparktrain.testing.hadoop import Hdfs, Submission, Yarn, submission, submit
+from sparktrain.testing.processes import wait_until
+
+ROOT = Path(__file__).parents[2]
+JOBS = ROOT / "jobs"
+TRAIN = Path(__file__).with_name("yarn_train.py")
+TRAINS_S = 80.0
+"""From spark-submit until members train, on a busy machine."""
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+def seen(marks: Path) -> dict[str, list[str]]:
+    """Container and working directory of each member that has begun."""
+    return {path.name: path.read_text().split() for path in marks.iterdir() if not path.name.startswith(".")}
+
+
+def check_places(cluster: Yarn, submitted: Submission, marks: Path) -> None:
+    """All members were in containers of this application on the labelled node, and the application master was not."""
+    members = {container for container, _ in seen(marks).values()}
+    assert members
+    assert {submitted.containers[each] for each in members} == {cluster.labelled_node}
+    masters = [each for each in submitted.containers if each.endswith("_01_000001")]
+    assert [submitted.containers[each] for each in masters] == [cluster.node_of(cluster.nodemanagers[0])]
+
+
+def result_of(hdfs: Hdfs, path: str) -> dict[str, object]:
+    return dict(json.loads(hdfs.cli("-cat", f"{path}/results.json")))
+
+
+def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Yarn, tmp_path: Path) -> None:
+    conf = {
+        "spark.executor.resource.gpu.amount": "1",
+        "spark.task.resource.gpu.amount": "1",
+        "spark.executor.resource.gpu.discoveryScript": str(ROOT / "conf" / "gpu-discovery.sh"),
+        "spark.executorEnv.SPARKTRAIN_GPU_ADDRESSES": "0 1",
+        "spark.executorEnv.SPARKTRAIN_GPU_CLAIMS": str(tmp_path / "claims"),
+    }
+    submitted = submit(yarn_cluster, TRAIN.with_name("yarn_gpus.py"), str(tmp_path / "told"), conf=conf)
+
+    assert submitted.exit_code == 0, submitted.output
+    told = dict(json.loads((tmp_path / "told").read_text()))
+    assert sorted(told.values()) == [["0"], ["1"]]
+    assert {submitted.containers[each] for each in told} == {yarn_cluster.labelled_node}
+
+
+def test_a_sweep_in_client_mode_leaves_its_results_in_hdfs(yarn_cluster: Yarn, marks: Path) -> None:
+    target = [f"{TRAIN}:double", "--grid", "x=1,2,3", "--grid", f"marks={marks}", "--metric", "y", "--preload", "numpy"]
+    submitted = submit(
+        yarn_cluster, JOBS / "grid_search.py", *target, "--dir", f"{yarn_cluster.hdfs.url}/runs", "--name", "client"
+    )
+
+    assert submitted.exit_code == 0, submitted.output
+    check_places(yarn_cluster, submitted, marks)
+    result = result_of(yarn_cluster.hdfs, "/runs/client")
+    assert [trial["metrics"] for trial in result["trials"]] == [{"y": 2}, {"y": 4}, {"y": 6}]
+    assert {str(yarn_cluster.folder / "local") in where for _, where in seen(marks).values()} == {True}
+
+
+def test_a_gang_in_cluster_mode_is_formed_again_when_a_container_is_killed(yarn_cluster: Yarn, marks: Path) -> None:
+    target = [
+        f"{TRAIN.name}:stand",
+        "--workers",
+        "2",
+        "--backend",
+        "none",
+        "--param",
+        f"marks={marks}",
+        "--metric",
+        "y",
+    ]
+    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "cluster"]
+    conf = {"spark.files": str(TRAIN)}
+    with submission(yarn_cluster, JOBS / "run_gang.py", *target, *where, mode="cluster", conf=conf) as submitted:
+        wait_until(lambda: len(seen(marks)) == 2 or submitted.exit_code is not None, TRAINS_S, "both members train")
+        assert submitted.exit_code is None, submitted.output
+        submitted.look()
+        yarn_cluster.kill_container(seen(marks)["1-1"][0])
+        assert submitted.wait(TRAINS_S) == 0, submitted.output
+
+    assert set(seen(marks)) == {"1-0", "1-1", "2-0", "2-1"}
+    check_places(yarn_cluster, submitted, marks)
+    result = result_of(yarn_cluster.hdfs, "/runs/cluster")
+    assert [trial["metrics"] for trial in result["trials"]] == [{"y": 2}]
+    assert yarn_cluster.application(submitted.application or "")["finalStatus"] == "SUCCEEDED"
+
+
+def test_a_run_whose_function_fails_has_its_exit_code_in_client_mode(yarn_cluster: Yarn, marks: Path) -> None:
+    target = [f"{TRAIN}:double", "--workers", "1", "--param", "x=-1", "--param", f"marks={marks}", "--preload", "numpy"]
+    submitted = submit(yarn_cluster, JOBS / "run_gang.py", *target, "--dir", "hdfs:///runs", "--name", "bad")
+
+    assert submitted.exit_code == 3, submitted.output
+    assert "ValueError: x (-1) is below zero" in submitted.output
+    assert result_of(yarn_cluster.hdfs, "/runs/bad")["status"] == "failed"
+
+
+def test_a_sweep_whose_trials_all_fail_is_a_failed_application_in_cluster_mode(yarn_cluster: Yarn, marks: Path) -> None:
+    target = [f"{TRAIN.name}:double", "--grid", "x=-1,-2", "--grid", f"marks={marks}", "--metric", "y"]
+    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "worse"]
+    conf = {"spark.files": str(TRAIN)}
+    submitted = submit(yarn_cluster, JOBS / "grid_search.py", *target, *where, mode="cluster", conf=conf)
+
+    assert submitted.exit_code == 1, submitted.output
+    assert "User application exited with 3" in submitted.diagnostics
+    assert result_of(yarn_cluster.hdfs, "/runs/worse")["status"] == "failed"
