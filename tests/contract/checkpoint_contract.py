@@ -79,9 +79,9 @@ class Case:
         assert self.trial.damaged == []
 
 
-def every_operation(store: Store, local: Path, when: str, error: BaseException) -> Iterator[Case]:
-    """A case for each operation that can be broken, and a last one in which nothing breaks."""
-    for index in range(TURNS):
+def cases(store: Store, local: Path, when: str, error: BaseException, stride: int) -> Iterator[Case]:
+    """A case for each operation that is to be broken, and a last one in which nothing breaks."""
+    for index in range(0, TURNS, stride):
         case = Case(store, local, FailAt(index, when, error))
         yield case
         if not case.gate.broke:
@@ -91,6 +91,9 @@ def every_operation(store: Store, local: Path, when: str, error: BaseException) 
 
 class CheckpointContract:
     """The fixture `store` gives each test an empty store, and `local` a folder on the local disk."""
+
+    stride = 1
+    """Every operation is broken, or every so many-th, where each takes its time."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -106,7 +109,7 @@ class CheckpointContract:
         self, store: Store, local: Path, when: str, error: BaseException, threads: int
     ) -> None:
         """A restart then costs one interval at most, and the next generation cleans up and goes on."""
-        for case in every_operation(store, local, when, error):
+        for case in cases(store, local, when, error, self.stride):
             case.acknowledged(1)
             before = case.acknowledged(2)
             wanted = draft(case.local, 3, parent=before.digest, writer="agent-1")
@@ -128,7 +131,7 @@ class CheckpointContract:
     def test_a_fetch_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException, threads: int
     ) -> None:
-        for case in every_operation(store, local, when, error):
+        for case in cases(store, local, when, error, self.stride):
             checkpoint, first = case.acknowledged(1), case.local / "first"
             case.breaks(lambda gated, c=checkpoint, to=first: fetch(gated, c, to, threads=threads))
             assert first.exists() is not case.gate.broke, "what is there is whole"
@@ -139,7 +142,7 @@ class CheckpointContract:
     def test_a_fetch_with_files_at_hand_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException
     ) -> None:
-        for case in every_operation(store, local, when, error):
+        for case in cases(store, local, when, error, self.stride):
             checkpoint, cache, first = case.acknowledged(1), case.local / "cache", case.local / "first"
             fetch(store, checkpoint, cache)
             (cache / NAMES[0]).write_bytes(b"of something else")
@@ -151,7 +154,7 @@ class CheckpointContract:
 
     @breaks
     def test_a_delete_may_break_anywhere(self, store: Store, local: Path, when: str, error: BaseException) -> None:
-        for case in every_operation(store, local, when, error):
+        for case in cases(store, local, when, error, self.stride):
             doomed, *kept = [case.put(step) for step in (1, 2, 3)]
             case.trial.kept = kept
             case.breaks(lambda gated, c=doomed: delete(gated, c))
@@ -165,7 +168,7 @@ class CheckpointContract:
     @breaks
     def test_a_sweep_may_break_anywhere(self, store: Store, local: Path, when: str, error: BaseException) -> None:
         """It meets what is kept of an old generation, what was never acknowledged, and what a crash has left."""
-        for case in every_operation(store, local, when, error):
+        for case in cases(store, local, when, error, self.stride):
             base = case.acknowledged(1)
             case.put(2, writer="who was replaced")
             for name in NAMES:

@@ -1,0 +1,21 @@
+"""Checkpoints in HDFS, on a real one whose operations break."""
+
+from pathlib import Path
+
+import pytest
+
+from sparktrain.spec.store import StoreAddress
+from sparktrain.store.base import Store
+from sparktrain.store.hdfs import HdfsStore
+from sparktrain.testing.hadoop import Hdfs
+from tests.contract.checkpoint_contract import CheckpointContract
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class TestInHdfs(CheckpointContract):
+    stride = 3
+
+    @pytest.fixture
+    def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
+        return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}", timeout_s=30.0))
