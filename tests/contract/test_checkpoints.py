@@ -1,11 +1,14 @@
 """Checkpoints in the stores of this package."""
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
+from sparktrain.store.url import open_store
 from tests.contract.checkpoint_contract import CheckpointContract
 from tests.unit.store.gated import MemoryStore
 
@@ -14,6 +17,16 @@ class TestInADirectory(CheckpointContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return LocalStore(tmp_path / "runs")
+
+
+@pytest.mark.usefixtures("aws")
+class TestInS3(CheckpointContract):
+    stride = 3
+
+    @pytest.fixture
+    def store(self, s3_server: str) -> Store:
+        settings = {"endpoint": s3_server, "region": "us-east-1"}
+        return open_store(StoreAddress(f"s3://runs/{uuid4().hex}", settings, timeout_s=30))
 
 
 class TestInMemory(CheckpointContract):
