@@ -136,7 +136,7 @@ def read_code(store: Store, layout: RunLayout, digest: str) -> Code:
 
 def allowed(changes: Sequence[str]) -> frozenset[str]:
     """`changes` when each is one of `KINDS`. Raises SpecError."""
-    named: Sequence[object] = changes.split(",") if isinstance(changes, str) else changes
+    named: Sequence[object] = [each.strip() for each in changes.split(",")] if isinstance(changes, str) else changes
     for each in named:
         if each not in KINDS:
             hint = did_you_mean(each, KINDS) if isinstance(each, str) else ""

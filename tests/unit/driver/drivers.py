@@ -64,6 +64,8 @@ class World:
         """In the order in which agents were told."""
         self.told: list[TrialResult] = []
         """Ends of trials that the user has seen."""
+        self.again: set[int] = set()
+        """Trials that are to be run again, whatever result they have."""
         self._numbers = count()
         self._tail = Tail(self.store, RunLayout(NAME).journal)
         self._records: list[AnyRecord] = []
@@ -85,8 +87,8 @@ class World:
         self.started.append(key)
         formed = [(each.trial, each.generation) for each in records if isinstance(each, GangFormed)]
         assert key in formed, f"{member} is started before its gang is in the journal"
-        done = [each.trial for each in records if isinstance(each, TrialConcluded) and each.status.observed]
-        assert member.trial not in done, f"{member} is started, and its trial has a result"
+        done = {each.trial for each in records if isinstance(each, TrialConcluded) and each.status.observed}
+        assert member.trial not in done - self.again, f"{member} is started, and its trial has a result"
 
     def end(self, trial: TrialResult) -> None:
         """The user is told the end of a trial: it must be durable."""

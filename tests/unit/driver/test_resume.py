@@ -1,0 +1,247 @@
+"""What a driver makes of what others have left in the run directory."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from sparktrain.driver import resume
+from sparktrain.driver.compose import Composed
+from sparktrain.driver.ending import finished, result
+from sparktrain.driver.plan import spec_fields
+from sparktrain.driver.progress import NullDisplay
+from sparktrain.driver.results import SweepResult, SweepStatus
+from sparktrain.driver.work import Ran
+from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError
+from sparktrain.ids import RunId, TrialId
+from sparktrain.search.document import to_document
+from sparktrain.search.space import Space, grid
+from sparktrain.state.commands import EndRun
+from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded, TrialConcluded, TrialsAdded
+from sparktrain.state.sweep import Ending
+from sparktrain.state.trial import TrialStatus
+from sparktrain.store import journal_reader
+from sparktrain.store.base import Store
+from sparktrain.store.journal import Journal, Who
+from tests.unit.driver.drivers import Climber, Driver, World, composed, play
+from tests.unit.driver.test_driver_death import whole
+from tests.unit.store.gated import MemoryStore
+
+TRIALS = 6
+OTHER = Who(host="other", pid=7, started=0.0, sparktrain="1", address="192.0.2.1:5", fingerprint="f")
+
+
+def driven(world: World, run: Composed) -> tuple[SweepResult, Ran]:
+    """A driver runs `run` to its end."""
+    ran = play(Driver(world, run, whole).run())
+    return result(replace(run, store=world.store), ran, None), ran
+
+
+def attached(world: World, run: Composed | None = None) -> Composed:
+    return replace(run or composed(TRIALS), store=world.store).attached()
+
+
+def with_journal(world: World, records: Iterable[AnyRecord], who: Who = OTHER) -> World:
+    """The same run with a journal of these records."""
+    other = World()
+    other.store.files.update({path: data for path, data in world.store.files.items() if "/journal/" not in path})
+    journal, _ = Journal.claim(other.store, composed(TRIALS).layout.journal, who)
+    journal.append(list(records))
+    return other
+
+
+def records(store: Store) -> tuple[AnyRecord, ...]:
+    return journal_reader.read(store, composed(TRIALS).layout.journal).records
+
+
+@pytest.fixture
+def done() -> tuple[World, SweepResult]:
+    """A run that is complete."""
+    world = World()
+    return world, driven(world, composed(TRIALS))[0]
+
+
+def changed(run: Composed, space: Space | None = None, **spec: Any) -> Composed:
+    """The run as another call would have composed it."""
+    new, space = replace(run.spec, **spec), space or run.space
+    plan = structs.replace(run.plan, spec=spec_fields(new), space=to_document(space, new.trials))
+    return replace(run, spec=new, plan=plan, space=space)
+
+
+# ---- nothing left to do
+
+
+def test_a_complete_run_gives_its_result_without_agents(done: tuple[World, SweepResult]) -> None:
+    world, first = done
+    files = dict(world.store.files)
+    assert str(finished(attached(world))) == str(first)
+    assert finished(attached(world)) == first
+    assert world.store.files == files
+
+
+@pytest.mark.parametrize("left", [None, b"{}"])
+def test_results_that_are_missing_or_of_another_driver_are_written(
+    done: tuple[World, SweepResult], left: bytes | None
+) -> None:
+    world, first = done
+    path = composed(TRIALS).layout.results
+    content = world.store.files.pop(path)
+    if left is not None:
+        world.store.files[path] = left
+    assert finished(attached(world)) == first
+    assert world.store.files[path] == content
+
+
+def test_a_driver_that_is_in_charge_no_more_replaces_no_results(done: tuple[World, SweepResult]) -> None:
+    world, _ = done
+    run = attached(world)
+    journal, _ = Journal.claim(world.store, run.layout.journal, OTHER)
+    Journal.claim(world.store, run.layout.journal, OTHER)
+    world.store.files[run.layout.results] = b"newer"
+    ran = Ran((), EndRun(RunId("sweep"), Ending.COMPLETE, ""), 1.0)
+    with pytest.raises(DeposedError):
+        result(run, ran, journal)
+    assert world.store.files[run.layout.results] == b"newer"
+
+
+def test_the_end_of_a_run_whose_driver_died_before_it_is_noted(done: tuple[World, SweepResult]) -> None:
+    world, first = done
+    died = with_journal(world, [each for each in records(world.store) if not isinstance(each, RunEnded)])
+    made = finished(attached(died))
+    assert made is not None
+    assert made.trials == first.trials
+    assert made.status is SweepStatus.SUCCEEDED
+    assert isinstance(records(died.store)[-1], RunEnded)
+    assert finished(attached(died)) == made
+
+
+def test_a_lost_trial_is_run_again(done: tuple[World, SweepResult]) -> None:
+    world, first = done
+    failure = Failure(FailureKind.LOST, "again and again")
+    lost = [
+        TrialConcluded(trial=each.trial, status=TrialStatus.LOST, failure=failure)
+        if isinstance(each, TrialConcluded) and each.trial == 2
+        else each
+        for each in records(world.store)
+    ]
+    again = with_journal(world, lost)
+    assert finished(attached(again)) is None
+    made, _ = driven(again, composed(TRIALS))
+    assert [trial.metrics for trial in made.trials] == [trial.metrics for trial in first.trials]
+    assert [trial for trial, _ in again.started] == [2]
+
+
+def test_failed_trials_are_run_again_when_that_is_asked_for(done: tuple[World, SweepResult]) -> None:
+    world, _ = done
+    run = replace(composed(TRIALS), retry_failed=True)
+    assert finished(attached(world, run)) is None
+    world.again = {3}
+    made, _ = driven(world, run)
+    assert [trial.generations for trial in made.trials] == [1, 1, 1, 2, 1, 1]
+
+
+def test_what_no_executor_could_load_is_no_result(done: tuple[World, SweepResult]) -> None:
+    world, _ = done
+    added = [each for each in records(world.store) if isinstance(each, TrialsAdded | DriverBegan)]
+    failure = Failure(FailureKind.LOAD, "no module")
+    failed = TrialConcluded(trial=TrialId(0), status=TrialStatus.FAILED, failure=failure)
+    unloadable = with_journal(world, [*added, failed, RunEnded(ending=Ending.UNLOADABLE)])
+    assert finished(attached(unloadable)) is None
+    unloadable.again = {0}
+    made, _ = driven(unloadable, composed(TRIALS))
+    assert made.trials[0].status is TrialStatus.SUCCEEDED
+
+
+# ---- more, and other trials
+
+
+def test_more_trials_are_run_and_none_of_the_first_again() -> None:
+    world = World()
+    first, _ = driven(world, changed(composed(TRIALS), trials=4))
+    assert len(first.trials) == 4
+    assert finished(attached(world)) is None
+    made, _ = driven(world, composed(TRIALS))
+    assert made.trials[:4] == first.trials
+    assert [trial for trial, _ in world.started] == list(range(TRIALS))
+    assert finished(attached(world)) == made
+
+
+def test_fewer_trials_take_none_away(done: tuple[World, SweepResult]) -> None:
+    world, first = done
+    made, _ = driven(world, changed(composed(TRIALS), trials=2))
+    assert made.trials == first.trials
+
+
+def test_another_space_is_refused_and_where_it_is_allowed_only_new_cases_are_run(
+    done: tuple[World, SweepResult],
+) -> None:
+    world, first = done
+    run = changed(composed(TRIALS), grid(x=[0, 1, 2, 100, 101]), trials=None)
+    with pytest.raises(ResumeError, match="begun with other space"):
+        attached(world, run)
+    run = replace(run, allow_changed=frozenset({"space"}))
+    assert finished(attached(world, run)) is None
+    made, _ = driven(world, run)
+    assert made.trials[:TRIALS] == first.trials
+    assert [trial.params["x"] for trial in made.trials[TRIALS:]] == [100, 101]
+    assert finished(attached(world, run)) == made
+
+
+# ---- who is on it
+
+
+def test_a_driver_that_answers_is_left_alone(done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _ = done
+    running = with_journal(world, records(world.store)[:-1])
+    monkeypatch.setattr(resume, "answers", lambda driver: driver == OTHER)
+    with pytest.raises(RunDirectoryError, match=r"in use: process 7 on other has been on this run since 19\d\d-"):
+        attached(running)
+    same = replace(composed(TRIALS), store=running.store).attached(OTHER)
+    assert same.found is not None, "it is this pool that asks, and it is on no run"
+    attached(world)
+
+
+def test_a_driver_without_an_address_does_not_answer() -> None:
+    for address in ("", "nowhere", ":1", "localhost:x", "127.0.0.1:1"):
+        assert not resume.answers(structs.replace(OTHER, address=address))
+
+
+def test_of_two_first_drivers_at_the_same_time_one_is_told() -> None:
+    store = MemoryStore()
+    first, second = (replace(composed(TRIALS), store=store).attached() for _ in range(2))
+    first.work(1, NullDisplay(), OTHER)
+    with pytest.raises(RunDirectoryError, match="at the same time"):
+        second.work(1, NullDisplay(), OTHER)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"{}"])
+def test_a_folder_of_something_else_is_told_of(content: bytes) -> None:
+    world = World()
+    world.store.put_if_absent(composed(TRIALS).layout.spec, content)
+    with pytest.raises(RunDirectoryError, match="run"):
+        attached(world)
+
+
+def test_a_seed_that_was_made_up_is_kept(done: tuple[World, SweepResult]) -> None:
+    world, _ = done
+    run = changed(composed(TRIALS), seed=99)
+    assert attached(world, replace(run, seeded=False)).spec.seed == 1
+    with pytest.raises(ResumeError, match="other seed"):
+        attached(world, run)
+
+
+# ---- samplers
+
+
+def test_a_sampler_is_told_what_the_one_before_was_told() -> None:
+    world = World()
+    run = composed(TRIALS, learning=True)
+    driven(world, run)
+    told, again = Climber(TRIALS), records(world.store)
+    resume.replay(told, again, run.plan.space_digest)
+    other = [structs.replace(each, metrics={"y": 5.0}) if isinstance(each, TrialConcluded) else each for each in again]
+    with pytest.raises(ResumeError, match="where it proposed"):
+        resume.replay(Climber(TRIALS), other, run.plan.space_digest)
