@@ -191,7 +191,7 @@ def view_of(known: Known) -> RunView:
         driver=known.driver,
         near=known.near,
         began=times.began,
-        ran_s=sweep.ran_s + (end.seconds if end is not None else 0.0),
+        ran_s=sweep.ran_s,
         heard=max((record.at for record in known.records), default=0.0) or None,
         trials=trials,
         notes=known.notes,

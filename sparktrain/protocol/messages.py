@@ -226,7 +226,6 @@ class StartMember(Message, frozen=True, tag=True):
     log_limit_bytes: int
     backend: Backend = Backend.NONE
     store: StoreAddress = StoreAddress("")
-    """URL of the store with the run directory."""
     checkpoint: Checkpoint | None = None
     """To resume from."""
 
@@ -429,11 +428,10 @@ class Snapshot(Message, frozen=True, tag=True):
 
 
 class Kept(Message, frozen=True, tag=True):
-    """The snapshot of `step` is a checkpoint that the coordinator has acknowledged, or was given up."""
+    """The snapshot of `step` is a checkpoint that the coordinator has acknowledged, or was given up for `problem`."""
 
     step: int
     problem: str = ""
-    """Why it was given up."""
 
 
 class Ended(Message, frozen=True, tag=True):

@@ -97,6 +97,7 @@ def test_the_driver_in_charge_says_who_it_is() -> None:
             "sparktrain": "0.1.0",
             "address": "host-1:5000",
             "fingerprint": "ab:cd",
+            "purpose": "",
         },
     }
 
