@@ -202,7 +202,7 @@ class Tidier:
             files, size = [checkpoint.manifest], 0
             try:
                 manifest = checkpoints.manifest_of(store, checkpoint)
-                files += [f"{manifest.data}/{shard.name}" for shard in manifest.shards]
+                files += [manifest.path(shard) for shard in manifest.shards]
                 size = sum(shard.size for shard in manifest.shards)
             except CheckpointError:
                 pass  # its shards belong to nothing from now on
