@@ -44,8 +44,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The fields of a `SweepSpec`."""
 
     def encode(self) -> bytes:
-        """As it is stored: the same bytes for the same plan."""
-        return msgspec.json.format(msgspec.json.encode(self, order="deterministic"), indent=2)
+        """As it is stored: the same bytes for the same plan. The order of a space's parameters is that of its trials."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @property
     def digest(self) -> str:
@@ -56,7 +56,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def space_digest(self) -> str:
         """By which is known what the sampler proposes, and how often."""
         sampled = self.space, self.spec["trials"]
-        return hashlib.sha256(msgspec.json.encode(sampled, order="deterministic")).hexdigest()[:16]
+        return hashlib.sha256(msgspec.json.encode(sampled)).hexdigest()[:16]
 
     def sweep_spec(self) -> SweepSpec:
         """The specification. Raises SpecError when this sparktrain has other rules than the one that wrote it."""

@@ -6,6 +6,8 @@ from sparktrain.driver import plan as plans
 from sparktrain.driver.plan import KINDS, Plan, allowed, check_unchanged, spec_fields
 from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
 from sparktrain.protocol.messages import Code
+from sparktrain.search.document import from_document
+from sparktrain.search.space import grid
 from sparktrain.spec.gang import Backend, GangSpec
 from sparktrain.spec.sweep import SweepSpec
 from sparktrain.store.layout import RunLayout
@@ -13,6 +15,9 @@ from tests.unit.store.gated import MemoryStore
 
 LAYOUT = RunLayout("run")
 CODE = Code("3d5a2be0e9a1b2c6e7a5c2cba5ea59b8a0be7e4da1a43ab9d0a2ba1c4ca4f7d5", b"f")
+
+
+ORDER = {"kind": "grid", "values": {"a": [True], "x": [1, 2.0, None, "a"]}}
 
 
 def plan(**changes: object) -> Plan:
@@ -23,7 +28,7 @@ def plan(**changes: object) -> Plan:
         "code": CODE.digest,
         "parts": {"function train": "a1", "model.py": "b2"},
         "preload": ("numpy",),
-        "space": {"kind": "grid", "values": {"x": [1, 2.0, None, "a"]}},
+        "space": {"kind": "grid", "values": {"x": [1, 2.0, None, "a"], "a": [True]}},
         "data_version": None,
         "spec": spec_fields(spec),
     }
@@ -40,6 +45,8 @@ def test_what_is_written_is_read_back() -> None:
     plans.write(store, LAYOUT, made, CODE)
     again = plans.read(store, LAYOUT, made.digest)
     assert again.digest == made.digest
+    assert list(from_document(again.space)) == list(grid(x=[1, 2.0, None, "a"], a=[True]))
+    assert again.space_digest == made.space_digest != plan(space=ORDER).space_digest
     assert again.sweep_spec() == SweepSpec(
         name="run", metric="y", seed=3, gang=GangSpec(workers=2, backend=Backend.TENSORFLOW)
     )
@@ -76,7 +83,7 @@ def test_code_that_cannot_be_read_is_told_of(content: bytes | None) -> None:
 
 CHANGES = {
     "code": (plan(parts={"function train": "a1", "model.py": "b3"}), ['- "model.py": "b2"', '+ "model.py": "b3"']),
-    "space": (plan(space={"kind": "grid", "values": {"x": [1, 2.0, None, "a", 5]}}), ["+ 5"]),
+    "space": (plan(space={"kind": "grid", "values": {"x": [1, 2.0, None, "a", 5], "a": [True]}}), ["+ 5"]),
     "data": (plan(data_version="v2"), ["- null", '+ "v2"']),
     "metric": (with_spec(mode="min"), ['- "mode": "max"', '+ "mode": "min"']),
     "seed": (with_spec(seed=4), ["- 3", "+ 4"]),

@@ -1,0 +1,198 @@
+"""Drivers in processes of their own, for tests to end in each way there is, and what they run.
+
+    python -m sparktrain.testing.mortal MODULE:FUNCTION FOLDER
+
+calls the function with FOLDER while a session on two executors is active, and writes what it returns to
+FOLDER/result.json.
+"""
+
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import sparktrain as st
+from sparktrain.clock import SystemClock, pause
+from sparktrain.store import journal_reader
+from sparktrain.store.journal_reader import Opened
+from sparktrain.store.layout import RunLayout
+from sparktrain.store.localfs import LocalStore
+from sparktrain.testing import drill
+from sparktrain.testing.processes import Sighted, descendants, wait_until
+from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+
+ENDS = ("python", "jvm", "both", "ctrl-c")
+"""What is killed of a driver; the last one is SIGINT, as often as it takes."""
+NAME = "run"
+START_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 90.0
+
+
+# ---- what drivers run
+
+
+def sweep(folder: Path) -> Any:
+    """Short trials; how many is in FOLDER/trials."""
+    space = {"x": list(range(int((folder / "trials").read_text()))), "folder": [str(folder)]}
+    return _told(st.sweep(marked, space, metric="y", dir=str(folder / "runs"), name=NAME, progress=False, preload=[]))
+
+
+def gang(folder: Path) -> Any:
+    """A drill of two members, which may not be restarted: what a driver takes along does not count."""
+    params = {"folder": str(folder), "strikes": []}
+    result = st.run(
+        drill.train, params, workers=2, backend="none", preload=["numpy"], max_restarts=0, dir=str(folder / "runs"),
+        name=NAME, progress=False,
+    )  # fmt: skip
+    return {"metrics": result.metrics, "restarts": [[each.summary, each.resumed_from] for each in result.restarts]}
+
+
+def resume(folder: Path) -> Any:
+    """Whatever there is, without what began it."""
+    result = st.resume(str(folder / "runs" / NAME), progress=False)
+    if isinstance(result, st.SweepResult):
+        return _told(result)
+    return {"metrics": result.metrics, "restarts": [[each.summary, each.resumed_from] for each in result.restarts]}
+
+
+def marked(x: int, folder: str, ctx: Any) -> float:
+    """A trial that leaves a mark at its begin and at its end, and lasts as long as FOLDER/hold is there."""
+    mark(folder, f"begin-{x}-{ctx.generation}-{os.getpid()}")
+    pause(0.1)
+    while Path(folder, "hold").exists():
+        pause(0.02)
+    mark(folder, f"end-{x}-{ctx.generation}")
+    return float(x * x)
+
+
+def mark(folder: str, name: str) -> None:
+    """Leave word, with the time."""
+    Path(folder, name).write_text(repr(SystemClock().wall()))
+
+
+def _told(result: st.SweepResult) -> list[list[Any]]:
+    return [[each.params["x"], each.status, each.metrics, each.generations] for each in result.trials]
+
+
+# ---- drivers, from outside
+
+
+class Mortal:
+    """A driver in a process and a session of its own; `close` leaves nothing of it."""
+
+    def __init__(self, what: str, folder: Path) -> None:
+        self.folder = folder
+        self._what = what if ":" in what else f"sparktrain.testing.mortal:{what}"
+        self._before = self.batches()
+        self._seen: dict[int, psutil.Process] = {}
+        self.output = folder / f"output-{len(list(folder.glob('output-*')))}.txt"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "Mortal":
+        """Start the process; itself."""
+        with self.output.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "sparktrain.testing.mortal", self._what, str(self.folder)],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    @property
+    def pid(self) -> int:
+        """Of its Python."""
+        assert self.process is not None
+        return self.process.pid
+
+    def jvm(self) -> int:
+        """Of its JVM."""
+        [jvm] = [each for each in psutil.Process(self.pid).children() if each.name() == "java"]
+        return jvm.pid
+
+    def batches(self) -> int:
+        """How many the journal of its run has."""
+        return len(list((self.folder / "runs" / NAME / "journal").glob("batch-*")))
+
+    def journal(self) -> Opened:
+        """That of its run."""
+        return journal_reader.read(LocalStore(self.folder / "runs"), RunLayout(NAME).journal)
+
+    def wait(self, condition: Any, what: str) -> None:
+        """Wait until `condition` holds; AssertionError, with what it printed, when it ends before."""
+        assert self.process is not None
+        wait_until(lambda: condition() or self.process.poll() is not None, START_TIMEOUT_S, what)  # type: ignore[union-attr]
+        assert condition(), f"{what}; the driver has ended: {self.said()}"
+
+    def wait_batches(self, more: int) -> None:
+        """Wait until this driver has written so many batches, counted from its start."""
+        self.wait(lambda: self.batches() >= self._before + more, f"{more} batches")
+
+    def processes(self, words: str = "") -> Sighted:
+        """Itself, and all below it; or those below it whose command lines have `words`."""
+        found = [each.pid for each in descendants(self.pid, words)]
+        return Sighted(found if words else [self.pid, *found])
+
+    def strike(self, end: str) -> Sighted:
+        """End it in that way; all its processes, as they were."""
+        everything = self.processes()
+        pids = {"python": [self.pid], "jvm": [self.jvm()], "both": [self.pid, self.jvm()], "ctrl-c": [self.pid]}[end]
+        for pid in pids:
+            os.kill(pid, signal.SIGINT if end == "ctrl-c" else signal.SIGKILL)
+        return everything
+
+    def wait_end(self) -> int:
+        """Wait for its end; its exit status."""
+        assert self.process is not None
+        return self.process.wait(END_TIMEOUT_S)
+
+    def result(self) -> Any:
+        """Wait for its end, which must be a good one; what it returned."""
+        status = self.wait_end()
+        assert status == 0, self.said()
+        return json.loads((self.folder / "result.json").read_text())
+
+    def said(self) -> str:
+        """The end of what it printed."""
+        return self.output.read_text()[-4000:]
+
+    def close(self) -> None:
+        """End what is left of it."""
+        if self.process is not None and self.process.poll() is None:
+            left = self.processes()
+            os.kill(self.pid, signal.SIGCONT)
+            self.process.kill()
+            left.kill()
+            self.process.wait()
+
+
+def generations(folder: Path, mark: str) -> dict[int, list[int]]:
+    """Of each trial of `marked`, the generations that have left this mark."""
+    found: dict[int, list[int]] = {}
+    for path in folder.glob(f"{mark}-*"):
+        if match := re.fullmatch(rf"{mark}-(\d+)-(\d+)(-\d+)?", path.name):
+            found.setdefault(int(match[1]), []).append(int(match[2]))
+    return {trial: sorted(numbers) for trial, numbers in found.items()}
+
+
+def main(what: str, folder: Path) -> None:
+    """Be a driver."""
+    module, _, name = what.partition(":")
+    with spark_session(LOCAL_CLUSTER, folder):
+        try:
+            returned = getattr(importlib.import_module(module), name)(folder)
+        except BaseException as error:
+            print(f"ended by {type(error).__name__}: {error}", flush=True)
+            raise
+        (folder / "result.json").write_text(json.dumps(returned))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
