@@ -44,7 +44,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The fields of a `SweepSpec`."""
 
     def encode(self) -> bytes:
-        """As it is stored: the same bytes for the same plan. The order of a space's parameters is that of its trials."""
+        """As it is stored: the same bytes for the same plan. Parameters keep their order, which is that of the trials."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @property
