@@ -44,7 +44,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The fields of a `SweepSpec`."""
 
     def encode(self) -> bytes:
-        """As it is stored: the same bytes for the same plan. Parameters keep their order, which is that of the trials."""
+        """As it is stored: the same bytes for the same plan. Parameters keep their order, the order of the trials."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @property
