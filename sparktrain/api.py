@@ -54,13 +54,16 @@ def sweep(
         spark: the session to use; the active one by default. Spark Connect sessions will do.
         agents: how many trials run at a time; by default one for each slot (`spark.task.cpus` cores) of the session.
         **options: trials (run at most so many), dir (run directories are made here; default `sparktrain-runs`), name
-            (of the run; default the function's name and the time), seed (of the run; `ctx.seed` follows from it and the
-            trial's id), trial_timeout and timeout (seconds, `timedelta`, or "90s", "5m", "2h"), start_timeout (how long
-            to wait while there are no agents, default 300 s), retries (times a trial is run again after its process,
-            agent or executor was lost, default 3), workers_per_trial and backend (members of the gang that trains each
-            trial, default 1, and what connects them; as of `run`), gpus (for each member), log_limit (bytes of a
-            member's log that are kept, default 1 GiB), preload (modules that are imported before trials start; by
-            default those that `train` uses), progress (False: show nothing).
+            (of the run; default the function's name and the time), store_timeout (how long the run outlives an
+            outage of its store, default 300 s; then it ends, and can be resumed), data_version (what you call the
+            data), allow_changed (of "code", "space", "data", "metric", "seed" and "gang": what may differ from the run
+            that the directory has), retry_failed (run trials again that have failed), seed (of the run; `ctx.seed`
+            follows from it and the trial's id), trial_timeout and timeout (seconds, `timedelta`, or "90s", "5m", "2h"),
+            start_timeout (how long to wait while there are no agents, default 300 s), retries (times a trial is run
+            again after its process, agent or executor was lost, default 3), workers_per_trial and backend (members of
+            the gang that trains each trial, default 1, and what connects them; as of `run`), gpus (for each member),
+            log_limit (bytes of a member's log that are kept, default 1 GiB), preload (modules that are imported before
+            trials start; by default those that `train` uses), progress (False: show nothing).
 
     Returns:
         What became of each trial, best first to find under `.best`. The same is in `results.json` of the run directory.

@@ -44,6 +44,9 @@ Directory = Annotated[
 Seed = Annotated[int | None, option(RUN, "N", "Seed of the run, from which each ctx.seed comes.")]
 Dir = Annotated[str | None, option(RUN, "PATH", "Where run directories are made (default: sparktrain-runs).")]
 Name = Annotated[str | None, option(RUN, "NAME", "Of the run and its directory (default: function and time).")]
+StoreTimeout = Annotated[
+    str | None, option(RUN, "TIME", "How long the run outlives an outage of its store (default: 5m).")
+]
 Timeout = Annotated[str | None, option(RUN, "TIME", "Stop the run after so long, as in 90s, 5m, 2h.")]
 Preload = Annotated[
     str | None,

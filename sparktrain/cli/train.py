@@ -27,6 +27,7 @@ from sparktrain.cli.options import (
     Quiet,
     RetryFailed,
     Seed,
+    StoreTimeout,
     Target,
     Timeout,
     given,
@@ -129,6 +130,7 @@ def sweep(
     name: Name = None,
     trial_timeout: Annotated[str | None, option(RUN, "TIME", "End a trial after so long, as in 90s, 5m, 2h.")] = None,
     timeout: Timeout = None,
+    store_timeout: StoreTimeout = None,
     retries: Annotated[int | None, option(RUN, "N", "How often a lost trial is run again (default: 3).")] = None,
     preload: Preload = None,
     data_version: DataVersion = None,
@@ -151,7 +153,8 @@ def sweep(
     """
     settings = {
         "metric": metric, "mode": mode, "trials": trials, "seed": seed, "dir": dir, "name": name, "retries": retries,
-        "trial_timeout": trial_timeout, "timeout": timeout, "gpus": gpus, "preload": names(preload), "agents": agents,
+        "trial_timeout": trial_timeout, "timeout": timeout, "store_timeout": store_timeout,
+        "gpus": gpus, "preload": names(preload), "agents": agents,
         "workers_per_trial": workers_per_trial, "backend": backend, "data_version": data_version,
         "allow_changed": names(allow_changed), "retry_failed": retry_failed or None,
     }  # fmt: skip
@@ -188,6 +191,7 @@ def run(
     dir: Dir = None,
     name: Name = None,
     timeout: Timeout = None,
+    store_timeout: StoreTimeout = None,
     preload: Preload = None,
     data_version: DataVersion = None,
     allow_changed: AllowChanged = None,
@@ -210,7 +214,8 @@ def run(
     settings = {
         "workers": workers, "backend": backend, "ps": ps, "evaluator": evaluator or None, "min_workers": min_workers,
         "max_restarts": max_restarts, "hang_timeout": hang_timeout, "metric": metric, "mode": mode, "seed": seed,
-        "dir": dir, "name": name, "timeout": timeout, "gpus": gpus, "preload": names(preload), "agents": agents,
+        "dir": dir, "name": name, "timeout": timeout, "store_timeout": store_timeout,
+        "gpus": gpus, "preload": names(preload), "agents": agents,
         "data_version": data_version, "allow_changed": names(allow_changed), "retry_failed": retry_failed or None,
     }  # fmt: skip
     request = RunRequest(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparktrain.errors import RunDirectoryError, SpecError
+from sparktrain.errors import RunDirectoryError, SpecError, StoreError
 from sparktrain.spec.store import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.spec.sweep import run_name
 from sparktrain.store.base import Store
@@ -78,6 +78,8 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Pl
         entries = inside.entries()
         places = [Place(inside, RunLayout(name)) for name in _folders(entries)]
         found = [each for each in places if each.has_run]
+    except StoreError:
+        raise  # it says what to do
     except PermissionError as error:
         raise RunDirectoryError(f"{directory} cannot be read: {error.strerror or error}; ask its owner") from error
     if not found:

@@ -44,7 +44,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The fields of a `SweepSpec`."""
 
     def encode(self) -> bytes:
-        """As it is stored: the same bytes for the same plan. Parameters keep their order, the order of the trials."""
+        """As it is stored: the same bytes for the same plan. The order of a space's parameters counts."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @property
@@ -174,9 +174,14 @@ def _differences(old: Plan, new: Plan) -> dict[str, list[str]]:
 
 
 def _diff(old: object, new: object) -> list[str]:
-    before, after = (json.dumps(each, indent=1, default=str).splitlines() for each in (old, new))
-    changed = difflib.ndiff(before, after)
-    return [f"{line[0]} {line[2:].strip().rstrip(',')}" for line in changed if line[0] in "+-"]
+    changed = difflib.ndiff(_lines(old), _lines(new))
+    return [line for line in changed if line[0] in "+-"]
+
+
+def _lines(value: object) -> list[str]:
+    """One line for each entry, without the commas and brackets that change with its neighbours."""
+    lines = (line.strip().rstrip(",") for line in json.dumps(value, indent=1, default=str).splitlines())
+    return [line for line in lines if line not in ("{", "}", "[", "]")]
 
 
 def _shortened(lines: list[str]) -> list[str]:

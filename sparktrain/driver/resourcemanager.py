@@ -26,7 +26,7 @@ class ResourceManager:
 
     def __init__(self, urls: Sequence[str]) -> None:
         """`urls` are like http://host:8088."""
-        self._urls = tuple(urls)
+        self.urls = tuple(urls)
 
     @classmethod
     def configured(cls) -> "ResourceManager":
@@ -44,7 +44,7 @@ class ResourceManager:
 
     def tell(self) -> Told | None:
         """What it has for whom; None when none answers, or not to this process: it may want a ticket."""
-        for url in self._urls:
+        for url in self.urls:
             try:
                 scheduler = _get(url, "scheduler")["scheduler"]["schedulerInfo"]
                 nodes = (_get(url, "nodes")["nodes"] or {}).get("node") or []

@@ -17,7 +17,7 @@ from sparktrain.state.checkpoints import Checkpoint, Checkpoints
 from sparktrain.state.records import CheckpointsDropped
 from sparktrain.state.recovery import compacted
 from sparktrain.store import checkpoints
-from sparktrain.store.base import Unpublished
+from sparktrain.store.base import Leftover
 from sparktrain.store.journal import Journal, Who
 
 VERSION = 1
@@ -73,7 +73,7 @@ class Tidied:
     name: str
     dropped: tuple[Dropped, ...]
     orphans: tuple[Orphan, ...]
-    unpublished: tuple[Unpublished, ...]
+    unpublished: tuple[Leftover, ...]
     records: tuple[int, int]
     """Of the journal, before and after."""
     dry: bool
@@ -202,7 +202,7 @@ class Tidier:
             files, size = [checkpoint.manifest], 0
             try:
                 manifest = checkpoints.manifest_of(store, checkpoint)
-                files += [f"{manifest.data}/{shard.name}" for shard in manifest.shards]
+                files += [manifest.path(shard) for shard in manifest.shards]
                 size = sum(shard.size for shard in manifest.shards)
             except CheckpointError:
                 pass  # its shards belong to nothing from now on

@@ -33,7 +33,7 @@ class Written(Struct, frozen=True):
     """Of what was given to `write`, hexadecimal."""
 
 
-class Unpublished(Struct, frozen=True):
+class Leftover(Struct, frozen=True):
     """What a writer has left that never became a file."""
 
     name: str
@@ -180,14 +180,14 @@ class Store(Protocol):
         """Delete the file `path`, if there is one. Called by the coordinator only: nobody else may decide that."""
         ...
 
-    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Unpublished]:
+    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
         """What was left beneath the folder `prefix` by writers that died, and has not changed for `older_than_s`.
 
         Never anything that a listed path names. Nothing where a store leaves nothing behind.
         """
         return []
 
-    def discard_unpublished(self, left: Unpublished) -> None:
+    def discard_unpublished(self, left: Leftover) -> None:
         """Delete what `unpublished` has found, if it is still there. Called by who is in charge of the run."""
         raise BugError(f"store {self.where()} leaves nothing unpublished, and was asked to delete {left.name}")
 

@@ -55,12 +55,16 @@ class Manifest(Struct, frozen=True):
     parent: str
     """Digest of the manifest of the checkpoint that was acknowledged before it, or empty."""
     data: str
-    """Folder of the shards in the store."""
+    """How the paths of the shards begin; a dot and the shard's name follow."""
     shards: tuple[Shard, ...]
     keep: int
     score: float | None
     writer: str
     """The agent that wrote it."""
+
+    def path(self, shard: Shard) -> str:
+        """The path of a shard in the store."""
+        return f"{self.data}.{shard.name}"
 
 
 class Draft(Struct, frozen=True):
@@ -108,7 +112,7 @@ def write(
             go_on()
             check()
 
-        return _put_shard(store, f"{data}/{file.name}", file, may)
+        return _put_shard(store, f"{data}.{file.name}", file, may)
 
     manifest = _manifest(draft, data, tuple(spread(put, files, threads)))
     check()
@@ -137,7 +141,7 @@ def fetch(
         def bring(shard: Shard, go_on: GoOn) -> None:
             if cache is None or not _link(cache / shard.name, folder / shard.name, shard):
                 with (folder / shard.name).open("xb") as file:
-                    for piece in _fetched(store, checkpoint, f"{manifest.data}/{shard.name}", shard):
+                    for piece in _fetched(store, checkpoint, manifest.path(shard), shard):
                         go_on()
                         file.write(piece)
 
@@ -206,7 +210,7 @@ def verified(store: Store, checkpoint: Checkpoint, manifest: Manifest, fast: boo
     Raises CheckpointError for the first shard that is damaged, and any other OSError when the store fails.
     """
     for shard in manifest.shards:
-        path = f"{manifest.data}/{shard.name}"
+        path = manifest.path(shard)
         if fast:
             _check_size(store, checkpoint, path, shard)
             yield shard.size

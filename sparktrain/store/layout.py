@@ -63,7 +63,10 @@ class CheckpointLayout(Struct, frozen=True):
         return f"{self.path}/manifest-{step:08d}"
 
     def data(self, step: int, attempt: str) -> str:
-        """The folder of the shards that one attempt to write the checkpoint of `step` leaves; of no other attempt."""
+        """How the shards begin that one attempt to write the checkpoint of `step` leaves; those of no other attempt do.
+
+        No folder: HDFS counts folders, and keeps them when the last file in them is deleted.
+        """
         return f"{self.path}/data/{step:08d}-{attempt}"
 
 

@@ -18,9 +18,9 @@ from sparktrain.store.base import (
     PIECE_BYTES,
     UNPUBLISHED,
     FileInfo,
+    Leftover,
     NewFile,
     Store,
-    Unpublished,
     WriteStream,
     Written,
     check_path,
@@ -184,7 +184,7 @@ class LocalStore(Store):
         except _NO_FILE:
             return
 
-    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Unpublished]:
+    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
         """See base class."""
         before, found = SystemClock().wall() - older_than_s, []
         for folder, _, names in os.walk(self._file(prefix), onerror=_raise_unless_gone):
@@ -192,10 +192,10 @@ class LocalStore(Store):
                 with suppress(FileNotFoundError):  # its writer is done by now
                     seen = os.stat(os.path.join(folder, name))
                     if seen.st_mtime < before:
-                        found.append(Unpublished(os.path.join(folder, name), seen.st_size))
+                        found.append(Leftover(os.path.join(folder, name), seen.st_size))
         return sorted(found, key=lambda each: each.name)
 
-    def discard_unpublished(self, left: Unpublished) -> None:
+    def discard_unpublished(self, left: Leftover) -> None:
         """See base class."""
         path = Path(left.name)
         if not path.name.startswith(UNPUBLISHED) or not path.is_relative_to(self.root):

@@ -40,7 +40,7 @@ END_TIMEOUT_S = 90.0
 
 def sweep(folder: Path) -> Any:
     """Short trials; how many is in FOLDER/trials."""
-    space: dict[str, Any] = {"x": list(range(int((folder / "trials").read_text()))), "folder": [str(folder)]}
+    space: dict[str, list[Any]] = {"x": list(range(int((folder / "trials").read_text()))), "folder": [str(folder)]}
     return _told(st.sweep(marked, space, metric="y", dir=str(folder / "runs"), name=NAME, progress=False, preload=[]))
 
 

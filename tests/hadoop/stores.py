@@ -110,7 +110,7 @@ class Busy:
 
 
 @contextmanager
-def busy(store: Store) -> Iterator[Busy]:
+def checked_writes(store: Store) -> Iterator[Busy]:
     """Somebody who writes while the block breaks something; what is written is compared in the end."""
     writer = Busy(store)
     writer.begin()

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.testing.hadoop import LABEL, HadoopError, Hdfs, Yarn, yarn
+from sparktrain.testing.hadoop import LABEL, HadoopError, Hdfs, Knobs, Yarn, yarn
 from sparktrain.testing.processes import Sighted, wait_until
 
 LOST_S = 20.0
@@ -21,7 +21,9 @@ def test_a_cluster_is_ready_within_30_s_with_its_label_and_leaves_no_process(
     hdfs_cluster: Hdfs, tmp_path: Path
 ) -> None:
     begun = SystemClock().now()
-    with yarn(tmp_path / "yarn", hdfs_cluster, settings={"yarn.nodemanager.resource.memory-mb": "1024"}) as cluster:
+    knobs = Knobs(keep_containers=True, keep_applications=False, preempt=True)
+    settings = {"yarn.nodemanager.resource.memory-mb": "1024"}
+    with yarn(tmp_path / "yarn", hdfs_cluster, knobs, settings) as cluster:
         took_s = SystemClock().now() - begun
         processes = Sighted(each.pid for each in cluster.daemons)
         labels = {each["id"]: each.get("nodeLabels", []) for each in cluster.nodes()}

@@ -75,7 +75,7 @@ def check_running(shell: Shell, pid: int) -> None:
     trial = seen["trials"][1]
     assert (trial["status"], trial["report"]["metrics"]) == ("running", {"value": trial["report"]["step"]})
     assert "running for" in shell("status")[1]
-    assert shell("logs", "1")[1].startswith("from 0\n")
+    wait_until(lambda: shell("logs", "1")[1].startswith("from 0\n"), LOOK_S, "the log")
     assert shell("gc")[0] == 2, "its driver is on it"
 
 

@@ -235,9 +235,10 @@ class OpenFile:
 
     def _opened(self, call: Call) -> Reader:
         reader = call.once(lambda client: client.open(self._path))
-        if self._size not in (None, reader.size):
+        if self._size is None:
+            self._size = reader.size
+        if reader.size < self._size:
             raise StoreError(f"{self._where} had {self._size} bytes, and has {reader.size} now: read it again")
-        self._size = reader.size
         return reader
 
 

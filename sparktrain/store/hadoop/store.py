@@ -1,12 +1,13 @@
 """The contract of a store over a client of HDFS."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from uuid import uuid4
 
-from sparktrain.errors import RunDirectoryError
+from sparktrain.clock import SystemClock
+from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.spec.store import StoreAddress
-from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, FileInfo, NewFile, Store, WriteStream, check_path
+from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, FileInfo, Leftover, NewFile, Store, WriteStream, check_path
 from sparktrain.store.hadoop.calls import Call, Calls, Patience
 from sparktrain.store.hadoop.client import Entry, HadoopClient
 from sparktrain.store.hadoop.errors import TroubleError
@@ -129,15 +130,26 @@ class HadoopStore(Store):
 
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""
+        return sorted(path for path, entry in self._walk(prefix) if not entry.name.startswith(UNPUBLISHED))
+
+    def entries(self, prefix: str = "") -> Sequence[str]:
+        """See base class."""
+        call = self._calls.begin("list", self.where(prefix))
+        found = _listed(call, self._target(check_path(prefix) if prefix else ""))
+        return sorted(each.name + "/" * (not each.is_file) for each in found if not each.name.startswith(UNPUBLISHED))
+
+    def _walk(self, prefix: str) -> Iterator[tuple[str, Entry]]:
+        """Every file beneath a folder, the unpublished ones among them."""
         call = self._calls.begin("list", self.where(prefix))
         folders: list[str] = [check_path(prefix) if prefix else ""]
-        found: list[str] = []
         while folders:
             folder = folders.pop()
             for entry in _listed(call, self._target(folder)):
-                if not entry.name.startswith(UNPUBLISHED):
-                    (found if entry.is_file else folders).append(f"{folder}/{entry.name}" if folder else entry.name)
-        return sorted(found)
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_file:
+                    yield path, entry
+                else:
+                    folders.append(path)
 
     def create(self, path: str) -> NewFile:
         """See base class."""
@@ -165,6 +177,23 @@ class HadoopStore(Store):
         found = find(call, target)
         if found is not None and found.is_file:
             call.ask(lambda client: client.delete(target))
+
+    def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
+        """See base class."""
+        before_ms = 1000 * (SystemClock().wall() - older_than_s)
+        left = [
+            Leftover(path, entry.size)
+            for path, entry in self._walk(prefix)
+            if entry.name.startswith(UNPUBLISHED) and entry.modified_ms < before_ms
+        ]
+        return sorted(left, key=lambda each: each.name)
+
+    def discard_unpublished(self, left: Leftover) -> None:
+        """See base class."""
+        if not left.name.rpartition("/")[2].startswith(UNPUBLISHED):
+            raise BugError(f"{left.name} is nothing that a writer left in {self.where()}")
+        target = self._target(left.name)
+        self._calls.begin("delete", f"{self.where()}/{left.name}").ask(lambda client: client.delete(target))
 
     def _begin(self, what: str, path: str) -> tuple[Call, str]:
         return self._calls.begin(what, self.where(check_path(path))), self._target(path)

@@ -59,7 +59,7 @@ def test_progress_is_told_to_the_last_byte(run: StoredRun) -> None:
 
 
 def test_a_changed_byte_is_found_by_reading_it_and_a_lost_one_by_the_size_too(run: StoredRun) -> None:
-    shard = file(run, "trials/0002/checkpoints/gen-0002/data/00000170*/model*")
+    shard = file(run, "trials/0002/checkpoints/gen-0002/data/00000170*.model*")
     spoil(shard)
     assert examined(run, fast=True).code == 0
     found = examined(run)
@@ -187,7 +187,7 @@ def test_what_a_driver_has_replaced_meanwhile_is_no_damage(run: StoredRun, monke
     def goes_on(size: int, total: int) -> None:
         if not run.store.exists("mnist/trials/0002/checkpoints/gen-0002/manifest-00000190"):
             run.save(2, 190, generation=2)
-            file(run, "trials/0002/checkpoints/gen-0002/data/00000150*/model*").unlink()
+            file(run, "trials/0002/checkpoints/gen-0002/data/00000150*.model*").unlink()
 
     assert Examiner(run.place, False, goes_on).examine().code == 0
 

@@ -7,6 +7,7 @@ import pytest
 
 from sparktrain.driver.places import place_of, run_in, runs_in
 from sparktrain.errors import RunDirectoryError, SpecError
+from sparktrain.store.url import open_store
 from tests.unit.driver.stored import StoredRun
 
 
@@ -80,6 +81,15 @@ def test_what_no_store_has(directory: str) -> None:
 def test_urls_are_split_where_the_run_begins(directory: str, root: str, name: str) -> None:
     place = place_of(directory)
     assert (place.store.address.url, place.layout.path) == (root, name)
+
+
+def test_runs_in_a_store_of_objects() -> None:
+    store = open_store("memory://places/runs")
+    for name in ("big", "mnist"):
+        store.put_if_absent(f"{name}/run.json", b"{}")
+    assert run_in("memory://places/runs/mnist").where == "memory://places/runs/mnist"
+    found, alone = runs_in("memory://places/runs")
+    assert ([place.layout.path for place in found], alone) == (["big", "mnist"], False)
 
 
 def test_the_run_of_a_newer_sparktrain(runs: Path) -> None:

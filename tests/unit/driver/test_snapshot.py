@@ -98,3 +98,17 @@ def test_a_gang_that_waits_for_lost_agents_says_until_when(work: Work) -> None:
     world.tick(5.0)
     world.tick(10.0)
     assert progress_of(world.machine, work, world.at).note == "waiting for agents (1 of 2); gives up in 50 s"
+
+
+def test_while_agents_are_missing_the_clusters_words_are_told(work: Work) -> None:
+    world = World(cases=1)
+    world.begin(size=2)
+
+    def note() -> str:
+        return progress_of(world.machine, work, world.at, outlook="1 of 2 executors fit").note
+
+    assert note() == "waiting for agents (0 of 2); 1 of 2 executors fit"
+    world.join("a")
+    assert note() == "waiting for agents (1 of 2); 1 of 2 executors fit"
+    world.join("b")
+    assert "fit" not in note()

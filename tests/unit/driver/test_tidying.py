@@ -94,21 +94,21 @@ def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: Stored
     run.end()
     now = os.stat(run.store.root).st_mtime
     folder = "mnist/trials/0000/checkpoints/gen-0001"
-    for name in ("data/00000300-dead/model", "manifest-00000400", "data/00000500-young/model"):
+    for name in ("data/00000300-dead.model", "manifest-00000400", "data/00000500-young.model"):
         run.store.put_if_absent(f"{folder}/{name}", b"12345")
     unpublished = run.store.root / folder / ".tmp-dead"
     unpublished.write_bytes(b"123")
-    for path in (run.store.root / folder / "data/00000300-dead/model", run.store.root / folder / "manifest-00000400"):
+    for path in (run.store.root / folder / "data/00000300-dead.model", run.store.root / folder / "manifest-00000400"):
         os.utime(path, (now - 2 * HOUR_S,) * 2)
     os.utime(unpublished, (now - 2 * HOUR_S,) * 2)
     tidied = Tidier(run.place, Keep.EACH, HOUR_S, HandClock(now)).tidy(this_process(HandClock(), "gc"))
     assert [each.file.removeprefix(f"{folder}/") for each in tidied.orphans] == [
         "manifest-00000400",
-        "data/00000300-dead/model",
+        "data/00000300-dead.model",
     ]
     assert [each.size for each in tidied.unpublished] == [3]
     assert not unpublished.exists()
-    assert run.store.exists(f"{folder}/data/00000500-young/model")
+    assert run.store.exists(f"{folder}/data/00000500-young.model")
 
 
 def test_the_journal_is_compacted(run: StoredRun) -> None:
@@ -146,7 +146,7 @@ class InterruptedStore(LocalStore):
 def test_a_driver_that_begins_meanwhile_ends_it(run: StoredRun) -> None:
     run.end()
     for step in range(300, 600, 10):
-        run.store.put_if_absent(f"mnist/trials/0000/checkpoints/gen-0001/data/{step:08d}-dead/model", b"")
+        run.store.put_if_absent(f"mnist/trials/0000/checkpoints/gen-0001/data/{step:08d}-dead.model", b"")
     store = InterruptedStore(run.store.root)
     store.first = run.begin
     place = type(run.place)(store, run.layout)

@@ -231,7 +231,7 @@ class World:
 
     def note(self, written: Checkpoint, parent: str, manifest: Path) -> None:
         found = product.msgspec.json.decode(manifest.read_bytes())
-        shards = [f"{found['data']}/{shard['name']}" for shard in found["shards"]]
+        shards = [f"{found['data']}.{shard['name']}" for shard in found["shards"]]
         self._known[written.digest] = written, parent, [written.manifest, *shards]
 
     def rot(self, index: int) -> None:
@@ -322,7 +322,7 @@ class World:
             except product.msgspec.MsgspecError as error:
                 raise AssertionError(f"INCOMPLETE: {path}: {error}") from error
             for shard in manifest["shards"]:
-                name = f"{manifest['data']}/{shard['name']}"
+                name = f"{manifest['data']}.{shard['name']}"
                 held = self.files.files.get(name, b"")
                 assert name in self.rotten or len(held) == shard["size"], f"INCOMPLETE: {path} lacks {name}"
 

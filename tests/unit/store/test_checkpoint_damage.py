@@ -30,7 +30,7 @@ class Shelf:
         self.data = msgspec.json.decode(self.store.read(self.newest.manifest), type=Manifest).data
 
     def paths(self) -> list[str]:
-        return [self.newest.manifest, *(f"{self.data}/{name}" for name in NAMES)]
+        return [self.newest.manifest, *(f"{self.data}.{name}" for name in NAMES)]
 
     def check(self, changes: dict[str, bytes | None]) -> None:
         """With these files changed, or missing, the checkpoint before is resumed from."""
@@ -100,7 +100,7 @@ def test_files_of_elsewhere_are_found(shelf: Shelf) -> None:
     for what, other in others:
         manifest = shelf.files[other.manifest]
         data = msgspec.json.decode(manifest, type=Manifest).data
-        shards = {f"{shelf.data}/{name}": shelf.files[f"{data}/{name}"] for name in NAMES}
+        shards = {f"{shelf.data}.{name}": shelf.files[f"{data}.{name}"] for name in NAMES}
         assert all(shelf.files[path] != shard for path, shard in shards.items()), what
         for path, shard in shards.items():
             shelf.check({path: shard})
@@ -119,7 +119,7 @@ def test_a_manifest_with_the_right_digest_cannot_lead_elsewhere(shelf: Shelf) ->
 
 
 def test_a_file_that_does_not_belong_to_it_is_not_brought_along(shelf: Shelf) -> None:
-    for path in (f"{shelf.data}/tensors-00002.safetensors", f"{shelf.data}/deep/er", f"{shelf.newest.manifest}.bak"):
+    for path in (f"{shelf.data}.tensors-00002.safetensors", f"{shelf.data}/deep/er", f"{shelf.newest.manifest}.bak"):
         shelf.store.files = {**shelf.files, path: b"more"}
         assert loaded(shelf.store, shelf.newest, shelf.local) == content(1, 2)
 

@@ -66,7 +66,7 @@ def test_the_manifest_says_it_all(store: LocalStore, local: Path) -> None:
         "score": None,
         "writer": "agent-1",
     }
-    assert store.list() == [*(f"{data}/{name}" for name in NAMES), checkpoint.manifest]
+    assert store.list() == [*(f"{data}.{name}" for name in NAMES), checkpoint.manifest]
 
 
 def test_an_empty_snapshot_is_refused(store: LocalStore, local: Path) -> None:
@@ -235,8 +235,8 @@ def test_listed(store: LocalStore, local: Path) -> None:
 
 def test_a_sweep_leaves_what_is_kept_and_what_is_still_written(store: LocalStore, local: Path) -> None:
     kept, _, current = put(store, local, 1), put(store, local, 2), put(store, local, 2, generation=2)
-    store.put_if_absent(f"{FOLDER}/gen-0001/data/00000009-abc/state.json", b"failed")
-    store.put_if_absent(f"{FOLDER}/gen-0002/data/00000003-abc/state.json", b"under way")
+    store.put_if_absent(f"{FOLDER}/gen-0001/data/00000009-abc.state.json", b"failed")
+    store.put_if_absent(f"{FOLDER}/gen-0002/data/00000003-abc.state.json", b"under way")
     store.put_if_absent(f"{FOLDER}/notes.txt", b"somebody's")
     sweep(store, LAYOUT, TRIAL, [kept], Generation(2))
     assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [kept.manifest, current.manifest]

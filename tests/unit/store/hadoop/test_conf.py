@@ -60,6 +60,14 @@ def test_an_address_opens_the_same_store_where_there_is_no_configuration(
     assert open_store(address).where("a/b") == "hdfs://lab/exp/a/b"
 
 
+def test_a_driver_on_yarn_finds_what_spark_has_sent_along(
+    no_conf: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "__spark_conf__" / "__hadoop_conf__", {"fs.defaultFS": "hdfs://lab"}, LAB)
+    monkeypatch.chdir(tmp_path)
+    assert resolve(StoreAddress("hdfs:///exp")).url == "hdfs://lab/exp"
+
+
 def test_the_configuration_of_a_hadoop_installation(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR")
     monkeypatch.setenv("HADOOP_HOME", str(conf))

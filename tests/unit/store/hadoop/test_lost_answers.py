@@ -132,3 +132,28 @@ def test_a_file_that_somebody_deletes_is_not_claimed() -> None:
     hdfs = Hdfs(sweep)
     with pytest.raises(StoreError, match="somebody has deleted"):
         MemoryStore(hdfs).put_if_absent("a", b"ours")
+
+
+def test_a_log_that_grows_while_it_is_read_is_read_up_to_where_it_was() -> None:
+    def fail(request: str, done: bool) -> None:
+        if request == "read" and not done and not grown:
+            grown.append(request)
+            hdfs.files[PATH].data += b" and more"
+            raise RuntimeError("DataTransferError")
+
+    grown: list[str] = []
+    hdfs = Hdfs(fail)
+    hdfs.put(PATH, b"content")
+    assert MemoryStore(hdfs).read("a") == b"content"
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_not_mixed_up() -> None:
+    def fail(request: str, done: bool) -> None:
+        if request == "read" and not done and len(hdfs.files[PATH].data) > 5:
+            hdfs.put(PATH, b"other")
+            raise RuntimeError("DataTransferError")
+
+    hdfs = Hdfs(fail)
+    hdfs.put(PATH, b"content")
+    with pytest.raises(StoreError, match="had 7 bytes, and has 5 now: read it again"):
+        MemoryStore(hdfs).read("a")
