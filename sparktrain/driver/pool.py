@@ -142,12 +142,24 @@ class AgentPool:
             try:
                 ran, interrupted = running.result(), False
             except KeyboardInterrupt:
-                submit(self._stop("interrupted by Ctrl-C"))
-                ran, interrupted = running.result(INTERRUPT_TIMEOUT_S), True
-                self.close()
+                ran, interrupted = self._interrupted(running, work), True
         if self._idle_timeout_s is not None and not interrupted:
             self._idle = submit(self._rest(self._idle_timeout_s))
         return ran, interrupted
+
+    def _interrupted(self, running: "Future[Ran]", work: Work) -> Ran:
+        """Ctrl-C: what has become of the run once its trials are ended. KeyboardInterrupt when the store hangs."""
+        submit(self._stop("interrupted by Ctrl-C"))
+        try:
+            return running.result(INTERRUPT_TIMEOUT_S)
+        except TimeoutError as error:
+            where = work.store.where(work.layout.path)
+            raise KeyboardInterrupt(
+                f"run {work.spec.name} was interrupted, and its end could not be written to {where} within "
+                f"{INTERRUPT_TIMEOUT_S:g} s; resume it to go on"
+            ) from error
+        finally:
+            self.close()
 
     def failure(self, ran: Ran, start_timeout_s: float) -> InfraError | None:
         """The error that ended a run for want of agents, if any."""

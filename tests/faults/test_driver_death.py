@@ -1,15 +1,20 @@
 """The driver is killed again and again: each trial has one result, none is lost, and none runs again after its end."""
 
+import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from sparktrain.driver.compose import compose_again
+from sparktrain.errors import RunDirectoryError
 from sparktrain.state.records import TrialConcluded
+from sparktrain.state.recovery import DRIVER_LOST
 from sparktrain.testing import drill
-from sparktrain.testing.mortal import Mortal, generations
+from sparktrain.testing.mortal import NAME, Mortal, generations
 from sparktrain.testing.processes import Sighted
 
 pytestmark = pytest.mark.timeout(300)
@@ -64,3 +69,66 @@ def test_a_sweep_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mor
         assert after[x][-1] == generation
         assert len(after[x]) == len(set(after[x]))
         assert generation in generations(tmp_path, "end")[x]
+
+
+def test_a_gang_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mortal]) -> None:
+    rng, step = random.Random(3), 0
+    for generation, end in enumerate(("both", "python"), 1):
+        driver = start("gang")
+        step = rng.randint(max(step, drill.EVERY) + 2, step + 30)
+        driver.wait(lambda at=step, now=generation: at in steps(tmp_path).get((now, 0), ()), f"step {step}")
+        members = driver.processes("sparktrain.training")
+        assert members.processes
+        driver.strike(end)
+        members.wait_gone(GONE_S)
+    told = start("gang").result()
+    assert told["metrics"] == {"value": drill.expected()}
+    assert [cause for cause, _ in told["restarts"]] == [DRIVER_LOST] * 2
+    began = drill.notes(tmp_path, "from")
+    for generation, (_, resumed_from) in enumerate(told["restarts"], 1):
+        assert began[generation + 1, 0] == began[generation + 1, 1] == [resumed_from or 0]
+        assert (resumed_from or 0) % drill.EVERY == 0
+        assert max(steps(tmp_path)[generation, 0]) - (resumed_from or 0) <= MOST_LOST
+
+
+def steps(folder: Path) -> dict[tuple[int, int], list[int]]:
+    """That each rank of each generation has done."""
+    return drill.notes(folder, "step")
+
+
+def test_a_driver_that_was_replaced_while_it_slept_ends_when_it_wakes_up(
+    tmp_path: Path, start: Callable[[str], Mortal]
+) -> None:
+    (tmp_path / "trials").write_text("2")
+    (tmp_path / "hold").touch()
+    first = start("sweep")
+    first.wait(lambda: len(generations(tmp_path, "begin")) == 2, "two trials")
+    with pytest.raises(RunDirectoryError, match=rf"in use: process {first.pid} on .* has been on this run since 20"):
+        compose_again(str(tmp_path / "runs" / NAME)).attached()
+    members = first.processes("sparktrain.training")
+    os.kill(first.pid, signal.SIGSTOP)
+    second = start("sweep")
+    second.wait(lambda: set(map(len, generations(tmp_path, "begin").values())) == {2}, "both begin again")
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.wait_end() != 0
+    assert f"ended by DeposedError: another driver (process {second.pid} on " in first.said()
+    members.wait_gone(GONE_S)
+    (tmp_path / "hold").unlink()
+    assert second.result() == [[x, "succeeded", {"y": float(x * x)}, 2] for x in range(2)]
+    assert generations(tmp_path, "end") == {0: [2], 1: [2]}
+
+
+def test_a_driver_that_is_interrupted_twice_can_be_resumed(tmp_path: Path, start: Callable[[str], Mortal]) -> None:
+    (tmp_path / "trials").write_text("2")
+    (tmp_path / "hold").touch()
+    first = start("sweep")
+    first.wait(lambda: len(generations(tmp_path, "begin")) == 2, "two trials")
+    members = first.processes("sparktrain.training")
+    everything = first.strike("ctrl-c")
+    members.wait_gone(GONE_S)
+    os.kill(first.pid, signal.SIGINT)
+    assert first.wait_end() != 0
+    assert "ended by KeyboardInterrupt" in first.said()
+    everything.wait_gone(GONE_S)
+    (tmp_path / "hold").unlink()
+    assert [each[:3] for each in start("resume").result()] == [[x, "succeeded", {"y": float(x * x)}] for x in range(2)]

@@ -1,0 +1,115 @@
+"""The same call again, in the same directory: what is done stays, and what is left is run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sparktrain as st
+from sparktrain.testing.functions import square
+
+
+def begun(folder: Path) -> list[str]:
+    """Trials of `slow` and `fussy`, in the order of their begins."""
+    return (folder / "begun").read_text().split()
+
+
+def slow(x: int, folder: str, ctx: Any) -> float:
+    """Goes on until it is stopped, where FOLDER/hold is there."""
+    with Path(folder, "begun").open("a") as file:
+        file.write(f"{x}.{ctx.generation} ")
+    while Path(folder, "hold").exists() and not ctx.should_stop():
+        pass
+    return float(x)
+
+
+def fussy(x: int, folder: str, ctx: Any) -> float:
+    """Fails for 1, as long as FOLDER/wrong is there."""
+    with Path(folder, "begun").open("a") as file:
+        file.write(f"{x}.{ctx.generation} ")
+    if x == 1 and Path(folder, "wrong").exists():
+        raise ValueError("x is 1")
+    return float(x)
+
+
+def no_agents(*_: Any, **__: Any) -> None:
+    raise AssertionError("agents are started")
+
+
+def test_a_run_that_ran_out_of_time_goes_on(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    space = {"x": [0, 1, 2], "folder": [str(tmp_path)]}
+    options: dict[str, Any] = {"metric": "y", "dir": str(runs), "name": "timed", "preload": []}
+
+    def train(x: int, folder: str, ctx: Any) -> dict[str, float]:
+        return {"y": slow(x, folder, ctx) if not Path(folder, "hold").exists() or x else 0.0}
+
+    first = st.sweep(train, space, timeout="2s", **options)
+    assert first.status == "stopped"
+    assert first.trials[0].status == "succeeded"
+    (tmp_path / "hold").unlink()
+    second = st.sweep(train, space, timeout="60s", **options)
+    assert [trial.status for trial in second.trials] == ["succeeded"] * 3
+    assert second.trials[0] == first.trials[0]
+    assert second.seconds > first.seconds
+    assert "0.1" not in begun(tmp_path)
+    assert json.loads((runs / "timed" / "results.json").read_text())["status"] == "succeeded"
+
+
+def test_a_failed_run_fails_again_at_once_unless_it_is_told_to_try(
+    spark: SparkSession, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wrong").touch()
+    call: dict[str, Any] = {"workers": 1, "backend": "none", "dir": str(runs), "name": "failed", "preload": []}
+    params = {"x": 1, "folder": str(tmp_path)}
+    with pytest.raises(st.RunFailedError, match="ValueError: x is 1") as first:
+        st.run(fussy, params, **call)
+    with monkeypatch.context() as without:
+        without.setattr("sparktrain.api.AgentPool", no_agents)
+        with pytest.raises(st.RunFailedError) as second:
+            st.run(fussy, params, **call)
+        with pytest.raises(st.RunFailedError) as third:
+            st.resume(str(runs / "failed"))
+    assert str(first.value) == str(second.value) == str(third.value)
+    assert first.value.traceback == third.value.traceback
+    (tmp_path / "wrong").unlink()
+    assert st.resume(str(runs / "failed"), retry_failed=True).metrics == {"value": 1.0}
+    assert begun(tmp_path) == ["1.1", "1.2"]
+
+
+def test_a_pools_second_sweep_of_the_same_name_gives_the_same_result_at_once(spark: SparkSession, runs: Path) -> None:
+    call: dict[str, Any] = {"metric": "y", "dir": str(runs), "name": "twice"}
+    with st.pool(spark, agents=2, preload=[]) as pool:
+        first = pool.sweep(square, {"x": [1, 2]}, **call)
+        (runs / "twice" / "results.json").unlink()
+        assert pool.sweep(square, {"x": [1, 2]}, **call) == first
+        assert (runs / "twice" / "results.json").exists()
+        more = pool.sweep(square, {"x": [1, 2, 3]}, allow_changed="space", **call)
+    assert more.trials[:2] == first.trials
+    assert [trial.metrics["y"] for trial in more.trials] == [1.0, 4.0, 9.0]
+
+
+def test_other_code_is_refused_and_where_it_is_allowed_results_stay(
+    spark: SparkSession, runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "wrong").touch()
+    call: dict[str, Any] = {"metric": "y", "dir": str(runs), "name": "code", "preload": []}
+    space = {"x": [1, 2], "folder": [str(tmp_path)]}
+
+    def train(x: int, folder: str, ctx: Any) -> dict[str, float]:
+        return {"y": fussy(x, folder, ctx)}
+
+    first = st.sweep(train, space, **call)
+    (tmp_path / "wrong").unlink()
+
+    def train(x: int, folder: str, ctx: Any) -> dict[str, float]:  # type: ignore[no-redef]
+        return {"y": 10 * fussy(x, folder, ctx)}
+
+    with pytest.raises(st.ResumeError, match="begun with other code.*\n.*\n.*function train"):
+        st.sweep(train, space, **call)
+    second = st.sweep(train, space, allow_changed=["code"], retry_failed=True, **call)
+    assert [trial.status for trial in first.trials] == ["failed", "succeeded"]
+    assert [trial.metrics for trial in second.trials] == [{"y": 10.0}, {"y": 2.0}]
+    assert begun(tmp_path).count("2.1") == 1
