@@ -1,10 +1,10 @@
 """What a sweep gives back: one result for each trial, and which of them is best."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sparktrain.driver import gang_text, table
 from sparktrain.ids import TrialId
@@ -153,7 +153,29 @@ class RunResult:
         return gang_text.run_html(self)
 
 
-def best_of(trials: Sequence[TrialResult], metric: str | None, mode: str) -> TrialResult | None:
+class Measured(Protocol):
+    """A trial, as far as it is compared with others."""
+
+    @property
+    def id(self) -> TrialId:
+        """Its number."""
+        ...
+
+    @property
+    def status(self) -> TrialStatus:
+        """How it stands."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Its result, once it has succeeded."""
+        ...
+
+
+M = TypeVar("M", bound=Measured)
+
+
+def best_of(trials: Sequence[M], metric: str | None, mode: str) -> M | None:
     """The succeeded trial with the best finite `metric`, the lowest id of equals; None when there is none."""
     if metric is None:
         return None
@@ -170,7 +192,7 @@ def status_of(trials: Sequence[TrialResult], *, stopped: bool) -> SweepStatus:
     return SweepStatus.SUCCEEDED if TrialStatus.SUCCEEDED in found else SweepStatus.FAILED
 
 
-def _comparable(trials: Sequence[TrialResult], metric: str) -> list[TrialResult]:
+def _comparable(trials: Sequence[M], metric: str) -> list[M]:
     return [
         trial
         for trial in trials
@@ -178,7 +200,7 @@ def _comparable(trials: Sequence[TrialResult], metric: str) -> list[TrialResult]
     ]
 
 
-def _rank(trial: TrialResult, metric: str, mode: str) -> tuple[float, int]:
+def _rank(trial: Measured, metric: str, mode: str) -> tuple[float, int]:
     value = trial.metrics[metric]
     return (value if mode == "min" else -value, trial.id)
 

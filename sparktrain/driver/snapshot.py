@@ -87,7 +87,7 @@ def progress_of(machine: Machine, work: Work, at: float, behind_s: float = 0.0, 
         if trial.status is TrialStatus.RUNNING
     )
     succeeded = [trial for trial in trials if trial.status is TrialStatus.SUCCEEDED]
-    best = best_of([result_of(trial, work) for trial in succeeded], work.spec.metric, work.spec.mode)
+    best = best_of(succeeded, work.spec.metric, work.spec.mode)
     left = None if work.total is None else max(0, work.total - len(trials)) + count[TrialStatus.QUEUED]
     mean_s = sum(trial.seconds for trial in succeeded) / len(succeeded) if succeeded else None
     return Progress(

@@ -1,8 +1,11 @@
 """The sampler of spaces that are lists: every combination once, in the order of the space."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
@@ -29,11 +32,12 @@ class SpaceSampler(Sampler):
                 f"the space has up to {space.size:,} combinations ({space}), {MAX_TRIALS:,} is the most "
                 "without trials=; pass trials=N to run the first N, or shorten the lists"
             )
+        keys = Counter(map(_key, known))
         left = space.size if limit is None else min(max(0, limit - len(known)), space.size)
-        walked = sum(1 for _ in itertools.islice(_others(space, known), min(left, MAX_TRIALS)))
+        walked = sum(1 for _ in itertools.islice(_others(space, keys), min(left, MAX_TRIALS)))
         self.total = None if walked == MAX_TRIALS < left else walked + len(known)
         """How many combinations there will be in all; None when that is above 100,000 and was not counted."""
-        self._cases: Iterator[Params] = itertools.islice(_others(space, known), left)
+        self._cases: Iterator[Params] = itertools.islice(_others(space, keys), left)
         self._next = next(self._cases, None)
 
     def suggest(self, count: int) -> Suggestion:
@@ -48,5 +52,16 @@ class SpaceSampler(Sampler):
         """See base class. The order of a list is fixed, so there is nothing to learn."""
 
 
-def _others(space: Space, known: Sequence[Params]) -> Iterator[Params]:
-    return (case for case in space if case not in known)
+def _others(space: Space, known: Mapping[bytes, int]) -> Iterator[Params]:
+    """The cases of the space, without as many of each as are known."""
+    left = dict(known)
+    for case in space:
+        if left and left.get(key := _key(case), 0):
+            left[key] -= 1
+        else:
+            yield case
+
+
+def _key(case: Params) -> bytes:
+    """Equal for equal cases, whatever the order of their parameters."""
+    return msgspec.json.encode(case, order="sorted")

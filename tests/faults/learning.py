@@ -39,6 +39,21 @@ def learn(folder: str, kill_at: int | None, hang_at: int | None, ctx: Any) -> fl
     return float(sum(abs(each).sum() for each in model.get_weights()))
 
 
+def learn_twice(folder: Path) -> list[list[int | None]]:
+    """What a driver does that may die meanwhile: train as `run`, then as `whole`; what each was resumed from."""
+    import sparktrain as st
+
+    resumed = []
+    for name in ("run", "whole"):
+        (folder / name).mkdir(exist_ok=True)
+        params = {"folder": str(folder / name), "kill_at": None, "hang_at": None}
+        result = st.run(
+            learn, params, workers=1, backend="none", dir=str(folder / "runs"), name=name, seed=1, progress=False
+        )
+        resumed.append([each.resumed_from for each in result.restarts])
+    return resumed
+
+
 class _Seen:
     """Writes down the examples of each step that was trained on."""
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sparktrain.driver.compose import compose_again
@@ -94,6 +95,22 @@ def test_a_gang_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mort
 def steps(folder: Path) -> dict[tuple[int, int], list[int]]:
     """That each rank of each generation has done."""
     return drill.notes(folder, "step")
+
+
+def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
+    tmp_path: Path, start: Callable[[str], Mortal]
+) -> None:
+    first = start("tests.faults.learning:learn_twice")
+    first.wait((tmp_path / "run" / "01-0-0014.json").exists, "step 14")
+    first.strike("python")
+    resumed, whole = start("tests.faults.learning:learn_twice").result()
+    assert whole == []
+    assert len(resumed) == 1
+    assert resumed[0] in (8, 12, 16), "it lost more than two intervals, or nothing was written"
+    with np.load(tmp_path / "run" / "weights.npz") as one, np.load(tmp_path / "whole" / "weights.npz") as other:
+        assert one.files == other.files != []
+        for name in one.files:
+            np.testing.assert_array_equal(one[name], other[name])
 
 
 def test_a_driver_that_was_replaced_while_it_slept_ends_when_it_wakes_up(

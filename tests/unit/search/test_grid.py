@@ -73,3 +73,21 @@ def test_a_limit_spares_what_is_not_run() -> None:
 
 def test_equal_cases_are_run_as_often_as_listed() -> None:
     assert len(SpaceSampler(cases([{"a": 1}, {"a": 1}])).suggest(5).cases) == 2
+
+
+def test_what_is_known_is_proposed_no_more_and_counts() -> None:
+    sampler = SpaceSampler(grid(a=[1, 2, 3], b=[4]), 5, known=[{"b": 4, "a": 2}, {"a": 9, "b": 9}])
+    assert sampler.total == 4
+    assert sampler.suggest(9).cases == ({"a": 1, "b": 4}, {"a": 3, "b": 4})
+    assert SpaceSampler(grid(a=[1, 2, 3]), 2, known=[{"a": 2}]).suggest(9).cases == ({"a": 1},)
+    assert SpaceSampler(grid(a=[1, 2, 3]), 1, known=[{"a": 2}]).suggest(9).exhausted
+
+
+def test_of_equal_cases_as_many_are_left_out_as_are_known() -> None:
+    rows = [{"a": 1}, {"a": 2}, {"a": 1}, {"a": 1}]
+    assert SpaceSampler(cases(rows), known=rows[:1]).suggest(9).cases == ({"a": 2}, {"a": 1}, {"a": 1})
+
+
+def test_many_known_cases_are_found_quickly() -> None:
+    known = [{"a": number} for number in range(20_000)]
+    assert SpaceSampler(grid(a=range(20_001)), known=known).suggest(9).cases == ({"a": 20_000},)
