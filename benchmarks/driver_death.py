@@ -1,161 +1,137 @@
-"""Drivers that are killed again and again, of a sweep of 50 trials and of gangs, and how soon training goes on.
+"""Drivers that are killed at seeded points of sweeps and of gangs: no result is lost, and none is made twice.
 
-    python -m benchmarks.driver_death [--kills 20] [--seed 1]
+    python -m benchmarks.driver_death [--kills 20] [--each 10] [--trials 50] [--seed 0]
 
-Killed by SIGKILL at seeded points: Python alone, its JVM alone, or both. The next driver starts at once, with the same
-call. In the end each trial must have exactly one result, no trial may have run again after its result was written down,
-and a gang must have the result that it has when nothing disturbs it. About eight minutes for twice 20 kills.
+Of each driver its Python is killed, or its JVM, or both; the next one goes on with the same run, and is killed too.
+Each sweep loses `--each` drivers, at numbers of batches of its journal; each gang of two loses four, at training steps.
 """
 
 import argparse
 import random
+import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_most, show
-from sparktrain.clock import SystemClock
 from sparktrain.state.records import TrialConcluded
 from sparktrain.testing import drill
 from sparktrain.testing.mortal import Mortal, generations
+from sparktrain.testing.spark import LOCAL_CLUSTER
 
-TARGET_S = 20.0
-TRIALS = 50
 ENDS = ("python", "jvm", "both")
-MOST_LOST = 2 * drill.EVERY
-"""Steps that an asynchronous checkpoint may lose."""
+GANG_KILLS = 4
+"""In one run of a gang."""
+BATCHES_OF_A_TRIAL = 2
+INTERVALS = 2
+"""Checkpoint intervals that may be lost where checkpoints are asynchronous."""
 
 
-@dataclass
-class Told:
-    """What became of the kills."""
+class Tally:
+    """What was found."""
 
-    ends: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    delays: list[float] = field(default_factory=list)
-    """Seconds from each kill until the next driver's trials train."""
-    lost: list[int] = field(default_factory=list)
-    """Steps of a gang that were done again, for each kill."""
+    def __init__(self) -> None:
+        self.ends: Counter[str] = Counter()
+        self.lost = self.twice = self.again = self.wrong = 0
+        self.steps_lost = [0]
+
+
+def kill_sweep(folder: Path, kills: int, trials: int, rng: random.Random, tally: Tally) -> None:
+    """One sweep whose drivers are killed so often."""
+    (folder / "trials").write_text(str(trials))
+    each = max(2, trials * BATCHES_OF_A_TRIAL // (kills + 1))
+    begun: dict[int, list[int]] = {}
+    durable: Counter[int] = Counter()
+    for _ in range(kills):
+        end = rng.choice(ENDS)
+        driver = Mortal("sweep", folder).start()
+        try:
+            driver.wait_batches(rng.randint(2, each))
+            driver.strike(end)
+            driver.wait_end()
+        finally:
+            driver.close()
+        before, durable = durable, results(driver)
+        after = generations(folder, "begin")
+        tally.again += sum(after[x] != begun[x] for x in before)
+        tally.lost += len(before.keys() - durable.keys())
+        begun = after
+        tally.ends[f"sweep, {end}"] += 1
+    told = finish(Mortal("resume", folder))
+    after = generations(folder, "begin")
+    tally.again += sum(after[x] != begun[x] for x in durable)
+    tally.wrong += [each[:3] for each in told] != [[x, "succeeded", {"y": float(x * x)}] for x in range(trials)]
+    ended = results(driver)
+    tally.lost += trials - len(ended)
+    tally.twice += sum(number > 1 for number in ended.values())
+
+
+def kill_gang(folder: Path, kills: int, rng: random.Random, tally: Tally) -> None:
+    """One gang whose drivers are killed so often."""
+    step = 0
+    for generation in range(1, kills + 1):
+        step, end = rng.randint(step + 1, step + (drill.STEPS - step) // 2), rng.choice(ENDS)
+        driver = Mortal("gang", folder).start()
+        try:
+            driver.wait(lambda at=step, now=generation: reached(folder, now) >= at, f"step {step}")
+            driver.strike(end)
+            driver.wait_end()
+        finally:
+            driver.close()
+        tally.ends[f"gang, {end}"] += 1
+    told = finish(Mortal("gang", folder))
+    tally.wrong += told["metrics"] != {"value": drill.expected()} or len(told["restarts"]) != kills
+    began = drill.notes(folder, "from")
+    for generation in range(1, kills + 1):
+        [at] = began[generation + 1, 0]
+        tally.steps_lost.append(reached(folder, generation) - at)
+
+
+def reached(folder: Path, generation: int) -> int:
+    """The newest step of the chief of that generation."""
+    return max(drill.notes(folder, "step").get((generation, 0), [0]))
+
+
+def finish(driver: Mortal) -> list[list[object]]:
+    """What a driver comes to that is left alone."""
+    try:
+        return driver.start().result()  # type: ignore[no-any-return]
+    finally:
+        driver.close()
+
+
+def results(driver: Mortal) -> Counter[int]:
+    """How many durable results each trial has."""
+    return Counter(
+        each.trial for each in driver.journal().records if isinstance(each, TrialConcluded) and each.status.observed
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=20, help="of drivers of sweeps, and as many of gangs")
+    parser.add_argument("--each", type=int, default=10, help="kills in one sweep")
+    parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    rng, sweep, gangs = random.Random(given.seed), Told(), Told()
-    with TemporaryDirectory(prefix="sparktrain-benchmark-") as name:
-        kill_sweep(Path(name), given.kills, rng, sweep)
-    while sum(gangs.ends.values()) < given.kills:
-        with TemporaryDirectory(prefix="sparktrain-benchmark-") as name:
-            kill_gang(Path(name), given.kills - sum(gangs.ends.values()), rng, gangs)
-    rows = [*_rows("sweep", sweep), *_rows("gangs", gangs)]
-    most = max(gangs.lost, default=0)
-    rows.append(("gangs: most steps lost by one kill", str(most), at_most(most, MOST_LOST)))
-    for each in (*sweep.wrong, *gangs.wrong):
-        print(each)
-    show(f"Drivers that are killed, {TRIALS} trials, seed {given.seed}", ("", "", "target"), rows)
-
-
-def kill_sweep(folder: Path, kills: int, rng: random.Random, told: Told) -> None:
-    """Run the sweep under one driver after the other, until it has ended well under one that nobody kills."""
-    (folder / "trials").write_text(str(TRIALS))
-    finished: Counter[int] = Counter()
-    runs: dict[int, list[int]] = {}
-    struck: list[float] = []
-    for number in range(kills):
-        driver = Mortal("sweep", folder).start()
-        try:
-            driver.wait_batches(rng.randint(2, 4))
-            struck.append(_strike(driver, ENDS[number % len(ENDS)], told))
-        finally:
-            driver.close()
-        _check_again(finished, runs, generations(folder, "begin"), told)
-        finished, runs = _results(driver), generations(folder, "begin")
-    last = Mortal("sweep", folder).start()
-    try:
-        results = last.result()
-    finally:
-        last.close()
-    _check_again(finished, runs, generations(folder, "begin"), told)
-    if _results(last) != Counter(range(TRIALS)) or len(results) != TRIALS:
-        told.wrong.append(f"results of trials: {sorted(_results(last).items())}")
-    told.delays += _delays(folder, "begin-*", struck)
-
-
-def _results(driver: Mortal) -> Counter[int]:
-    """How many durable results each trial has."""
-    records = driver.journal().records
-    return Counter(each.trial for each in records if isinstance(each, TrialConcluded) and each.status.observed)
-
-
-def _check_again(finished: Counter[int], before: dict[int, list[int]], after: dict[int, list[int]], told: Told) -> None:
-    again = [x for x in finished if after.get(x) != before.get(x)]
-    if again:
-        told.wrong.append(f"trials {again} ran again after their end")
-
-
-def kill_gang(folder: Path, kills: int, rng: random.Random, told: Told) -> None:
-    """Run a gang under one driver after the other; at most so many are killed, fewer when it ends before."""
-    struck: list[float] = []
-    step = 0
-    for generation in range(1, kills + 1):
-        step = rng.randint(step + 2, step + 2 * drill.EVERY)
-        if step >= drill.STEPS:
-            break
-        driver = Mortal("gang", folder).start()
-        try:
-            driver.wait(lambda at=step, now=generation: at in _steps(folder, now), f"step {step}")
-            struck.append(_strike(driver, ENDS[generation % len(ENDS)], told))
-        finally:
-            driver.close()
-    last = Mortal("gang", folder).start()
-    try:
-        value = last.result()["metrics"]["value"]
-    finally:
-        last.close()
-    if value != drill.expected():
-        told.wrong.append(f"a gang has {value}, and {drill.expected()} when nothing disturbs it")
-    began = drill.notes(folder, "from")
-    for generation in range(1, len(struck) + 1):
-        told.lost.append(max(_steps(folder, generation)) - began[generation + 1, 0][0])
-    told.delays += _delays(folder, "*.0.step-*", struck)
-
-
-def _steps(folder: Path, generation: int) -> list[int]:
-    return drill.notes(folder, "step").get((generation, 0), [])
-
-
-def _strike(driver: Mortal, end: str, told: Told) -> float:
-    """Kill the driver; when that was."""
-    everything = driver.strike(end)
-    at = SystemClock().wall()
-    driver.wait_end()
-    everything.wait_gone(30.0)
-    told.ends[end] += 1
-    return at
-
-
-def _delays(folder: Path, marks: str, struck: list[float]) -> list[float]:
-    """Seconds from each kill to the first mark that a process of the next driver has left."""
-    times = sorted(float(path.read_text()) for path in folder.glob(marks))
-    return [next(time for time in times if time > at + 1.0) - at for at in struck]
-
-
-def _rows(what: str, told: Told) -> list[tuple[str, str, str]]:
-    kills = ", ".join(f"{count} {end}" for end, count in sorted(told.ends.items()))
-    middle = median(told.delays)
-    return [
-        (f"{what}: kills", kills, ""),
-        (f"{what}: anything wrong", str(len(told.wrong)), at_most(len(told.wrong), 0)),
-        (
-            f"{what}: from a kill to training again, median and most",
-            f"{middle:.1f} s, {max(told.delays):.1f} s",
-            at_most(max(told.delays), TARGET_S, " s"),
-        ),
+    rng, tally, begun = random.Random(given.seed), Tally(), time.perf_counter()
+    for _ in range(given.kills // given.each):
+        with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
+            kill_sweep(Path(folder), given.each, given.trials, rng, tally)
+    for _ in range(given.kills // GANG_KILLS):
+        with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
+            kill_gang(Path(folder), GANG_KILLS, rng, tally)
+    limit = INTERVALS * drill.EVERY
+    rows = [
+        ("drivers killed", "; ".join(f"{count} {end}" for end, count in sorted(tally.ends.items())), ""),
+        ("results that were lost", str(tally.lost), at_most(tally.lost, 0)),
+        ("trials with two results", str(tally.twice), at_most(tally.twice, 0)),
+        ("trials that ran again after their end", str(tally.again), at_most(tally.again, 0)),
+        ("runs with a wrong result", str(tally.wrong), at_most(tally.wrong, 0)),
+        ("most steps lost by one kill", str(max(tally.steps_lost)), at_most(max(tally.steps_lost), limit)),
+        ("in all", f"{time.perf_counter() - begun:.0f} s", ""),
     ]
+    show(f"Drivers killed at seeded points, sweeps of {given.trials} trials, {LOCAL_CLUSTER}", ("", "", "target"), rows)
 
 
 if __name__ == "__main__":

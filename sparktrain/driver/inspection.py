@@ -136,8 +136,9 @@ class RunView:
 
     @property
     def complete(self) -> bool:
-        """There is nothing to resume."""
-        return self.state is RunState.ENDED and self.ending == Ending.COMPLETE
+        """There is nothing to resume: trials that were lost for good would be run again."""
+        done = self.state is RunState.ENDED and self.ending == Ending.COMPLETE
+        return done and all(trial.result.status.observed for trial in self.trials)
 
     @property
     def status(self) -> SweepStatus | None:

@@ -56,7 +56,7 @@ class Restart(Struct, frozen=True, rename={"summary": "cause", "resumed_from": "
     summary: str
     """As of the failure: one line."""
     seconds: float
-    """From the loss until every member of the next generation trained."""
+    """From the loss until every member of the next generation trained; of a lost driver, from the begin of the next."""
     resumed_from: int | None = None
     """Step of the checkpoint that training went on from; None when it began anew."""
     steps_lost: int | None = None

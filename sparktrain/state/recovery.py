@@ -38,6 +38,8 @@ def recovered(begun: RunBegun) -> Sweep:
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_driver_lost(trial)) for trial in running]
     facts.append(replace(begun.began, ran_s=sweep.ran_s))
     fold(sweep, facts)
+    for trial in running:
+        trial.failed_at = begun.at  # nobody knows when its driver was lost: what is told is the cost under this one
     sweep.facts += facts
     return sweep
 

@@ -78,10 +78,13 @@ def test_a_lost_driver_is_a_restart_that_does_not_count(world: World) -> None:
     trial = new.machine.last.trials[2]
     [restart] = trial.restarts
     assert (restart.kind, restart.summary, restart.resumed_from) == (FailureKind.LOST, DRIVER_LOST, 10)
+    new.tick(3.0)
     agent = new.join("c")
     new.enter(agent)
     new.succeed(agent)
     assert new.status(2) == "succeeded"
+    assert new.machine.last.trials[2].restarts[0].seconds == 3.0, "since the new driver began"
+    assert new.machine.last.trials[2].failed_at is None
 
 
 def test_what_earlier_generations_left_is_swept_up(world: World) -> None:

@@ -1,0 +1,159 @@
+"""How soon a run goes on after its driver was killed, and what 10,000 finished trials cost whoever resumes them.
+
+    python -m benchmarks.resume [--kills 3] [--trials 10000]
+
+The driver of a gang of two is killed in the middle of its training, and started again at once: Spark's own start is in
+the time until the next step. The journal of the finished trials is written as a driver writes it, and read by another.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from pyspark.sql import SparkSession
+
+from benchmarks.machine import at_most, show
+from benchmarks.session import stage
+from sparktrain.driver.compose import Composed, compose
+from sparktrain.driver.ending import finished
+from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.progress import NullDisplay
+from sparktrain.driver.resume import this_driver
+from sparktrain.driver.scribe import COMPACT_AFTER, Book
+from sparktrain.ids import Generation, TrialId
+from sparktrain.search.space import grid
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.machine import Machine
+from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded, TrialsAdded
+from sparktrain.state.recovery import compacted
+from sparktrain.state.trial import TrialStatus
+from sparktrain.testing import drill
+from sparktrain.testing.functions import square
+from sparktrain.testing.mortal import Mortal
+from sparktrain.testing.spark import LOCAL_CLUSTER
+
+RESUME_TARGET_S = 20.0
+REPLAY_TARGET_S = 5.0
+TOGETHER = 10
+"""Trials whose records are written together."""
+LEASE_S = 15.0
+
+
+def resumed(folder: Path, kills: int) -> list[float]:
+    """Seconds from each kill of the driver to the next training step; its run has as many as `kills` of them."""
+    moments, found = [], []
+    driver = Mortal("gang", folder).start()
+    try:
+        for generation in range(1, kills + 1):
+            at = (drill.notes(folder, "step").get((generation - 1, 0)) or [0])[-1]
+            first = lambda step=at, now=generation: drill.notes(folder, "step").get((now, 0), [0])[-1] > step  # noqa: E731
+            driver.wait(first, "a step")
+            moments.append(time.time())
+            driver.strike("python")
+            driver = Mortal("gang", folder).start()
+        driver.result()
+    finally:
+        driver.close()
+    for generation, moment in enumerate(moments, 2):
+        steps = (float(path.read_text()) for path in folder.glob(f"{generation}.0.step-*"))
+        found.append(min(steps) - moment)
+    return found
+
+
+def plain(folder: Path) -> float:
+    """Seconds that Spark alone needs for as much: a session, executors, and a first Python task on each."""
+    begun = time.time()
+    driver = Mortal("benchmarks.resume:two_tasks", folder).start()
+    try:
+        return float(driver.result()) - begun
+    finally:
+        driver.close()
+
+
+def two_tasks(folder: Path) -> float:
+    """Run in a driver: the moment at which two Python tasks have run."""
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    stage(spark, 2, lambda _: {})
+    return time.time()
+
+
+def call(folder: str, trials: int) -> Composed:
+    """What a user calls, each time alike."""
+    options = SweepOptions(metric="y", name="replayed", dir=folder, backend="none", preload=[], seed=1)
+    return compose(square, grid(x=list(range(trials))), options)
+
+
+def write(book: Book, began: AnyRecord, cases: Sequence[dict[str, object]]) -> None:
+    """The journal of a sweep of which only the last trial has no result."""
+    written: list[AnyRecord] = []
+    compact_at = COMPACT_AFTER
+
+    def add(records: list[AnyRecord]) -> None:
+        book.append(records)
+        written.extend(records)
+
+    add([began])
+    for start in range(0, len(cases), TOGETHER):
+        these = [TrialId(number) for number in range(start, min(start + TOGETHER, len(cases)))]
+        done = start + len(these) == len(cases)
+        add([TrialsAdded(cases=tuple(cases[start : start + TOGETHER]), exhausted=done, asked=TOGETHER, observed=start)])
+        add([GangFormed(trial=trial, generation=Generation(1), hosts=("host",)) for trial in these])
+        add([concluded(trial) for trial in these[: len(these) - done]])
+        if len(written) >= compact_at:
+            written[:] = compacted(written)
+            book.compact(written)
+            compact_at = len(written) + COMPACT_AFTER
+
+
+def concluded(trial: TrialId) -> TrialConcluded:
+    return TrialConcluded(trial=trial, status=TrialStatus.SUCCEEDED, metrics={"y": float(trial)}, seconds=0.1)
+
+
+def replayed(folder: str, trials: int) -> tuple[float, int]:
+    """Seconds from the call to the moment at which agents could be told what to do; bytes of the journal."""
+    work = call(folder, trials).attached().work(2, NullDisplay(), this_driver())
+    write(work.journal, work.began, list(call(folder, trials).space))
+    begun = time.perf_counter()
+    composed = call(folder, trials).attached()
+    assert finished(composed) is None
+    work = composed.work(2, NullDisplay(), this_driver())
+    machine = Machine(LEASE_S)
+    commands = machine.handle(on.RunBegun(0.0, composed.layout.path, work.limits(), work.records, work.began))  # type: ignore[arg-type]
+    seconds = time.perf_counter() - begun
+    assert [each.trial for each in commands if isinstance(each, do.SweepCheckpoints)] == [trials - 1]
+    return seconds, sum(path.stat().st_size for path in Path(folder, composed.layout.journal.path).iterdir())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--trials", type=int, default=10_000)
+    given = parser.parse_args()
+    with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
+        replay_s, size = replayed(folder, given.trials)
+    with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
+        found = sorted(resumed(Path(folder), given.kills))
+    with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
+        own = plain(Path(folder))
+    spread = f"{found[0]:.1f} to {found[-1]:.1f} s, {len(found)} kills"
+    again = "SIGKILL of a gang's driver to its next step"
+    rows = [
+        (again, f"{median(found):.1f} s", spread, at_most(median(found), RESUME_TARGET_S, " s")),
+        ("a process, a session and a first task, by Spark alone", f"{own:.1f} s", "", ""),
+        (
+            f"{given.trials:,} finished trials replayed",
+            f"{replay_s:.2f} s",
+            f"a journal of {size / 2**20:.1f} MiB",
+            at_most(replay_s, REPLAY_TARGET_S, " s"),
+        ),
+    ]
+    show(f"A run that has lost its driver, {LOCAL_CLUSTER}", ("", "median", "", "target"), rows)
+
+
+if __name__ == "__main__":
+    main()
