@@ -100,6 +100,10 @@ def test_trials_that_were_stopped_or_lost_with_the_run_are_run_again(world: Worl
     assert [world.status(trial) for trial in range(4)] == ["succeeded", "failed", "stopped", "stopped"]
     new = successor(world)
     assert [new.status(trial) for trial in range(4)] == ["succeeded", "failed", "queued", "queued"]
+    restarts = [[each.kind for each in new.machine.last.trials[trial].restarts] for trial in range(4)]
+    assert restarts == [[], [], ["stopped"], ["stopped"]]
+    again = successor(new).machine.last
+    assert [len(again.trials[trial].restarts) for trial in range(4)] == [0, 0, 1, 1], "nothing has run since"
 
 
 def test_a_driver_says_how_long_those_before_were_on_the_run(world: World) -> None:
