@@ -66,6 +66,8 @@ def _take_over(sweep: Sweep, began: DriverBegan) -> None:
     sweep.space = began.space
     for trial in sweep.trials.values():
         if _has_no_result(trial, began):
+            if trial.checkpoints.all_damaged:
+                trial.checkpoints.try_again()  # or it would begin at step 0, and say nothing
             # Not by `move`: in the life of a trial under one driver there is no way back from a final status.
             trial.status, trial.failure, trial.failed_at = TrialStatus.QUEUED, None, None
         trial.forgiven = len(trial.restarts)
