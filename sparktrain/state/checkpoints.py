@@ -71,6 +71,11 @@ class Checkpoints:
         self.kept = [each for each in self.kept if each.manifest not in manifests]
         self.damaged = [each for each in self.damaged if each[0].manifest not in manifests]
 
+    def try_again(self) -> None:
+        """Those that could not be read count again: somebody may have put copies back."""
+        all_of_them = [*(checkpoint for checkpoint, _ in self.damaged), *self.kept]
+        self.kept, self.damaged = sorted(all_of_them, key=lambda each: (each.generation, each.step)), []
+
     def damage_report(self, last: Failure) -> Failure:
         """The failure of a trial of which no checkpoint can be read; `last` is the newest reason."""
         each = "; ".join(f"{checkpoint.manifest}: {reason}" for checkpoint, reason in self.damaged)

@@ -34,11 +34,11 @@ def recovered(begun: RunBegun) -> Sweep:
     sweep = Sweep(begun.run, begun.limits, begun.at)
     sweep.begun_wall = begun.began.at
     fold(sweep, begun.records)
-    running = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.RUNNING]
-    facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_driver_lost(trial)) for trial in running]
+    again = [trial for trial in sweep.trials.values() if _ran_in_vain(trial, begun.began)]
+    facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
     facts.append(replace(begun.began, ran_s=sweep.ran_s))
     fold(sweep, facts)
-    for trial in running:
+    for trial in again:
         trial.failed_at = begun.at  # nobody knows when its driver was lost: what is told is the cost under this one
     sweep.facts += facts
     return sweep
@@ -65,7 +65,9 @@ def _take_over(sweep: Sweep, began: DriverBegan) -> None:
     sweep.exhausted = sweep.exhausted and sweep.space == began.space
     sweep.space = began.space
     for trial in sweep.trials.values():
-        if not trial.status.observed or (began.retry_failed and trial.status is TrialStatus.FAILED):
+        if _has_no_result(trial, began):
+            if trial.checkpoints.all_damaged:
+                trial.checkpoints.try_again()  # or it would begin at step 0, and say nothing
             # Not by `move`: in the life of a trial under one driver there is no way back from a final status.
             trial.status, trial.failure, trial.failed_at = TrialStatus.QUEUED, None, None
         trial.forgiven = len(trial.restarts)
@@ -81,10 +83,24 @@ def _end(sweep: Sweep, record: RunEnded) -> None:
             trial.status = TrialStatus.LOST  # nothing could be loaded anywhere: that tells nothing of the trial
 
 
-def _driver_lost(trial: Trial) -> Restart:
+def _has_no_result(trial: Trial, began: DriverBegan) -> bool:
+    return not trial.status.observed or (began.retry_failed and trial.status is TrialStatus.FAILED)
+
+
+def _ran_in_vain(trial: Trial, began: DriverBegan) -> bool:
+    """Its newest gang came to nothing, and that was not noted yet."""
+    return _has_no_result(trial, began) and len(trial.restarts) < trial.generation
+
+
+def _cause(trial: Trial) -> Restart:
+    """Why the gang of a trial is formed again under another driver."""
     newest = trial.checkpoints.newest
     resumed_from = newest.step if newest is not None else None
-    return Restart(0, trial.host, FailureKind.LOST, DRIVER_LOST, 0.0, resumed_from)
+    failure = trial.failure if trial.status.final else None
+    if failure is None:
+        return Restart(0, trial.host, FailureKind.LOST, DRIVER_LOST, 0.0, resumed_from)
+    host = failure.host or trial.host
+    return Restart(failure.rank or 0, host, failure.kind, failure.summary, 0.0, resumed_from)
 
 
 def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:

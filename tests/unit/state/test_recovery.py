@@ -100,6 +100,10 @@ def test_trials_that_were_stopped_or_lost_with_the_run_are_run_again(world: Worl
     assert [world.status(trial) for trial in range(4)] == ["succeeded", "failed", "stopped", "stopped"]
     new = successor(world)
     assert [new.status(trial) for trial in range(4)] == ["succeeded", "failed", "queued", "queued"]
+    restarts = [[each.kind for each in new.machine.last.trials[trial].restarts] for trial in range(4)]
+    assert restarts == [[], [], ["stopped"], ["stopped"]]
+    again = successor(new).machine.last
+    assert [len(again.trials[trial].restarts) for trial in range(4)] == [0, 0, 1, 1], "nothing has run since"
 
 
 def test_a_driver_says_how_long_those_before_were_on_the_run(world: World) -> None:
@@ -174,3 +178,23 @@ def test_compaction_leaves_what_counts(world: World) -> None:
         sweeps.append([durable(trial) for trial in sweep.trials.values()])
     assert sweeps[0] == sweeps[1]
     assert [each.trial for each in left if isinstance(each, TrialConcluded)] == [0, 1]
+
+
+def test_a_trial_all_of_whose_checkpoints_are_damaged_never_begins_at_step_0(world: World) -> None:
+    world.fail(AgentId("a"), FailureKind.CHECKPOINT)
+    agent = next(agent for agent, member in world.running.items() if member.trial == 2)
+    world.enter(agent)
+    world.fail(agent, FailureKind.CHECKPOINT)
+    assert world.status(2) == "failed"
+    assert world.machine.last.trials[2].checkpoints.all_damaged
+    new = World(Machine(LEASE_S), at=world.at, cases=0)
+    began = DriverBegan(plan="p", at=5.0, retry_failed=True)
+    new.feed(on.RunBegun(new.at, RUN, on.RunLimits(), tuple(compacted(world.records)), began))
+    for name in ("c", "d", "e"):
+        new.join(name)
+    [start] = [each for each in new.all(do.StartMember) if each.member.trial == 2]
+    assert start.checkpoint is not None
+    assert start.checkpoint.step == 10
+    new.enter(start.agent)
+    new.fail(start.agent, FailureKind.CHECKPOINT)
+    assert new.status(2) == "failed"
