@@ -14,14 +14,14 @@ StartHdfs = Callable[..., Hdfs]
 """Starts a cluster; takes what `Hdfs` takes, except for the folder."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """One cluster for the whole ring, whose daemons no test touches; each test has a folder of its own in it."""
     with hdfs(tmp_path_factory.mktemp("hdfs")) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _breakable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     with hdfs(tmp_path_factory.mktemp("breakable-hdfs")) as cluster:
         yield cluster
@@ -34,7 +34,7 @@ def breakable_hdfs(_breakable: Hdfs) -> Hdfs:
     return _breakable
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _breakable_ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaHdfs]:
     with ha_hdfs(tmp_path_factory.mktemp("ha-hdfs")) as cluster:
         yield cluster
@@ -59,14 +59,14 @@ def start_hdfs(tmp_path: Path) -> Iterator[StartHdfs]:
         yield start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def yarn_cluster(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     """One cluster for the whole ring, whose daemons no test touches; each test ends what it submits."""
     with yarn(tmp_path_factory.mktemp("yarn") / "cluster", hdfs_cluster, Knobs(gpus=2)) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _breakable_yarn(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     folder = tmp_path_factory.mktemp("breakable-yarn") / "cluster"
     with yarn(folder, hdfs_cluster, Knobs(expiry_s=6.0, enforce_memory=True)) as cluster:
