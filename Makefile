@@ -32,10 +32,10 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 test: horovod hadoop ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
 	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
 
-bench: horovod ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
+bench: horovod hadoop ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done
 
-bench-%: horovod
+bench-%: horovod hadoop
 	@$(BIN)/python -m benchmarks.$*
 
 check: lint types imports ## lint, types and imports
