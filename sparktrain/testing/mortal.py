@@ -32,7 +32,7 @@ ENDS = ("python", "jvm", "both", "ctrl-c")
 """What is killed of a driver; the last one is SIGINT, as often as it takes."""
 NAME = "run"
 START_TIMEOUT_S = 120.0
-END_TIMEOUT_S = 90.0
+END_TIMEOUT_S = 240.0
 
 
 # ---- what drivers run
@@ -149,9 +149,12 @@ class Mortal:
         return everything
 
     def wait_end(self) -> int:
-        """Wait for its end; its exit status."""
+        """Wait for its end; its exit status. AssertionError, with what it printed, when it does not end."""
         assert self.process is not None
-        return self.process.wait(END_TIMEOUT_S)
+        try:
+            return self.process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the driver does not end: {self.said()}") from None
 
     def result(self) -> Any:
         """Wait for its end, which must be a good one; what it returned."""
