@@ -333,10 +333,10 @@ def _alone(
     session, facts = _session(spark)
     preflight.check_gpus(facts, composed.spec.gpus)
     preflight.check_cluster(facts)
+    count = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size)
     composed = composed.attached()
     if (done := finished(composed)) is not None:
         return done
-    count = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size)
     own = AgentPool(session, facts, count, composed.plan.preload, None)
     shown = display or choose_display(quiet=not progress)
     try:

@@ -173,6 +173,9 @@ class MemberSession:
     def _with_tail(self, outcome: Outcome) -> Outcome:
         if outcome.failure is None:
             return outcome
+        if not self._home.is_dir():  # the end of a container takes its files first, and its processes notice that
+            gone = f"the files of the member ({self._home}) were deleted under it: its container has ended"
+            return Outcome(outcome.seconds, failure=Failure(FailureKind.LOST, gone))
         failure = replace(outcome.failure, log_tail=tail_lines(self._home / "log.txt"))
         return Outcome(outcome.seconds, failure=failure)
 

@@ -63,7 +63,7 @@ class Shell:
             return False
         self._observer = self._observer or Observer(run_in(self.directory), SystemClock())
         trials = self._observer.look().trials
-        if len(trials) < 2 or trials[1].checkpoint is None:
+        if len(trials) < 2 or trials[1].checkpoint is None or trials[1].report is None:
             return False
         return (trials[0].result.status, trials[1].checkpoint.step) == ("succeeded", 4)
 

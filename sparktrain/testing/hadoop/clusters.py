@@ -108,7 +108,7 @@ class Hdfs:
         self.close()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> float:
-        """Wait until clients can read and write: a NameNode is active and not in safe mode, and those that run know all
+        """Wait until clients can read and write: a NameNode is active, and those that run are not in safe mode and know all
         DataNodes that run, no others, and their blocks. How many seconds that took.
 
         A DataNode that was killed counts for 20 s more. Raises HadoopError: when it is not so in time, as it never is
@@ -236,11 +236,11 @@ class Hdfs:
         }
 
     def _is_ready(self) -> bool:
-        return self._is_served() and any(
-            self.jmx(each, "NameNodeStatus", "State") == "active"
-            and self.jmx(each, "FSNamesystemState", "FSState") == "Operational"
-            for each in self.namenodes
-            if each.is_alive()
+        alive = [each for each in self.namenodes if each.is_alive()]
+        return (
+            self._is_served()
+            and any(self.jmx(each, "NameNodeStatus", "State") == "active" for each in alive)
+            and all(self.jmx(each, "FSNamesystemState", "FSState") == "Operational" for each in alive)
         )
 
 
