@@ -108,7 +108,7 @@ class Hdfs:
         self.close()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> float:
-        """Wait until clients can read and write: a NameNode is active, and those that run are not in safe mode and know all
+        """Wait until clients can read and write: a NameNode is active, all are out of safe mode, and they know all
         DataNodes that run, no others, and their blocks. How many seconds that took.
 
         A DataNode that was killed counts for 20 s more. Raises HadoopError: when it is not so in time, as it never is
