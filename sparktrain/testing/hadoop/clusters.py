@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 from sparktrain.testing.hadoop import java
 from sparktrain.testing.hadoop.conf import Site, write_conf
-from sparktrain.testing.hadoop.daemons import Daemon, wait_until
+from sparktrain.testing.hadoop.daemons import Cluster, Daemon, wait_until
 from sparktrain.testing.hadoop.ports import HOST, Ports
 
 READY_TIMEOUT_S = 60.0
@@ -36,7 +36,7 @@ _SETTINGS = {
 }
 
 
-class Hdfs:
+class Hdfs(Cluster):
     """A NameNode and `datanodes` DataNodes, with all that they keep below `folder`.
 
     `settings` go before those that make faults fast, such as a heartbeat in each second. Ports stay the same when a
@@ -78,34 +78,22 @@ class Hdfs:
         """For the environment of a client's process."""
         return {"HADOOP_CONF_DIR": os.fspath(self.conf)}
 
-    def start(self) -> None:
-        """Make an empty file system, start all daemons, and return when it is ready; within 20 s where nobody else
-        works. Raises HadoopError, JarsMissingError."""
-        try:
-            self._write_conf()
-            for each in self.datanodes:
-                each.start()  # they need no longer than the NameNode and its empty file system
-            self._format()
-            for each in self.namenodes:
-                each.start()
-            self._elect()
-            self.wait_ready()
-        except BaseException:
-            self.close()
-            raise
+    def _start(self) -> None:
+        """See base class. With an empty file system; within 20 s where nobody else works."""
+        self._write_conf()
+        for each in self.datanodes:
+            each.start()  # they need no longer than the NameNode and its empty file system
+        self._format()
+        for each in self.namenodes:
+            each.start()
+        self._elect()
+        self.wait_ready()
 
     def close(self) -> None:
-        """End all daemons, in any state, and give their ports back. What they kept stays in the folder."""
+        """See base class. What they kept stays in the folder."""
         for each in self.daemons:
             each.kill9()
         self._reserved.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> float:
         """Wait until clients can read and write: a NameNode is active, all are out of safe mode, and they know all

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.executor.logs import tail_lines
@@ -115,6 +116,33 @@ class Daemon:
         if self._guard is not None:
             self._guard.communicate(b"done\n")
         self._process = self._guard = None
+
+
+class Cluster:
+    """Daemons that start and end together: `with` starts them, and leaves none of them. Its methods block."""
+
+    def start(self) -> None:
+        """Start all daemons, and return when they serve. Raises HadoopError, JarsMissingError, and leaves none then."""
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End all daemons, in any state, and give their ports back."""
+        raise NotImplementedError
+
+    def _start(self) -> None:
+        """Start all daemons, and return when they serve."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def wait_until(daemons: Sequence[Daemon], condition: Callable[[], object], timeout_s: float, what: str) -> float:

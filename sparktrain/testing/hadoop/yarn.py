@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -17,7 +17,7 @@ from sparktrain.testing.hadoop import java
 from sparktrain.testing.hadoop.clusters import READY_TIMEOUT_S, Hdfs
 from sparktrain.testing.hadoop.conf import write_conf
 from sparktrain.testing.hadoop.containers import ContainerGuard
-from sparktrain.testing.hadoop.daemons import Daemon, wait_until
+from sparktrain.testing.hadoop.daemons import Cluster, Daemon, wait_until
 from sparktrain.testing.hadoop.ports import HOST, Ports
 from sparktrain.testing.hadoop.yarn_conf import LABEL, Knobs, resource_types, scheduler_site, site
 
@@ -33,7 +33,7 @@ _KILL_TIMEOUT_S = 30.0
 _OVER = ("FINISHED", "FAILED", "KILLED")
 
 
-class Yarn:
+class Yarn(Cluster):
     """A ResourceManager, and two NodeManagers that run containers as this process' user; with all that they keep below
     `folder`. Their file system is `hdfs`, which must be ready.
 
@@ -85,33 +85,21 @@ class Yarn:
 
     # ---- life
 
-    def start(self) -> None:
-        """Start all daemons and return when they are ready; within 10 s where nobody else works. Raises HadoopError,
-        JarsMissingError."""
-        try:
-            self._write_conf()
-            self._guard.start()
-            for each in self.daemons:
-                each.start()
-            self._label()
-            self.wait_ready()
-        except BaseException:
-            self.close()
-            raise
+    def _start(self) -> None:
+        """See base class. Within 10 s where nobody else works."""
+        self._write_conf()
+        self._guard.start()
+        for each in self.daemons:
+            each.start()
+        self._label()
+        self.wait_ready()
 
     def close(self) -> None:
-        """End all daemons and containers, in any state, and give the ports back. What they kept stays in the folder."""
+        """See base class. Ends all containers too; what they kept stays in the folder."""
         for each in self.daemons:
             each.kill9()  # a NodeManager that is asked to end waits for applications that have ended
         self._guard.close()
         self._reserved.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> float:
         """Wait until applications can be submitted: the ResourceManager answers, knows as running those NodeManagers
