@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import msgspec
@@ -60,10 +61,10 @@ class Composed:
     found: Found | None = None
     """What the run directory has of the run already, once it was looked at."""
 
-    @property
+    @cached_property
     def trials(self) -> int | None:
-        """How many trials there will be, where that is known."""
-        return self._sampler().total
+        """How many trials there will be, where that is known. Walks over the space; raises where a condition does."""
+        return self._sampler(self.found.opened.records if self.found is not None else ()).total
 
     @property
     def where(self) -> str:
@@ -130,9 +131,7 @@ class Composed:
             began=self.began,
         )
 
-    def _sampler(self, records: Sequence[AnyRecord] | None = None) -> SpaceSampler:
-        if records is None:
-            records = self.found.opened.records if self.found is not None else ()
+    def _sampler(self, records: Sequence[AnyRecord]) -> SpaceSampler:
         return SpaceSampler(self.space, self.spec.trials, proposed_before(records, self.plan.space_digest))
 
 
