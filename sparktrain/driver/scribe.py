@@ -138,13 +138,17 @@ class Scribe:
             await self._compact()
 
     async def _compact(self) -> None:
-        left = compacted(self._written)
         try:
-            await aside(lambda: self._book.compact(left))
-            self._written = list(left)
+            self._written = await aside(self._compacted)
         except OSError as error:
             logger.warning("the journal was not compacted, and is tried again later: %s", error)
         self._compact_at = len(self._written) + COMPACT_AFTER
+
+    def _compacted(self) -> list[AnyRecord]:
+        """Blocks, and takes a while for many records: beside the loop, which adds none before it is done."""
+        left = list(compacted(self._written))
+        self._book.compact(left)
+        return left
 
     def _must_wait(self, command: do.Command) -> bool:
         if self.failed is not None:
