@@ -113,7 +113,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.checkpoints.acknowledge(checkpoint)
             trial.unsaved = ""
         case CheckpointFailed(step=step, problem=problem):
-            trial.unsaved = f"step {step} was not checkpointed: {problem}"
+            trial.not_saved(step, problem)
         case CheckpointDamaged(manifest=manifest, reason=reason):
             trial.checkpoints.damage(manifest, reason)
         case CheckpointsDropped(manifests=manifests):

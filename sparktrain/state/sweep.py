@@ -142,7 +142,7 @@ class Sweep:
 
     def unsaved(self, gang: Gang, step: int, problem: str) -> None:
         """A snapshot did not become a checkpoint."""
-        self.trials[gang.trial].unsaved = f"step {step} was not checkpointed: {problem}"
+        self.trials[gang.trial].not_saved(step, problem)
         self.facts.append(CheckpointFailed(trial=gang.trial, step=step, problem=problem))
 
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:

@@ -79,6 +79,10 @@ class Trial:
     """When the newest generation entered the training function."""
     last_report: Report | None = None
 
+    def not_saved(self, step: int, problem: str) -> None:
+        """What was saved after `step` did not become a checkpoint."""
+        self.unsaved = f"step {step} was not checkpointed: {problem}"
+
     def move(self, status: TrialStatus) -> None:
         """Go to `status`; IllegalMoveError when there is no such move."""
         story = [f"generation {self.generation}, restarted {len(self.restarts)} times", self.failure]
