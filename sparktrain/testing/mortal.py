@@ -162,6 +162,11 @@ class Mortal:
         assert status == 0, self.said()
         return json.loads((self.folder / "result.json").read_text())
 
+    def raised(self) -> str:
+        """What the function raised: class and message; empty when it has raised nothing."""
+        found = re.search(r"^ended by (.*)$", self.output.read_text(), re.MULTILINE)
+        return found[1] if found else ""
+
     def said(self) -> str:
         """The end of what it printed."""
         return self.output.read_text()[-4000:]

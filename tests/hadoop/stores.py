@@ -18,7 +18,8 @@ from sparktrain.store.webhdfs import WebHdfsStore
 from sparktrain.testing.hadoop import Hdfs
 
 PROTOCOLS = ["hdfs", "webhdfs"]
-PROGRESS_S = 60.0
+PROGRESS_S = 100.0
+"""A file whose writer is gone is let go of by HDFS after 60 s (the soft limit of its lease): a log may wait for that."""
 
 
 def url(cluster: Hdfs, protocol: str, path: object) -> str:
@@ -100,7 +101,7 @@ class Busy:
         """Stop, and see that every byte is there, once."""
         self._stopping = True
         self._thread.join(PROGRESS_S)
-        assert not self._thread.is_alive()
+        assert not self._thread.is_alive(), f"after {PROGRESS_S:g} s it still writes; {self._put} files are there"
         assert self._error is None, repr(self._error)
         assert self._lost == [], "files of which the store said that somebody else had put them"
         assert self._store.list() == sorted(["log", *(f"put/{number}" for number in range(self._put))])
