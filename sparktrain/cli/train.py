@@ -81,6 +81,7 @@ class RunRequest(Request):
     """What `sparktrain run` was asked for, not yet checked."""
 
     params: tuple[str, ...] = ()
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def sweep(
 
 def run(
     target: Target,
-    workers: Annotated[int, option(GANG, "N", "Members that train.")],
+    workers: Annotated[int | None, option(GANG, "N", "Members that train; needed here or in --params.")] = None,
     backend: Backend = None,
     ps: Annotated[int | None, option(GANG, "N", "Parameter servers beside them (default: 0).")] = None,
     evaluator: Annotated[bool, option(GANG, "", "One more member that evaluates.", "--evaluator")] = False,
@@ -180,8 +181,11 @@ def run(
     hang_timeout: Annotated[
         str | None, option(GANG, "TIME", "End a member that reports no step for so long (default: 120s).")
     ] = None,
+    param: Annotated[
+        list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
+    ] = None,
     params: Annotated[
-        list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.", "--param")
+        str | None, option(FUNCTION, "FILE", "Parameters and options in YAML or JSON; those given here prevail.")
     ] = None,
     metric: Annotated[
         str | None, option(FUNCTION, "NAME", "The result's entry that checkpoints are compared by.")
@@ -219,8 +223,9 @@ def run(
         "data_version": data_version, "allow_changed": names(allow_changed), "retry_failed": retry_failed or None,
     }  # fmt: skip
     request = RunRequest(
-        target, given(settings), master, tuple(conf or ()), py_files, as_json, quiet, debug, params=tuple(params or ())
-    )
+        target, given(settings), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        params=tuple(param or ()), file=params,
+    )  # fmt: skip
     return command.perform(request, lambda: perform_run(request))
 
 
@@ -269,10 +274,7 @@ def perform_run(request: RunRequest) -> Ended:
 
     A run that fails is no error here: it is shown, and has its exit code.
     """
-    from sparktrain.spec.load import parse_params
-
-    params = parse_params(request.params)
-    settings = dict(request.settings)
+    params, settings = _params(request)
     agents = settings.pop("agents", None)
     call = command.prepare(request, settings.get("name", "sparktrain"))
     target = command.load(request.target)
@@ -305,6 +307,19 @@ def perform_resume(request: ResumeRequest) -> Ended:
         display=call.display,
     )
     return Ended(end.sweep, Lines(end.lines())) if isinstance(end, RunEnd) else Ended(end, summary_table(end))
+
+
+def _params(request: RunRequest) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The function's parameters and the settings: those of the file, and those of the command line, which prevail."""
+    from sparktrain.spec.load import load_gang, parse_params
+
+    params, settings = parse_params(request.params), dict(request.settings)
+    if request.file is not None:
+        file = load_gang(request.file)
+        params, settings = {**file.params, **params}, {**file.settings, **settings}
+    if "workers" not in settings:
+        raise SpecError("say how many members train: --workers N, or workers in the file of --params")
+    return params, settings
 
 
 def _space(request: SweepRequest) -> "tuple[Space, dict[str, Any]]":

@@ -1,6 +1,6 @@
 """Parameter files and `--grid` options of the command line, read into plain data; messages name file and line.
 
-A YAML or JSON file is a mapping with one of `grid`, `zip` and `cases`, and settings:
+A YAML or JSON file of a sweep is a mapping with one of `grid`, `zip` and `cases`, and settings:
 
     grid:                    # or zip: lists of values, by name
       lr: [0.1, 1e-3]
@@ -8,8 +8,15 @@ A YAML or JSON file is a mapping with one of `grid`, `zip` and `cases`, and sett
     metric: accuracy
     trial_timeout: 30m
 
-or a list of mappings, each a case. A CSV file has the names in its first row, and a case in every other. Text without
-quotes means what `values.typed` says it means: `1e-3` is a number and `no` is text, which YAML 1.1 sees otherwise.
+or a list of mappings, each a case. A CSV file has the names in its first row, and a case in every other. The file of a
+run has `params`, one value by name, and settings:
+
+    params:
+      lr: 0.01
+    workers: 4
+
+Text without quotes means what `values.typed` says it means: `1e-3` is a number and `no` is text, which YAML 1.1 sees
+otherwise.
 """
 
 import csv
@@ -31,6 +38,7 @@ from sparktrain.spec.values import check_equal_lengths, check_name, described, d
 Kind = Literal["grid", "zip", "cases"]
 
 SUFFIXES = (".yaml", ".yml", ".json", ".csv")
+GANG_SUFFIXES = SUFFIXES[:-1]
 MAX_CSV_BYTES = 64 * 2**20
 
 
@@ -46,18 +54,40 @@ class ParamsFile:
     """The settings that the file has, by their key; timeouts in seconds."""
 
 
+@dataclass(frozen=True)
+class GangFile:
+    """What the parameter file of one run holds, checked."""
+
+    path: Path
+    params: dict[str, Any]
+    settings: dict[str, Any]
+    """As those of `ParamsFile`."""
+
+
 def load_params(path: str | Path) -> ParamsFile:
-    """Read a parameter file. Blocks on the file. Raises SpecError, with file and line, for whatever is wrong in it."""
+    """Read the parameter file of a sweep. Blocks on the file.
+
+    Raises SpecError, with file and line, for whatever is wrong in it.
+    """
     path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise SpecError(f"{path}: a parameter file ends in {', '.join(SUFFIXES)}; rename it to tell what it holds")
-    text = _read(path)
+    text = _read(path, SUFFIXES)
     if path.suffix.lower() == ".csv":
         return ParamsFile(path, "cases", _csv_cases(path, text))
     document = Document(path, text)
     if isinstance(document.root, yaml.SequenceNode):
         return ParamsFile(path, "cases", _cases(document, document.root))
     return _sweep_file(document)
+
+
+def load_gang(path: str | Path) -> GangFile:
+    """Read the parameter file of a run. Blocks, and raises, as `load_params`."""
+    path = Path(path)
+    document = Document(path, _read(path, GANG_SUFFIXES))
+    entries = _entries(document, ("params",), _OF_RUN)
+    params: dict[str, Any] = {}
+    for name, (key, node) in document.entries(entries["params"][1], "params").items() if "params" in entries else ():
+        params[check_name(name, f"{document.at(key)}: params")] = document.value(node, f"params: {name!r}")
+    return GangFile(path, params, _settings(document, entries, _OF_RUN))
 
 
 def parse_assignments(options: Sequence[str], option: str = "--grid") -> dict[str, list[Any]]:
@@ -145,7 +175,9 @@ def _option_values(text: str, subject: str) -> list[Any]:
     return [plain(typed(cell, subject), subject) for cell in cells]
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, suffixes: Sequence[str]) -> str:
+    if path.suffix.lower() not in suffixes:
+        raise SpecError(f"{path}: a parameter file ends in {', '.join(suffixes)}; rename it to tell what it holds")
     limit = MAX_CSV_BYTES if path.suffix.lower() == ".csv" else MAX_FILE_BYTES
     try:
         if path.is_file() and path.stat().st_size > limit:
@@ -188,32 +220,46 @@ def _at_least(least: int) -> Callable[[object, str], int]:
     return lambda value, subject: count(value, subject, least)
 
 
-_SETTINGS: dict[str, Callable[[Any, str], Any]] = {
+def _flag(value: object, subject: str) -> bool:
+    if not isinstance(value, bool):
+        raise SpecError(f"{subject} is {described(value)}, true or false is expected; write one of them")
+    return value
+
+
+_Settings = dict[str, Callable[[Any, str], Any]]
+_OF_BOTH: _Settings = {
     "metric": sweep.metric_name,
     "mode": sweep.mode,
-    "trials": _at_least(1),
     "seed": sweep.sweep_seed,
-    "trial_timeout": seconds,
     "timeout": seconds,
-    "retries": _at_least(0),
+    "store_timeout": seconds,
     "name": sweep.run_name,
     "dir": _dir,
     "agents": _at_least(1),
-    "workers_per_trial": _at_least(1),
+    "gpus": _at_least(0),
     "backend": gang.backend,
+}
+_OF_SWEEP: _Settings = {
+    **_OF_BOTH,
+    "trials": _at_least(1),
+    "trial_timeout": seconds,
+    "retries": _at_least(0),
+    "workers_per_trial": _at_least(1),
+}
+_OF_RUN: _Settings = {
+    **_OF_BOTH,
+    "workers": _at_least(1),
+    "ps": _at_least(0),
+    "evaluator": _flag,
+    "min_workers": _at_least(1),
+    "max_restarts": _at_least(0),
+    "hang_timeout": seconds,
 }
 _KINDS: tuple[Kind, ...] = ("grid", "zip", "cases")
 
 
 def _sweep_file(document: Document) -> ParamsFile:
-    entries = document.entries(document.root, "the file")
-    allowed = (*_KINDS, *_SETTINGS)
-    for name, (key, _) in entries.items():
-        if name not in allowed:
-            raise SpecError(
-                f"{document.at(key)}: unknown key {shown(name)}{did_you_mean(name, allowed) or ';'} "
-                f"allowed: {', '.join(allowed)}"
-            )
+    entries = _entries(document, _KINDS, _OF_SWEEP)
     kinds = [kind for kind in _KINDS if kind in entries]
     if len(kinds) != 1:
         have = (
@@ -223,18 +269,37 @@ def _sweep_file(document: Document) -> ParamsFile:
         )
         last = entries[kinds[-1]][0] if kinds else document.root
         raise SpecError(f"{document.at(last)}: exactly one of grid, zip and cases is expected, the file {have}")
-    settings = {name: _setting(document, name, *entries[name]) for name in entries if name in _SETTINGS}
     kind = kinds[0]
     node = entries[kind][1]
     values = _cases(document, node) if kind == "cases" else _lists(document, node, kind)
-    return ParamsFile(document.path, kind, values, settings)
+    return ParamsFile(document.path, kind, values, _settings(document, entries, _OF_SWEEP))
 
 
-def _setting(document: Document, name: str, key: yaml.Node, node: yaml.Node) -> Any:
+_Entries = dict[str, tuple[yaml.Node, yaml.Node]]
+
+
+def _entries(document: Document, kinds: Sequence[str], known: _Settings) -> _Entries:
+    """What the file has by key; no other keys than these."""
+    entries = document.entries(document.root, "the file")
+    allowed = (*kinds, *known)
+    for name, (key, _) in entries.items():
+        if name not in allowed:
+            raise SpecError(
+                f"{document.at(key)}: unknown key {shown(name)}{did_you_mean(name, allowed) or ';'} "
+                f"allowed: {', '.join(allowed)}"
+            )
+    return entries
+
+
+def _settings(document: Document, entries: _Entries, known: _Settings) -> dict[str, Any]:
+    return {name: _setting(document, name, *entries[name], known[name]) for name in entries if name in known}
+
+
+def _setting(document: Document, name: str, key: yaml.Node, node: yaml.Node, check: Callable[[Any, str], Any]) -> Any:
     value = document.value(node, name)
     if value is None:
         raise SpecError(f"{document.at(key)}: {name} has no value; give one, or remove the line")
-    return _SETTINGS[name](value, f"{document.at(node)}: {name}")
+    return check(value, f"{document.at(node)}: {name}")
 
 
 def _lists(document: Document, node: yaml.Node, kind: Kind) -> dict[str, list[Any]]:

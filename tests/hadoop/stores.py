@@ -19,7 +19,7 @@ from sparktrain.testing.hadoop import Hdfs
 
 PROTOCOLS = ["hdfs", "webhdfs"]
 PROGRESS_S = 100.0
-"""A file whose writer is gone is let go of by HDFS after 60 s (the soft limit of its lease): a log may wait for that."""
+"""A file whose writer is gone is let go of after 60 s (the soft limit of HDFS' leases): a log may wait for that."""
 
 
 def url(cluster: Hdfs, protocol: str, path: object) -> str:

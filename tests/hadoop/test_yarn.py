@@ -10,9 +10,9 @@ import pytest
 
 from sparktrain.testing.hadoop import Hdfs, Submission, Yarn, submission, submit
 from sparktrain.testing.processes import wait_until
+from tests.conf import CONF
 
-ROOT = Path(__file__).parents[2]
-JOBS = ROOT / "jobs"
+JOBS = CONF.parent / "jobs"
 TRAIN = Path(__file__).with_name("yarn_train.py")
 TRAINS_S = 80.0
 """From spark-submit until members train, on a busy machine."""
@@ -47,13 +47,21 @@ def result_of(hdfs: Hdfs, path: str) -> dict[str, object]:
 
 def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Yarn, tmp_path: Path) -> None:
     conf = {
-        "spark.executor.resource.gpu.amount": "1",
-        "spark.task.resource.gpu.amount": "1",
-        "spark.executor.resource.gpu.discoveryScript": str(ROOT / "conf" / "gpu-discovery.sh"),
+        "spark.yarn.queue": "default",
+        "spark.files": str(CONF / "gpu-discovery.sh"),
+        "spark.task.cpus": "1",
+        "spark.executor.memoryOverhead": "384m",
+        "spark.driver.memoryOverhead": "384m",
         "spark.executorEnv.SPARKTRAIN_GPU_ADDRESSES": "0 1",
         "spark.executorEnv.SPARKTRAIN_GPU_CLAIMS": str(tmp_path / "claims"),
     }
-    submitted = submit(yarn_cluster, TRAIN.with_name("yarn_gpus.py"), str(tmp_path / "told"), conf=conf)
+    submitted = submit(
+        yarn_cluster,
+        TRAIN.with_name("yarn_gpus.py"),
+        str(tmp_path / "told"),
+        conf=conf,
+        properties=CONF / "yarn-gpu.conf",
+    )
 
     assert submitted.exit_code == 0, submitted.output
     told = dict(json.loads((tmp_path / "told").read_text()))
@@ -101,6 +109,19 @@ def test_a_gang_in_cluster_mode_is_formed_again_when_a_container_is_killed(yarn_
     result = result_of(yarn_cluster.hdfs, "/runs/cluster")
     assert [trial["metrics"] for trial in result["trials"]] == [{"y": 2}]
     assert yarn_cluster.application(submitted.application or "")["finalStatus"] == "SUCCEEDED"
+
+
+def test_a_gang_whose_driver_was_killed_is_resumed_by_another_job(yarn_cluster: Yarn, marks: Path) -> None:
+    target = [f"{TRAIN}:stand", "--workers", "2", "--backend", "none", "--param", f"marks={marks}", "--metric", "y"]
+    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "killed"]
+    with submission(yarn_cluster, JOBS / "run_gang.py", *target, *where) as submitted:
+        wait_until(lambda: len(seen(marks)) == 2 or submitted.exit_code is not None, TRAINS_S, "both members train")
+        assert submitted.exit_code is None, submitted.output
+    resumed = submit(yarn_cluster, JOBS / "resume_run.py", "hdfs:///runs/killed", mode="cluster")
+
+    assert resumed.exit_code == 0, resumed.output
+    assert set(seen(marks)) == {"1-0", "1-1", "2-0", "2-1"}
+    assert [trial["metrics"] for trial in result_of(yarn_cluster.hdfs, "/runs/killed")["trials"]] == [{"y": 2}]
 
 
 def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_allocation(

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.clock import SystemClock
+from sparktrain.driver.resourcemanager import ResourceManager
+from sparktrain.driver.yarn import demand_of, outlook, refusal
 from sparktrain.testing.hadoop import LABEL, HadoopError, Hdfs, Knobs, Yarn, yarn
 from sparktrain.testing.processes import Sighted, wait_until
+from tests.conf import properties, queues
 
 LOST_S = 20.0
 
@@ -18,24 +22,44 @@ def state_of(cluster: Yarn, nodemanager: int) -> str:
 
 
 def test_a_cluster_is_ready_within_30_s_with_its_label_and_leaves_no_process(
-    hdfs_cluster: Hdfs, tmp_path: Path
+    hdfs_cluster: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With the queues of conf/, on nodes that are as large as its properties want them."""
     begun = SystemClock().now()
-    knobs = Knobs(keep_containers=True, keep_applications=False, preempt=True)
-    settings = {"yarn.nodemanager.resource.memory-mb": "1024"}
-    with yarn(tmp_path / "yarn", hdfs_cluster, knobs, settings) as cluster:
+    knobs = Knobs(keep_containers=True, keep_applications=False, preempt=True, gpus=4)
+    settings = {
+        "yarn.nodemanager.resource.memory-mb": "65536",
+        "yarn.nodemanager.resource.cpu-vcores": "16",
+        "yarn.scheduler.maximum-allocation-mb": "65536",
+    }
+    with yarn(tmp_path / "yarn", hdfs_cluster, knobs, settings, queues()) as cluster:
         took_s = SystemClock().now() - begun
         processes = Sighted(each.pid for each in cluster.daemons)
         labels = {each["id"]: each.get("nodeLabels", []) for each in cluster.nodes()}
         memory = [each["availMemoryMB"] for each in cluster.nodes()]
         assert labels == {cluster.node_of(cluster.nodemanagers[0]): [], cluster.labelled_node: [LABEL]}
-        assert memory == [1024, 1024]
+        assert memory == [65536, 65536]
         with pytest.raises(HadoopError, match="GET apps/application_1_0001: 404 "):
             cluster.application("application_1_0001")
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.conf))
+        check_queues()
 
     assert took_s < 30.0, f"ready after {took_s:.1f} s"
     assert not processes.alive()
     assert not [line for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in (line := str(each.info))]
+
+
+def check_queues() -> None:
+    """The label is for the queue gpu alone, which has room for what conf/yarn-gpu.conf asks for."""
+    told = ResourceManager.configured().tell()
+    assert told is not None
+    gpu, cpu = demand_of(properties("yarn-gpu.conf")), demand_of(properties("yarn-cpu.conf"))
+    assert outlook(gpu, 4, told) == outlook(cpu, 8, told) == ""
+    assert outlook(gpu, 5, told) == (
+        "4 of 5 executors fit nodes with label gpu in queue gpu now; capacity 4 x (16384 MB, 4 cores, 1 GPU)"
+    )
+    assert refusal(replace(gpu, queue="default"), told).startswith("queue default may not use label gpu")
+    assert refusal(replace(cpu, label="gpu"), told).startswith("queue default may not use label gpu")
 
 
 def test_a_killed_nodemanager_is_lost_and_comes_back_with_its_label(breakable_yarn: Yarn) -> None:

@@ -1,18 +1,18 @@
-"""The grid-search job under spark-submit: its session is the one that spark-submit makes."""
+"""The grid-search job under spark-submit, with the files of conf/: its session is the one that spark-submit makes."""
 
 import json
 import sys
 from pathlib import Path
 
-from tests.spark.command import MASTER, finish, start, write_files
+from tests.conf import CONF
+from tests.spark.command import finish, start, write_files
 
-JOB = Path(__file__).parents[2] / "jobs" / "grid_search.py"
+JOB = CONF.parent / "jobs" / "grid_search.py"
 
 
 def test_spark_submit_runs_the_grid_search_job(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
-    conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    submit = ["--master", MASTER, *(word for key, value in conf.items() for word in ("--conf", f"{key}={value}"))]
+    submit = ["--properties-file", str(CONF / "local.conf")]
     sweep = [target, "--grid", "x=1,2", "--grid", "scale=10", "--metric", "y", "--dir", runs, "--name", "job", "--json"]
     env = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / "work")}
     code, out, told = finish(start(tmp_path, *submit, str(JOB), *sweep, command="spark-submit", **env))

@@ -135,15 +135,21 @@ class Submission:
 
 @contextmanager
 def submission(
-    cluster: Yarn, program: Path, *arguments: str, mode: Mode = "client", conf: Mapping[str, str] | None = None
+    cluster: Yarn,
+    program: Path,
+    *arguments: str,
+    mode: Mode = "client",
+    conf: Mapping[str, str] | None = None,
+    properties: Path | None = None,
 ) -> Iterator[Submission]:
     """An application that was submitted; ended in any case, whatever becomes of the block. `conf` goes before
-    `fast_conf`."""
+    `fast_conf`, which goes before the file of `properties`."""
     tag = f"{program.stem}-{uuid4().hex[:8]}".lower().replace("_", "-")
     settings = {**fast_conf(cluster), "spark.yarn.tags": tag, **(conf or {})}
     options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     spark_submit = os.path.join(cluster.env["SPARK_HOME"], "bin", "spark-submit")
     where = ["--master", "yarn", "--deploy-mode", mode]
+    where += ["--properties-file", os.fspath(properties)] if properties is not None else []
     submitted = Submission(cluster, [spark_submit, *where, *options, os.fspath(program), *arguments], tag)
     submitted.start()
     try:
@@ -158,9 +164,10 @@ def submit(
     *arguments: str,
     mode: Mode = "client",
     conf: Mapping[str, str] | None = None,
+    properties: Path | None = None,
     timeout_s: float = 90.0,
 ) -> Submission:
     """Run a program to its end, which takes 15 to 30 s. Raises HadoopError when it has not ended after `timeout_s`."""
-    with submission(cluster, program, *arguments, mode=mode, conf=conf) as submitted:
+    with submission(cluster, program, *arguments, mode=mode, conf=conf, properties=properties) as submitted:
         submitted.wait(timeout_s)
         return submitted

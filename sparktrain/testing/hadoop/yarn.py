@@ -37,13 +37,18 @@ class Yarn(Cluster):
     """A ResourceManager, and two NodeManagers that run containers as this process' user; with all that they keep below
     `folder`. Their file system is `hdfs`, which must be ready.
 
-    `nodemanagers[1]` has the label `gpu`, exclusively; queues are those of `yarn_conf.QUEUES`. `settings` go before all
-    others. Ports stay the same when a daemon is started again. All methods block; none is for several threads at once,
-    except for those that ask the ResourceManager.
+    `nodemanagers[1]` has the label `gpu`, exclusively; queues are those of `yarn_conf.QUEUES`, or what `queues` has for
+    `capacity-scheduler.xml`. `settings` go before all others. Ports stay the same when a daemon is started again. All
+    methods block; none is for several threads at once, except for those that ask the ResourceManager.
     """
 
     def __init__(
-        self, folder: Path, hdfs: Hdfs, knobs: Knobs | None = None, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        hdfs: Hdfs,
+        knobs: Knobs | None = None,
+        settings: Mapping[str, str] | None = None,
+        queues: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.hdfs = hdfs
@@ -53,6 +58,7 @@ class Yarn(Cluster):
         self.resourcemanager = self._daemon("resourcemanager", _RESOURCEMANAGER)
         self.nodemanagers = [self._daemon(f"nodemanager{number}", _NODEMANAGER) for number in range(2)]
         self._settings = dict(settings or {})
+        self._queues = dict(queues or scheduler_site())
         self._reserved = Ports()
         self._ports: dict[str, int] = {}
         self._guard = ContainerGuard(folder / "local")
@@ -198,7 +204,7 @@ class Yarn(Cluster):
         }
         for conf, own in [(self.conf, {}), *((each.conf, self._own(each)) for each in self.daemons)]:
             shutil.copytree(self.hdfs.conf, conf)
-            sites = {"yarn-site": {**yarn, **own, **self._settings}, "capacity-scheduler": scheduler_site()}
+            sites = {"yarn-site": {**yarn, **own, **self._settings}, "capacity-scheduler": self._queues}
             write_conf(conf, sites | resource_types(self.knobs), level="WARN" if conf == self.conf else "INFO")
 
     def _own(self, daemon: Daemon) -> dict[str, str]:
@@ -262,8 +268,12 @@ def _node_of(container: Mapping[str, Any]) -> str:
 
 @contextmanager
 def yarn(
-    folder: Path, hdfs: Hdfs, knobs: Knobs | None = None, settings: Mapping[str, str] | None = None
+    folder: Path,
+    hdfs: Hdfs,
+    knobs: Knobs | None = None,
+    settings: Mapping[str, str] | None = None,
+    queues: Mapping[str, str] | None = None,
 ) -> Iterator[Yarn]:
     """A cluster that is ready; ended in any case, whatever becomes of the block."""
-    with Yarn(folder, hdfs, knobs, settings) as cluster:
+    with Yarn(folder, hdfs, knobs, settings, queues) as cluster:
         yield cluster

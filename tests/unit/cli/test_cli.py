@@ -202,6 +202,15 @@ def test_every_option_of_a_run_arrives(edge: Edge, target: str) -> None:
     assert edge.sessions == [("local[5]", {}, "big")]
 
 
+def test_a_run_has_the_rest_from_its_file(edge: Edge, target: str, tmp_path: Path) -> None:
+    file = tmp_path / "gang.yaml"
+    file.write_text("params: {lr: 0.1, units: [8, 8]}\nworkers: 2\nevaluator: true\nagents: 3\nname: file\n")
+    assert cli.main(["run", target, "--params", str(file), "--param", "lr=0.2", "--name", "given"]) == 0
+    assert edge.calls[0]["params"] == {"lr": 0.2, "units": [8, 8]}
+    assert edge.calls[0]["options"] == RunOptions(workers=2, evaluator=True, name="given")
+    assert edge.calls[0]["agents"] == 3
+
+
 def test_a_run_that_fails_is_told_and_is_no_error_of_the_call(edge: Edge, target: str, capfd: Capture) -> None:
     failure = Failure(FailureKind.EXCEPTION, "ValueError: units", "Traceback:\n  \x1b[2J", rank=1, host="gpu-2")
     trial = TrialResult(id=TrialId(0), params={}, status=TrialStatus.FAILED, error=failure)
@@ -318,7 +327,8 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
         (["sweep"], "Missing argument 'TARGET'"),
         (["sweep", "TARGET", "--gird", "lr=1"], "No such option: --gird"),
         (["sweep", "TARGET", "--grid", "lr=1", "--trials", "many"], "Invalid value for '--trials'"),
-        (["run", "TARGET"], "Missing option '--workers'"),
+        (["run", "TARGET"], "--workers N, or workers in the file of --params"),
+        (["run", "TARGET", "--params", "none.yaml"], "none.yaml: no such file"),
         (["run", "TARGET", "--workers", "two"], "Invalid value for '--workers'"),
         (["run", "TARGET", "--workers", "2", "--grid", "lr=1"], "No such option: --grid"),
         (["run", "TARGET", "--workers", "2", "--param", "lr"], "--param 'lr': no '='"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 from sparktrain.errors import SpecError
 from sparktrain.spec import load as module
-from sparktrain.spec.load import load_params, parse_assignment, parse_assignments
+from sparktrain.spec.load import load_gang, load_params, parse_assignment, parse_assignments
 from sparktrain.spec.values import typed
 
 NAMES = some.from_regex(r"[a-z]{1,4}", fullmatch=True).map(lambda name: f"p_{name}")
@@ -201,3 +201,27 @@ def test_any_option_is_read_or_refused_with_its_text(text: str) -> None:
 
 def test_the_example_of_the_docstring() -> None:
     assert doctest.testmod(module).failed == 0
+
+
+def test_the_file_of_a_run(tmp_path: Path) -> None:
+    text = "params: {lr: 1e-3, layers: [64, 32], name: no}\nworkers: 4\nevaluator: true\nhang_timeout: 5m\ngpus: 1\n"
+    file = load_gang(write(tmp_path, "gang.yaml", text))
+    assert file.params == {"lr": 0.001, "layers": [64, 32], "name": "no"}
+    assert file.settings == {"workers": 4, "evaluator": True, "hang_timeout": 300.0, "gpus": 1}
+    assert load_gang(write(tmp_path, "gang.json", '{"workers": 2}')).params == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("g.csv", "lr\n1\n", r"g\.csv: a parameter file ends in \.yaml, \.yml, \.json; rename it"),
+        ("g.yaml", "grid: {lr: [1]}\n", r"g\.yaml:1: unknown key 'grid'; allowed: params, metric, mode, "),
+        ("g.yaml", "params:\n  lr: 1\nworkers: 0\n", r"g\.yaml:3: workers \(0\) must be at least 1"),
+        ("g.yaml", "evaluator: yes\n", r"g\.yaml:1: evaluator is .*, true or false is expected"),
+        ("g.yaml", "params: [1]\n", r"g\.yaml:1: params is a list, names with values are expected"),
+        ("g.yaml", "workers:\n", r"g\.yaml:1: workers has no value; give one, or remove the line"),
+    ],
+)
+def test_a_wrong_file_of_a_run(tmp_path: Path, name: str, text: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        load_gang(write(tmp_path, name, text))

@@ -1,0 +1,89 @@
+"""The files of conf/: each is read as it will be, and says of every key what it does and its default."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from sparktrain.driver.preflight import Facts, slots
+from sparktrain.driver.yarn import demand_of
+from sparktrain.errors import SpecError
+from sparktrain.spec.load import load_gang, load_params
+from tests.conf import CONF, properties
+
+SPARK_FILES = sorted(path.name for path in CONF.glob("*.conf"))
+YAML_FILES = sorted(path.name for path in CONF.glob("*.yaml"))
+TOP_LEVEL = re.compile(r"([a-z_]+):")
+
+
+def uncommented(path: Path, is_key: re.Pattern[str]) -> list[str]:
+    """Lines with a key that no comment with a default stands above."""
+    found, comment = [], ""
+    for line in path.read_text().splitlines():
+        if line.startswith("#"):
+            comment = f"{comment} {line[1:].strip()}"
+            continue
+        if is_key.match(line) and not re.search(r"Default: |Needed", comment):
+            found.append(line)
+        comment = ""
+    return found
+
+
+def test_the_folder_has_what_it_shall() -> None:
+    assert SPARK_FILES == ["k8s.conf", "local.conf", "yarn-cpu.conf", "yarn-gpu.conf"]
+    assert YAML_FILES == ["gang.yaml", "sweep.yaml"]
+
+
+@pytest.mark.parametrize("name", SPARK_FILES)
+def test_every_property_of_spark_is_explained(name: str) -> None:
+    assert uncommented(CONF / name, re.compile(r"spark\.")) == []
+    assert len(properties(name)) == len(re.findall(r"^spark\.", (CONF / name).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", YAML_FILES)
+def test_every_key_of_a_parameter_file_is_explained(name: str) -> None:
+    assert uncommented(CONF / name, TOP_LEVEL) == []
+
+
+def test_every_property_of_the_scheduler_is_explained() -> None:
+    found = ElementTree.parse(CONF / "capacity-scheduler-gpu.xml").getroot().findall("property")
+    assert len(found) > 10
+    for each in found:
+        assert re.search(r"Default: |Needed", each.findtext("description", "")), each.findtext("name")
+
+
+def test_the_sweep_shows_every_option_that_such_a_file_may_have(tmp_path: Path) -> None:
+    file = load_params(CONF / "sweep.yaml")
+    assert (file.kind, file.values) == ("grid", {"learning_rate": [0.1, 0.01], "dropout": [0.2, 0.5]})
+    assert {"grid", "zip", "cases", *file.settings} == allowed(load_params, tmp_path)
+
+
+def test_the_gang_shows_every_option_that_such_a_file_may_have(tmp_path: Path) -> None:
+    file = load_gang(CONF / "gang.yaml")
+    assert file.params == {"learning_rate": 0.01, "dropout": 0.2}
+    assert {"params", *file.settings} == allowed(load_gang, tmp_path)
+
+
+def allowed(load: Callable[[Path], object], folder: Path) -> set[str]:
+    """The keys that a reader of files knows, as it tells."""
+    wrong = folder / "wrong.yaml"
+    wrong.write_text("qqq: 1\n")
+    with pytest.raises(SpecError) as refused:
+        load(wrong)
+    return set(str(refused.value).partition("allowed: ")[2].split(", "))
+
+
+@pytest.mark.parametrize("name", ["yarn-gpu.conf", "k8s.conf"])
+def test_with_gpus_each_executor_is_one_agent_with_a_gpu(name: str) -> None:
+    conf = properties(name)
+    assert slots(Facts(conf["spark.master"], conf, cores=64)) == 4
+
+
+def test_on_yarn_the_gpus_are_asked_for_where_the_label_is() -> None:
+    demand = demand_of(properties("yarn-gpu.conf"))
+    assert demand.amounts == {"memory-mb": 16384, "vcores": 4, "yarn.io/gpu": 1}
+    assert (demand.queue, demand.label) == ("gpu", "gpu")
+    assert demand_of(properties("yarn-cpu.conf")).label is None
+    assert slots(Facts("yarn", properties("yarn-cpu.conf"), cores=64)) == 8
