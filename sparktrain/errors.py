@@ -61,7 +61,7 @@ class ResourceError(UserError, ValueError):
 
 
 class EnvironmentMismatchError(UserError, RuntimeError):
-    """An executor runs other versions of Python or of a framework than the driver."""
+    """An executor runs other versions of Python or of a framework than the driver, or has a GPU that is another's."""
 
 
 class StrategyError(UserError, RuntimeError):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from sparktrain.clock import Clock
+from sparktrain.driver.devices import Devices
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
@@ -31,12 +32,13 @@ class Server:
 
     def __init__(self, listener: Listener, clock: Clock, versions: dict[str, str], preload: tuple[str, ...]) -> None:
         self.mismatch: str | None = None
-        """How the versions of an executor that was refused differ from the driver's."""
+        """Why an executor cannot be used as it is: the last one that was refused."""
         self._listener = listener
         self._clock = clock
         self._versions = versions
         self._preload = preload
         self._links: dict[AgentId, Link] = {}
+        self._devices = Devices(clock)
         self._feed: Callable[[on.Event], None] = lambda event: None
         self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
 
@@ -90,11 +92,11 @@ class Server:
             join = await link.receive()
         if not isinstance(join, m.Join):
             raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
-        if different := differences(self._versions, join.versions):
-            self.mismatch = f"{'; '.join(different)} (host {join.host}): install the same versions on both"
-            link.post(m.Refuse(self.mismatch))
-            await link.close(self.mismatch)
-            self._feed(on.AgentsUnavailable(self._clock.now(), self.mismatch))
+        if reason := self._different(join) or await self._devices.take(join):
+            self.mismatch = reason
+            link.post(m.Refuse(reason))
+            await link.close(reason)
+            self._feed(on.AgentsUnavailable(self._clock.now(), reason))
             return
         self._links[join.agent] = link
         link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
@@ -102,13 +104,20 @@ class Server:
         reason = "its stream ended"
         try:
             while not isinstance(message := await link.receive(), m.Leave):
+                self._devices.heard(join.agent)
                 self._on_message(join.agent, link, message)
             reason = message.reason
         except LinkClosedError as error:
             reason = str(error)
         finally:
             self._links.pop(join.agent, None)
+            self._devices.free(join.agent)
             self._feed(on.AgentGone(self._clock.now(), join.agent, reason))
+
+    def _different(self, join: m.Join) -> str:
+        """How the versions of its host differ from those here, and what to do; empty when they do not."""
+        different = differences(self._versions, join.versions)
+        return f"{'; '.join(different)} (host {join.host}): install the same versions on both" if different else ""
 
     def _on_message(self, agent: AgentId, link: Link, message: m.Message) -> None:
         at = self._clock.now()

@@ -99,7 +99,11 @@ class Agent:
 
     async def _join(self) -> m.Welcome | str:
         place = self._place
-        self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, place.gpus, place.address))
+        self._post(
+            m.Join(
+                self.id, place.slot, place.host, place.pid, place.versions, place.devices, place.executor, place.address
+            )
+        )
         match await self._link.receive():
             case m.Welcome() as welcome:
                 return welcome

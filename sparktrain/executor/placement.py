@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from msgspec import Struct
 from pyspark import TaskContext
 
+from sparktrain.executor.devices import devices
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.spec.versions import installed_versions
 
@@ -18,9 +19,14 @@ class Placement(Struct, frozen=True):
     slot: int
     host: str
     pid: int
+    executor: int
+    """The process of Spark's that starts all tasks of the executor."""
     cpus: int | None
     """Cores that Spark gives the task; None outside of one."""
     gpus: tuple[str, ...]
+    """Addresses that Spark gives the task."""
+    devices: tuple[str, ...]
+    """The same GPUs by names that differ between all GPUs of the host."""
     versions: dict[str, str]
     address: str = "127.0.0.1"
     """IP address of this host that other agents reach."""
@@ -32,8 +38,17 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
     resources = task.resources() if task is not None else {}
     gpus = tuple(resources["gpu"].addresses) if "gpu" in resources else ()
     cpus = task.cpus() if task is not None else None
-    address = _address_towards(ticket.hosts, ticket.port)
-    return Placement(slot, socket.gethostname(), os.getpid(), cpus, gpus, installed_versions(), address)
+    return Placement(
+        slot=slot,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        executor=os.getppid(),
+        cpus=cpus,
+        gpus=gpus,
+        devices=devices(gpus),
+        versions=installed_versions(),
+        address=_address_towards(ticket.hosts, ticket.port),
+    )
 
 
 def _address_towards(hosts: tuple[str, ...], port: int) -> str:

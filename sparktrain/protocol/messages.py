@@ -38,8 +38,10 @@ class Join(Message, frozen=True, tag=True):
     pid: int
     versions: dict[str, str]
     """Versions of `python`, `sparktrain` and, where installed, `tensorflow` and `keras`."""
-    gpus: tuple[str, ...] = ()
-    """GPU addresses that Spark gave to this task."""
+    devices: tuple[str, ...] = ()
+    """GPUs that Spark gave to this task, by names that differ between all GPUs of the host."""
+    executor: int = 0
+    """The process on the host that all agents of one executor come from."""
     address: str = "127.0.0.1"
     """IP address of this host that the other agents reach."""
 

@@ -59,7 +59,12 @@ _UPLOAD = f"/sparktrain.v{codec.VERSION}.Coordinator/Upload"
 
 MEMBER = Member(RunId("mnist"), TrialId(7), Generation(2), Rank(1))
 JOIN = Join(
-    agent=AgentId("a-1"), slot=3, host="host-1", pid=4711, versions={"python": "3.11", "keras": "3.15"}, gpus=("0", "1")
+    agent=AgentId("a-1"),
+    slot=3,
+    host="host-1",
+    pid=4711,
+    versions={"python": "3.11", "keras": "3.15"},
+    devices=("0", "1"),
 )
 WELCOME = Welcome(beat_s=2.0, lease_s=30.0, preload=("tensorflow", "keras"))
 HEADER = UploadHeader(agent=AgentId("a-1"), member=MEMBER, name="logs/events.out")

@@ -1,0 +1,66 @@
+"""Whose GPU is whose: two agents on one GPU would train at half the speed, or run out of its memory."""
+
+from dataclasses import dataclass
+
+from sparktrain.clock import Clock
+from sparktrain.ids import AgentId
+from sparktrain.protocol import messages as m
+
+DEAD_S = 15.0
+"""An agent that says nothing for so long is no rival of a new one: it is lost, and nobody has noticed yet."""
+_POLL_S = 0.05
+
+
+@dataclass
+class _Holder:
+    join: m.Join
+    heard_at: float
+
+
+class Devices:
+    """The GPUs of agents. All methods belong to the coordinator's event loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._holders: dict[AgentId, _Holder] = {}
+
+    async def take(self, join: m.Join) -> str:
+        """Note the GPUs of an agent that joins; why it may not have them, when another that is alive has one of them.
+
+        Takes `DEAD_S` seconds at most: the other may be dead, and has to give a sign of life first.
+        """
+        begun = self._clock.now()
+        while (holder := self._rival(join)) is not None and self._clock.now() - begun < DEAD_S:
+            if holder.heard_at > begun:
+                return _told(holder.join, join)
+            await self._clock.sleep(_POLL_S)
+        self._holders[join.agent] = _Holder(join, self._clock.now())
+        return ""
+
+    def heard(self, agent: AgentId) -> None:
+        """It is alive."""
+        if agent in self._holders:
+            self._holders[agent].heard_at = self._clock.now()
+
+    def free(self, agent: AgentId) -> None:
+        """It is gone."""
+        self._holders.pop(agent, None)
+
+    def _rival(self, join: m.Join) -> _Holder | None:
+        """An agent of another executor of the host that has one of the GPUs: within one, Spark may divide a GPU."""
+        for each in self._holders.values():
+            if each.join.host == join.host and each.join.executor != join.executor and _shared(each.join, join):
+                return each
+        return None
+
+
+def _shared(one: m.Join, other: m.Join) -> list[str]:
+    return sorted(set(one.devices) & set(other.devices))
+
+
+def _told(one: m.Join, other: m.Join) -> str:
+    return (
+        f"agents {one.slot} and {other.slot} have the same GPU, {_shared(one, other)[0]} on {other.host}: Spark's "
+        "discovery script tells all executors of a host the same ones; set "
+        "spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh, which does not"
+    )
