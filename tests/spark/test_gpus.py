@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.spark.command import MASTER, finish, start, write_files
 
 
-def test_executors_that_were_given_the_same_gpu_are_refused(tmp_path: Path) -> None:
+def test_a_gang_whose_members_were_given_the_same_gpu_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "always-the-first.sh"
     script.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["0"]}\'\n')
     script.chmod(0o755)
@@ -16,10 +16,8 @@ def test_executors_that_were_given_the_same_gpu_are_refused(tmp_path: Path) -> N
         "spark.task.resource.gpu.amount": "1",
     }
     words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-    grid = ["--grid", "x=1,2", "--grid", "scale=1", "--metric", "y", "--gpus", "1", "--dir", str(tmp_path / "runs")]
-    code, _, told = finish(
-        start(tmp_path, "sweep", f"{write_files(tmp_path)}:train", *grid, "--master", MASTER, *words)
-    )
+    gang = ["--workers", "2", "--backend", "none", "--param", "x=1", "--gpus", "1", "--dir", str(tmp_path / "runs")]
+    code, _, told = finish(start(tmp_path, "run", f"{write_files(tmp_path)}:train", *gang, "--master", MASTER, *words))
     assert code == 2, told
-    assert "have the same GPU, 0 on " in told
+    assert "have the same GPU, 0 on " in told, told
     assert "set spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh" in told
