@@ -10,6 +10,7 @@ from typing import Literal
 from uuid import uuid4
 
 from sparktrain.clock import SystemClock, pause
+from sparktrain.driver.session import FAST_JVM
 from sparktrain.testing.hadoop import java
 from sparktrain.testing.hadoop.ports import HOST
 from sparktrain.testing.hadoop.yarn import Yarn
@@ -17,7 +18,6 @@ from sparktrain.testing.hadoop.yarn_conf import LABEL
 
 Mode = Literal["client", "cluster"]
 
-_FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _POLL_S = 0.25
 _TAIL_CHARACTERS = 4000
 
@@ -36,7 +36,7 @@ def fast_conf(cluster: Yarn) -> dict[str, str]:
         "spark.yarn.am.memory": "512m",
         "spark.ui.enabled": "false",
         "spark.yarn.maxAppAttempts": "1",
-        **{f"spark.{who}.extraJavaOptions": _FAST_JVM for who in ("driver", "executor", "yarn.am")},
+        **{f"spark.{who}.extraJavaOptions": FAST_JVM for who in ("driver", "executor", "yarn.am")},
         # Each announces the address of another interface otherwise.
         **{f"spark.{env_of}.SPARK_LOCAL_IP": HOST for env_of in ("executorEnv", "yarn.appMasterEnv")},
         "spark.yarn.appMasterEnv.PYSPARK_PYTHON": env["PYSPARK_PYTHON"],
