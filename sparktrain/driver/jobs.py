@@ -1,0 +1,119 @@
+"""From what is asked of `sparktrain submit` to a job of `jobs/` that finds all it needs where its driver runs."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from msgspec import Struct
+
+from sparktrain.clock import SystemClock
+from sparktrain.driver.compose import DEFAULT_DIR
+from sparktrain.driver.submission import (
+    Job,
+    Mode,
+    Place,
+    check_open,
+    check_shared,
+    file_of_target,
+    properties_in,
+    shipped,
+)
+from sparktrain.errors import SpecError
+from sparktrain.spec.load import load_params
+
+PROGRAMS = {"sweep": "grid_search.py", "run": "run_gang.py", "resume": "resume_run.py"}
+
+
+class Asked(Struct, frozen=True):
+    """What was asked for, not yet checked, but for the environment of executors."""
+
+    kind: str
+    words: tuple[str, ...]
+    """Arguments of that kind of job."""
+    place: Mapping[str, Any]
+    """Of `Place`; None for what was not given."""
+    conf: Mapping[str, str] = {}
+    properties_file: str | None = None
+    files: Sequence[str] = ()
+    py_files: Sequence[str] = ()
+
+
+def job_of(asked: Asked, arguments: Mapping[str, Any]) -> tuple[Job, str]:
+    """The job without its pack, and its run directory. `arguments` is what its command makes of its words.
+
+    Reads files that are named. Raises SpecError.
+    """
+    place = Place(**{**asked.place, "mode": _mode(asked.place["mode"])})
+    check_open(asked.conf, "--conf")
+    check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {asked.kind}")
+    words, directory = _named(asked, arguments, place.mode)
+    moved = shipped(words, [*asked.files, *_own_files(arguments)] if place.mode is Mode.CLUSTER else [])
+    return (
+        Job(
+            program=str(program(asked.kind)),
+            words=moved.words,
+            place=place,
+            conf=asked.conf,
+            properties_file=asked.properties_file,
+            properties=_properties(asked.properties_file),
+            files=moved.files,
+            py_files=tuple(asked.py_files),
+            python=sys.executable,
+            tag=f"sparktrain-{uuid4().hex[:12]}",
+        ),
+        directory,
+    )
+
+
+def program(kind: str) -> Path:
+    """The job's file: beside the package in a checkout, within it where it is installed."""
+    package = Path(__file__).parents[1]
+    installed = package / "jobs"
+    return (installed if installed.is_dir() else package.parent / "jobs") / PROGRAMS[kind]
+
+
+def _named(asked: Asked, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
+    """The job's words, with a name of the run by which it is found; and the run directory."""
+    if "directory" in arguments:
+        if mode is Mode.CLUSTER:
+            check_shared(arguments["directory"], "the run directory")
+        return asked.words, str(arguments["directory"])
+    params = _params_file(arguments)
+    settings = load_params(params).settings if params is not None else {}
+    folder, name = arguments["dir"] or settings.get("dir"), arguments["name"] or settings.get("name")
+    if mode is Mode.CLUSTER:
+        check_shared(folder)
+    words = asked.words
+    if name is None:
+        name = f"{arguments['target'].rpartition(':')[2]}-{SystemClock().stamp()}"
+        words = (*words, "--name", name)
+    return words, f"{(folder or DEFAULT_DIR).rstrip('/')}/{name}"
+
+
+def _own_files(arguments: Mapping[str, Any]) -> list[str]:
+    """The files of this machine that the job's arguments name."""
+    target = file_of_target(arguments["target"]) if "target" in arguments else None
+    modules = [each.strip() for each in (arguments["py_files"] or "").split(",") if each.strip() and "://" not in each]
+    return [path for path in (target, _params_file(arguments), *modules) if path is not None]
+
+
+def _params_file(arguments: Mapping[str, Any]) -> str | None:
+    """Of a sweep; a run has single parameters by that name."""
+    params = arguments.get("params")
+    return params if isinstance(params, str) else None
+
+
+def _properties(path: str | None) -> dict[str, str]:
+    try:
+        return properties_in(Path(path).read_text()) if path is not None else {}
+    except OSError as error:
+        raise SpecError(f"--properties-file {path} cannot be read: {error.strerror}; correct the path") from error
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text)
+    except ValueError:
+        raise SpecError(f"--deploy-mode {text!r} must be {' or '.join(Mode)}") from None
