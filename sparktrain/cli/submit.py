@@ -141,8 +141,9 @@ def submit(
         "memory": executor_memory,
     }  # fmt: skip
     request = SubmitRequest(
-        kind, tuple(words or ()), parsed(kind, words or ()), place, tuple(conf or ()), properties_file, names(files) or (),
-        names(py_files) or (), Environment(environment, tuple(packages or ()), packs), dry_run, quiet,
+        kind, tuple(words or ()), parsed(kind, words or ()), place, tuple(conf or ()), properties_file,
+        names(files) or (), names(py_files) or (), Environment(environment, tuple(packages or ()), packs),
+        dry_run, quiet,
     )  # fmt: skip
     as_json = bool(request.arguments["as_json"])
     return command.look(lambda out: perform_submit(out, request), as_json=as_json, debug=debug)
