@@ -15,6 +15,8 @@ CALL_IS_WRONG, CLUSTER_FAILED = 2, 5
 
 _OVER = ("FINISHED", "FAILED", "KILLED")
 _STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
+_WAITING = re.compile(r"(?:\[[^]]*\]\s*)?(.+?)\s*(?:Details\b.*)?$", re.DOTALL)
+"""Of the diagnostics while YARN has no room for the driver: without the time, and details that change."""
 _OUTAGE = re.compile(
     r"ConnectException|Connection refused|NoRouteToHost|SocketTimeout|SafeMode|StandbyException|UnknownHostException"
 )
@@ -43,8 +45,11 @@ class Application(Struct, frozen=True):
     @property
     def line(self) -> str:
         """How it stands, for people."""
-        where = f" on {self.master}" if self.master and not self.over else ""
-        return f"{self.id} is {self.state if not self.over else self.final_status}{where}"
+        if self.over:
+            return f"{self.id} is {self.final_status}"
+        if self.state == "ACCEPTED" and (why := _WAITING.match(self.diagnostics)):
+            return f"{self.id} is ACCEPTED: {_short(why[1])}"
+        return f"{self.id} is {self.state}{f' on {self.master}' if self.master else ''}"
 
 
 class Verdict(Struct, frozen=True):

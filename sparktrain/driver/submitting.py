@@ -109,7 +109,7 @@ def _wait(process: "subprocess.Popen[bytes]", seen: "_Seen", sight: Sight, chang
     begun = clock.now()
     while process.poll() is None:
         seen.look()
-        if seen.application is not None and seen.application.state == "RUNNING" and (run := sight.look()) is not None:
+        if seen.runs and (run := sight.look()) is not None:
             changes.show(run)
         elif seen.missing and clock.now() - begun > SUBMIT_TIMEOUT_S:
             process.kill()
@@ -141,6 +141,11 @@ class _Seen:
         self._manager = manager
         self._tell = tell
         self._told = ""
+
+    @property
+    def runs(self) -> bool:
+        """As far as is known: where the ResourceManager cannot be asked, it may."""
+        return not self.missing and (self.application is None or self.application.state == "RUNNING")
 
     def look(self) -> None:
         found = self._manager.applications(self._tag)

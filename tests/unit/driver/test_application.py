@@ -23,15 +23,19 @@ def run(code: int = 0, **fields: Any) -> RunView:
     trial = TrialView(result, None, None, None, None, None, None, ())
     ended = {"state": RunState.ENDED, "ending": "complete", "reason": "", "began": 5.0}
     view = {
-
-            "name": "one",
-            "kind": "sweep",
-            "function": "train",
-            "directory": "/runs/one",
-            "metric": None,
-            "mode": "max"
-        ,
-        "gang": 1, "total": 1, "begun": 1.0, "driver": None, "near": False, "ran_s": 1.0, "heard": 6.0,
+        "name": "one",
+        "kind": "sweep",
+        "function": "train",
+        "directory": "/runs/one",
+        "metric": None,
+        "mode": "max",
+        "gang": 1,
+        "total": 1,
+        "begun": 1.0,
+        "driver": None,
+        "near": False,
+        "ran_s": 1.0,
+        "heard": 6.0,
     }
     return RunView(**{**view, **ended, **fields}, trials=(trial,))
 
@@ -114,3 +118,11 @@ def test_an_application_is_read_from_what_the_resourcemanager_tells() -> None:
     over = application_of({**told, "state": "FINISHED", "finalStatus": "SUCCEEDED"})
     assert over.line == "application_1_0001 is SUCCEEDED"
     assert over.over
+
+
+def test_an_application_that_waits_says_why_without_what_changes_all_the_time() -> None:
+    said = "[Sat Nov 21 20:00:00 +0000 2026] Application is Activated, waiting for resources to be assigned for AM. "
+    waiting = Application("application_1_0001", "ACCEPTED", "UNDEFINED", f"{said} Details : AM Partition = gpu ; x")
+    told = "application_1_0001 is ACCEPTED: Application is Activated, waiting for resources to be assigned for AM."
+    assert waiting.line == told
+    assert Application("application_1_0001", "ACCEPTED", "UNDEFINED").line == "application_1_0001 is ACCEPTED"
