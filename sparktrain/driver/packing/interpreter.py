@@ -1,5 +1,6 @@
 """This process' own Python, as files that run wherever they are unpacked."""
 
+import os
 import re
 import subprocess
 import sys
@@ -74,8 +75,8 @@ def base() -> Interpreter:
             f"Python of {prefix} belongs to conda, which packs by itself: run conda-pack, put its archive where the "
             "nodes read it, and pass its URL with --pack"
         )
-    program = Path(sys.prefix, "bin", "python3") if prefix == Path(sys.prefix) else _outside_venv()
-    program = program.resolve()
+    home = prefix / "bin" if prefix == Path(sys.prefix) else _outside_venv()
+    program = (home / f"python{sys.version_info.major}.{sys.version_info.minor}").resolve()
     # Debian's looks elsewhere than others, and within a virtual environment it does not say so.
     site = _ask([str(program), "-I", "-c", "import site; print(site.getsitepackages(['/prefix'])[0])"]).strip()
     return Interpreter(program, prefix, Path(sysconfig.get_path("stdlib")), site.removeprefix("/prefix/"))
@@ -85,7 +86,7 @@ def files(python: Interpreter) -> Iterator[Entry]:
     """All that the interpreter needs: its program, the standard library, native libraries, and how it is started.
     Blocks on the disk for about a second."""
     stdlib = python.stdlib.relative_to(python.prefix).as_posix()
-    library = list(_library(python.stdlib))
+    library = _library(python.stdlib)
     for source in library:
         yield file_entry(f"{stdlib}/{source.relative_to(python.stdlib).as_posix()}", source)
     yield file_entry(f"{LIBRARIES}/{python.name}", python.program, executable=True)
@@ -107,20 +108,19 @@ def needed_libraries(told: str) -> dict[str, Path]:
 
 
 def _outside_venv() -> Path:
-    """What the virtual environment was made from."""
+    """The folder of the interpreter that this virtual environment was made from."""
     settings = (line.partition("=") for line in Path(sys.prefix, "pyvenv.cfg").read_text().splitlines())
-    home = next(value.strip() for key, _, value in settings if key.strip() == "home")
-    return Path(home, f"python{sys.version_info.major}.{sys.version_info.minor}")
+    return Path(next(value.strip() for key, _, value in settings if key.strip() == "home"))
 
 
-def _library(stdlib: Path) -> Iterator[Path]:
-    for source in sorted(stdlib.rglob("*")):
-        inside = source.relative_to(stdlib)
-        if not source.is_file() or _LEFT_OUT & set(inside.parts) or inside.parts[0].startswith("config-"):
-            continue
-        if inside.parts[0] == "lib-dynload" and source.name.startswith(_LEFT_OUT_EXTENSIONS):
-            continue
-        yield source
+def _library(stdlib: Path) -> list[Path]:
+    found: list[Path] = []
+    for place, folders, names in os.walk(stdlib):
+        folders[:] = [each for each in folders if each not in _LEFT_OUT and not each.startswith("config-")]
+        extensions = os.path.basename(place) == "lib-dynload"
+        left_out = _LEFT_OUT_EXTENSIONS if extensions else ()
+        found += [Path(place, name) for name in names if not name.startswith(left_out)]
+    return sorted(path for path in found if path.is_file())
 
 
 def _ask(command: Sequence[str]) -> str:

@@ -2,10 +2,14 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from sparktrain.driver.packing import interpreter
 from sparktrain.driver.packing.interpreter import needed_libraries
+from sparktrain.errors import SpecError
 
 LDD = """\
 /usr/bin/python3.11:
@@ -57,3 +61,30 @@ def test_the_launcher_starts_the_program_with_its_libraries_from_any_folder_and_
     assert told("./environment/bin/python", "-c", "a") == f"{there}|||-c a\n"
     assert told("environment/bin/python", LD_LIBRARY_PATH="/native") == f"{there}:/native|/native||\n"
     assert told(str(launcher)) == f"{home}/libexec|||\n"
+
+
+def test_a_python_of_conda_is_left_to_conda_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conda-meta").mkdir()
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+    with pytest.raises(SpecError, match="run conda-pack"):
+        interpreter.base()
+
+
+def test_a_program_that_is_not_there_or_fails_is_told() -> None:
+    with pytest.raises(SpecError, match="no-such-program cannot be run, and a pack needs it"):
+        interpreter._ask(["no-such-program"])
+    with pytest.raises(SpecError, match="sh failed, and a pack needs it: why"):
+        interpreter._ask(["sh", "-c", "echo why >&2; exit 1"])
+
+
+def test_what_nobody_imports_who_trains_stays_behind(tmp_path: Path) -> None:
+    kept = ["os.py", "lib-dynload/_ssl.so", "email/parser.py", "unittest/case.py"]
+    left = [
+        *("test/test_os.py", "site-packages/x.py", "tkinter/ttk.py", "config-3.11-x86_64/libpython.a"),
+        *("lib-dynload/_tkinter.so", "lib-dynload/_testcapi.so", "email/__pycache__/parser.pyc"),
+    ]
+    for name in (*kept, *left):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [path.relative_to(tmp_path).as_posix() for path in interpreter._library(tmp_path)]
+    assert found == sorted(kept)
