@@ -201,7 +201,7 @@ def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -
             _show(out, run)
         return code
     ended = follow(line, job.tag, sight, tell)
-    if ended.run is not None and ended.run.status is not None:
+    if ended.run is not None:
         _show(out, ended.run)
     if ended.verdict.told:
         _tell(f"{'error: ' * (ended.verdict.code != 0)}{ended.verdict.told}")

@@ -58,6 +58,8 @@ class Verdict(Struct, frozen=True):
     code: int
     told: str = ""
     """Why it is not 0, or what YARN says to the contrary; empty where nothing is to be said."""
+    by_run: bool = False
+    """The run says so, which has more to tell."""
 
 
 def application_of(told: Mapping[str, Any]) -> Application:
@@ -90,7 +92,7 @@ def verdict_of(
             int(status[1]), f"the driver of {application.id} ended with {status[1]}, and has not ended a run"
         )
     if application.final_status == "SUCCEEDED" and run is not None and run.complete and run.status is not None:
-        return Verdict(CODE_OF_STATUS[run.status])  # nothing was left to do
+        return Verdict(CODE_OF_STATUS[run.status], by_run=True)  # nothing was left to do
     word = application.final_status if application.over else application.state
     said = f": {_short(application.diagnostics)}" if application.diagnostics else ""
     again = "; the same call goes on with it" if run is not None else ""
@@ -101,13 +103,14 @@ def _of_run(run: RunView, application: Application | None) -> Verdict:
     assert run.status is not None
     ending = Ending(run.ending) if run.ending is not None else Ending.COMPLETE
     if ending.infrastructure:
-        return Verdict(CLUSTER_FAILED, run.reason)
+        return Verdict(CLUSTER_FAILED, run.reason, by_run=True)
     if ending is Ending.UNLOADABLE:
-        return Verdict(CALL_IS_WRONG, run.reason)
+        return Verdict(CALL_IS_WRONG, run.reason, by_run=True)
     code = CODE_OF_STATUS[run.status]
     if application is None or not application.over or (application.final_status == "SUCCEEDED") == (code == 0):
-        return Verdict(code)
-    return Verdict(code, f"YARN says {application.final_status} of {application.id}, and the run says {run.status}")
+        return Verdict(code, by_run=True)
+    told = f"YARN says {application.final_status} of {application.id}, and the run says {run.status}"
+    return Verdict(code, told, by_run=True)
 
 
 def _not_submitted(output: str) -> Verdict:

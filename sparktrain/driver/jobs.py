@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from sparktrain.clock import SystemClock
 from sparktrain.driver.compose import DEFAULT_DIR
+from sparktrain.driver.sources import NEVER_LOCAL, imports_of_file
 from sparktrain.driver.submission import (
     Job,
     Mode,
@@ -49,7 +50,10 @@ def job_of(asked: Asked, arguments: Mapping[str, Any]) -> tuple[Job, str]:
     check_open(asked.conf, "--conf")
     check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {asked.kind}")
     words, directory = _named(asked, arguments, place.mode)
-    moved = shipped(words, [*asked.files, *_own_files(arguments)] if place.mode is Mode.CLUSTER else [])
+    moved, beside = shipped(words, []), list[str]()
+    if place.mode is Mode.CLUSTER:
+        moved = shipped(words, [*asked.files, *_own_files(arguments)])
+        beside = _modules_beside(arguments, asked.py_files)
     return (
         Job(
             program=str(program(asked.kind)),
@@ -59,7 +63,7 @@ def job_of(asked: Asked, arguments: Mapping[str, Any]) -> tuple[Job, str]:
             properties_file=asked.properties_file,
             properties=_properties(asked.properties_file),
             files=moved.files,
-            py_files=tuple(asked.py_files),
+            py_files=tuple(dict.fromkeys((*asked.py_files, *beside))),
             python=sys.executable,
             tag=f"sparktrain-{uuid4().hex[:12]}",
         ),
@@ -97,6 +101,31 @@ def _own_files(arguments: Mapping[str, Any]) -> list[str]:
     target = file_of_target(arguments["target"]) if "target" in arguments else None
     modules = [each.strip() for each in (arguments["py_files"] or "").split(",") if each.strip() and "://" not in each]
     return [path for path in (target, _params_file(arguments), *modules) if path is not None]
+
+
+def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> list[str]:
+    """The modules in the folder of the training file that it imports, and those that they import, and so on.
+
+    Raises SpecError for a package there, unless some archive of `py_files` may bring it.
+    """
+    target = file_of_target(arguments.get("target", ""))
+    archives = [path for path in py_files if not path.endswith(".py")]
+    found: dict[str, Path] = {}
+    waiting = [Path(target)] if target is not None else []
+    while waiting:
+        path = waiting.pop()
+        for name in sorted({each.partition(".")[0] for each in imports_of_file(path).modules} - {*found, *NEVER_LOCAL}):
+            module, package = path.with_name(f"{name}.py"), path.with_name(name)
+            if (package / "__init__.py").is_file() and not archives:
+                raise SpecError(
+                    f"{path} imports {name}, a package beside it that a driver in the cluster does not have: pack it "
+                    f"with `cd {package.parent} && python -m zipfile -c {name}.zip {name}`, and pass --py-files "
+                    f"{package.with_suffix('.zip')}"
+                )
+            if module.is_file():
+                found[name] = module
+                waiting.append(module)
+    return [str(found[name]) for name in sorted(found)]
 
 
 def _params_file(arguments: Mapping[str, Any]) -> str | None:

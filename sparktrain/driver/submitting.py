@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.application import Application, Verdict, verdict_of
-from sparktrain.driver.inspection import RunView
+from sparktrain.driver.inspection import RunState, RunView
 from sparktrain.driver.observer import Observer
 from sparktrain.driver.places import LOOK_TIMEOUT_S, place_of
 from sparktrain.driver.resourcemanager import ResourceManager, driver_output
@@ -41,7 +41,7 @@ class Ended(Struct, frozen=True):
 
     verdict: Verdict
     run: RunView | None
-    """As its directory has it; None where there is none, or its store does not answer."""
+    """As its directory has it; None where the job has not ended it."""
     output: str = ""
     """What to show of the driver's output, or where it is; empty when the run itself tells enough."""
 
@@ -100,8 +100,9 @@ def follow(line: Sequence[str], tag: str, sight: Sight, tell: Callable[[str], No
         output = _tail(said)
     run = sight.look()
     verdict = verdict_of(seen.application, output, run, before.began if before is not None else None)
-    untold = verdict.code != 0 and (run is None or run.status is None)
-    return Ended(verdict, run, _output_of(seen.application) if untold and seen.application is not None else "")
+    if verdict.by_run:
+        return Ended(verdict, run)
+    return Ended(verdict, None, _output_of(seen) if seen.application is not None else "")
 
 
 def _wait(process: "subprocess.Popen[bytes]", seen: "_Seen", sight: Sight, changes: Changes) -> None:
@@ -109,9 +110,12 @@ def _wait(process: "subprocess.Popen[bytes]", seen: "_Seen", sight: Sight, chang
     begun = clock.now()
     while process.poll() is None:
         seen.look()
-        if seen.runs and (run := sight.look()) is not None:
+        run = sight.look() if seen.runs else None
+        if run is not None:
             changes.show(run)
-        elif seen.missing and clock.now() - begun > SUBMIT_TIMEOUT_S:
+        if run is None or run.state is not RunState.RUNNING:
+            seen.listen()
+        if seen.missing and clock.now() - begun > SUBMIT_TIMEOUT_S:
             process.kill()
             raise InfraError(
                 f"spark-submit has brought no application to YARN within {SUBMIT_TIMEOUT_S:g} s: look at the network "
@@ -120,13 +124,13 @@ def _wait(process: "subprocess.Popen[bytes]", seen: "_Seen", sight: Sight, chang
         pause(POLL_S)
 
 
-def _output_of(application: Application) -> str:
-    printed = driver_output(application)
-    if printed:
-        return f"the end of what the driver printed:\n{printed}"
+def _output_of(seen: "_Seen") -> str:
+    if seen.printed:
+        return f"the end of what the driver printed:\n{seen.printed}"
+    id = seen.application.id if seen.application is not None else ""
     return (
-        f"the driver's output is at its node: `yarn logs -applicationId {application.id}` prints it where logs are "
-        "aggregated (yarn.log-aggregation-enable), else it is below yarn.nodemanager.log-dirs there"
+        f"the driver's output is at its node: `yarn logs -applicationId {id}` prints it where logs are aggregated "
+        "(yarn.log-aggregation-enable), else it is below yarn.nodemanager.log-dirs there"
     )
 
 
@@ -135,6 +139,8 @@ class _Seen:
 
     def __init__(self, tag: str, manager: ResourceManager, tell: Callable[[str], None]) -> None:
         self.application: Application | None = None
+        self.printed = ""
+        """The end of what the driver has printed, as far as its node has told."""
         self.missing = False
         """The ResourceManager answers, and has no such application."""
         self._tag = tag
@@ -157,10 +163,16 @@ class _Seen:
             self._told = found[0].line
             self._tell(self._told)
 
+    def listen(self) -> None:
+        """Ask for the driver's output, which its node forgets soon after the end."""
+        if self.application is not None:
+            self.printed = driver_output(self.application) or self.printed
+
     def settle(self) -> None:
         """Look until it is over: spark-submit may know of that first."""
         clock = SystemClock()
         begun = clock.now()
+        self.listen()
         self.look()
         while self.application is not None and not self.application.over:
             if clock.now() - begun > SETTLE_TIMEOUT_S:

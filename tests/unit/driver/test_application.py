@@ -42,7 +42,7 @@ def run(code: int = 0, **fields: Any) -> RunView:
 
 @pytest.mark.parametrize(("code", "application"), [(0, SUCCEEDED), (3, FAILED), (4, FAILED)])
 def test_the_run_that_the_job_has_ended_says_the_code(code: int, application: Application) -> None:
-    assert verdict_of(application, "", run(code), None) == Verdict(code)
+    assert verdict_of(application, "", run(code), None) == Verdict(code, by_run=True)
 
 
 @pytest.mark.parametrize(("code", "application"), [(0, FAILED), (0, KILLED), (4, SUCCEEDED)])
@@ -50,7 +50,7 @@ def test_it_prevails_over_yarn_which_is_told(code: int, application: Application
     verdict = verdict_of(application, "", run(code), None)
     status = SweepStatus.LOST if code else SweepStatus.SUCCEEDED
     told = f"YARN says {application.final_status} of application_1_0001, and the run says {status}"
-    assert verdict == Verdict(code, told)
+    assert verdict == Verdict(code, told, by_run=True)
 
 
 def test_a_run_that_was_stopped_is_6() -> None:
@@ -61,7 +61,7 @@ def test_a_run_that_was_stopped_is_6() -> None:
 @pytest.mark.parametrize(("ending", "code"), [(Ending.NO_AGENTS, 5), (Ending.UNAVAILABLE, 5), (Ending.UNLOADABLE, 2)])
 def test_what_kept_a_run_from_going_on_has_its_code_and_reason(ending: Ending, code: int) -> None:
     ended = run(4, ending=str(ending), reason="too few agents")
-    assert verdict_of(FAILED, "", ended, None) == Verdict(code, "too few agents")
+    assert verdict_of(FAILED, "", ended, None) == Verdict(code, "too few agents", by_run=True)
 
 
 def test_the_code_of_a_driver_that_has_not_run_anything_is_in_yarns_words() -> None:
@@ -72,8 +72,8 @@ def test_the_code_of_a_driver_that_has_not_run_anything_is_in_yarns_words() -> N
 
 
 def test_a_run_that_was_complete_before_has_its_code() -> None:
-    assert verdict_of(SUCCEEDED, "", run(), 5.0) == Verdict(0)
-    assert verdict_of(SUCCEEDED, "", run(3), 5.0) == Verdict(3)
+    assert verdict_of(SUCCEEDED, "", run(), 5.0) == Verdict(0, by_run=True)
+    assert verdict_of(SUCCEEDED, "", run(3), 5.0) == Verdict(3, by_run=True)
 
 
 def test_an_old_word_of_the_run_counts_for_nothing_when_yarn_has_killed_its_new_driver() -> None:
@@ -106,7 +106,7 @@ def test_what_was_not_submitted_is_told_in_the_words_of_spark_submit() -> None:
 
 
 def test_the_run_says_the_code_where_the_resourcemanager_cannot_be_asked() -> None:
-    assert verdict_of(None, "", run(3), None) == Verdict(3)
+    assert verdict_of(None, "", run(3), None) == Verdict(3, by_run=True)
 
 
 def test_an_application_is_read_from_what_the_resourcemanager_tells() -> None:

@@ -155,6 +155,32 @@ def test_a_job_in_the_cluster_takes_its_files_along() -> None:
     assert job.tag.startswith("sparktrain-")
 
 
+def beside(folder: Path, **sources: str) -> dict[str, object]:
+    """Arguments with a training file in a folder of these modules, and of packages where their text is empty."""
+    for name, text in sources.items():
+        path = folder / name / "__init__.py" if not text else folder / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return {**SWEEP, "target": f"{folder}/train.py:train"}
+
+
+def test_modules_beside_the_training_file_come_along_with_those_that_they_import(tmp_path: Path) -> None:
+    one, two = "import two, json, numpy\n", "from one import x\n"
+    arguments = beside(tmp_path, train="import one\n", one=one, two=two, other="pass\n", json="pass\n")
+    job, _ = job_of(Asked("sweep", (), {"mode": "cluster"}, py_files=(f"{tmp_path}/one.py",)), arguments)
+    assert job.py_files == (f"{tmp_path}/one.py", f"{tmp_path}/two.py")
+    here, _ = job_of(asked(mode="client"), arguments)
+    assert here.py_files == ()
+
+
+def test_a_package_beside_the_training_file_must_be_brought(tmp_path: Path) -> None:
+    arguments = beside(tmp_path, train="import tools.inner\n", tools="")
+    with pytest.raises(SpecError, match=f"pass --py-files {tmp_path}/tools.zip"):
+        job_of(asked(), arguments)
+    job, _ = job_of(Asked("sweep", (), {"mode": "cluster"}, py_files=("tools.zip",)), arguments)
+    assert job.py_files == ("tools.zip",)
+
+
 def test_a_job_here_finds_its_files_where_they_are() -> None:
     job, directory = job_of(asked(mode="client"), {**SWEEP, "dir": None})
     assert job.files == ()
