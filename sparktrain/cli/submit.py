@@ -111,8 +111,8 @@ def submit(
         list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Those of the command, as it takes them.")
     ] = None,
     deploy_mode: Annotated[
-        str, option(WHERE, "client|cluster", "The driver runs here (the default), or in the cluster.")
-    ] = "client",
+        str | None, option(WHERE, "client|cluster", "The driver runs here (the default), or in the cluster.")
+    ] = None,
     queue: Annotated[str | None, option(WHERE, "NAME", "Queue of YARN.")] = None,
     label: Annotated[str | None, option(WHERE, "NAME", "Executors run on nodes with this label.")] = None,
     executors: Annotated[int | None, option(WHERE, "N", "How many executors.")] = None,

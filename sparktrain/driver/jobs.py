@@ -1,7 +1,7 @@
 """From what is asked of `sparktrain submit` to a job of `jobs/` that finds all it needs where its driver runs."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,6 +12,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.driver.compose import DEFAULT_DIR
 from sparktrain.driver.sources import NEVER_LOCAL, imports_of_file
 from sparktrain.driver.submission import (
+    MODE_KEY,
     Job,
     Mode,
     Place,
@@ -22,7 +23,7 @@ from sparktrain.driver.submission import (
     shipped,
 )
 from sparktrain.errors import SpecError
-from sparktrain.spec.load import load_params
+from sparktrain.spec.load import GangFile, ParamsFile, load_gang, load_params
 
 PROGRAMS = {"sweep": "grid_search.py", "run": "run_gang.py", "resume": "resume_run.py"}
 
@@ -46,7 +47,9 @@ def job_of(asked: Asked, arguments: Mapping[str, Any]) -> tuple[Job, str]:
 
     Reads files that are named. Raises SpecError.
     """
-    place = Place(**{**asked.place, "mode": _mode(asked.place["mode"])})
+    properties = _properties(asked.properties_file)
+    mode = asked.place["mode"] or {**properties, **asked.conf}.get(MODE_KEY) or "client"
+    place = Place(**{**asked.place, "mode": _mode(mode)})
     check_open(asked.conf, "--conf")
     check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {asked.kind}")
     words, directory = _named(asked, arguments, place.mode)
@@ -61,7 +64,7 @@ def job_of(asked: Asked, arguments: Mapping[str, Any]) -> tuple[Job, str]:
             place=place,
             conf=asked.conf,
             properties_file=asked.properties_file,
-            properties=_properties(asked.properties_file),
+            properties=properties,
             files=moved.files,
             py_files=tuple(dict.fromkeys((*asked.py_files, *beside))),
             python=sys.executable,
@@ -84,8 +87,9 @@ def _named(asked: Asked, arguments: Mapping[str, Any], mode: Mode) -> tuple[tupl
         if mode is Mode.CLUSTER:
             check_shared(arguments["directory"], "the run directory")
         return asked.words, str(arguments["directory"])
-    params = _params_file(arguments)
-    settings = load_params(params).settings if params is not None else {}
+    params = arguments["params"]
+    load: Callable[[str], ParamsFile | GangFile] = load_gang if asked.kind == "run" else load_params
+    settings = load(params).settings if params is not None else {}
     folder, name = arguments["dir"] or settings.get("dir"), arguments["name"] or settings.get("name")
     if mode is Mode.CLUSTER:
         check_shared(folder)
@@ -100,7 +104,7 @@ def _own_files(arguments: Mapping[str, Any]) -> list[str]:
     """The files of this machine that the job's arguments name."""
     target = file_of_target(arguments["target"]) if "target" in arguments else None
     modules = [each.strip() for each in (arguments["py_files"] or "").split(",") if each.strip() and "://" not in each]
-    return [path for path in (target, _params_file(arguments), *modules) if path is not None]
+    return [path for path in (target, arguments.get("params"), *modules) if path is not None]
 
 
 def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> list[str]:
@@ -126,12 +130,6 @@ def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> li
                 found[name] = module
                 waiting.append(module)
     return [str(found[name]) for name in sorted(found)]
-
-
-def _params_file(arguments: Mapping[str, Any]) -> str | None:
-    """Of a sweep; a run has single parameters by that name."""
-    params = arguments.get("params")
-    return params if isinstance(params, str) else None
 
 
 def _properties(path: str | None) -> dict[str, str]:

@@ -12,6 +12,7 @@ from sparktrain.driver import yarn
 from sparktrain.errors import SpecError
 
 TAGS_KEY = "spark.yarn.tags"
+MODE_KEY = "spark.submit.deployMode"
 ENVIRONMENT = "environment"
 """The folder of an executor's pack, in the working directory of its container."""
 PYTHON = f"./{ENVIRONMENT}/bin/python"
@@ -78,15 +79,21 @@ def line_of(job: Job, spark_submit: str = "spark-submit") -> list[str]:
         "--num-executors": place.executors,
         "--executor-cores": place.cores,
         "--executor-memory": place.memory,
-        "--archives": f"{job.archive}#{ENVIRONMENT}" if job.archive is not None else None,
-        "--files": ",".join(job.files) or None,
-        "--py-files": ",".join(job.py_files) or None,
+        "--archives": _all(job, "spark.archives", [f"{job.archive}#{ENVIRONMENT}"] if job.archive is not None else []),
+        "--files": _all(job, "spark.files", job.files),
+        "--py-files": _all(job, "spark.submit.pyFiles", job.py_files),
     }
     for name, value in options.items():
         words += [name, str(value)] if value is not None else []
     for key, value in _conf(job).items():
         words += ["--conf", f"{key}={value}"]
     return [*words, job.program, *job.words]
+
+
+def _all(job: Job, key: str, own: Sequence[str]) -> str | None:
+    """What is listed for an option which prevails over a setting: that of the user's as well. None for no option."""
+    others = (job.conf.get(key) or job.properties.get(key) or "").split(",")
+    return ",".join(dict.fromkeys((*filter(None, map(str.strip, others)), *own))) if own else None
 
 
 def settings_of(job: Job) -> dict[str, str]:

@@ -80,6 +80,22 @@ def test_a_setting_of_the_user_prevails_and_his_tags_stay() -> None:
     assert confs(line_of(filed))["spark.yarn.tags"] == "filed,ours"
 
 
+def test_what_the_user_has_listed_elsewhere_stays_beside_an_option_that_prevails() -> None:
+    properties = {
+        "spark.files": "conf/gpu-discovery.sh",
+        "spark.archives": "hdfs:///a.zip#a",
+        "spark.submit.pyFiles": "x.py",
+    }
+    filed = Job("p.py", (), properties=properties, files=("train.py",), archive=PACK, py_files=("x.py", "y.py"))
+    line = line_of(filed)
+    assert line[line.index("--files") + 1] == "conf/gpu-discovery.sh,train.py"
+    assert line[line.index("--archives") + 1] == f"hdfs:///a.zip#a,{PACK}#environment"
+    assert line[line.index("--py-files") + 1] == "x.py,y.py"
+    assert not {"--files", "--archives", "--py-files"} & set(line_of(Job("p.py", (), properties=properties)))
+    given = Job("p.py", (), conf={"spark.files": "a, b"}, properties=properties, files=("b",))
+    assert "a,b" in line_of(given)
+
+
 def test_what_is_checked_before_is_what_the_line_will_set() -> None:
     properties = {"spark.yarn.queue": "filed", "spark.executor.memory": "8g"}
     job = Job("p.py", (), Place(queue="ml", label="gpu"), {"spark.x": "y"}, "one.conf", properties)
@@ -205,6 +221,25 @@ def test_directory_and_name_may_be_in_the_file_of_parameters(tmp_path: Path) -> 
     assert job.files == ("code/train.py", str(params))
 
 
+def test_directory_and_name_may_be_in_the_file_of_a_run(tmp_path: Path) -> None:
+    params = tmp_path / "gang.yaml"
+    params.write_text("workers: 2\ndir: hdfs:///filed\nname: big\n")
+    arguments = {**SWEEP, "dir": None, "name": None, "params": str(params)}
+    job, directory = job_of(asked("run", ("code/train.py:train", "--params", str(params))), arguments)
+    assert directory == "hdfs:///filed/big"
+    assert job.words == ("train.py:train", "--params", "gang.yaml")
+
+
+def test_the_mode_may_be_in_the_properties(tmp_path: Path) -> None:
+    properties = tmp_path / "yarn.conf"
+    properties.write_text("spark.submit.deployMode  cluster\n")
+    filed = Asked("sweep", (), {"mode": None}, properties_file=str(properties))
+    assert job_of(filed, SWEEP)[0].place.mode is Mode.CLUSTER
+    given = Asked("sweep", (), {"mode": None}, {"spark.submit.deployMode": "client"}, str(properties))
+    assert job_of(given, SWEEP)[0].place.mode is Mode.CLIENT
+    assert job_of(Asked("sweep", (), {"mode": None}), SWEEP)[0].place.mode is Mode.CLIENT
+
+
 def test_a_run_that_is_resumed_has_its_directory() -> None:
     words = ("hdfs:///runs/one",)
     job, directory = job_of(asked("resume", words), {"directory": words[0], "conf": None, "py_files": None})
@@ -225,7 +260,7 @@ def test_a_mode_and_a_file_that_are_not_there_are_refused() -> None:
         job_of(Asked("sweep", (), {"mode": "client"}, properties_file="/no/such.conf"), SWEEP)
 
 
-@pytest.mark.parametrize("kind", ["sweep", "run"])
+@pytest.mark.parametrize("kind", ["sweep", "run", "resume"])
 def test_the_program_is_the_job_that_a_user_would_name(kind: str) -> None:
     assert program(kind).is_file()
     assert program(kind).parent.name == "jobs"
