@@ -191,16 +191,17 @@ def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -> int:
+    from sparktrain.driver.results import CODE_OF_STATUS
     from sparktrain.driver.submission import Mode, line_of
     from sparktrain.driver.submitting import Sight, follow, run_here, spark_submit
 
-    line, sight = line_of(job, spark_submit(command.spark_home())), Sight(directory)
+    line = line_of(job, spark_submit(command.spark_home()))
     if job.place.mode is Mode.CLIENT:
         code = run_here(line)
-        if out.as_json and (run := sight.look()) is not None:
+        if out.as_json and code in CODE_OF_STATUS.values() and (run := Sight(directory).look()) is not None:
             _show(out, run)
         return code
-    ended = follow(line, job.tag, sight, tell)
+    ended = follow(line, job.tag, Sight(directory), tell)
     if ended.run is not None:
         _show(out, ended.run)
     if ended.verdict.told:
