@@ -12,10 +12,10 @@ from sparktrain.testing.hadoop import Yarn, fast_conf
 
 ROOT = Path(__file__).parents[2]
 TRAIN = Path(__file__).with_name("yarn_where.py")
-ENDS_S = 150.0
+ENDS_S = 240.0
 """From the call to its end, on a busy machine."""
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
