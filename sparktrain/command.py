@@ -42,8 +42,6 @@ LOOKING_CODES = {
     130: EXIT_CODES[130],
 }
 """Of the commands that look after a run directory."""
-_CODE_OF_STATUS = {"succeeded": 0, "failed": 3, "lost": 4, "stopped": 6}
-
 _PLAIN_FILES = (".py", ".zip", ".egg", ".whl")
 _TENSORFLOW_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _PIPE_WIDTH = 4000
@@ -85,6 +83,8 @@ class Ended:
 
 def perform(request: Request, work: Callable[[], Ended]) -> int:
     """Work, show the result, and turn every error into its exit code. Blocks."""
+    from sparktrain.driver.results import CODE_OF_STATUS
+
     if not request.debug:
         # Py4J logs a traceback for each socket that Ctrl-C closes under it.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -94,7 +94,7 @@ def perform(request: Request, work: Callable[[], Ended]) -> int:
             ended, out = work(), Output(descriptor, request.as_json)
             with suppress(BrokenPipeError):  # whoever read it has seen enough
                 _show(ended, out)
-            return _CODE_OF_STATUS[str(ended.result.status)]
+            return CODE_OF_STATUS[ended.result.status]
 
     return _guarded(show, request.debug)
 
@@ -170,7 +170,7 @@ def prepare(request: Request, app_name: str) -> Call:
     from sparktrain.driver.display import choose_display
     from sparktrain.driver.session import local_session
 
-    conf = _conf(request.conf)
+    conf = conf_of(request.conf)
     py_files = _py_files(request.py_files)
 
     @contextmanager
@@ -203,7 +203,13 @@ def _quiet_import() -> Iterator[None]:
             del os.environ[_TENSORFLOW_LOG_LEVEL]
 
 
-def _conf(entries: Sequence[str]) -> dict[str, str]:
+def spark_home() -> str | None:
+    """The Spark that the user's environment names."""
+    return os.environ.get("SPARK_HOME")
+
+
+def conf_of(entries: Sequence[str]) -> dict[str, str]:
+    """Of `KEY=VALUE` each. Raises SpecError."""
     conf = {}
     for entry in entries:
         key, equals, value = entry.partition("=")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sparktrain import command
-from sparktrain.cli import inspect, train, upkeep
+from sparktrain.cli import inspect, submit, train, upkeep
 from sparktrain.cli.options import Command
 
 app = typer.Typer(
@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[Command]]] = {
     "sweep": (train.sweep, train.SweepCommand),
     "run": (train.run, train.RunCommand),
     "resume": (train.resume, train.ResumeCommand),
+    "submit": (submit.submit, submit.SubmitCommand),
+    "pack": (submit.pack, submit.PackCommand),
     "status": (inspect.status, inspect.StatusCommand),
     "logs": (inspect.logs, inspect.LogsCommand),
     "best": (inspect.best, inspect.BestCommand),
@@ -27,7 +29,9 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[Command]]] = {
     "gc": (upkeep.gc, upkeep.GcCommand),
 }
 for _name, (_function, _class) in COMMANDS.items():
-    app.command(_name, cls=_class)(_function)
+    # What follows the name of a job is for that job.
+    settings = {"allow_interspersed_args": False} if _class is submit.SubmitCommand else {}
+    app.command(_name, cls=_class, context_settings=settings)(_function)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

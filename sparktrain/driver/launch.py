@@ -10,6 +10,7 @@ from typing import Any
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
+from sparktrain.driver.missing import Missing, missing_in
 from sparktrain.executor.entry import EXIT_SCHEMA, agent_task
 from sparktrain.protocol.ticket import AgentTicket
 
@@ -26,6 +27,8 @@ class JobEnd:
     exits: tuple[tuple[int, str, bool], ...] = ()
     """Slot, reason, and whether it had reached the coordinator, of each agent."""
     error: str | None = None
+    missing: Missing | None = None
+    """What kept agents from beginning, where Spark's error tells of that."""
 
 
 class AgentJob:
@@ -86,7 +89,7 @@ class AgentJob:
             rows = slots.mapInArrow(task, EXIT_SCHEMA).collect()
             end = JobEnd(tuple((row.slot, row.reason, row.reached) for row in rows))
         except BaseException as error:  # whatever Spark, Py4J or gRPC raise: it is the end of the agents
-            end = JobEnd(error=first_line(error))
+            end = JobEnd(error=first_line(error), missing=missing_in(str(error)))
         self._on_end(end)
 
 

@@ -15,6 +15,7 @@ from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.launch import AgentJob, JobEnd
 from sparktrain.driver.loop import call, submit
+from sparktrain.driver.missing import advice
 from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, outlook_of
 from sparktrain.driver.resume import fingerprint_of, this_driver
 from sparktrain.driver.server import Server
@@ -216,8 +217,8 @@ class AgentPool:
     def _final_error(self, end: JobEnd) -> InfraError | None:
         if end.exits and not any(reached for _, _, reached in end.exits):
             return DriverUnreachableError(unreachable(end.exits[0][1]))
-        if end.error is not None and "No module named 'sparktrain" in end.error:
-            return AgentsLostError(f"executors cannot import sparktrain ({end.error}): install it on every node")
+        if end.missing is not None:
+            return AgentsLostError(advice(end.missing))
         if self._relaunches <= RELAUNCHES and not is_stopped(self._spark):
             return None
         said = end.error or "; ".join(reason for _, reason, _ in end.exits)

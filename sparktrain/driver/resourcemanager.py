@@ -2,11 +2,14 @@
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
+from sparktrain.driver.application import Application, application_of
 from sparktrain.driver.yarn import Told, demand_of, outlook, refusal
 from sparktrain.errors import ResourceError, SpecError
 from sparktrain.store.hadoop.conf import configured
@@ -16,6 +19,11 @@ TIMEOUT_S = 5.0
 
 _PREFIX = "yarn.resourcemanager."
 _FILES = ("core-site.xml", "yarn-site.xml")
+_LOGS = re.compile(r"(?P<node>https?://[^/]+)/node/containerlogs/(?P<container>container_\w+)/")
+_CONTENTS = re.compile(
+    r"^Container: container_.*?^LogContents:\n|^End of LogType:.*|^\*{10,}\n?", re.DOTALL | re.MULTILINE
+)
+"""What a NodeManager writes around the content of a file."""
 _HOLDING = "apps?states=ACCEPTED,RUNNING"
 
 logger = logging.getLogger("sparktrain")
@@ -53,6 +61,36 @@ class ResourceManager:
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
         return None
+
+    def applications(self, tag: str) -> list[Application] | None:
+        """Those with a tag, the newest first; None when none answers, or not to this process. Blocks for some seconds
+        at most."""
+        for url in self.urls:
+            try:
+                told = (_get(url, f"apps?applicationTags={quote(tag)}")["apps"] or {}).get("app") or []
+                return sorted(map(application_of, told), key=lambda each: each.id, reverse=True)
+            except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+                logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
+        return None
+
+
+def driver_output(application: Application, characters: int = 4000) -> str:
+    """The end of what the driver's container has printed, from the node that it was on; empty when that does not tell.
+    Blocks for some seconds at most."""
+    found = _LOGS.match(application.logs_url)
+    if found is None:
+        return ""
+    for name in ("stdout", "stderr"):
+        url = f"{found['node']}/ws/v1/node/containerlogs/{found['container']}/{name}?size=-{characters}"
+        try:
+            with build_opener(ProxyHandler({})).open(url, timeout=TIMEOUT_S) as answer:
+                content = str(answer.read().decode(errors="replace"))
+        except (OSError, HTTPException) as error:
+            logger.info("the output of %s cannot be read: %s", application.id, error)
+            return ""
+        if printed := _CONTENTS.sub("", content).strip():
+            return printed[-characters:]
+    return ""
 
 
 class Outlook:

@@ -25,6 +25,10 @@ class SweepStatus(StrEnum):
     LOST = "lost"  # a trial was lost more often than it is retried
 
 
+CODE_OF_STATUS = {SweepStatus.SUCCEEDED: 0, SweepStatus.FAILED: 3, SweepStatus.LOST: 4, SweepStatus.STOPPED: 6}
+"""Exit codes of programs that run."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemberResult:
     """One member of the newest gang of a trial."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sparktrain.driver.packing.pack import pack
 from sparktrain.testing.hadoop import HaHdfs, Hdfs, Knobs, Yarn, ha_hdfs, hdfs, yarn
 
 StartHdfs = Callable[..., Hdfs]
@@ -78,3 +79,11 @@ def breakable_yarn(_breakable_yarn: Yarn) -> Yarn:
     """A cluster whose daemons and containers the test may kill: it is mended before the next one."""
     _breakable_yarn.mend()
     return _breakable_yarn
+
+
+@pytest.fixture(scope="package")
+def packs(hdfs_cluster: Hdfs) -> str:
+    """A folder of HDFS with the pack of all that sparktrain itself requires, without TensorFlow."""
+    folder = f"{hdfs_cluster.url}/packs"
+    assert pack(["sparktrain[hdfs]"], folder, lambda size, total: None).uploaded
+    return folder

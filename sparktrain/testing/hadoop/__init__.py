@@ -20,6 +20,7 @@ from sparktrain.testing.hadoop.ha import ha_hdfs as ha_hdfs
 from sparktrain.testing.hadoop.java import HadoopError as HadoopError
 from sparktrain.testing.hadoop.java import JarsMissingError as JarsMissingError
 from sparktrain.testing.hadoop.submit import Submission as Submission
+from sparktrain.testing.hadoop.submit import fast_conf as fast_conf
 from sparktrain.testing.hadoop.submit import submission as submission
 from sparktrain.testing.hadoop.submit import submit as submit
 from sparktrain.testing.hadoop.yarn import Yarn as Yarn

@@ -1,0 +1,252 @@
+"""The commands that bring a job to YARN: `sparktrain pack`, and `sparktrain submit JOB ARGUMENTS`. Wiring alone."""
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+import typer
+
+from sparktrain import command
+from sparktrain.cli import train
+from sparktrain.cli.options import OUTPUT, SPARK, Command, Debug, Quiet, names, option
+from sparktrain.command import LOOKING_CODES, Output
+
+if TYPE_CHECKING:
+    from sparktrain.driver.inspection import RunView
+    from sparktrain.driver.submission import Job
+
+PACK_EXAMPLES = """\
+Everything that is installed here, once, to where later calls find it:
+  sparktrain pack
+Less of it, for another place; what is there already is not uploaded again:
+  sparktrain pack --package 'sparktrain[tensorflow,hdfs]' --package horovod \\
+      --to hdfs:///envs
+"""
+SUBMIT_EXAMPLES = """\
+A sweep on four labelled nodes, with a driver in the cluster:
+  sparktrain submit --deploy-mode cluster --queue ml --label gpu \\
+      --executors 4 sweep train.py:train --grid lr=0.1,0.01 \\
+      --metric accuracy --dir hdfs:///runs --name mnist
+The line that would do that, and nothing more:
+  sparktrain submit --dry-run run train.py:train --workers 4 --dir hdfs:///runs
+Go on with a run whose driver was lost, with the Python of the nodes:
+  sparktrain submit --pack none resume hdfs:///runs/mnist
+"""
+PACK = "The environment of executors"
+WHERE = "Where it runs"
+_FUNCTIONS: dict[str, Callable[..., int]] = {"sweep": train.sweep, "run": train.run, "resume": train.resume}
+
+
+class PackCommand(Command):
+    """Its help."""
+
+    examples = PACK_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {
+        **LOOKING_CODES,
+        2: "the call is wrong: an option, or a package that cannot be packed",
+    }
+
+
+class SubmitCommand(Command):
+    """Its help."""
+
+    examples = SUBMIT_EXAMPLES
+    heading = "Exit codes, which are those of the run itself"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Which Python executors run, not yet checked."""
+
+    pack: str = "auto"
+    packages: tuple[str, ...] = ()
+    folder: str | None = None
+
+
+@dataclass(frozen=True)
+class SubmitRequest:
+    """What `sparktrain submit` was asked for, not yet checked."""
+
+    kind: str
+    words: tuple[str, ...]
+    arguments: Mapping[str, Any]
+    """What the command of that kind makes of the words."""
+    place: Mapping[str, Any]
+    """Of `submission.Place`; None for what was not given."""
+    conf: tuple[str, ...] = ()
+    properties_file: str | None = None
+    files: tuple[str, ...] = ()
+    py_files: tuple[str, ...] = ()
+    environment: Environment = Environment()
+    dry_run: bool = False
+    quiet: bool = False
+
+
+Packages = Annotated[
+    list[str] | None,
+    option(
+        PACK, "NAME", "Pack this and what it requires (default: all that is installed here). Repeatable.", "--package"
+    ),
+]
+Packs = Annotated[
+    str | None, option(PACK, "DIR", "Where packs are kept (default: .sparktrain/packs of your home in HDFS).", "--to")
+]
+
+
+def pack(packages: Packages = None, to: Packs = None, quiet: Quiet = False, debug: Debug = False) -> int:
+    """Make the archive that executors run from: this Python and its packages, without Spark's.
+
+    It needs no Python on the nodes. Its URL is printed to stdout; nothing is uploaded when it is there already.
+    """
+    environment = Environment("auto", tuple(packages or ()), to)
+    return command.look(lambda out: perform_pack(out, environment, quiet), as_json=False, debug=debug)
+
+
+def submit(
+    kind: Annotated[str, typer.Argument(metavar="JOB", help="sweep, run or resume: a job of that command.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Those of the command, as it takes them.")
+    ] = None,
+    deploy_mode: Annotated[
+        str | None, option(WHERE, "client|cluster", "The driver runs here (the default), or in the cluster.")
+    ] = None,
+    queue: Annotated[str | None, option(WHERE, "NAME", "Queue of YARN.")] = None,
+    label: Annotated[str | None, option(WHERE, "NAME", "Executors run on nodes with this label.")] = None,
+    executors: Annotated[int | None, option(WHERE, "N", "How many executors.")] = None,
+    executor_cores: Annotated[int | None, option(WHERE, "N", "Cores of each.")] = None,
+    executor_memory: Annotated[str | None, option(WHERE, "SIZE", "Memory of each, as in 4g.")] = None,
+    properties_file: Annotated[str | None, option(SPARK, "FILE", "Spark's configuration, from a file.")] = None,
+    conf: Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")] = None,
+    py_files: Annotated[str | None, option(SPARK, "F1,F2", "Modules and archives that the function imports.")] = None,
+    files: Annotated[str | None, option(SPARK, "F1,F2", "More files for the driver, in cluster mode.")] = None,
+    environment: Annotated[
+        str, option(PACK, "auto|none|URL", "Pack this Python (the default), use that of the nodes, or this archive.",
+                    "--pack"),
+    ] = "auto",
+    packages: Packages = None,
+    packs: Annotated[str | None, option(PACK, "DIR", "Where packs are kept, as of `sparktrain pack --to`.")] = None,
+    dry_run: Annotated[bool, option(OUTPUT, "", "Print the line of spark-submit; do nothing.", "--dry-run")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:  # fmt: skip
+    """Run a job on YARN: build its line of spark-submit, show and run it, follow the application to its end.
+
+    Options of `submit` stand before JOB; what follows is that command's own.
+    """
+    place = {
+        "mode": deploy_mode, "queue": queue, "label": label, "executors": executors, "cores": executor_cores,
+        "memory": executor_memory,
+    }  # fmt: skip
+    request = SubmitRequest(
+        kind, tuple(words or ()), parsed(kind, words or ()), place, tuple(conf or ()), properties_file,
+        names(files) or (), names(py_files) or (), Environment(environment, tuple(packages or ()), packs),
+        dry_run, quiet,
+    )  # fmt: skip
+    as_json = bool(request.arguments["as_json"])
+    return command.look(lambda out: perform_submit(out, request), as_json=as_json, debug=debug)
+
+
+def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
+    """Blocks on disk and store."""
+    out.write(f"{_packed(environment, quiet, upload=True)}\n".encode())
+    return 0
+
+
+def perform_submit(out: Output, request: SubmitRequest) -> int:
+    """The exit code of the run. Blocks until it has ended. Raises UserError for what need not be submitted."""
+    from sparktrain.driver import resourcemanager
+    from sparktrain.driver.jobs import Asked, job_of
+    from sparktrain.driver.submission import line_of, settings_of
+
+    asked = Asked(
+        request.kind, request.words, request.place, command.conf_of(request.conf), request.properties_file,
+        request.files, request.py_files,
+    )  # fmt: skip
+    job, directory = job_of(asked, request.arguments)
+    if not request.dry_run:
+        resourcemanager.check(settings_of(job))  # before anything is uploaded
+    if request.environment.pack != "none":
+        url = _packed(request.environment, request.quiet, upload=not request.dry_run)
+        job = msgspec.structs.replace(job, archive=url)
+    shown = shlex.join(line_of(job))
+    if request.dry_run:
+        out.write(f"{shown}\n".encode())
+        return 0
+    tell = _silent if request.quiet else _tell
+    tell(f"$ {shown}")
+    return _run(out, job, directory, tell)
+
+
+def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
+    """What the command `kind` makes of its arguments. Raises errors of usage, as that command itself."""
+    if kind not in _FUNCTIONS:
+        raise typer.BadParameter(f"{kind!r} is no job: write {', '.join(_FUNCTIONS)} after the options of submit")
+    app = typer.Typer(add_completion=False)
+    app.command(kind)(_FUNCTIONS[kind])
+    with typer.main.get_command(app).make_context(f"sparktrain submit {kind}", list(words)) as context:
+        return dict(context.params)
+
+
+def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -> int:
+    from sparktrain.driver.results import CODE_OF_STATUS
+    from sparktrain.driver.submission import Mode, line_of
+    from sparktrain.driver.submitting import Sight, follow, run_here, spark_submit
+
+    line = line_of(job, spark_submit(command.spark_home()))
+    if job.place.mode is Mode.CLIENT:
+        code = run_here(line)
+        if out.as_json and code in CODE_OF_STATUS.values() and (run := Sight(directory).look()) is not None:
+            _show(out, run)
+        return code
+    ended = follow(line, job.tag, Sight(directory), tell)
+    if ended.run is not None:
+        _show(out, ended.run)
+    if ended.verdict.told:
+        _tell(f"{'error: ' * (ended.verdict.code != 0)}{ended.verdict.told}")
+    if ended.output:
+        _tell(ended.output)
+    return ended.verdict.code
+
+
+def _show(out: Output, run: "RunView") -> None:
+    from sparktrain.driver.places import LOOK_TIMEOUT_S, place_of
+    from sparktrain.driver.report import Lines, summary_table, to_bytes
+    from sparktrain.driver.run import RunEnd, model_of
+
+    result = run.as_result()
+    if out.as_json:
+        out.write(to_bytes(result))
+    elif run.kind == "run":
+        place = place_of(run.directory, LOOK_TIMEOUT_S)
+        model = model_of(place.store, place.layout, next(iter(result.trials), None))
+        out.show(Lines(RunEnd(result, model).lines()))
+    else:
+        out.show(summary_table(result))
+
+
+def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
+    """The URL of the pack, which is there with `upload`."""
+    from sparktrain.driver.bytes_display import shown_bytes
+    from sparktrain.driver.packing.pack import pack, plan, usual_folder
+    from sparktrain.store.url import open_store
+
+    if environment.pack != "auto":
+        return environment.pack
+    folder = environment.folder or usual_folder()
+    if not upload:
+        return open_store(folder).where(plan(environment.packages).archive)
+    with shown_bytes("packing", quiet=quiet) as told:
+        packed = pack(environment.packages, folder, told)
+    (_silent if quiet else _tell)(packed.line)
+    return packed.url
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _silent(line: str) -> None:
+    pass

@@ -1,0 +1,128 @@
+"""An application on YARN from its submission to its end, and which exit code that is. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain.driver.inspection import RunState, RunView
+from sparktrain.driver.results import CODE_OF_STATUS
+from sparktrain.state.sweep import Ending
+
+CALL_IS_WRONG, CLUSTER_FAILED = 2, 5
+"""Exit codes, as docs/command-line.md has them."""
+
+_OVER = ("FINISHED", "FAILED", "KILLED")
+_STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
+_WAITING = re.compile(r"(?:\[[^]]*\]\s*)?(.+?)\s*(?:Details\b.*)?$", re.DOTALL)
+"""Of the diagnostics while YARN has no room for the driver: without the time, and details that change."""
+_OUTAGE = re.compile(
+    r"ConnectException|Connection refused|NoRouteToHost|SocketTimeout|SafeMode|StandbyException|UnknownHostException"
+)
+_SHOWN_CHARACTERS = 500
+
+
+class Application(Struct, frozen=True):
+    """What the ResourceManager tells about one application."""
+
+    id: str
+    state: str
+    """Such as ACCEPTED, RUNNING, FINISHED."""
+    final_status: str
+    """UNDEFINED until its end; then SUCCEEDED, FAILED or KILLED, which may be wrong."""
+    diagnostics: str = ""
+    master: str = ""
+    """`host:port` of the node that the driver's container is on; empty until there is one."""
+    logs_url: str = ""
+    """The page of what that container prints; empty as well."""
+
+    @property
+    def over(self) -> bool:
+        """It will not change any more."""
+        return self.state in _OVER
+
+    @property
+    def line(self) -> str:
+        """How it stands, for people."""
+        if self.over:
+            return f"{self.id} is {self.final_status}"
+        if self.state == "ACCEPTED" and (why := _WAITING.match(self.diagnostics)):
+            return f"{self.id} is ACCEPTED: {_short(why[1])}"
+        return f"{self.id} is {self.state}{f' on {self.master}' if self.master else ''}"
+
+
+class Verdict(Struct, frozen=True):
+    """What became of a job."""
+
+    code: int
+    told: str = ""
+    """Why it is not 0, or what YARN says to the contrary; empty where nothing is to be said."""
+    by_run: bool = False
+    """The run says so, which has more to tell."""
+
+
+def application_of(told: Mapping[str, Any]) -> Application:
+    """From an answer of the ResourceManager's REST API."""
+    return Application(
+        id=str(told["id"]),
+        state=str(told["state"]),
+        final_status=str(told.get("finalStatus", "UNDEFINED")),
+        diagnostics=str(told.get("diagnostics") or "").strip(),
+        master=str(told.get("amHostHttpAddress") or ""),
+        logs_url=str(told.get("amContainerLogs") or ""),
+    )
+
+
+def verdict_of(
+    application: Application | None, output: str, run: RunView | None, began_before: float | None
+) -> Verdict:
+    """Of a job whose driver ran in a container, once `spark-submit` has ended and has printed `output`.
+
+    `run` is what its directory says now, and `began_before` when its newest driver had begun before this job. What the
+    job's own driver has written there counts first: YARN takes an application for failed that was done while the
+    ResourceManager came back, and for succeeded what lost trials.
+    """
+    if run is not None and run.state is RunState.ENDED and run.began != began_before:
+        return _of_run(run, application)
+    if application is None:
+        return _not_submitted(output)
+    if (status := _STATUS.search(application.diagnostics)) is not None and application.final_status == "FAILED":
+        return Verdict(
+            int(status[1]), f"the driver of {application.id} ended with {status[1]}, and has not ended a run"
+        )
+    if application.final_status == "SUCCEEDED" and run is not None and run.complete and run.status is not None:
+        return Verdict(CODE_OF_STATUS[run.status], by_run=True)  # nothing was left to do
+    word = application.final_status if application.over else application.state
+    said = f": {_short(application.diagnostics)}" if application.diagnostics else ""
+    again = "; the same call goes on with it" if run is not None else ""
+    return Verdict(CLUSTER_FAILED, f"{application.id} is {word}{said}; its driver has not ended the run{again}")
+
+
+def _of_run(run: RunView, application: Application | None) -> Verdict:
+    assert run.status is not None
+    ending = Ending(run.ending) if run.ending is not None else Ending.COMPLETE
+    if ending.infrastructure:
+        return Verdict(CLUSTER_FAILED, run.reason, by_run=True)
+    if ending is Ending.UNLOADABLE:
+        return Verdict(CALL_IS_WRONG, run.reason, by_run=True)
+    code = CODE_OF_STATUS[run.status]
+    if application is None or not application.over or (application.final_status == "SUCCEEDED") == (code == 0):
+        return Verdict(code, by_run=True)
+    told = f"YARN says {application.final_status} of {application.id}, and the run says {run.status}"
+    return Verdict(code, told, by_run=True)
+
+
+def _not_submitted(output: str) -> Verdict:
+    """An outage passes; for the rest of what spark-submit refuses, the line or the configuration must change."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    causes = [line for line in lines if re.search(r"Exception|Error\b|error:", line) and not line.startswith("at ")]
+    said = next(iter(causes or lines[-1:]), "it said nothing")
+    code = CLUSTER_FAILED if _OUTAGE.search(output) else CALL_IS_WRONG
+    return Verdict(code, f"spark-submit has submitted nothing: {_short(said)}")
+
+
+def _short(text: str) -> str:
+    """On one line, the beginning of it."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _SHOWN_CHARACTERS else f"{flat[:_SHOWN_CHARACTERS]}..."

@@ -1,0 +1,156 @@
+"""The files of a pack, and the digest by which it is known before it is made."""
+
+import hashlib
+import importlib.util
+import sys
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import Distribution, PackagePath
+from pathlib import Path, PurePosixPath
+
+import msgspec
+from msgspec import Struct
+
+from sparktrain.errors import SpecError
+
+FORMAT = "1"
+"""Of a pack: it grows when the same files would be packed in another way."""
+
+_HASHED = b"\x01\x00\x00\x00"
+"""The flags of bytecode that is never compared with its source: files may be unpacked with any time."""
+
+
+class Entry(Struct, frozen=True):
+    """One file of a pack."""
+
+    name: str
+    """Within the pack."""
+    identity: str
+    """What changes with the content: a digest, or where a link leads."""
+    source: Path | None = None
+    """Where the content is; None for `data`."""
+    data: bytes = b""
+    link: bool = False
+    """A symbolic link to `identity`."""
+    executable: bool = False
+
+
+class Contents(Struct, frozen=True):
+    """All files of a pack, by name."""
+
+    entries: tuple[Entry, ...]
+    packages: tuple[str, ...]
+    """Names and versions."""
+
+    @property
+    def archive(self) -> str:
+        """The name of the archive: another for other content."""
+        digest = hashlib.sha256(FORMAT.encode())
+        for each in self.entries:
+            digest.update(f"\n{each.name}\0{each.identity}\0{each.executable:d}".encode())
+        return f"sparktrain-python{sys.version_info.major}.{sys.version_info.minor}-{digest.hexdigest()[:16]}.tar.gz"
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, without bytecode."""
+        return sum(each.source.stat().st_size if each.source is not None else len(each.data) for each in self.entries)
+
+
+def contents(parts: Iterable[Iterable[Entry]], packages: Sequence[Distribution]) -> Contents:
+    """Of all entries in `parts`; the first of those with one name."""
+    found: dict[str, Entry] = {}
+    for part in parts:
+        for entry in part:
+            found.setdefault(entry.name, entry)
+    told = tuple(f"{each.metadata['Name']} {each.version}" for each in packages)
+    return Contents(tuple(found[name] for name in sorted(found)), told)
+
+
+def file_entry(name: str, source: Path, *, executable: bool = False) -> Entry:
+    """A file that is known by its content. Blocks on the disk."""
+    with source.open("rb") as file:
+        identity = hashlib.file_digest(file, "sha256").hexdigest()
+    return Entry(name, identity, source, executable=executable)
+
+
+def data_entry(name: str, text: str, *, executable: bool = False) -> Entry:
+    """A file of this text."""
+    data = text.encode()
+    return Entry(name, hashlib.sha256(data).hexdigest(), None, data, executable=executable)
+
+
+def link_entry(name: str, target: str) -> Entry:
+    """A symbolic link."""
+    return Entry(name, target, link=True)
+
+
+def files_of(package: Distribution, site: str) -> Iterator[Entry]:
+    """The files that a wheel has put beside its metadata, as those of the folder `site` of the pack.
+
+    A file that is as the wheel has brought it is not read: its digest is in the list of the wheel. Programs, which name
+    this machine's interpreter, are left out. Raises SpecError for a package that has no such list, or not its files.
+    """
+    told = package.files
+    if told is None:
+        raise SpecError(
+            f"package {package.metadata['Name']} cannot be packed, it has no list of its files: install it with pip"
+        )
+    if is_editable(package):
+        raise SpecError(
+            f"package {package.metadata['Name']} cannot be packed, it is installed as editable: install it without "
+            "--editable, or name the packages that you need with --package"
+        )
+    listed = _listed_at(package)
+    for path in told:
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or ".." in pure.parts or "__pycache__" in pure.parts:
+            continue
+        source = Path(str(package.locate_file(path)))
+        if source.is_file():
+            yield _of_wheel(f"{site}/{pure}", source, path, listed)
+
+
+def tree(folder: Path, name: str) -> Iterator[Entry]:
+    """All files below `folder`, as those below `name`, but for bytecode. Blocks on the disk."""
+    for source in sorted(folder.rglob("*")):
+        inside = source.relative_to(folder)
+        if source.is_file() and "__pycache__" not in inside.parts:
+            yield file_entry(f"{name}/{inside.as_posix()}", source)
+
+
+def is_editable(package: Distribution) -> bool:
+    """Whether its files are elsewhere."""
+    told = package.read_text("direct_url.json")
+    return told is not None and bool(msgspec.json.decode(told).get("dir_info", {}).get("editable"))
+
+
+def bytecode(source: Path) -> tuple[str, bytes] | None:
+    """Name within the folder of the source, and content, of what Python has made of a module; None when it has not.
+
+    As Python takes it without a look at the source, whose time is another where the pack is unpacked.
+    """
+    compiled = Path(importlib.util.cache_from_source(str(source), optimization=""))
+    try:
+        made, stat = compiled.read_bytes(), source.stat()
+    except OSError:
+        return None
+    current = (int(stat.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little") + (stat.st_size & 0xFFFFFFFF).to_bytes(
+        4, "little"
+    )
+    if made[:16] != importlib.util.MAGIC_NUMBER + bytes(4) + current:
+        return None
+    content = made[:4] + _HASHED + importlib.util.source_hash(source.read_bytes()) + made[16:]
+    return f"__pycache__/{compiled.name}", content
+
+
+def _of_wheel(name: str, source: Path, path: PackagePath, listed: float) -> Entry:
+    stat = source.stat()
+    if path.hash is None or path.hash.mode != "sha256" or path.size != stat.st_size or stat.st_mtime > listed:
+        return file_entry(name, source)
+    return Entry(name, urlsafe_b64decode(f"{path.hash.value}==").hex(), source)
+
+
+def _listed_at(package: Distribution) -> float:
+    """When the list of the wheel's files was written: what is newer was changed since."""
+    record = next(path for path in package.files or () if path.name == "RECORD")
+    return Path(str(package.locate_file(record))).stat().st_mtime

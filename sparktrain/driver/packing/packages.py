@@ -1,0 +1,77 @@
+"""Which of the installed packages go into a pack. Pure, but for `installed`."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import Distribution, distributions
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from sparktrain.errors import SpecError
+
+LEFT_OUT = frozenset({"pyspark", "py4j"})
+"""Spark sends its own to each container."""
+
+Installed = Mapping[str, Distribution]
+"""Distributions by their normal names."""
+
+
+def installed() -> Installed:
+    """All that this process could import, the first where there are several of a name."""
+    found: dict[str, Distribution] = {}
+    for each in distributions():
+        if each.metadata["Name"]:  # what a broken removal has left has none
+            found.setdefault(normal(each.metadata["Name"]), each)
+    return found
+
+
+def chosen(there: Installed, wanted: Sequence[str]) -> list[Distribution]:
+    """The packages `wanted`, such as `sparktrain[hdfs]`, and all that they require; all packages when none is wanted.
+
+    By name, and never those of `LEFT_OUT`. Raises SpecError for a package that is no requirement, or not installed.
+    """
+    names = _closure(there, [*wanted, "sparktrain"]) if wanted else set(there)
+    return [there[name] for name in sorted(names - LEFT_OUT)]
+
+
+def normal(name: str) -> str:
+    """The name by which a package is the same however it is written."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _closure(there: Installed, wanted: Iterable[str]) -> set[str]:
+    seen: set[tuple[str, str]] = set()
+    waiting = [(_requirement(text), "--package") for text in wanted]
+    while waiting:
+        requirement, by = waiting.pop()
+        name = normal(requirement.name)
+        if name in LEFT_OUT:
+            continue
+        if name not in there:
+            raise SpecError(
+                f"package {requirement.name}, wanted by {by}, is not installed here: pip install '{requirement}'"
+            )
+        fresh = {(name, extra) for extra in ("", *map(normal, requirement.extras))} - seen
+        seen |= fresh
+        for _, extra in fresh:
+            waiting += [(each, name) for each in _required(there[name], extra)]
+    return {name for name, _ in seen}
+
+
+def _required(package: Distribution, extra: str) -> Iterator[Requirement]:
+    """What `package` requires here, or what one of its extras does."""
+    for text in package.requires or ():
+        requirement = Requirement(text)
+        # What holds without the extra comes with the package itself.
+        marker = requirement.marker
+        needed = marker.evaluate({"extra": extra}) if marker is not None else not extra
+        if needed:
+            yield requirement
+
+
+def _requirement(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise SpecError(
+            f"--package {text!r} is no package: write a name, such as scikit-learn, or name[extra]"
+        ) from error
