@@ -9,6 +9,7 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from sparktrain.driver import resourcemanager, text, yarn
+from sparktrain.driver.words import Words, words_of
 from sparktrain.errors import ResourceError, SessionError
 from sparktrain.spec.gang import Backend, GangSpec
 from sparktrain.spec.quantities import count
@@ -226,6 +227,11 @@ def check_cluster(facts: Facts) -> None:
     only YARN is asked."""
     if facts.master == YARN:
         resourcemanager.check(facts.conf)
+
+
+def listener_of(session: SparkSession, facts: Facts) -> Words | None:
+    """Says why agents were lost, as far as the session tells; None where nothing is to be expected."""
+    return words_of(session) if facts.master == YARN else None
 
 
 def outlook_of(facts: Facts, agents: int) -> Callable[[], str]:

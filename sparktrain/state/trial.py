@@ -79,6 +79,20 @@ class Trial:
     """When the newest generation entered the training function."""
     last_report: Report | None = None
 
+    def restart_of(self, generation: Generation) -> Restart | None:
+        """Why the gang of `generation` was followed by another; None for one that was not. Each but the last was."""
+        return self.restarts[generation - 1] if generation <= len(self.restarts) else None
+
+    def explain(self, generation: Generation, restart: Restart) -> None:
+        """More is known now of why the gang of `generation` was lost."""
+        self.restarts = (*self.restarts[: generation - 1], restart, *self.restarts[generation:])
+
+    def spent(self) -> tuple[int, int]:
+        """Restarts under this driver that count against the limit, and those that are excused."""
+        mine = self.restarts[self.forgiven :]
+        excused = sum(restart.excused for restart in mine)
+        return len(mine) - excused, excused
+
     def not_saved(self, step: int, problem: str) -> None:
         """What was saved after `step` did not become a checkpoint."""
         self.unsaved = f"step {step} was not checkpointed: {problem}"
