@@ -14,6 +14,7 @@ from sparktrain.errors import ResourceError, SessionError
 from sparktrain.spec.gang import Backend, GangSpec
 from sparktrain.spec.quantities import count
 from sparktrain.spec.values import shown
+from sparktrain.state.restart import EXCUSED_LIMIT
 
 Session = SparkSession
 """A session of the user's, classic or Connect: for code that must not depend on Spark itself."""
@@ -22,6 +23,11 @@ HOST_KEY = "spark.sparktrain.driver.host"
 """Address at which executors reach the driver, where Spark's own is not the one."""
 PORT_KEY = "spark.sparktrain.driver.port"
 """Port on which the coordinator listens; 0 for any free one."""
+
+FAILURES_KEY = "spark.task.maxFailures"
+"""The agents of a job are given up when one of its tasks, with whatever executor, has failed so often."""
+DEFAULT_FAILURES = 4
+"""Spark's own."""
 
 YARN = "yarn"
 """As Spark's master."""
@@ -65,6 +71,7 @@ KEYS = (
     "spark.master",
     HOST_KEY,
     PORT_KEY,
+    FAILURES_KEY,
     *yarn.KEYS,
 )
 
@@ -219,6 +226,22 @@ def check_gpus(facts: Facts, gpus: int) -> None:
             f"gpus ({gpus}) must be what Spark gives a task, and spark.task.resource.gpu.amount is {amount:g}: set "
             f"spark.task.resource.gpu.amount={gpus} and spark.executor.resource.gpu.amount, with a discovery script, "
             f"when the session is made"
+        )
+
+
+def check_failures(facts: Facts, restarts: int) -> None:
+    """Raises ResourceError when Spark would give up all agents before a trial with so many restarts is given up.
+
+    Lost containers count as failures of a task, whoever took them; only YARN takes containers.
+    """
+    if facts.master != YARN:
+        return
+    there, needed = facts.number(FAILURES_KEY, DEFAULT_FAILURES), restarts + EXCUSED_LIMIT + 1
+    if there < needed:
+        raise ResourceError(
+            f"{FAILURES_KEY} ({there}) must be {needed} or more on YARN, for lost containers count as failures, and a "
+            f"trial may be restarted {restarts} times, and {EXCUSED_LIMIT} times more when YARN takes its containers: "
+            f"set it when the session is made; agents themselves never fail"
         )
 
 
