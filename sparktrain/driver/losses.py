@@ -31,6 +31,11 @@ _WORDS = (
     (r"decommission", Loss.DECOMMISSIONED, f"its node was taken out of service; {_WAITS}"),
     (r"\*lost\* node", Loss.NODE, f"YARN lost the node of its container; {_WAITS}"),
     (
+        r"heartbeat timed out",
+        Loss.NODE,
+        f"Spark has heard nothing of its executor for too long, so its node is most likely down; {_WAITS}",
+    ),
+    (
         r"Exit status: 137|Exit code is 137|exited with code 137",
         Loss.KILLED,
         f"its container was ended by SIGKILL (exit status 137), {_WHOSE}",

@@ -83,9 +83,14 @@ WORDS = [
         "its Python process crashed or was killed; .*memoryOverhead.*",
     ),
     (
-        f"{LOST} Executor heartbeat timed out after 125331 ms\nand more",
+        f"{LOST} Executor heartbeat timed out after 125331 ms",
+        Loss.NODE,
+        "its node is most likely down; .*",
+    ),
+    (
+        f"{LOST} Worker lost\nand more",
         Loss.OTHER,
-        "Spark says: Executor heartbeat timed out after 125331 ms",
+        "Spark says: Worker lost",
     ),
     ("", Loss.OTHER, "Spark says: nothing"),
 ]
