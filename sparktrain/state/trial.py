@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace
+
 from sparktrain.ids import Generation, TrialId
 from sparktrain.state.checkpoints import Checkpoints
 from sparktrain.state.moves import check_move
@@ -85,6 +87,10 @@ class Trial:
 
     def explain(self, generation: Generation, restart: Restart) -> None:
         """More is known now of why the gang of `generation` was lost."""
+        if self.failure is not None and generation == len(self.restarts) and not self.status.final:
+            who = {} if self.failure.rank is None else {"rank": restart.rank, "host": restart.host}
+            known = {"kind": restart.kind, "summary": restart.summary, "loss": restart.loss}
+            self.failure = replace(self.failure, **who, **known)
         self.restarts = (*self.restarts[: generation - 1], restart, *self.restarts[generation:])
 
     def spent(self) -> tuple[int, int]:

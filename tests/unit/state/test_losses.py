@@ -66,6 +66,19 @@ def test_a_restart_says_why_once_the_cluster_has_said_so_and_a_later_driver_know
     assert trial(world).restarts == (after,)
 
 
+def test_a_run_that_ends_for_want_of_agents_says_why_they_were_lost(world: World) -> None:
+    first, second = gang(world)
+    world.lose(second)
+    world.fail(first, FailureKind.STOPPED)
+    world.explain(second)
+    world.stop()
+    failure = trial(world).failure
+    assert world.status(0) == "stopped"
+    assert failure is not None
+    assert (failure.rank, failure.host, failure.loss) == (1, "host-b", Loss.PREEMPTED)
+    assert failure.summary == "agent on host-b was lost: told: preempted"
+
+
 def test_a_word_that_comes_before_the_gang_has_ended_is_its_cause(world: World) -> None:
     first, second = gang(world)
     world.lose(second)
