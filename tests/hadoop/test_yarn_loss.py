@@ -13,15 +13,15 @@ from sparktrain.testing.processes import Sighted, wait_until
 
 JOB = Path(__file__).parents[2] / "jobs" / "run_gang.py"
 TRAIN = Path(__file__).with_name("yarn_hold.py")
-TRAINS_S = 80.0
+TRAINS_S = 120.0
 """From spark-submit until members train, on a busy machine."""
-AGAIN_S = 60.0
+AGAIN_S = 90.0
 """From a loss until the next generation trains."""
 GONE_S = 20.0
 LARGER = {"spark.executor.memory": "1024m", "spark.yarn.maxAppAttempts": "2"}
 """Two such executors hold more of the label than the share of their queue."""
 
-pytestmark = pytest.mark.timeout(360)
+pytestmark = pytest.mark.timeout(600)
 
 
 class Held:
