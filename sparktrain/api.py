@@ -268,6 +268,7 @@ class Pool:
 
     def _call(self, composed: Composed, options: Options) -> SweepResult:
         preflight.check_gpus(self._facts, composed.spec.gpus)
+        preflight.check_failures(self._facts, composed.spec.retries)
         preflight.check_pool(self.agents, composed.spec.gang.size)
         self._agents.check_free()
         composed = composed.attached(self._agents.who())
@@ -332,6 +333,7 @@ def _alone(
     """A run with agents of its own."""
     session, facts = _session(spark)
     preflight.check_gpus(facts, composed.spec.gpus)
+    preflight.check_failures(facts, composed.spec.retries)
     preflight.check_cluster(facts)
     count = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size)
     composed = composed.attached()

@@ -20,6 +20,13 @@ Rank = NewType("Rank", int)
 """A member's number within its gang and generation, counted from 0; rank 0 is the chief."""
 
 
+class SparkTask(Struct, frozen=True):
+    """The Spark task that an agent is in, as Spark's driver names it."""
+
+    stage: int
+    id: int
+
+
 class Member(Struct, frozen=True, order=True):
     """One member of the gang of a trial, in one generation. Every message about training carries it."""
 

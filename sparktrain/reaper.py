@@ -54,11 +54,21 @@ def children() -> set[int]:
         import psutil  # for kernels built without CONFIG_PROC_CHILDREN; it reads all of /proc
 
         return {child.pid for child in psutil.Process().children()}
-    return _listed() | _listed()  # one reading may skip a child while its neighbour exits
+    return _listed("self") | _listed("self")  # one reading may skip a child while its neighbour exits
+
+
+def descendants() -> set[int]:
+    """Children of this process, and all that are below them: those whose parent is slow to die, too."""
+    found: set[int] = set()
+    newest = children()
+    while newest:
+        found |= newest
+        newest = {child for pid in newest for child in _listed(str(pid))} - found
+    return found
 
 
 def cull(pids: Iterable[int]) -> int:
-    """Send SIGKILL to these children, and wait for those that are dead. Does not block; returns how many are gone."""
+    """Send SIGKILL to these processes, and wait for dead children. Does not block; returns how many those were."""
     gone = 0
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
@@ -73,11 +83,12 @@ def flush_native() -> None:
     _LIBC.fflush(None)
 
 
-def _listed() -> set[int]:
+def _listed(pid: str) -> set[int]:
     pids: set[int] = set()
-    for thread in os.listdir("/proc/self/task"):
-        with suppress(FileNotFoundError):
-            pids.update(map(int, Path(f"/proc/self/task/{thread}/children").read_bytes().split()))
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                pids.update(map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split()))
     return pids
 
 

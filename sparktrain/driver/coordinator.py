@@ -13,10 +13,12 @@ from typing import Any
 
 from sparktrain.aside import aside
 from sparktrain.clock import Clock
+from sparktrain.driver.losses import reading
 from sparktrain.driver.scribe import Scribe
 from sparktrain.driver.server import LEASE_S, Server
 from sparktrain.driver.snapshot import progress_of, result_of
 from sparktrain.driver.uploads import Uploads
+from sparktrain.driver.words import Words
 from sparktrain.driver.work import Ran, Work
 from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError
 from sparktrain.ids import AgentId, Member, RunId, TrialId
@@ -38,6 +40,11 @@ TICK_S = 0.1
 
 OUTLOOK_S = 5.0
 """Interval at which the cluster is asked what agents wait for."""
+
+WORDS_S = 1.0
+"""Interval at which Spark is asked why agents were lost, as long as it has not said."""
+WORD_TIMEOUT_S = 20.0
+"""How long Spark may take to say that before a trial is given up."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -61,12 +68,16 @@ class ActiveRun:
 class Coordinator:
     """Owns the state of one pool of agents, and of the run that it is on."""
 
-    def __init__(self, server: Server, clock: Clock, outlook: Callable[[], str] = str) -> None:
-        """`outlook` says why agents do not come; it may block, and is called in threads of its own."""
+    def __init__(
+        self, server: Server, clock: Clock, outlook: Callable[[], str] = str, words: Words | None = None
+    ) -> None:
+        """`outlook` says why agents do not come, `words` why they were lost, where that can be known; both may block,
+        and are called in threads of their own."""
         self._server = server
         self._outlook = outlook
+        self._words = words
         self._clock = clock
-        self._machine = Machine(LEASE_S)
+        self._machine = Machine(LEASE_S, 0.0 if words is None else WORD_TIMEOUT_S)
         self._inbox: deque[on.Event] = deque()
         self._folding = False
         self._run: ActiveRun | None = None
@@ -79,6 +90,8 @@ class Coordinator:
         """Listen for agents; the address that they can connect to."""
         self._sampling = ThreadPoolExecutor(1, "sparktrain-sampler")
         self._background(self._tick())
+        if self._words is not None:
+            self._background(self._explain_losses(self._words))
         return await self._server.open(self.feed, self._on_stored, self._on_upload)
 
     async def close(self, reason: str) -> None:
@@ -299,6 +312,17 @@ class Coordinator:
             missing = len(self._machine.agents) < run.work.agents
             run.outlook = await aside(self._outlook, "sparktrain-outlook") if missing else ""
             await self._clock.sleep(OUTLOOK_S)
+
+    async def _explain_losses(self, words: Words) -> None:
+        """Find out, as long as lost agents are unaccounted for, why Spark says that they were lost."""
+        missing = self._server.missing
+        while True:
+            await self._clock.sleep(WORDS_S)
+            if stages := missing.stages(self._clock.now()):
+                failed = await aside(partial(words, stages), "sparktrain-words")
+                for agent, said in missing.settle(failed):
+                    logger.info("agent %s was lost: %s", agent, said)
+                    self.feed(on.LossExplained(self._clock.now(), agent, *reading(said)))
 
     def _show_progress(self, run: ActiveRun) -> None:
         now = self._clock.now()

@@ -16,7 +16,7 @@ from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.launch import AgentJob, JobEnd
 from sparktrain.driver.loop import call, submit
 from sparktrain.driver.missing import advice
-from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, outlook_of
+from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, listener_of, outlook_of
 from sparktrain.driver.resume import fingerprint_of, this_driver
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Ran, Work
@@ -84,7 +84,9 @@ class AgentPool:
         self._certificates = issue(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         server = Server(listener, SystemClock(), installed_versions(), self._preload)
-        self._coordinator = Coordinator(server, SystemClock(), outlook_of(self._facts, self.agents))
+        self._coordinator = Coordinator(
+            server, SystemClock(), outlook_of(self._facts, self.agents), listener_of(self._spark, self._facts)
+        )
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
         except ListenError as error:

@@ -9,10 +9,12 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from sparktrain.driver import resourcemanager, text, yarn
+from sparktrain.driver.words import Words, words_of
 from sparktrain.errors import ResourceError, SessionError
 from sparktrain.spec.gang import Backend, GangSpec
 from sparktrain.spec.quantities import count
 from sparktrain.spec.values import shown
+from sparktrain.state.restart import EXCUSED_LIMIT
 
 Session = SparkSession
 """A session of the user's, classic or Connect: for code that must not depend on Spark itself."""
@@ -21,6 +23,11 @@ HOST_KEY = "spark.sparktrain.driver.host"
 """Address at which executors reach the driver, where Spark's own is not the one."""
 PORT_KEY = "spark.sparktrain.driver.port"
 """Port on which the coordinator listens; 0 for any free one."""
+
+FAILURES_KEY = "spark.task.maxFailures"
+"""The agents of a job are given up when one of its tasks, with whatever executor, has failed so often."""
+DEFAULT_FAILURES = 4
+"""Spark's own."""
 
 YARN = "yarn"
 """As Spark's master."""
@@ -64,6 +71,7 @@ KEYS = (
     "spark.master",
     HOST_KEY,
     PORT_KEY,
+    FAILURES_KEY,
     *yarn.KEYS,
 )
 
@@ -221,11 +229,32 @@ def check_gpus(facts: Facts, gpus: int) -> None:
         )
 
 
+def check_failures(facts: Facts, restarts: int) -> None:
+    """Raises ResourceError when Spark would give up all agents before a trial with so many restarts is given up.
+
+    Lost containers count as failures of a task, whoever took them; only YARN takes containers.
+    """
+    if facts.master != YARN:
+        return
+    there, needed = facts.number(FAILURES_KEY, DEFAULT_FAILURES), restarts + EXCUSED_LIMIT + 1
+    if there < needed:
+        raise ResourceError(
+            f"{FAILURES_KEY} ({there}) must be {needed} or more on YARN, for lost containers count as failures, and a "
+            f"trial may be restarted {restarts} times, and {EXCUSED_LIMIT} times more when YARN takes its containers: "
+            f"set it when the session is made; agents themselves never fail"
+        )
+
+
 def check_cluster(facts: Facts) -> None:
     """Raises ResourceError when the cluster will never give the session an executor. Blocks for some seconds at most;
     only YARN is asked."""
     if facts.master == YARN:
         resourcemanager.check(facts.conf)
+
+
+def listener_of(session: SparkSession, facts: Facts) -> Words | None:
+    """Says why agents were lost, as far as the session tells; None where nothing is to be expected."""
+    return words_of(session) if facts.master == YARN else None
 
 
 def outlook_of(facts: Facts, agents: int) -> Callable[[], str]:

@@ -164,6 +164,7 @@ def _failure(failure: Failure) -> dict[str, Any]:
         "log_tail": list(failure.log_tail),
         "rank": failure.rank,
         "host": failure.host,
+        "loss": failure.loss and str(failure.loss),
     }
 
 

@@ -93,7 +93,8 @@ def _message(sweep: SweepResult, trial: TrialResult | None, failure: Failure | N
         lines += ["the last lines that it printed:", *(f"    {line}" for line in failure.log_tail[-_TOLD_LINES:])]
     lines += gang_text.restart_lines(trial.restarts)
     if trial.status is TrialStatus.LOST:
-        lines.append("raise max_restarts, or look for what these losses have in common")
+        counted = failure.loss is None or not failure.loss.excused
+        lines.append(f"{'raise max_restarts, or ' if counted else ''}look for what these losses have in common")
     places = {"log": log_of(trial, failure), "run directory": sweep.directory}
     return [*lines, *(f"{name}: {place}" for name, place in places.items() if place is not None)]
 

@@ -10,9 +10,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktrain.driver import resourcemanager
-from sparktrain.driver.preflight import YARN
+from sparktrain.driver.preflight import FAILURES_KEY, YARN
 from sparktrain.errors import SessionError, SparktrainError
 
+_PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
+"""Lost containers end an application of ours no sooner: it has nothing but agents, which may be replaced so often."""
 DEFAULT_MASTER = "local-cluster[2,1,2048]"
 
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
@@ -61,8 +63,11 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
     elif master is not None:
         builder = builder.master(master)
     try:
+        settings = {**(_submitted() if submitted else {}), **conf}
         if submitted:
-            _check_cluster(master, conf)
+            _check_cluster(master, settings)
+        for key, value in _PATIENCE.items():
+            builder = builder if key in settings else builder.config(key, value)
         return builder.getOrCreate()
     except SparktrainError:
         raise
@@ -72,10 +77,14 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
         raise SessionError(f"no Spark session on {where}: {said}; is Java 17 there, and the master?") from error
 
 
-def _check_cluster(master: str | None, conf: Mapping[str, str]) -> None:
+def _submitted() -> dict[str, str]:
+    """The configuration that spark-submit was given."""
+    SparkContext._ensure_initialized()  # the JVM, which spark-submit has started, knows it
+    return dict(SparkConf().getAll())
+
+
+def _check_cluster(master: str | None, settings: Mapping[str, str]) -> None:
     """Before the session: YARN ends an application that asks for what it never gives, and this process with it."""
-    SparkContext._ensure_initialized()  # the JVM, which spark-submit has started, knows the configuration
-    settings = {**dict(SparkConf().getAll()), **conf}
     if (master or settings.get("spark.master")) == YARN:
         resourcemanager.check(settings)
 

@@ -9,7 +9,7 @@ from sparktrain.driver.work import Work
 from sparktrain.ids import Member, Rank, RunId
 from sparktrain.protocol.messages import CHIEF
 from sparktrain.spec.sweep import SweepSpec
-from sparktrain.state.gang import Gang
+from sparktrain.state.gang import Gang, GangStatus
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
@@ -176,9 +176,17 @@ def _note(machine: Machine, work: Work, at: float, outlook: str) -> str:
     if (sweep := machine.sweep) is not None and sweep.stop is not None:
         return f"stopping: {sweep.stop[0]}"
     missing = outlook if len(machine.agents) < work.agents else ""
-    if waiting := _waiting(machine, work, at):
-        return "; ".join(filter(None, (waiting, missing)))
+    waiting = _unexplained(machine), _waiting(machine, work, at)
+    if any(waiting):
+        return "; ".join(filter(None, (*waiting, missing)))
     return missing if machine.ready else "agents are loading the frameworks"
+
+
+def _unexplained(machine: Machine) -> str:
+    """Of a trial that is about to be given up."""
+    gangs = machine.sweep.gangs.values() if machine.sweep is not None else ()
+    ended = (f"trial {each.trial}" for each in gangs if each.status is GangStatus.ENDED)
+    return next((f"waiting for Spark to say why the agent of {trial} was lost" for trial in ended), "")
 
 
 def _waiting(machine: Machine, work: Work, at: float) -> str:

@@ -99,11 +99,8 @@ class Agent:
 
     async def _join(self) -> m.Welcome | str:
         place = self._place
-        self._post(
-            m.Join(
-                self.id, place.slot, place.host, place.pid, place.versions, place.devices, place.executor, place.address
-            )
-        )
+        where = place.devices, place.executor, place.address, place.task
+        self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, *where))
         match await self._link.receive():
             case m.Welcome() as welcome:
                 return welcome

@@ -9,6 +9,7 @@ from msgspec import Struct
 from pyspark import TaskContext
 
 from sparktrain.executor.devices import devices
+from sparktrain.ids import SparkTask
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.spec.versions import installed_versions
 
@@ -30,6 +31,7 @@ class Placement(Struct, frozen=True):
     versions: dict[str, str]
     address: str = "127.0.0.1"
     """IP address of this host that other agents reach."""
+    task: SparkTask | None = None
 
 
 def placement(slot: int, ticket: AgentTicket) -> Placement:
@@ -38,6 +40,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
     resources = task.resources() if task is not None else {}
     gpus = tuple(resources["gpu"].addresses) if "gpu" in resources else ()
     cpus = task.cpus() if task is not None else None
+    known = SparkTask(task.stageId(), task.taskAttemptId()) if task is not None else None
     return Placement(
         slot=slot,
         host=socket.gethostname(),
@@ -48,6 +51,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
         devices=devices(gpus),
         versions=installed_versions(),
         address=_address_towards(ticket.hosts, ticket.port),
+        task=known,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sparktrain.ids import AgentId, Member, Rank, RunId
+from sparktrain.ids import AgentId, Member, Rank, RunId, SparkTask
 from sparktrain.spec.gang import Backend
 from sparktrain.spec.store import StoreAddress
 from sparktrain.state.checkpoints import Checkpoint
@@ -29,7 +29,7 @@ class Message(Struct, frozen=True, tag=True):
 
 
 class Join(Message, frozen=True, tag=True):
-    """First message on an agent's stream."""
+    """First message on an agent's stream; `task` is None outside of Spark."""
 
     agent: AgentId
     slot: int
@@ -44,6 +44,7 @@ class Join(Message, frozen=True, tag=True):
     """The process on the host that all agents of one executor come from."""
     address: str = "127.0.0.1"
     """IP address of this host that the other agents reach."""
+    task: SparkTask | None = None
 
 
 class Ready(Message, frozen=True, tag=True):
@@ -117,7 +118,6 @@ class MemberReported(Message, frozen=True, tag=True):
 
 class MemberEnded(Message, frozen=True, tag=True):
     """The member has an outcome. Sent exactly once for each `StartMember`, while the agent's stream lasts.
-
     The agent may be given another member at once: it starts it when the process of this one is gone.
     """
 
@@ -233,11 +233,10 @@ class StartMember(Message, frozen=True, tag=True):
 
 
 class FormGang(Message, frozen=True, tag=True):
-    """Every member of the gang holds its port: they may connect now."""
+    """Every member of the gang holds its port: they may connect now; `places` are by rank."""
 
     member: Member
     places: tuple[Place, ...]
-    """By rank."""
 
 
 class PeerShared(Message, frozen=True, tag=True):
@@ -383,10 +382,9 @@ class Reserved(Message, frozen=True, tag=True):
 
 
 class Form(Message, frozen=True, tag=True):
-    """Answer to `Reserved`, once all members have sent theirs."""
+    """Answer to `Reserved`, once all members have sent theirs; `places` are by rank."""
 
     places: tuple[Place, ...]
-    """By rank."""
 
 
 class Share(Message, frozen=True, tag=True):

@@ -7,7 +7,7 @@ from msgspec import Struct
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.spec.gang import Role
 from sparktrain.state.checkpoints import Checkpoint
-from sparktrain.state.outcome import Outcome, Report
+from sparktrain.state.outcome import Loss, Outcome, Report
 from sparktrain.state.records import AnyRecord, DriverBegan
 
 
@@ -45,6 +45,15 @@ class AgentGone(Event, frozen=True, tag=True):
 
     agent: AgentId
     reason: str
+
+
+class LossExplained(Event, frozen=True, tag=True):
+    """The cluster has said why an agent was lost: seconds after its stream has ended, or minutes."""
+
+    agent: AgentId
+    loss: Loss
+    told: str
+    """What happened, and what to do, in one line."""
 
 
 class RunLimits(Struct, frozen=True):

@@ -132,6 +132,12 @@ class Gang:
         elif self.cause is None:
             self.cause = failure
 
+    def explain(self, failure: Failure, rank: Rank) -> None:
+        """The cluster has said why the agent of member `rank` was lost: tell that, where the loss is the cause."""
+        cause = self.cause or self.follower
+        if cause is not None and led_to(cause.kind, cause.rank, rank):
+            self.cause = failure if self.size == 1 else replace(failure, rank=int(rank), host=self.places[rank].host)
+
     def end(self, rank: Rank, outcome: Outcome, at: float) -> None:
         """Member `rank` is gone."""
         self.ended[rank] = outcome
@@ -161,6 +167,11 @@ class Gang:
 
     def _move(self, status: GangStatus) -> None:
         self.status = check_move(f"gang of trial {self.trial}", self.status, status, _LEGAL, [f"{self.ended}"])
+
+
+def led_to(kind: FailureKind, rank: int | None, lost: Rank) -> bool:
+    """Whether a failure of `kind`, told of member `rank`, is that the agent of member `lost` was lost."""
+    return kind.follows or (kind is FailureKind.LOST and rank in (None, lost))
 
 
 _TOLD = FailureKind.STOPPED

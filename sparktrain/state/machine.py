@@ -37,11 +37,14 @@ Commands = list[do.Command]
 class Machine:
     """All state of one pool: pure, deterministic, driven by events in the order of their times."""
 
-    def __init__(self, lease_s: float) -> None:
+    def __init__(self, lease_s: float, word_timeout_s: float = 0.0) -> None:
+        """Before a trial is given up for a lost agent, the cluster has `word_timeout_s` to say why that was lost; 0
+        where it says nothing."""
         self.agents = Agents()
         self.last: Sweep | None = None
         """The newest run, also when it is over."""
         self._leases = Leases(lease_s)
+        self._word_timeout_s = word_timeout_s
 
     @property
     def sweep(self) -> Sweep | None:
@@ -96,6 +99,8 @@ class Machine:
                 return self._on_ready(event)
             case on.AgentGone():
                 return self._on_gone(event.agent, event.reason, event.at)
+            case on.LossExplained():
+                return self._on_explained(event)
             case on.RunBegun():
                 return self._on_run_begun(event)
             case on.StopAsked():
@@ -139,7 +144,14 @@ class Machine:
         gang = self.sweep.gangs.get(agent.member.trial)
         if gang is None:
             return []
-        return self._member_over(gang, agent.member.rank, lost(f"agent on {agent.host} was lost: {reason}"), at)
+        self.sweep.lost[agent_id] = agent.member, agent.host
+        return self._member_over(gang, agent.member.rank, lost(agent.host, reason), at)
+
+    def _on_explained(self, event: on.LossExplained) -> Commands:
+        gang = self.sweep.explain(event.agent, event.loss, event.told) if self.sweep else None
+        if gang is None or self.sweep is None or gang.status is not GangStatus.ENDED:
+            return []
+        return self._gang_over(self.sweep, gang, event.at)
 
     def _prepare(self, agent: Agent) -> Commands:
         if self.sweep is None:
@@ -235,10 +247,13 @@ class Machine:
         assert self.sweep is not None
         gang.end(rank, outcome, at)
         if gang.status is GangStatus.ENDED:
-            return self._gang_over(self.sweep, gang)
+            return self._gang_over(self.sweep, gang, at)
         return self._stop_members(gang, at) if gang.cause is not None or gang.accomplished else []
 
-    def _gang_over(self, sweep: Sweep, gang: Gang) -> Commands:
+    def _gang_over(self, sweep: Sweep, gang: Gang, at: float) -> Commands:
+        told_by = at if gang.failed_at is None else gang.failed_at + self._word_timeout_s
+        if at < told_by and sweep.awaits_word(gang):
+            return []  # until the cluster's word comes, or the time for it is over
         trial = sweep.conclude(gang)
         if trial is None:
             return []
@@ -363,6 +378,8 @@ class Machine:
         return commands + self._check_run(self.sweep, at)
 
     def _check_gang(self, sweep: Sweep, gang: Gang, at: float) -> Commands:
+        if gang.status is GangStatus.ENDED:
+            return self._gang_over(sweep, gang, at)
         if gang.stop_by is not None:
             if at < gang.stop_by:
                 return []

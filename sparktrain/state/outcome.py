@@ -29,6 +29,28 @@ class FailureKind(StrEnum):
         return self in (FailureKind.FORM, FailureKind.RING)
 
 
+class Loss(StrEnum):
+    """What the cluster said of an agent that was lost. The value is the word in `results.json`."""
+
+    PREEMPTED = "preempted"  # its container was given to another queue
+    NODE = "node"  # its node was lost
+    DECOMMISSIONED = "decommissioned"  # its node, or its executor, was taken out of service
+    KILLED = "killed"  # its executor was ended by a signal, and nobody said for what
+    MASTER = "master"  # Spark's application master was lost, and with it all executors
+    MEMORY = "memory"  # its container used more memory than it may
+    OTHER = "other"  # its executor was lost for a reason that has no word here
+
+    @property
+    def kind(self) -> FailureKind:
+        """As what the failure counts."""
+        return FailureKind.MEMORY if self is Loss.MEMORY else FailureKind.LOST
+
+    @property
+    def excused(self) -> bool:
+        """The cluster took it: that counts against no limit of the user's."""
+        return self not in (Loss.MEMORY, Loss.OTHER)
+
+
 class Failure(Struct, frozen=True):
     """The root cause of a failed member, as text: only training processes unpickle what is the user's."""
 
@@ -43,6 +65,8 @@ class Failure(Struct, frozen=True):
     """Of the member that failed, once the coordinator knows which it was."""
     host: str | None = None
     """Of that member."""
+    loss: Loss | None = None
+    """What the cluster said, where its agent was lost and it said something."""
 
 
 class Restart(Struct, frozen=True, rename={"summary": "cause", "resumed_from": "resumed_from_step"}):
@@ -61,6 +85,13 @@ class Restart(Struct, frozen=True, rename={"summary": "cause", "resumed_from": "
     """Step of the checkpoint that training went on from; None when it began anew."""
     steps_lost: int | None = None
     """Steps that were done again, as far as members had told them (each half second); None where they told none."""
+    loss: Loss | None = None
+    """What the cluster said, where an agent was lost and it said something."""
+
+    @property
+    def excused(self) -> bool:
+        """It counts against no limit of the user's."""
+        return self.loss is not None and self.loss.excused
 
 
 class Report(Struct, frozen=True):

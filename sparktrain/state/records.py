@@ -84,6 +84,16 @@ class GangRestarted(Record, frozen=True, tag=True, kw_only=True):
     restart: Restart
 
 
+class LossExplained(Record, frozen=True, tag=True, kw_only=True):
+    """Why a gang was lost that was formed again meanwhile: the cluster has told it only now."""
+
+    trial: TrialId
+    generation: Generation
+    """Of the gang that was lost."""
+    restart: Restart
+    """In place of what was known before."""
+
+
 class GangRecovered(Record, frozen=True, tag=True, kw_only=True):
     """The gang that followed a lost one trains."""
 
@@ -145,6 +155,7 @@ AnyRecord = (
     | CheckpointDamaged
     | CheckpointsDropped
     | GangRestarted
+    | LossExplained
     | GangRecovered
     | TrialReported
     | TrialConcluded

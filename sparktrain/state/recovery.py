@@ -18,6 +18,7 @@ from sparktrain.state.records import (
     GangFormed,
     GangRecovered,
     GangRestarted,
+    LossExplained,
     RunEnded,
     TrialConcluded,
     TrialReported,
@@ -120,6 +121,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
             trial.restarts, trial.status = (*trial.restarts, restart), TrialStatus.QUEUED
+        case LossExplained(generation=generation, restart=restart):
+            trial.explain(generation, restart)
         case GangRecovered(seconds=seconds):
             trial.restarts = (*trial.restarts[:-1], replace(trial.restarts[-1], seconds=seconds))
         case TrialReported(report=report):

@@ -6,6 +6,9 @@ from msgspec import Struct
 
 from sparktrain.state.outcome import FailureKind
 
+EXCUSED_LIMIT = 100
+"""Times that the cluster may take a trial's gang under one driver: one that loses each gang would never end."""
+
 
 class Decision(Enum):
     """What becomes of a trial whose gang has failed."""
@@ -43,7 +46,9 @@ class History(Struct, frozen=True):
     """What a trial has been through, the failure that is to be decided included."""
 
     restarts: int
-    """Gangs that were lost or have failed, this one too."""
+    """Gangs that were lost or have failed and count against the limit, this one too where it does."""
+    excused: int
+    """The others: gangs of which the cluster said that it took them."""
     recovers: bool
     """Crashes are restarted as well: of gangs, and of `run()`; a crash of an ordinary trial is its result."""
     progressed: bool
@@ -55,14 +60,16 @@ class History(Struct, frozen=True):
 def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> Decision:
     """The decision for a failure of `kind`, where a trial may be restarted `limit` times.
 
-    Infrastructure is retried. Crashes and hangs are where the run recovers at all. An exception is where the gang has
-    got further than the checkpoint that it began with, for then it need not come again; the same one twice is a bug.
+    Infrastructure is retried; what the cluster says that it took does not use up the limit. Crashes and hangs are where
+    the run recovers at all. An exception is where the gang has got further than the checkpoint that it began with, for
+    then it need not come again; the same one twice is a bug.
     """
     cause = cause_of(kind)
     if stopping and (kind is FailureKind.STOPPED or cause is Cause.INFRASTRUCTURE):
         return Decision.STOP
     if cause is Cause.INFRASTRUCTURE:
-        return Decision.RETRY if history.restarts <= limit else Decision.GIVE_UP
+        within = history.restarts <= limit and history.excused <= EXCUSED_LIMIT
+        return Decision.RETRY if within else Decision.GIVE_UP
     if not history.recovers or kind in _FINAL or stopping or history.restarts > limit:
         return Decision.FAIL
     if cause is Cause.USER and (history.repeated or not history.progressed):

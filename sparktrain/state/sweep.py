@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktrain.ids import Generation, RunId, TrialId
+from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.events import RunLimits, Suggested
-from sparktrain.state.gang import Gang
-from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report, Restart
+from sparktrain.state.gang import Gang, led_to
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
@@ -19,6 +19,7 @@ from sparktrain.state.records import (
     GangFormed,
     GangRecovered,
     GangRestarted,
+    LossExplained,
     TrialConcluded,
     TrialReported,
     TrialsAdded,
@@ -61,7 +62,9 @@ class Sweep:
         self.trials: dict[TrialId, Trial] = {}
         self.queue: deque[Trial] = deque()
         self.gangs: dict[TrialId, Gang] = {}
-        """Gangs that have not ended."""
+        """Gangs that have not ended, and those that wait for the cluster's word."""
+        self.lost: dict[AgentId, tuple[Member, str]] = {}
+        """Agents that were lost with a member, and their hosts, as long as the cluster has not said why."""
         self.suggesting = False
         self.starved = False
         """The sampler had no trial to give, and is asked again when one has ended."""
@@ -169,18 +172,56 @@ class Sweep:
             return trial
         return self._failed(trial, gang, outcome.failure)
 
+    def awaits_word(self, gang: Gang) -> bool:
+        """The trial of an ended gang would be given up for the loss of an agent, and the cluster has not said why: what
+        it has taken itself does not count."""
+        trial, failure = self.trials[gang.trial], gang.verdict().failure
+        if failure is None or failure.loss is not None:
+            return False
+        agent_lost = any(
+            member.trial == gang.trial
+            and member.generation == gang.generation
+            and led_to(failure.kind, failure.rank, member.rank)
+            for member, _ in self.lost.values()
+        )
+        return agent_lost and self._decide(trial, gang, failure) is Decision.GIVE_UP
+
+    def explain(self, agent: AgentId, loss: Loss, told: str) -> Gang | None:
+        """The cluster has said why the agent was lost; the gang that this ended, unless it is over."""
+        member, host = self.lost.pop(agent, (None, ""))
+        if member is None:
+            return None
+        trial, failure = self.trials[member.trial], Failure(loss.kind, lost_agent(host, told), loss=loss)
+        gang = self.gangs.get(member.trial)
+        if gang is not None and gang.generation == member.generation:
+            gang.explain(failure, member.rank)
+            return gang
+        before = trial.restart_of(member.generation)
+        if before is not None and led_to(before.kind, before.rank, member.rank):
+            known = {"kind": failure.kind, "summary": failure.summary, "loss": loss}
+            restart = replace(before, rank=int(member.rank), host=host, **known)
+            trial.explain(member.generation, restart)
+            self.facts.append(LossExplained(trial=trial.id, generation=member.generation, restart=restart))
+        return None
+
+    def _decide(self, trial: Trial, gang: Gang, failure: Failure) -> Decision:
+        counted, excused = trial.spent()
+        excusable = failure.loss is not None and failure.loss.excused
+        history = History(
+            restarts=counted + (not excusable),
+            excused=excused + excusable,
+            recovers=self.limits.recovers,
+            progressed=gang.progressed,
+            repeated=bool(trial.restarts) and trial.restarts[-1].summary == failure.summary,
+        )
+        return decide(failure.kind, history, self.limits.restarts, stopping=self.stop is not None)
+
     def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
         if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None:
             manifest = gang.checkpoint.manifest
             trial.checkpoints.damage(manifest, failure.summary)
             self.facts.append(CheckpointDamaged(trial=trial.id, manifest=manifest, reason=failure.summary))
-        history = History(
-            restarts=len(trial.restarts) - trial.forgiven + 1,
-            recovers=self.limits.recovers,
-            progressed=gang.progressed,
-            repeated=bool(trial.restarts) and trial.restarts[-1].summary == failure.summary,
-        )
-        decision = decide(failure.kind, history, self.limits.restarts, stopping=self.stop is not None)
+        decision = self._decide(trial, gang, failure)
         if decision is Decision.RETRY and trial.checkpoints.all_damaged:
             trial.failure, decision = trial.checkpoints.damage_report(failure), Decision.FAIL
         if decision is Decision.RETRY:
@@ -205,7 +246,7 @@ class Sweep:
         done = max((pace.step for pace in gang.paces.values()), default=None)
         lost = None if done is None else max(0, done - (resumed_from or 0))
         rank, host = failure.rank or 0, failure.host or trial.host
-        restart = Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost)
+        restart = Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost, failure.loss)
         trial.restarts = (*trial.restarts, restart)
         trial.failed_at = gang.failed_at
         trial.move(TrialStatus.QUEUED)
@@ -239,6 +280,11 @@ class Sweep:
         return no_more and not self.queue and not self.gangs
 
 
-def lost(reason: str) -> Outcome:
+def lost(host: str, reason: str) -> Outcome:
     """The outcome of a member whose agent is lost."""
-    return Outcome(seconds=0.0, failure=Failure(FailureKind.LOST, reason))
+    return Outcome(seconds=0.0, failure=Failure(FailureKind.LOST, lost_agent(host, reason)))
+
+
+def lost_agent(host: str, reason: str) -> str:
+    """The loss of an agent in one line, as far as it is known."""
+    return f"agent on {host} was lost: {reason}"

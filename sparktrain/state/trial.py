@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace
+
 from sparktrain.ids import Generation, TrialId
 from sparktrain.state.checkpoints import Checkpoints
 from sparktrain.state.moves import check_move
@@ -78,6 +80,24 @@ class Trial:
     started_at: float | None = None
     """When the newest generation entered the training function."""
     last_report: Report | None = None
+
+    def restart_of(self, generation: Generation) -> Restart | None:
+        """Why the gang of `generation` was followed by another; None for one that was not. Each but the last was."""
+        return self.restarts[generation - 1] if generation <= len(self.restarts) else None
+
+    def explain(self, generation: Generation, restart: Restart) -> None:
+        """More is known now of why the gang of `generation` was lost."""
+        if self.failure is not None and generation == len(self.restarts) and not self.status.final:
+            who = {} if self.failure.rank is None else {"rank": restart.rank, "host": restart.host}
+            known = {"kind": restart.kind, "summary": restart.summary, "loss": restart.loss}
+            self.failure = replace(self.failure, **who, **known)
+        self.restarts = (*self.restarts[: generation - 1], restart, *self.restarts[generation:])
+
+    def spent(self) -> tuple[int, int]:
+        """Restarts under this driver that count against the limit, and those that are excused."""
+        mine = self.restarts[self.forgiven :]
+        excused = sum(restart.excused for restart in mine)
+        return len(mine) - excused, excused
 
     def not_saved(self, step: int, problem: str) -> None:
         """What was saved after `step` did not become a checkpoint."""

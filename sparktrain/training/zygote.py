@@ -212,7 +212,7 @@ class Zygote:
                 for pid in alive:
                     os.waitpid(pid, os.WNOHANG)
             else:
-                reaper.cull(alive)
+                reaper.cull(reaper.descendants())  # one with much memory dies slowly, and leaves its own only then
             pause(_POLL_S)
         os._exit(status)
 

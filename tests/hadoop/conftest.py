@@ -70,7 +70,7 @@ def yarn_cluster(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="package")
 def _breakable_yarn(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     folder = tmp_path_factory.mktemp("breakable-yarn") / "cluster"
-    with yarn(folder, hdfs_cluster, Knobs(expiry_s=6.0, enforce_memory=True)) as cluster:
+    with yarn(folder, hdfs_cluster, Knobs(expiry_s=6.0, enforce_memory=True, preempt=True)) as cluster:
         yield cluster
 
 

@@ -275,3 +275,15 @@ def test_a_session_that_does_not_answer_is_an_error_of_ours() -> None:
     not_one: Any = "local[2]"
     with pytest.raises(SessionError, match=r"spark \(str\) must be a SparkSession"):
         preflight.active_session(not_one)
+
+
+def test_on_yarn_the_agents_job_must_outlive_every_restart_of_a_trial() -> None:
+    for restarts, needed in ((0, 101), (3, 104)):
+        preflight.check_failures(facts("yarn", **{"task.maxFailures": str(needed)}), restarts)
+        with pytest.raises(
+            ResourceError, match=rf"^spark\.task\.maxFailures \({needed - 1}\) must be {needed} or more"
+        ):
+            preflight.check_failures(facts("yarn", **{"task.maxFailures": str(needed - 1)}), restarts)
+    with pytest.raises(ResourceError, match=r"\(4\) must be 104 .* set it when the session is made"):
+        preflight.check_failures(facts("yarn"), 3)
+    preflight.check_failures(facts("local[4]"), 3)

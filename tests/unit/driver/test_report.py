@@ -19,7 +19,7 @@ from sparktrain.driver.results import MemberResult, SweepResult, SweepStatus, Tr
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.spec.gang import Role
-from sparktrain.state.outcome import Failure, FailureKind, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
 from sparktrain.state.trial import TrialStatus
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in train\nValueError: units'
@@ -28,7 +28,7 @@ MEMBERS = (
     MemberResult(rank=0, role=Role.CHIEF, host="node-1", log="/runs/a"),
     MemberResult(rank=1, role=Role.WORKER, host=None, log="/runs/b"),
 )
-RESTART = Restart(1, "node-3", FailureKind.LOST, "agent on node-3 was lost", 1.25, resumed_from=80, steps_lost=40)
+RESTART = Restart(1, "node-3", FailureKind.LOST, "agent on node-3 was lost", 1.25, 80, 40, Loss.PREEMPTED)
 GOOD = TrialResult(
     id=TrialId(0), status=TrialStatus.SUCCEEDED, params={"lr": 0.1}, metrics={"accuracy": 0.9}, seconds=3.5,
     log="/runs/mnist/trials/0000/generation-1/rank-0/log.txt", generations=2, host="node-1", members=MEMBERS,
@@ -117,7 +117,7 @@ def test_every_field() -> None:
         "restarts": [
             {
                 "rank": 1, "host": "node-3", "kind": "lost", "cause": "agent on node-3 was lost", "seconds": 1.25,
-                "resumed_from_step": 80, "steps_lost": 40,
+                "resumed_from_step": 80, "steps_lost": 40, "loss": "preempted",
             }
         ],
     }  # fmt: skip
@@ -126,7 +126,7 @@ def test_every_field() -> None:
         "log": "/runs/mnist/trials/0001/generation-1/rank-0/log.txt",
         "error": {
             "kind": "exception", "summary": "ValueError: units", "traceback": TRACEBACK, "log_tail": ["epoch 1"],
-            "rank": 0, "host": "node-2",
+            "rank": 0, "host": "node-2", "loss": None,
         },
         "generations": 1, "host": "node-2", "members": [], "restarts": [],
     }  # fmt: skip
@@ -143,7 +143,7 @@ def test_every_field_and_word_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "results.md").read_text("utf-8")
     data = to_json(RESULT)
     of_gangs = [*data["trials"][0]["members"][0], *data["trials"][0]["restarts"][0]]
-    words = [*data, *data["trials"][1], *data["trials"][1]["error"], *of_gangs, *SweepStatus, *FailureKind]
+    words = [*data, *data["trials"][1], *data["trials"][1]["error"], *of_gangs, *SweepStatus, *FailureKind, *Loss]
     assert [word for word in words if f"| `{word}` |" not in page] == []
 
 

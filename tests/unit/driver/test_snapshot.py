@@ -13,13 +13,14 @@ from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import single
 from sparktrain.spec.gang import Backend, GangSpec, Role
 from sparktrain.spec.sweep import SweepSpec
+from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.records import DriverBegan
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
 from tests.unit.driver.books import NoBook
-from tests.unit.state.world import World
+from tests.unit.state.world import LEASE_S, World
 
 RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23)
 
@@ -98,6 +99,18 @@ def test_a_gang_that_waits_for_lost_agents_says_until_when(work: Work) -> None:
     world.tick(5.0)
     world.tick(10.0)
     assert progress_of(world.machine, work, world.at).note == "waiting for agents (1 of 2); gives up in 50 s"
+
+
+def test_a_trial_that_is_about_to_be_given_up_says_what_it_waits_for(work: Work) -> None:
+    world = World(Machine(LEASE_S, word_timeout_s=20.0), cases=1)
+    world.begin(restarts=0)
+    agent = world.join("a")
+    world.suggest()
+    world.lose(agent)
+    note = progress_of(world.machine, work, world.at).note
+    assert note == "waiting for Spark to say why the agent of trial 0 was lost; waiting for agents (0 of 2)"
+    world.explain(agent)
+    assert progress_of(world.machine, work, world.at).note == "waiting for agents (0 of 2)"
 
 
 def test_while_agents_are_missing_the_clusters_words_are_told(work: Work) -> None:

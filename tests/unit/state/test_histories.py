@@ -7,18 +7,19 @@ from msgspec.structs import replace
 from sparktrain.ids import AgentId, Generation, Member
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.outcome import FailureKind, Outcome
+from sparktrain.state.machine import Machine
+from sparktrain.state.outcome import FailureKind, Loss, Outcome
 from sparktrain.state.recovery import compacted, fold
 from sparktrain.state.sweep import Sweep
 from tests.unit.state.test_recovery import durable
-from tests.unit.state.world import RUN, World
+from tests.unit.state.world import LEASE_S, RUN, World
 
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             [
                 *("join", "lose", "reserve", "enter", "succeed", "fail", "lost", "ring", "crash", "report", "stale"),
-                *("twice", "tick", "hang", "write", "damage", "step", "again"),
+                *("twice", "tick", "hang", "write", "damage", "step", "again", "explain"),
             ]
         ),
         st.integers(0, 7),
@@ -39,6 +40,9 @@ def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
         world.tick(float(which), beating=False)
     elif what == "lose" and names:
         world.lose(names[which % len(names)])
+    elif what == "explain" and names:
+        losses = list(Loss)
+        world.explain(names[which % len(names)], losses[which % len(losses)])
     elif what == "again" and world.fed:
         world.feed(replace(world.fed[which % len(world.fed)], at=world.at))
     elif agent is None:
@@ -85,6 +89,7 @@ def finish(world: World) -> None:
             if agent in world.running:
                 world.succeed(agent)
         extra += 1
+        world.tick(1.0)
         assert extra < 200, f"the run does not end: {world.machine.sweep.__dict__}"
         world.join(f"extra-{extra}")
 
@@ -98,6 +103,7 @@ def finish(world: World) -> None:
     stop=st.booleans(),
     recovers=st.booleans(),
     least=st.none() | st.just(1),
+    word_s=st.sampled_from([0.0, 20.0]),
 )
 def test_every_history_ends_with_each_trial_concluded_once(
     steps: list[tuple[str, int]],
@@ -107,8 +113,9 @@ def test_every_history_ends_with_each_trial_concluded_once(
     stop: bool,
     recovers: bool,
     least: int | None,
+    word_s: float,
 ) -> None:
-    world, names = World(cases=cases), []
+    world, names = World(Machine(LEASE_S, word_s), cases=cases), []
     world.begin(size=size, restarts=restarts, trial_timeout_s=20.0, recovers=recovers, min_size=least)
     for what, which in steps:
         act(world, what, which, names)
@@ -126,7 +133,7 @@ def test_every_history_ends_with_each_trial_concluded_once(
     starts = world.all(do.StartMember)
     assert len({start.member for start in starts}) == len(starts), "a generation was formed twice"
     for trial in world.machine.last.trials.values():
-        assert trial.generation <= restarts + 1
+        assert trial.generation <= restarts + 1 + sum(restart.excused for restart in trial.restarts)
     check_checkpoints(world)
     check_forming(world)
     check_journal(world)

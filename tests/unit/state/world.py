@@ -9,7 +9,7 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Report
 from sparktrain.state.records import AnyRecord
 
 RUN = RunId("run")
@@ -118,6 +118,10 @@ class World:
         """The agent's stream ends."""
         self.running.pop(agent, None)
         return self.feed(on.AgentGone(self.at, agent, "its executor died"))
+
+    def explain(self, agent: AgentId, loss: Loss = Loss.PREEMPTED) -> list[do.Command]:
+        """The cluster says why the agent was lost."""
+        return self.feed(on.LossExplained(self.at, agent, loss, f"told: {loss}"))
 
     def stop(self, grace_s: float = 0.0) -> list[do.Command]:
         """The user stops the run."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sparktrain.errors import RunDirectoryError
 from sparktrain.ids import Generation, TrialId
 from sparktrain.state.checkpoints import Checkpoint
-from sparktrain.state.outcome import Failure, FailureKind, Report, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
@@ -25,6 +25,7 @@ from sparktrain.state.records import (
     GangFormed,
     GangRecovered,
     GangRestarted,
+    LossExplained,
     RunEnded,
     TrialConcluded,
     TrialReported,
@@ -51,7 +52,10 @@ values = st.recursive(
 )
 checkpoints = st.builds(Checkpoint, numbers, numbers, text, text, numbers, st.none() | st.floats())
 failures = st.builds(Failure, kinds, text, text, hosts, st.none() | numbers, st.none() | text)
-restarts = st.builds(Restart, numbers, st.none() | text, kinds, text, st.floats(), st.none() | numbers)
+losses = st.none() | st.sampled_from(list(Loss))
+restarts = st.builds(
+    Restart, numbers, st.none() | text, kinds, text, st.floats(), st.none() | numbers, st.none() | numbers, losses
+)
 FIELDS = {
     DriverBegan: {"plan": text, "space": text, "retry_failed": st.booleans(), "at": finite, "ran_s": finite},
     TrialsAdded: {
@@ -67,6 +71,7 @@ FIELDS = {
     CheckpointsDropped: {"manifests": st.lists(text, max_size=3).map(tuple), "reason": text},
     GangRestarted: {"restart": restarts},
     GangRecovered: {"seconds": finite},
+    LossExplained: {"generation": numbers, "restart": restarts},
     TrialReported: {"report": st.builds(Report, numbers, metrics)},
     TrialConcluded: {
         "status": st.sampled_from(list(TrialStatus)),

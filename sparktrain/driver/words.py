@@ -1,0 +1,39 @@
+"""What Spark knows of tasks that have failed, from its status store: that of its web pages, which is there without."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+MOST_TASKS = 10_000
+"""Of a stage: failures of agents, which are few."""
+
+Words = Callable[[Iterable[int]], dict[int, str]]
+"""Why tasks of these stages have failed, by task id. Blocks, in any thread; never raises."""
+
+logger = logging.getLogger("sparktrain")
+
+
+def words_of(session: SparkSession) -> Words | None:
+    """Of a classic session; None for Spark Connect, which tells nothing of executors."""
+    context = getattr(session, "_sc", None)
+    return None if context is None else lambda stages: _failed(context, stages)
+
+
+def _failed(context: Any, stages: Iterable[int]) -> dict[int, str]:
+    try:
+        jvm, store = context._jvm, context._jsc.sc().statusStore()
+        failed = jvm.java.util.Collections.singletonList(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+        unsorted = jvm.scala.Option.empty()
+        found: dict[int, str] = {}
+        for stage in stages:
+            # Agents read nothing that another stage has made: their stage is tried once.
+            tasks = store.taskList(stage, 0, 0, MOST_TASKS, unsorted, True, failed)
+            for number in range(tasks.size()):
+                task = tasks.apply(number)
+                found[int(task.taskId())] = str(task.errorMessage().getOrElse(None) or "")
+        return found
+    except Exception as error:  # a stopped session, a JVM that is gone: Py4J has many words for that
+        logger.info("why agents were lost is not known: %s: %s", type(error).__name__, error)
+        return {}

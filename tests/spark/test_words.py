@@ -1,0 +1,40 @@
+"""What Spark says of tasks that have failed."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sparktrain.driver.words import words_of
+
+
+def fail(batches: Any) -> Any:
+    from pyspark import TaskContext
+
+    yield from batches
+    raise ValueError(f"task {TaskContext.get().taskAttemptId()} of stage {TaskContext.get().stageId()}")
+
+
+def test_each_failed_task_is_told_by_the_id_that_it_knows(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException):
+        spark.range(0, 2, 1, 2).mapInArrow(fail, "id long").collect()
+
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(None)]
+    stage = max(each for job in jobs if job is not None for each in job.stageIds)
+    words = words_of(spark)
+    assert words is not None
+    told = words({stage, 10**6})
+    assert told
+    assert [task for task, said in told.items() if f"ValueError: task {task} of stage {stage}" not in said] == []
+
+
+def test_a_session_that_is_gone_or_of_spark_connect_tells_nothing() -> None:
+    gone: Any = SimpleNamespace(_sc=SimpleNamespace(_jvm=None))
+    connect: Any = SimpleNamespace()
+    words = words_of(gone)
+    assert words is not None
+    assert words({1}) == {}
+    assert words_of(connect) is None
