@@ -216,8 +216,8 @@ class AgentPool:
     def _final_error(self, end: JobEnd) -> InfraError | None:
         if end.exits and not any(reached for _, _, reached in end.exits):
             return DriverUnreachableError(unreachable(end.exits[0][1]))
-        if end.error is not None and "No module named 'sparktrain" in end.error:
-            return AgentsLostError(f"executors cannot import sparktrain ({end.error}): install it on every node")
+        if end.error is not None and (problem := import_problem(end.error)):
+            return AgentsLostError(problem)
         if self._relaunches <= RELAUNCHES and not is_stopped(self._spark):
             return None
         said = end.error or "; ".join(reason for _, reason, _ in end.exits)
@@ -245,6 +245,13 @@ def unreachable(said: str) -> str:
         f"executors cannot reach the driver: {said}; set {HOST_KEY} to an address of the driver that executors reach, "
         f"and {PORT_KEY} to a port that the firewall lets through"
     )
+
+
+def import_problem(said: str) -> str:
+    """What the user is told when a job ended, as it `said`, for want of sparktrain on executors; empty for others."""
+    if "No module named 'sparktrain" not in said:
+        return ""
+    return f"executors cannot import sparktrain ({said}): install it on every node"
 
 
 async def _tell(coordinator: Coordinator, reason: str) -> None:

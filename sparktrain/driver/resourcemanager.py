@@ -16,6 +16,7 @@ TIMEOUT_S = 5.0
 
 _PREFIX = "yarn.resourcemanager."
 _FILES = ("core-site.xml", "yarn-site.xml")
+_API = "/ws/v1/cluster/"
 _HOLDING = "apps?states=ACCEPTED,RUNNING"
 
 logger = logging.getLogger("sparktrain")
@@ -46,9 +47,9 @@ class ResourceManager:
         """What it has for whom; None when none answers, or not to this process: it may want a ticket."""
         for url in self.urls:
             try:
-                scheduler = _get(url, "scheduler")["scheduler"]["schedulerInfo"]
-                nodes = (_get(url, "nodes")["nodes"] or {}).get("node") or []
-                applications = (_get(url, _HOLDING)["apps"] or {}).get("app") or []
+                scheduler = get_json(f"{url}{_API}scheduler")["scheduler"]["schedulerInfo"]
+                nodes = (get_json(f"{url}{_API}nodes")["nodes"] or {}).get("node") or []
+                applications = (get_json(f"{url}{_API}{_HOLDING}")["apps"] or {}).get("app") or []
                 return Told(scheduler, nodes, applications)
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
@@ -86,7 +87,8 @@ def check(conf: Mapping[str, str]) -> None:
         raise ResourceError(reason)
 
 
-def _get(url: str, path: str) -> Any:
-    request = Request(f"{url}/ws/v1/cluster/{path}", headers={"Accept": "application/json"})
+def get_json(url: str) -> Any:
+    """What a daemon of Hadoop answers; blocks for `TIMEOUT_S` each step. Raises OSError, HTTPException, ValueError."""
+    request = Request(url, headers={"Accept": "application/json"})
     with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
         return json.load(answer)

@@ -275,3 +275,10 @@ def test_a_session_that_does_not_answer_is_an_error_of_ours() -> None:
     not_one: Any = "local[2]"
     with pytest.raises(SessionError, match=r"spark \(str\) must be a SparkSession"):
         preflight.active_session(not_one)
+
+
+def test_how_many_executors_agents_need() -> None:
+    there = facts("yarn", **{"executor.cores": "4", "task.cpus": "2"})
+    assert preflight.slots_of_executor(there) == 2
+    assert [preflight.executors_for(there, agents) for agents in (1, 2, 3)] == [1, 1, 2]
+    assert preflight.executors_for(facts("yarn", **{"task.cpus": "2"}), 3) == 3, "as if each had room for one"
