@@ -5,6 +5,8 @@ import logging
 import pytest
 from msgspec.structs import replace
 
+import sparktrain
+from sparktrain.driver import preflight
 from sparktrain.driver.doctor.finding import Level
 from sparktrain.driver.doctor.session import (
     launch_findings,
@@ -15,7 +17,7 @@ from sparktrain.driver.doctor.session import (
     spark_findings,
     warn,
 )
-from sparktrain.errors import SpecError
+from sparktrain.errors import ResourceError, SpecError
 from tests.unit.driver.doctor.seen import DRIVER, VERSIONS, facts, only, told
 
 YARN = {"executor.instances": "2", "executor.cores": "2"}
@@ -81,6 +83,16 @@ def test_a_launch_warns_of_what_costs_and_of_nothing_else(caplog: pytest.LogCapt
     [said] = caplog.messages
     assert said.startswith("speculation: it is on")
     assert said.endswith("set spark.speculation=false")
+
+
+def test_every_call_warns_before_it_starts_anything(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "active_session", lambda spark: spark)
+    monkeypatch.setattr(preflight, "read_facts", lambda session, cores: facts("local[1]", speculation="true"))
+    with caplog.at_level(logging.WARNING, "sparktrain"), pytest.raises(ResourceError):
+        sparktrain.pool(agents=5)
+    assert [said.partition(":")[0] for said in caplog.messages] == ["speculation"]
 
 
 def test_gpus_are_what_spark_gives() -> None:
