@@ -35,9 +35,8 @@ def slots_findings(roll: Roll, driver: Driver, gpus: bool) -> list[Finding]:
     """Of all that the slots told; `gpus`: Spark is to give each of them one or more."""
     told = roll.told
     if not told:
-        return [
-            failed("executors", f"no slot has answered: {roll.error}", "see the log of Spark's driver and executors")
-        ]
+        step = "repeat it when the executors have started; else see the log of Spark's driver and executors"
+        return [failed("executors", f"no slot has answered: {roll.error}", step)]
     found = [_came(roll), *_reached(told), *_versions(told, driver), *_java(told, driver), *_between(told)]
     return [*found, *_clocks(told), *_gpus(told, gpus), *_memory(told), *_store(told)]
 
