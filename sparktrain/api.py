@@ -8,6 +8,7 @@ from typing import Any
 from sparktrain.driver import preflight
 from sparktrain.driver.compose import Composed, compose, compose_again, module_names
 from sparktrain.driver.display import choose_display
+from sparktrain.driver.doctor.session import warn
 from sparktrain.driver.ending import finished, result, run_end, unloadable
 from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
 from sparktrain.driver.pool import AgentPool
@@ -308,8 +309,11 @@ def pool(
 
 
 def _session(spark: Session | None) -> tuple[Session, preflight.Facts]:
+    """The session, and its facts; warns of what in them costs a run something."""
     session = preflight.active_session(spark)
-    return session, preflight.read_facts(session, os.cpu_count() or 1)
+    facts = preflight.read_facts(session, os.cpu_count() or 1)
+    warn(facts)
+    return session, facts
 
 
 def _with_session(

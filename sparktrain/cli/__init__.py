@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sparktrain import command
-from sparktrain.cli import inspect, submit, train, upkeep
+from sparktrain.cli import doctor, inspect, submit, train, upkeep
 from sparktrain.cli.options import Command
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[Command]]] = {
     "status": (inspect.status, inspect.StatusCommand),
     "logs": (inspect.logs, inspect.LogsCommand),
     "best": (inspect.best, inspect.BestCommand),
+    "doctor": (doctor.doctor, doctor.DoctorCommand),
     "fsck": (upkeep.fsck, upkeep.FsckCommand),
     "gc": (upkeep.gc, upkeep.GcCommand),
 }

@@ -1,6 +1,7 @@
 """Whose GPU is whose: two agents on one GPU would train at half the speed, or run out of its memory."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from sparktrain.clock import Clock
 from sparktrain.ids import AgentId
@@ -9,6 +10,30 @@ from sparktrain.protocol import messages as m
 DEAD_S = 15.0
 """An agent that says nothing for so long is no rival of a new one: it is lost, and nobody has noticed yet."""
 _POLL_S = 0.05
+
+
+class Holds(Protocol):
+    """Who may have GPUs."""
+
+    @property
+    def slot(self) -> int:
+        """Of the Spark job."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+        ...
+
+    @property
+    def executor(self) -> int:
+        """Process of Spark's that all of one executor have in common."""
+        ...
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of its GPUs, which differ between all GPUs of the host."""
+        ...
 
 
 @dataclass
@@ -32,7 +57,7 @@ class Devices:
         begun = self._clock.now()
         while (holder := self._rival(join)) is not None and self._clock.now() - begun < DEAD_S:
             if holder.heard_at > begun:
-                return _told(holder.join, join)
+                return conflict(holder.join, join)
             await self._clock.sleep(_POLL_S)
         self._holders[join.agent] = _Holder(join, self._clock.now())
         return ""
@@ -47,20 +72,20 @@ class Devices:
         self._holders.pop(agent, None)
 
     def _rival(self, join: m.Join) -> _Holder | None:
-        """An agent of another executor of the host that has one of the GPUs: within one, Spark may divide a GPU."""
-        for each in self._holders.values():
-            if each.join.host == join.host and each.join.executor != join.executor and _shared(each.join, join):
-                return each
-        return None
+        """An agent that has one of the GPUs."""
+        return next((each for each in self._holders.values() if conflict(each.join, join)), None)
 
 
-def _shared(one: m.Join, other: m.Join) -> list[str]:
-    return sorted(set(one.devices) & set(other.devices))
+def conflict(one: Holds, other: Holds) -> str:
+    """Why two of one host cannot both train, and what to do; empty when they can.
 
-
-def _told(one: m.Join, other: m.Join) -> str:
+    Those of one executor can: within it, Spark may divide a GPU.
+    """
+    shared = sorted(set(one.devices) & set(other.devices))
+    if one.host != other.host or one.executor == other.executor or not shared:
+        return ""
     return (
-        f"agents {one.slot} and {other.slot} have the same GPU, {_shared(one, other)[0]} on {other.host}: Spark's "
+        f"agents {one.slot} and {other.slot} have the same GPU, {shared[0]} on {other.host}: Spark's "
         "discovery script tells all executors of a host the same ones; set "
         "spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh, which does not"
     )

@@ -1,4 +1,4 @@
-"""The only place that starts Spark tasks: one job, of which every task is an agent."""
+"""The only place that starts Spark tasks: one job of one task for each slot, such as an agent."""
 
 import functools
 import logging
@@ -11,11 +11,11 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.missing import Missing, missing_in
-from sparktrain.executor.entry import EXIT_SCHEMA, agent_task
+from sparktrain.executor.entry import EXIT_SCHEMA, TOLD_SCHEMA, agent_task, checkup_task
 from sparktrain.protocol.ticket import AgentTicket
 
 JOIN_TIMEOUT_S = 10.0
-"""How long `AgentJob.cancel` waits for the job's thread."""
+"""How long `SlotJob.cancel` waits for the job's thread."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -31,31 +31,29 @@ class JobEnd:
     """What kept agents from beginning, where Spark's error tells of that."""
 
 
-class AgentJob:
-    """The Spark job that carries the agents of a pool. Its methods may be called from any thread."""
+class SlotJob:
+    """A Spark job of one task for each slot. Its methods may be called from any thread."""
 
-    def __init__(self, spark: SparkSession, ticket: AgentTicket, agents: int, on_end: Callable[[JobEnd], None]) -> None:
+    def __init__(self, spark: SparkSession, tag: str, slots: int) -> None:
         self._spark = spark
-        self._ticket = ticket
-        self._agents = agents
-        self._on_end = on_end
-        self._tag = f"sparktrain-{ticket.pool}"
+        self._tag = tag
+        self._slots = slots
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Submit the job from a thread of its own; returns at once. `on_end` is called in that thread, once."""
+        """Submit the job from a thread of its own; returns at once. `_work` is called in that thread, once."""
         inherited: Any = InheritableThread  # it copies the scheduler pool and other local properties of the caller
         self._thread = inherited(target=self._work, session=self._spark, name=self._tag, daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
-        """Have Spark end the tasks of agents that did not leave by themselves; waits a little for that."""
+        """Have Spark end the tasks that did not end by themselves; waits a little for that."""
         if self._thread is None or not self._thread.is_alive():
             return
         try:
             self._interrupt()
         except Exception as error:  # Spark's own errors have no common root; a stopped session has no job either
-            logger.info("the agents' job could not be cancelled: %s", first_line(error))
+            logger.info("the job %s could not be cancelled: %s", self._tag, first_line(error))
         self.join(JOIN_TIMEOUT_S)
 
     def join(self, timeout_s: float) -> bool:
@@ -64,6 +62,16 @@ class AgentJob:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        """Run `_rows`, and keep what comes of it; raises nothing."""
+        raise NotImplementedError
+
+    def _rows(self, task: Callable[..., Any], schema: str) -> list[Any]:
+        """What the tasks return, each of which is given its slot. Blocks; raises whatever Spark, Py4J or gRPC raise."""
+        self._add_tag()
+        rows = self._spark.range(0, self._slots, 1, self._slots).mapInArrow(task, schema).collect()
+        return list(rows)
 
     def _add_tag(self) -> None:
         if (context := self._context()) is not None:
@@ -81,16 +89,44 @@ class AgentJob:
         """None with Spark Connect."""
         return getattr(self._spark, "_sc", None)
 
+
+class AgentJob(SlotJob):
+    """The Spark job that carries the agents of a pool."""
+
+    def __init__(self, spark: SparkSession, ticket: AgentTicket, agents: int, on_end: Callable[[JobEnd], None]) -> None:
+        """`on_end` is called in the job's thread, once."""
+        super().__init__(spark, f"sparktrain-{ticket.pool}", agents)
+        self._ticket = ticket
+        self._on_end = on_end
+
     def _work(self) -> None:
-        task = functools.partial(agent_task, ticket=self._ticket)
         try:
-            self._add_tag()
-            slots = self._spark.range(0, self._agents, 1, self._agents)
-            rows = slots.mapInArrow(task, EXIT_SCHEMA).collect()
+            rows = self._rows(functools.partial(agent_task, ticket=self._ticket), EXIT_SCHEMA)
             end = JobEnd(tuple((row.slot, row.reason, row.reached) for row in rows))
         except BaseException as error:  # whatever Spark, Py4J or gRPC raise: it is the end of the agents
             end = JobEnd(error=first_line(error), missing=missing_in(str(error)))
         self._on_end(end)
+
+
+class CheckupJob(SlotJob):
+    """The Spark job that has each slot tell about its host."""
+
+    def __init__(self, spark: SparkSession, ticket: AgentTicket, slots: int) -> None:
+        super().__init__(spark, f"sparktrain-{ticket.pool}", slots)
+        self._ticket = ticket
+        self.told: tuple[str, ...] = ()
+        """What each slot told, as JSON; empty before the job's end."""
+        self.error: str | None = None
+        """Why Spark gave the job up."""
+        self.missing: Missing | None = None
+        """What kept slots from beginning, where Spark's error tells of that."""
+
+    def _work(self) -> None:
+        try:
+            rows = self._rows(functools.partial(checkup_task, ticket=self._ticket), TOLD_SCHEMA)
+            self.told = tuple(row.told for row in rows)
+        except BaseException as error:  # as above
+            self.error, self.missing = first_line(error), missing_in(str(error))
 
 
 def first_line(error: BaseException) -> str:

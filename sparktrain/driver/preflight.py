@@ -69,6 +69,10 @@ KEYS = (
     "spark.driver.host",
     "spark.driver.bindAddress",
     "spark.master",
+    "spark.speculation",
+    "spark.authenticate",
+    "spark.network.crypto.enabled",
+    "spark.ssl.rpc.enabled",
     HOST_KEY,
     PORT_KEY,
     FAILURES_KEY,
@@ -261,8 +265,17 @@ def outlook_of(facts: Facts, agents: int) -> Callable[[], str]:
     """Says why so many agents do not come, as far as the cluster tells; what it returns may be empty, and blocks."""
     if facts.master != YARN:
         return str
-    per_executor = _slots_of_executor(facts, facts.number("spark.executor.cores", 1))
-    return resourcemanager.Outlook(facts.conf, -(-agents // max(1, per_executor)))
+    return resourcemanager.Outlook(facts.conf, executors_for(facts, agents))
+
+
+def slots_of_executor(facts: Facts) -> int:
+    """How many tasks an executor runs at a time, on a cluster whose executors have one core unless it is said."""
+    return _slots_of_executor(facts, facts.number("spark.executor.cores", 1))
+
+
+def executors_for(facts: Facts, agents: int) -> int:
+    """How many executors so many agents need."""
+    return -(-agents // max(1, slots_of_executor(facts)))
 
 
 # ---- reading a session

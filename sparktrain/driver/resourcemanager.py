@@ -24,6 +24,7 @@ _CONTENTS = re.compile(
     r"^Container: container_.*?^LogContents:\n|^End of LogType:.*|^\*{10,}\n?", re.DOTALL | re.MULTILINE
 )
 """What a NodeManager writes around the content of a file."""
+_API = "/ws/v1/cluster/"
 _HOLDING = "apps?states=ACCEPTED,RUNNING"
 
 logger = logging.getLogger("sparktrain")
@@ -54,9 +55,9 @@ class ResourceManager:
         """What it has for whom; None when none answers, or not to this process: it may want a ticket."""
         for url in self.urls:
             try:
-                scheduler = _get(url, "scheduler")["scheduler"]["schedulerInfo"]
-                nodes = (_get(url, "nodes")["nodes"] or {}).get("node") or []
-                applications = (_get(url, _HOLDING)["apps"] or {}).get("app") or []
+                scheduler = get_json(f"{url}{_API}scheduler")["scheduler"]["schedulerInfo"]
+                nodes = (get_json(f"{url}{_API}nodes")["nodes"] or {}).get("node") or []
+                applications = (get_json(f"{url}{_API}{_HOLDING}")["apps"] or {}).get("app") or []
                 return Told(scheduler, nodes, applications)
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
@@ -67,7 +68,7 @@ class ResourceManager:
         at most."""
         for url in self.urls:
             try:
-                told = (_get(url, f"apps?applicationTags={quote(tag)}")["apps"] or {}).get("app") or []
+                told = (get_json(f"{url}{_API}apps?applicationTags={quote(tag)}")["apps"] or {}).get("app") or []
                 return sorted(map(application_of, told), key=lambda each: each.id, reverse=True)
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
@@ -124,7 +125,8 @@ def check(conf: Mapping[str, str]) -> None:
         raise ResourceError(reason)
 
 
-def _get(url: str, path: str) -> Any:
-    request = Request(f"{url}/ws/v1/cluster/{path}", headers={"Accept": "application/json"})
+def get_json(url: str) -> Any:
+    """What a daemon of Hadoop answers; blocks for `TIMEOUT_S` each step. Raises OSError, HTTPException, ValueError."""
+    request = Request(url, headers={"Accept": "application/json"})
     with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
         return json.load(answer)

@@ -12,7 +12,7 @@ from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
-from sparktrain.spec.versions import differences
+from sparktrain.spec.versions import mismatch
 from sparktrain.state import events as on
 
 BEAT_S = 3.0
@@ -94,7 +94,7 @@ class Server:
             join = await link.receive()
         if not isinstance(join, m.Join):
             raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
-        if reason := self._different(join) or await self._devices.take(join):
+        if reason := mismatch(self._versions, join.versions, join.host) or await self._devices.take(join):
             self.mismatch = reason
             link.post(m.Refuse(reason))
             await link.close(reason)
@@ -118,11 +118,6 @@ class Server:
             self._devices.free(join.agent)
             self.missing.lost(join.agent, self._clock.now())
             self._feed(on.AgentGone(self._clock.now(), join.agent, reason))
-
-    def _different(self, join: m.Join) -> str:
-        """How the versions of its host differ from those here, and what to do; empty when they do not."""
-        different = differences(self._versions, join.versions)
-        return f"{'; '.join(different)} (host {join.host}): install the same versions on both" if different else ""
 
     def _on_message(self, agent: AgentId, link: Link, message: m.Message) -> None:
         at = self._clock.now()

@@ -54,7 +54,7 @@ def local_session(master: str | None, conf: Mapping[str, str], name: str) -> Ite
 
 
 def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: str) -> SparkSession:
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = is_submitted()
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -75,6 +75,11 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
         where = master or ("spark-submit" if submitted else DEFAULT_MASTER)
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise SessionError(f"no Spark session on {where}: {said}; is Java 17 there, and the master?") from error
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process, and has a session for it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _submitted() -> dict[str, str]:

@@ -19,14 +19,14 @@ _KEY_OF = {
     _CORES: "spark.executor.cores",
     _GPUS: "spark.executor.resource.gpu.amount",
 }
-_OVERHEAD_KEY = "spark.executor.memoryOverhead"
+OVERHEAD_KEY = "spark.executor.memoryOverhead"
 _FACTOR_KEY = "spark.executor.memoryOverheadFactor"
 _LEAST_OVERHEAD_KEY = "spark.executor.minMemoryOverhead"
 _PYTHON_KEY = "spark.executor.pyspark.memory"
 _OFF_HEAP_KEYS = ("spark.memory.offHeap.enabled", "spark.memory.offHeap.size")
 _YARN_GPUS_KEY = "spark.yarn.executor.resource.yarn.io/gpu.amount"
 KEYS = (
-    *(QUEUE_KEY, LABEL_KEY, *_KEY_OF.values(), _OVERHEAD_KEY, _FACTOR_KEY, _LEAST_OVERHEAD_KEY, _PYTHON_KEY),
+    *(QUEUE_KEY, LABEL_KEY, *_KEY_OF.values(), OVERHEAD_KEY, _FACTOR_KEY, _LEAST_OVERHEAD_KEY, _PYTHON_KEY),
     *(*_OFF_HEAP_KEYS, _YARN_GPUS_KEY, "spark.app.id"),
 )
 """Of Spark's configuration, what decides what YARN is asked for."""
@@ -60,17 +60,26 @@ class Told(Struct, frozen=True):
 
 def demand_of(conf: Mapping[str, str]) -> Demand:
     """From Spark's configuration."""
-    heap = _mib(conf.get(_KEY_OF[_MEMORY], "1g"), "m")
-    least = _mib(conf.get(_LEAST_OVERHEAD_KEY, "384m"), "m")
-    overhead = max(int(heap * float(conf.get(_FACTOR_KEY, "0.1"))), least)
-    if _OVERHEAD_KEY in conf:
-        overhead = _mib(conf[_OVERHEAD_KEY], "m")
-    memory = heap + overhead + _mib(conf.get(_PYTHON_KEY, "0"), "m")
+    memory = heap_mib(conf) + beside_heap_mib(conf)
     if conf.get(_OFF_HEAP_KEYS[0]) == "true":
         memory += _mib(conf.get(_OFF_HEAP_KEYS[1], "0"), "")
     gpus = int(float(conf.get(_KEY_OF[_GPUS]) or conf.get(_YARN_GPUS_KEY) or 0))
     amounts = {_MEMORY: memory, _CORES: int(conf.get(_KEY_OF[_CORES], "1")), **({_GPUS: gpus} if gpus else {})}
     return Demand(amounts, conf.get(QUEUE_KEY) or "default", conf.get(LABEL_KEY) or None, conf.get("spark.app.id"))
+
+
+def heap_mib(conf: Mapping[str, str]) -> int:
+    """Memory of an executor's JVM."""
+    return _mib(conf.get(_KEY_OF[_MEMORY], "1g"), "m")
+
+
+def beside_heap_mib(conf: Mapping[str, str]) -> int:
+    """Memory of an executor's container that is for what is not on its JVM's heap: above all, Python's processes."""
+    least = _mib(conf.get(_LEAST_OVERHEAD_KEY, "384m"), "m")
+    overhead = max(int(heap_mib(conf) * float(conf.get(_FACTOR_KEY, "0.1"))), least)
+    if OVERHEAD_KEY in conf:
+        overhead = _mib(conf[OVERHEAD_KEY], "m")
+    return overhead + _mib(conf.get(_PYTHON_KEY, "0"), "m")
 
 
 def refusal(demand: Demand, told: Told) -> str:
@@ -87,6 +96,17 @@ def refusal(demand: Demand, told: Told) -> str:
     if queue.get("state", "RUNNING") != "RUNNING":
         return f"queue {queue['queueName']} of YARN is {queue['state']}: set {QUEUE_KEY} to another"
     return _refused_label(demand, queue, told) or _too_large(demand, queue, told)
+
+
+def summary(told: Told) -> str:
+    """What the cluster is, in a few words: its nodes, labels and queues."""
+    running = [each for each in told.nodes if each["state"] == "RUNNING"]
+    labels = {_label_of(each) for each in running} - {""}
+    queues = [_name(each) for each in _leaves(told.scheduler)]
+    parts = [text.count(len(running), "running node")]
+    parts += [f"labels: {_listed(labels)}"] if labels else []
+    parts += [f"queues: {_listed(queues)}"] if queues else []
+    return "; ".join(parts)
 
 
 def outlook(demand: Demand, executors: int, told: Told) -> str:

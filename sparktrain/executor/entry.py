@@ -1,4 +1,4 @@
-"""What Spark runs on executors: one short function over frozen data."""
+"""What Spark runs on executors: short functions over frozen data."""
 
 from collections.abc import Iterator
 
@@ -17,3 +17,15 @@ def agent_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterat
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
     reason, reached = attend(slot, ticket)
     yield pa.RecordBatch.from_pydict({"slot": [slot], "reason": [reason], "reached": [reached]})
+
+
+TOLD_SCHEMA = "slot long, told string"
+"""One row for each slot: what it tells of its host, as JSON."""
+
+
+def checkup_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterator[pa.RecordBatch]:
+    """Tell what this slot is, and whom it reaches; the partition's only row is the slot. What fails is told, too."""
+    from sparktrain.executor.checkup import check_up  # as above
+
+    [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
+    yield pa.RecordBatch.from_pydict({"slot": [slot], "told": [check_up(slot, ticket)]})

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 from pyspark import TaskContext
+from pyspark import __version__ as pyspark_version
 
 from sparktrain.executor.devices import devices
 from sparktrain.ids import SparkTask
@@ -66,3 +67,8 @@ def _address_towards(hosts: tuple[str, ...], port: int) -> str:
                 found.append(str(probe.getsockname()[0]))
     reachable = [address for address in found if not ip_address(address).is_loopback]
     return next(iter([*reachable, *found]), "127.0.0.1")
+
+
+def spark_version() -> str:
+    """Of the PySpark that runs this task."""
+    return str(pyspark_version)

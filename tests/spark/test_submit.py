@@ -1,4 +1,4 @@
-"""The grid-search job under spark-submit, with the files of conf/: its session is the one that spark-submit makes."""
+"""Jobs under spark-submit, with the files of conf/: their session is the one that spark-submit makes."""
 
 import json
 import sys
@@ -7,17 +7,29 @@ from pathlib import Path
 from tests.conf import CONF
 from tests.spark.command import finish, start, write_files
 
-JOB = CONF.parent / "jobs" / "grid_search.py"
+JOBS = CONF.parent / "jobs"
+
+
+def submitted(folder: Path, job: str, *arguments: str) -> tuple[int, bytes, str]:
+    """What `finish` tells of a job in the cluster of conf/local.conf."""
+    submit = ["--properties-file", str(CONF / "local.conf"), str(JOBS / job), *arguments]
+    env = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder / "work")}
+    return finish(start(folder, *submit, command="spark-submit", **env))
 
 
 def test_spark_submit_runs_the_grid_search_job(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
-    submit = ["--properties-file", str(CONF / "local.conf")]
     sweep = [target, "--grid", "x=1,2", "--grid", "scale=10", "--metric", "y", "--dir", runs, "--name", "job", "--json"]
-    env = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / "work")}
-    code, out, told = finish(start(tmp_path, *submit, str(JOB), *sweep, command="spark-submit", **env))
+    code, out, told = submitted(tmp_path, "grid_search.py", *sweep)
     assert code == 0, told
     result = (tmp_path / "runs" / "job" / "results.json").read_bytes()
     assert out.endswith(b"\n" + result), out  # after the progress: spark-submit writes stderr of Python to its stdout
     assert b"job: 2 of 2 trials done" in out
     assert [trial["metrics"]["y"] for trial in json.loads(result)["trials"]] == [20.0, 40.0]
+
+
+def test_spark_submit_runs_the_doctor_job(tmp_path: Path) -> None:
+    code, out, told = submitted(tmp_path, "doctor.py", "--dir", str(tmp_path / "runs"))
+    assert code == 0, out.decode() + told
+    assert b"every slot connects to the driver, by mutual TLS" in out
+    assert b"0 FAIL, " in out

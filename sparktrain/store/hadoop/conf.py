@@ -118,6 +118,11 @@ def _of(known: list[str]) -> str:
     return f" (there are: {', '.join(known)})" if known else " (there are none)"
 
 
+def token_file() -> str:
+    """Where the delegation tokens of this process are, such as a driver on YARN has; empty when there are none."""
+    return os.environ.get("HADOOP_TOKEN_FILE_LOCATION", "")
+
+
 def configured(names: Sequence[str], prefixes: tuple[str, ...], variable: str = "HADOOP_CONF_DIR") -> dict[str, str]:
     """What the files `names` of this process' configuration say, of settings whose names begin with one of `prefixes`;
     later files go before earlier ones. Nothing where there is no configuration. Raises SpecError when it is damaged."""

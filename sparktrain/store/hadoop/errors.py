@@ -9,7 +9,7 @@ _QUOTA_STEP = (
     "free some space there, or ask for a larger quota (hdfs dfs -count -q shows it; HDFS charges a full block, 128 MiB "
     "unless set otherwise, times the replication for each file while it is written, however small)"
 )
-_KERBEROS_STEP = "run kinit, or submit with --principal and --keytab, and see `klist`"
+KERBEROS_STEP = "run kinit, or submit with --principal and --keytab, and see `klist`"
 _CONNECTION_STEP = "see that its NameNode and DataNodes run, and that this host can connect to them"
 
 
@@ -65,7 +65,7 @@ def explain(java_class: str, message: str) -> OSError:
     if name in _OF_THE_CONTRACT:
         return _OF_THE_CONTRACT[name](line)
     if "SIMPLE authentication is not enabled" in line or "GSSAPIError" in line or "GSS_S_" in line:
-        return TroubleError(f"no valid Kerberos ticket ({line})", _KERBEROS_STEP, Kind.REFUSED)
+        return TroubleError(f"no valid Kerberos ticket ({line})", KERBEROS_STEP, Kind.REFUSED)
     if name in _REFUSED:
         return TroubleError(line, _REFUSED[name], Kind.REFUSED)
     if name in _PASSING:

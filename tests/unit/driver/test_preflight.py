@@ -287,3 +287,10 @@ def test_on_yarn_the_agents_job_must_outlive_every_restart_of_a_trial() -> None:
     with pytest.raises(ResourceError, match=r"\(4\) must be 104 .* set it when the session is made"):
         preflight.check_failures(facts("yarn"), 3)
     preflight.check_failures(facts("local[4]"), 3)
+
+
+def test_how_many_executors_agents_need() -> None:
+    there = facts("yarn", **{"executor.cores": "4", "task.cpus": "2"})
+    assert preflight.slots_of_executor(there) == 2
+    assert [preflight.executors_for(there, agents) for agents in (1, 2, 3)] == [1, 1, 2]
+    assert preflight.executors_for(facts("yarn", **{"task.cpus": "2"}), 3) == 3, "as if each had room for one"

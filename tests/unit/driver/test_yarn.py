@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparktrain.driver.yarn import LABEL_KEY, QUEUE_KEY, Demand, Told, demand_of, outlook, refusal
+from sparktrain.driver.yarn import LABEL_KEY, QUEUE_KEY, Demand, Told, demand_of, outlook, refusal, summary
 
 SMALL = {"spark.executor.memory": "512m"}
 LABELLED = {**SMALL, LABEL_KEY: "gpu"}
@@ -186,3 +186,11 @@ def test_older_versions_that_tell_less_are_understood() -> None:
     del told.scheduler["queues"]["queue"][1:]
     told.scheduler["queues"]["queue"] = told.scheduler["queues"]["queue"][0]
     assert outlook(demand(LABELLED), 8, told).startswith("4 of 8 executors fit nodes with label gpu in queue default")
+
+
+def test_a_cluster_is_summed_up_by_its_nodes_labels_and_queues() -> None:
+    idle = recorded("idle")
+    assert summary(idle) == "2 running nodes; labels: gpu; queues: default, nogpu, prio"
+    labelled_node(idle)["state"] = "LOST"
+    assert summary(idle) == "1 running node; queues: default, nogpu, prio"
+    assert summary(Told({"type": "fifoScheduler"}, [], [])) == "0 running nodes"

@@ -1,0 +1,80 @@
+"""What a slot tells about its host, for `sparktrain doctor`; as JSON it is a row of a Spark job."""
+
+from msgspec import Struct, json
+
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+
+CLOCK = "clock"
+"""Key of `MemberShared`, by which a slot asks for the coordinator's time, and of `PeerShared`, which has it as text."""
+MARKER = "marker"
+"""Parameter of `StartMember` that names a file which the driver has put into the store."""
+
+PACKAGES = ("sparktrain", "tensorflow", "keras", "horovod")
+"""Whose versions a slot tells."""
+
+
+class Peer(Struct, frozen=True):
+    """Another slot, to which this one has tried to connect."""
+
+    host: str
+    address: str
+    port: int
+    problem: str = ""
+    """Why it could not; empty when it could."""
+
+
+class SlotTold(Struct, frozen=True):
+    """One slot of a session."""
+
+    slot: int
+    host: str
+    address: str
+    """IP address of the host, as the other slots are told it."""
+    python: str
+    """Full version."""
+    executable: str
+    spark: str
+    """Version of PySpark."""
+    java: str
+    """Version of the executor's Java; empty when it cannot be found."""
+    versions: dict[str, str]
+    """Of Python, to the minor version, and of those of `PACKAGES` that are installed."""
+    executor: int
+    """Process of Spark's that all slots of the executor have in common."""
+    gpus: tuple[str, ...]
+    """Addresses that Spark gave."""
+    devices: tuple[str, ...]
+    """The same GPUs by names that differ between all GPUs of the host."""
+    memory_bytes: int
+    """Of the whole host."""
+    free_bytes: int
+    """Of the whole host, as processes that start now can have it."""
+    problem: str = ""
+    """Why the driver was not reached, or the visit was cut off; empty when neither."""
+    late: bool = False
+    """It began when the others had formed already: the slots do not run side by side."""
+    ahead_s: float | None = None
+    """How much the host's clock is ahead of the driver's; None when the driver was not reached."""
+    margin_s: float = 0.0
+    """By how much `ahead_s` may be wrong."""
+    store: str = ""
+    """Why the store cannot be used from here; empty when it can, or was not tried."""
+    shared: bool | None = None
+    """Whether it sees a file that the driver has written there; None when that was not tried."""
+    peers: tuple[Peer, ...] = ()
+    """Those that were tried: empty where the slots did not form."""
+
+
+def member(slot: int) -> Member:
+    """A slot, as if it were a member of a gang of all slots."""
+    return Member(RunId("doctor"), TrialId(0), Generation(1), Rank(slot))
+
+
+def to_json(told: SlotTold) -> str:
+    """One line of JSON."""
+    return json.encode(told).decode()
+
+
+def from_json(written: str) -> SlotTold:
+    """What `to_json` wrote. Raises msgspec.MsgspecError for anything else."""
+    return json.decode(written, type=SlotTold)

@@ -1,0 +1,48 @@
+"""The doctor at real daemons: a NameNode tells its settings, and YARN its executors."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sparktrain.driver.doctor.examine import Asked, Examiner
+from sparktrain.driver.doctor.finding import Finding, Level
+from sparktrain.driver.doctor.hadoop import STALE_KEY
+from sparktrain.testing.hadoop import LABEL, Hdfs, Yarn, submit
+from tests.conf import CONF
+from tests.hadoop.stores import PROTOCOLS, url
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def of(findings: list[Finding], check: str) -> list[Finding]:
+    return [each for each in findings if each.check == check]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_namenode_tells_the_settings_that_cost(
+    hdfs_cluster: Hdfs, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs_cluster.conf))
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    found = Examiner(Asked(url(hdfs_cluster, protocol, f"/doctor-{protocol}")), 1).examine().findings
+    [store], [setting] = of(found, "store"), of(found, "namenode")
+    assert store.level is Level.PASS
+    assert setting.level is Level.WARN, "the cluster has all but this one"
+    assert setting.told.startswith(f"{STALE_KEY} is false on {hdfs_cluster.webhdfs_url}")
+    assert hdfs_cluster.cli("-ls", f"/doctor-{protocol}").strip() == "", "it leaves no file"
+
+
+def test_executors_of_yarn_tell_and_the_container_is_weighed(yarn_cluster: Yarn) -> None:
+    directory = f"{yarn_cluster.hdfs.url}/doctor"
+    submitted = submit(yarn_cluster, CONF.parent / "jobs" / "doctor.py", "--dir", directory, "--json")
+    assert submitted.exit_code == 0, submitted.output
+    told: dict[str, Any] = json.JSONDecoder().raw_decode("{" + submitted.output.partition("\n{\n")[2])[0]
+    levels = {each["check"]: each["level"] for each in told["findings"]}
+    passing = ("spark", "slots", "store", "executors", "driver reachable", "ports", "store on executors", "yarn")
+    assert {check: levels[check] for check in passing} == dict.fromkeys(passing, "pass"), told
+    assert levels["memory"] == "warn", "512 MiB, and 384 beside them"
+    [room] = [each["told"] for each in told["findings"] if each["check"] == "yarn"]
+    assert room.startswith("room for 2 executors; 2 running nodes; ")
+    assert f"labels: {LABEL}" in room
+    assert [slot["shared"] for slot in told["slots"]] == [True, True]

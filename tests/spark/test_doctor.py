@@ -1,0 +1,103 @@
+"""The doctor on a real cluster of two executors."""
+
+import json
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sparktrain.clock import SystemClock
+from sparktrain.driver.doctor import rollcall
+from sparktrain.driver.doctor.examine import Asked, Examination, Examiner
+from sparktrain.driver.doctor.finding import Finding, Level
+from sparktrain.driver.doctor.rollcall import Shared, call_roll
+from sparktrain.driver.preflight import HOST_KEY, read_facts
+from sparktrain.testing.processes import Sighted, descendants
+from tests.spark.command import MASTER, finish, start
+
+MINUTE_S = 60.0
+CHECKS = {
+    "python", "spark", "slots", "dynamic allocation", "speculation", "store", "executors", "driver reachable",
+    "versions", "ports", "clock", "free memory", "store on executors", "security",
+}  # fmt: skip
+
+
+def examined(spark: SparkSession, directory: str | None = None) -> Examination:
+    """Within the time that is promised."""
+    clock = SystemClock()
+    begun = clock.now()
+    found = Examiner(Asked(directory, lambda: nullcontext(spark)), os.cpu_count() or 1).examine()
+    assert clock.now() - begun < MINUTE_S
+    return found
+
+
+def the(found: Examination, check: str) -> Finding:
+    [finding] = [each for each in found.findings if each.check == check]
+    return finding
+
+
+def test_the_command_line_tells_programs_all_that_it_found_and_leaves_nothing(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    process = start(tmp_path, "doctor", "--master", MASTER, "--dir", str(runs), "--json")
+    everything = Sighted([process.pid])
+    try:
+        code, out, said = finish(process)
+        everything.wait_gone(5.0)
+    finally:
+        everything.kill()
+    assert code == 0, said
+    told = json.loads(out)
+    assert told["version"] == 1
+    assert {each["check"] for each in told["findings"]} - {"horovod"} == CHECKS, out
+    assert [each for each in told["findings"] if each["level"] == "fail"] == []
+    assert told["unseen"] == []
+    assert [slot["slot"] for slot in told["slots"]] == [0, 1]
+    for slot in told["slots"]:
+        assert (slot["problem"], slot["late"], slot["store"], slot["shared"]) == ("", False, "", True)
+        assert [peer["problem"] for peer in slot["peers"]] == [""]
+        assert abs(slot["ahead_s"]) <= slot["margin_s"] + 0.1, "one clock"
+        assert slot["java"].startswith("17")
+    assert len({slot["executor"] for slot in told["slots"]}) == 2
+    assert list(runs.iterdir()) == []
+    assert "Traceback" not in said
+
+
+def test_a_driver_that_executors_cannot_reach_is_told_as_a_run_tells_it(spark: SparkSession) -> None:
+    spark.conf.set(HOST_KEY, "no-such-host.invalid")
+    try:
+        found = examined(spark)
+    finally:
+        spark.conf.unset(HOST_KEY)
+    finding = the(found, "driver reachable")
+    assert finding.level is Level.FAIL
+    assert "no-such-host.invalid: name not resolved" in finding.told
+    assert finding.fix.startswith(f"set {HOST_KEY} to an address of the driver that executors reach")
+    assert found.level is Level.FAIL
+
+
+def test_what_executors_tell_is_kept_when_the_store_cannot_be_used(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = examined(spark, str(tmp_path / "file"))
+    assert the(found, "store").level is Level.FAIL
+    assert the(found, "ports").level is Level.PASS
+    assert [each for each in found.findings if each.check == "store on executors"] == []
+
+
+def test_slots_that_do_not_run_side_by_side_are_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollcall, "FORM_S", 3.0)
+    roll = call_roll(spark, read_facts(spark, 1), 3, Shared())
+    assert roll.error == ""
+    assert [each.late for each in roll.told].count(True) == 1
+    assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"
+    assert not descendants(os.getpid(), "sparktrain.training")
+
+
+def test_a_job_that_does_not_end_is_given_up(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollcall, "FORM_S", 20.0)
+    monkeypatch.setattr(rollcall, "TOLD_S", 6.0)
+    roll = call_roll(spark, read_facts(spark, 1), 3, Shared())
+    assert roll.told == ()
+    assert roll.error == "2 slots came, and its job did not end within 6 s"
+    assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"

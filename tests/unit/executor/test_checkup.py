@@ -1,0 +1,65 @@
+"""What a slot tells without asking anybody."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sparktrain.executor.checkup import java_version, observed
+from sparktrain.executor.placement import Placement
+from sparktrain.protocol.checkup import from_json, to_json
+
+
+class Parent:
+    """A process above this one."""
+
+    def __init__(self, name: str, exe: Path) -> None:
+        self._name, self._exe = name, exe
+
+    def name(self) -> str:
+        return self._name
+
+    def exe(self) -> str:
+        return str(self._exe)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That of the Java which this process descends from."""
+    parents = [Parent("python", Path("/usr/bin/python")), Parent("java", tmp_path / "bin" / "java")]
+    monkeypatch.setattr(psutil.Process, "parents", lambda self: parents)
+    return tmp_path
+
+
+def test_java_is_that_of_the_executor(home: Path) -> None:
+    assert java_version() == ""
+    (home / "release").write_text('IMPLEMENTOR="Debian"\nJAVA_VERSION="17.0.15"\nOS_NAME="Linux"\n')
+    assert java_version() == "17.0.15"
+    (home / "release").write_text("IMPLEMENTOR=x\n")
+    assert java_version() == ""
+
+
+def test_java_may_not_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil.Process, "parents", lambda self: [])
+    assert java_version() == ""
+
+    def denied(self: Any) -> list[psutil.Process]:
+        raise psutil.AccessDenied(1)
+
+    monkeypatch.setattr(psutil.Process, "parents", denied)
+    assert java_version() == ""
+
+
+def test_a_slot_tells_its_host_and_the_row_holds_all_of_it() -> None:
+    place = Placement(3, "h", os.getpid(), 7, 1, ("0", "1"), ("x", "y"), {}, "10.0.0.9")
+    told = observed(place)
+    assert (told.slot, told.host, told.address, told.executor) == (3, "h", "10.0.0.9", 7)
+    assert (told.gpus, told.devices) == (("0", "1"), ("x", "y"))
+    assert told.python == ".".join(map(str, sys.version_info[:3]))
+    assert told.executable == sys.executable
+    assert told.versions["sparktrain"]
+    assert 0 < told.free_bytes <= told.memory_bytes
+    assert from_json(to_json(told)) == told
