@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.machine import at_most, show
 from sparktrain.ids import Generation, Member, RunId, TrialId
-from sparktrain.protocol.messages import Kept, Snapshot
+from sparktrain.protocol.pipe_messages import Kept, Snapshot
 from sparktrain.store.base import Store
 from sparktrain.store.checkpoints import Draft, write
 from sparktrain.store.layout import RunLayout

@@ -18,6 +18,7 @@ Generation = NewType("Generation", int)
 
 Rank = NewType("Rank", int)
 """A member's number within its gang and generation, counted from 0; rank 0 is the chief."""
+CHIEF = Rank(0)
 
 
 class SparkTask(Struct, frozen=True):

@@ -10,8 +10,7 @@ from sparktrain.clock import pause
 from sparktrain.driver.inspection import RunState, RunView
 from sparktrain.driver.places import Place
 from sparktrain.errors import SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.protocol.messages import CHIEF
+from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.store.base import PIECE_BYTES, Store
 
 POLL_S = 1.0

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from sparktrain.driver import gang_text, text
 from sparktrain.driver.results import RunResult, SweepResult, TrialResult
 from sparktrain.errors import RunFailedError, RunLostError, RunStoppedError
-from sparktrain.ids import Generation, Member, RunId
-from sparktrain.protocol.messages import CHIEF
+from sparktrain.ids import CHIEF, Generation, Member, RunId
 from sparktrain.state.outcome import Failure
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store

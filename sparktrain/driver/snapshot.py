@@ -6,8 +6,7 @@ from typing import Protocol
 from sparktrain.driver.progress import MemberLine, MemberState, Progress, RunningTrial, eta
 from sparktrain.driver.results import MemberResult, TrialResult, best_of
 from sparktrain.driver.work import Work
-from sparktrain.ids import Member, Rank, RunId
-from sparktrain.protocol.messages import CHIEF
+from sparktrain.ids import CHIEF, Member, Rank, RunId
 from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state.gang import Gang, GangStatus
 from sparktrain.state.machine import Machine

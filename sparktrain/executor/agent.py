@@ -22,6 +22,7 @@ from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.warm import WarmZygote
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
@@ -143,11 +144,11 @@ class Agent:
                 case m.StopMember(member=member, grace_s=grace_s) if (mine := self._mine(member)) is not None:
                     mine.stop(grace_s)
                 case m.Advise(member=member) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(m.Heed())
+                    mine.pass_on(pm.Heed())
                 case m.FormGang(member=member, places=places) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(m.Form(places))
+                    mine.pass_on(pm.Form(places))
                 case m.PeerShared(member=member, key=key, value=value) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(m.Share(key, value))
+                    mine.pass_on(pm.Share(key, value))
                 case m.AckCheckpoint() as ack:
                     self._snapshots.acknowledged(ack)
                 case m.Dismiss(reason=reason):

@@ -3,7 +3,7 @@
 import signal
 
 from sparktrain.protocol.frames import UNREACHABLE_STATUS
-from sparktrain.protocol.messages import Exited
+from sparktrain.protocol.pipe_messages import Exited
 from sparktrain.state.outcome import Failure, FailureKind
 
 _HINTS: dict[int, str] = {

@@ -19,6 +19,7 @@ from sparktrain.executor.process import MemberProcess, ZygoteLostError
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.transport import Dialer
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 
@@ -87,7 +88,7 @@ class MemberSession:
             self._over.set()
             self._log.finish()
 
-    async def _keep(self, child: MemberProcess, snapshot: m.Snapshot, post: Post) -> None:
+    async def _keep(self, child: MemberProcess, snapshot: pm.Snapshot, post: Post) -> None:
         kept = await self._snapshots.keep(self._start, self._home, snapshot)
         if kept.problem:
             post(m.CheckpointFailed(self.member, kept.step, kept.problem))
@@ -112,24 +113,24 @@ class MemberSession:
         """Pass on what the member says, to its end."""
         while (message := await child.receive()) is not None:
             match message:
-                case m.Entered(pid=pid):
+                case pm.Entered(pid=pid):
                     self._entered_at = self._clock.now()
                     post(m.MemberStarted(self.member, pid))
-                case m.Reported(report=report):
+                case pm.Reported(report=report):
                     self._reports.append(report)
-                case m.Reserved(port=port):
+                case pm.Reserved(port=port):
                     post(m.MemberReserved(self.member, port))
-                case m.Share(key=key, value=value):
+                case pm.Share(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
-                case m.Snapshot() as snapshot:
+                case pm.Snapshot() as snapshot:
                     self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
-                case m.Stepped(step=step, training=training):
+                case pm.Stepped(step=step, training=training):
                     post(self._pace.stepped(step, training))
-                case m.Ended(outcome=outcome):
+                case pm.Ended(outcome=outcome):
                     self._flush(post)
                     self._end(post, self._with_tail(outcome))
 
-    async def _gone(self, child: MemberProcess) -> m.Exited:
+    async def _gone(self, child: MemberProcess) -> pm.Exited:
         """The child's exit; it is killed when it does not exit by itself soon after its last message."""
         waiting = asyncio.ensure_future(child.wait())
         done, _ = await asyncio.wait({waiting}, timeout=EXIT_TIMEOUT_S)
@@ -179,9 +180,9 @@ class MemberSession:
         failure = replace(outcome.failure, log_tail=tail_lines(self._home / "log.txt"))
         return Outcome(outcome.seconds, failure=failure)
 
-    def _assignment(self, place: Placement, restore_dir: str) -> m.Assignment:
+    def _assignment(self, place: Placement, restore_dir: str) -> pm.Assignment:
         start = self._start
-        return m.Assignment(
+        return pm.Assignment(
             member=start.member,
             size=start.size,
             params=start.params,
@@ -207,7 +208,7 @@ class MemberSession:
         if self._child is not None:
             self._child.kill(grace_s)
 
-    def pass_on(self, message: m.ToMember) -> None:
+    def pass_on(self, message: pm.ToMember) -> None:
         """Give the member a message of the coordinator's; one that has no process any more does not get it."""
         if self._child is not None:
             self._child.send(message)

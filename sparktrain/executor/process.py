@@ -13,7 +13,7 @@ from pathlib import Path
 from sparktrain import reaper
 from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.logs import tail_lines
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import AsyncPipe
 
 ANSWER_TIMEOUT_S = 300.0

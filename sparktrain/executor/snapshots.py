@@ -18,6 +18,7 @@ from sparktrain.clock import SystemClock, pause
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as pm
 from sparktrain.spec.store import StoreAddress
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.store.base import Store
@@ -76,7 +77,7 @@ class SnapshotKeeper:
 
     # ---- from snapshot to checkpoint
 
-    async def keep(self, start: m.StartMember, home: Path, snapshot: m.Snapshot) -> m.Kept:
+    async def keep(self, start: m.StartMember, home: Path, snapshot: pm.Snapshot) -> pm.Kept:
         """Write the snapshot, post `CheckpointWritten`, wait for the acknowledgement; the answer for the member.
 
         One at a time for each member. What fails is said in the answer, and the checkpoint before it stays at hand; the
@@ -85,16 +86,16 @@ class SnapshotKeeper:
         try:
             folder = await self._take(home, snapshot)
         except (OSError, ProtocolError) as error:
-            return m.Kept(snapshot.step, str(error))
+            return pm.Kept(snapshot.step, str(error))
         try:
             checkpoint = await self._write(start, snapshot, folder)
             await self._acknowledge(start.member, checkpoint)
             await aside(lambda: self._hold(folder, checkpoint.digest))
         except (SparktrainError, OSError) as error:
-            return m.Kept(snapshot.step, str(error))
+            return pm.Kept(snapshot.step, str(error))
         finally:
             spawn(lambda: shutil.rmtree(folder, ignore_errors=True))  # nothing is there when it is held
-        return m.Kept(snapshot.step)
+        return pm.Kept(snapshot.step)
 
     def acknowledged(self, ack: m.AckCheckpoint) -> None:
         """The coordinator has acknowledged a checkpoint, in time or not."""
@@ -103,7 +104,7 @@ class SnapshotKeeper:
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
-    async def _take(self, home: Path, snapshot: m.Snapshot) -> Path:
+    async def _take(self, home: Path, snapshot: pm.Snapshot) -> Path:
         """Move the snapshot out of the member's home, which may go before it is written."""
         source, target = Path(snapshot.folder), self._in_work / uuid4().hex
 
@@ -116,7 +117,7 @@ class SnapshotKeeper:
         await aside(move)
         return target
 
-    async def _write(self, start: m.StartMember, snapshot: m.Snapshot, folder: Path) -> Checkpoint:
+    async def _write(self, start: m.StartMember, snapshot: pm.Snapshot, folder: Path) -> Checkpoint:
         layout, patience = RunLayout(start.member.run), self._patience
         draft = Draft(
             start.member, snapshot.step, folder, self._parent(start), snapshot.keep, snapshot.score, str(self._agent)

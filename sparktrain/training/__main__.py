@@ -5,7 +5,7 @@ import socket
 import sys
 
 from sparktrain.clock import SystemClock
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.training.member import live
 from sparktrain.training.zygote import Zygote

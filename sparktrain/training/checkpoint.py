@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.protocol.messages import Kept, Snapshot
+from sparktrain.protocol.pipe_messages import Kept, Snapshot
 from sparktrain.training import tensors, variables
 from sparktrain.training.content import pack, unpack
 from sparktrain.training.tensors import Array, TensorFiles

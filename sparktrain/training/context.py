@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import Clock
-from sparktrain.protocol.messages import Assignment, Reported, Stepped
+from sparktrain.protocol.pipe_messages import Assignment, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.cluster import cluster_spec
 from sparktrain.training.forming import RING_TIMEOUT_S, Gang, alone

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import CodeType
 
 from sparktrain.errors import FormError
-from sparktrain.protocol.messages import Assignment
+from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.spec.gang import Backend, Role
 from sparktrain.state.formation import ALONE, Formation
 from sparktrain.training import backend

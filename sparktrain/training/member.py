@@ -15,7 +15,7 @@ import cloudpickle
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import FormError, ProtocolError
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.training import failure, forming, setting

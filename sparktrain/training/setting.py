@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from sparktrain import reaper
-from sparktrain.protocol.messages import Assignment
+from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.formation import Formation
 
 EXIT_TIMEOUT_S = 5.0

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.state.formation import Place
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from sparktrain import reaper
 from sparktrain.clock import Clock, pause
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 
 WAITING = "member-waiting"

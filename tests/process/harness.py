@@ -12,7 +12,7 @@ import cloudpickle
 
 from sparktrain.executor.process import MemberProcess, Zygote
 from sparktrain.ids import Generation, Member, RunId, TrialId
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Failure, Outcome, Report
 
 GONE_WITHIN_S = 2.0

@@ -7,7 +7,7 @@ import pytest
 
 from sparktrain.executor.process import MemberProcess
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.spec.gang import Role
 from sparktrain.state.formation import Place
 from sparktrain.state.outcome import FailureKind

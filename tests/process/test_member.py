@@ -10,7 +10,7 @@ import pytest
 
 from sparktrain.executor.exits import classify
 from sparktrain.executor.process import Zygote
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import FailureKind, Report
 from tests.process.harness import Bench, alive, eventually, see_out
 

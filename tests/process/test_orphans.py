@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.executor.process import Zygote
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from tests.process.harness import FAMILY, GONE_WITHIN_S, MARK, Bench, alive, eventually, family, grow, see_out
 
 

@@ -29,7 +29,7 @@ import msgspec
 
 from sparktrain import reaper
 from sparktrain.clock import SystemClock
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.spec.gang import Backend, Role
 from sparktrain.state.formation import Formation, Place

@@ -4,7 +4,7 @@ import pytest
 
 from sparktrain.executor.exits import classify
 from sparktrain.protocol.frames import UNREACHABLE_STATUS
-from sparktrain.protocol.messages import Exited
+from sparktrain.protocol.pipe_messages import Exited
 from sparktrain.state.outcome import FailureKind as Kind
 
 GIB = 2**30

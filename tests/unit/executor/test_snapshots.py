@@ -18,6 +18,7 @@ from sparktrain.errors import CheckpointError
 from sparktrain.executor.snapshots import Patience, SnapshotKeeper
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as pm
 from sparktrain.spec.store import StoreAddress
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.store.base import Store
@@ -75,14 +76,14 @@ class Desk:
         home.mkdir(exist_ok=True)
         return home
 
-    def snapshot(self, step: int, generation: int = 1) -> m.Snapshot:
+    def snapshot(self, step: int, generation: int = 1) -> pm.Snapshot:
         folder = self.home(generation) / f"snapshot-{step}"
         folder.mkdir()
         (folder / "state.json").write_text(f"step {step}")
         (folder / "tensors-00000.safetensors").write_bytes(b"\0" * step)
-        return m.Snapshot(step, str(folder), keep=2, score=0.5)
+        return pm.Snapshot(step, str(folder), keep=2, score=0.5)
 
-    async def keep(self, step: int) -> m.Kept:
+    async def keep(self, step: int) -> pm.Kept:
         return await self.keeper.keep(self.start(), self.home(), self.snapshot(step))
 
     def garble(self) -> None:
@@ -110,7 +111,7 @@ def gone(name: str, effect: Callable[[], Any]) -> Any:
 
 
 async def test_a_snapshot_becomes_a_checkpoint(desk: Desk) -> None:
-    assert await desk.keep(7) == m.Kept(7)
+    assert await desk.keep(7) == pm.Kept(7)
     [message] = desk.written
     assert (message.member, message.checkpoint.step, message.checkpoint.score) == (desk.start().member, 7, 0.5)
     assert not (desk.home() / "snapshot-7").exists()
@@ -176,13 +177,13 @@ class Pipe:
     def __init__(self, desk: Desk, start: m.StartMember, home: Path) -> None:
         self._loop = asyncio.get_running_loop()
         self._keep = lambda snapshot: desk.keeper.keep(start, home, snapshot)
-        self._answers: queue.Queue[m.Kept] = queue.Queue()
+        self._answers: queue.Queue[pm.Kept] = queue.Queue()
 
-    def send(self, message: m.Snapshot) -> None:
+    def send(self, message: pm.Snapshot) -> None:
         keeping = asyncio.run_coroutine_threadsafe(self._keep(message), self._loop)
         keeping.add_done_callback(lambda done: self._answers.put(done.result()))
 
-    def kept(self, timeout_s: float) -> m.Kept | None:
+    def kept(self, timeout_s: float) -> pm.Kept | None:
         return self._answers.get(timeout=timeout_s)
 
 
@@ -223,7 +224,7 @@ async def test_a_store_that_fails_once_is_tried_again(desk: Desk, operation: str
         return result
 
     desk.gate = gate
-    assert await desk.keep(7) == m.Kept(7)
+    assert await desk.keep(7) == pm.Kept(7)
     assert not failures
     checkpoint = desk.written[-1].checkpoint
     assert texts(await desk.keeper.restore_dir(desk.start(2, checkpoint), desk.home(2)))["state.json"] == "step 7"
@@ -334,12 +335,12 @@ async def test_a_member_that_is_gone_leaves_nothing(desk: Desk) -> None:
 
 @pytest.mark.parametrize("folder", ["/etc", "{home}/../elsewhere", "{home}"])
 async def test_a_snapshot_must_lie_in_the_member_s_home(desk: Desk, folder: str) -> None:
-    kept = await desk.keeper.keep(desk.start(), desk.home(), m.Snapshot(1, folder.format(home=desk.home()), 2))
+    kept = await desk.keeper.keep(desk.start(), desk.home(), pm.Snapshot(1, folder.format(home=desk.home()), 2))
     assert "must lie in the member's directory" in kept.problem
 
 
 async def test_a_snapshot_that_is_not_there(desk: Desk) -> None:
-    kept = await desk.keeper.keep(desk.start(), desk.home(), m.Snapshot(1, str(desk.home() / "none"), 2))
+    kept = await desk.keeper.keep(desk.start(), desk.home(), pm.Snapshot(1, str(desk.home() / "none"), 2))
     assert "No such file" in kept.problem
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.errors import ProtocolError
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.codec import MAX_MESSAGE_BYTES, decode, encode
 from sparktrain.protocol.frames import AsyncPipe, BlockingPipe, FrameBuffer, frame
 

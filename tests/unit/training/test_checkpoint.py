@@ -12,7 +12,7 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.protocol.messages import Kept, Snapshot
+from sparktrain.protocol.pipe_messages import Kept, Snapshot
 from sparktrain.training import checkpoint, tensors
 from sparktrain.training.checkpoint import Checkpoints
 

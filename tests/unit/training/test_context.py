@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Report
 from sparktrain.training.context import TrainContext
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.spec.gang import Role
 from sparktrain.state.formation import Place

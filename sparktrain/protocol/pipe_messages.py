@@ -1,0 +1,174 @@
+"""Every message between an agent and the processes that it starts, over socket pairs that nobody else has.
+
+agent <-- FromZygote -- zygote                          over the socket pair that the zygote was started with
+agent --- ToZygote ---> zygote
+agent <-- FromMember -- member, forked by the zygote    over the socket pair made for its fork
+agent --- ToMember ---> member
+"""
+
+from typing import Any
+
+from sparktrain.ids import Member
+from sparktrain.protocol.messages import Message
+from sparktrain.spec.gang import Backend
+from sparktrain.state.formation import Place
+from sparktrain.state.outcome import Outcome, Report
+
+# ---- agent <-> zygote
+
+
+class Begin(Message, frozen=True, tag=True):
+    """First message: what the zygote takes over from its agent."""
+
+    sys_path: tuple[str, ...]
+    pythonpath: str | None
+    """The agent's `PYTHONPATH`; the zygote's own was only for finding sparktrain."""
+
+
+class Preload(Message, frozen=True, tag=True):
+    """Import these modules now. Answered by `Preloaded`."""
+
+    modules: tuple[str, ...]
+
+
+class Fork(Message, frozen=True, tag=True):
+    """Fork one child that waits for its `Assignment`. Answered by `Forked`."""
+
+
+class Kill(Message, frozen=True, tag=True):
+    """End child `pid` and its process group: SIGTERM, and SIGKILL `grace_s` later. `Exited` follows."""
+
+    pid: int
+    grace_s: float
+
+
+ToZygote = Begin | Preload | Fork | Kill
+
+
+class Preloaded(Message, frozen=True, tag=True):
+    """All modules have been tried; `failed` has the reasons of those that raised."""
+
+    failed: dict[str, str]
+
+
+class Forked(Message, frozen=True, tag=True):
+    """A child waits; its end of a socket pair travels beside this message (SCM_RIGHTS)."""
+
+    pid: int
+
+
+class Exited(Message, frozen=True, tag=True):
+    """Child `pid` and every process that it left behind are gone."""
+
+    pid: int
+    status: int
+    """As of `os.waitstatus_to_exitcode`: the exit code, or minus the signal's number."""
+    peak_rss_bytes: int
+    orphans: int
+    """Processes that the child had started and left behind, ended now."""
+
+
+FromZygote = Preloaded | Forked | Exited
+
+
+# ---- agent <-> member
+
+
+class Assignment(Message, frozen=True, tag=True):
+    """What a waiting child shall run. All paths are local to the executor's host."""
+
+    member: Member
+    size: int
+    params: dict[str, Any]
+    seed: int
+    metric: str | None
+    code_path: str
+    """File with `Code.function`."""
+    by_reference: bool
+    sys_path: tuple[str, ...]
+    """Entries to put in front of `sys.path`."""
+    work_dir: str
+    """Empty directory that becomes the working directory."""
+    log_dir: str
+    """Directory of `ctx.log_dir`; its files are brought to the run directory."""
+    log_path: str
+    """File that takes stdout and stderr."""
+    gpus: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    """IP address of this host that the other members reach."""
+    backend: Backend = Backend.NONE
+    restore_dir: str = ""
+    """Directory with the verified files of the checkpoint to resume from; empty without one."""
+
+
+class Reserved(Message, frozen=True, tag=True):
+    """The function is loaded, and the process holds `port`: it waits for `Form`. Of members of a gang alone."""
+
+    port: int
+
+
+class Form(Message, frozen=True, tag=True):
+    """Answer to `Reserved`, once all members have sent theirs; `places` are by rank."""
+
+    places: tuple[Place, ...]
+
+
+class Share(Message, frozen=True, tag=True):
+    """In both directions, between `Form` and `Entered`: a value for, or from, the other members of the gang."""
+
+    key: str
+    value: bytes
+
+
+class Entered(Message, frozen=True, tag=True):
+    """The function is loaded and is called now."""
+
+    pid: int
+
+
+class Reported(Message, frozen=True, tag=True):
+    """One call of `ctx.report`."""
+
+    report: Report
+
+
+class Stepped(Message, frozen=True, tag=True):
+    """Training begins, goes on, or ends; sent every half second at most."""
+
+    step: int
+    """Finished so far, those before a restart included."""
+    training: bool = True
+    """More steps are to come: a long silence is a hang."""
+
+
+class Snapshot(Message, frozen=True, tag=True):
+    """The chief's state is in files, which belong to the agent now. Answered by `Kept`; one at a time."""
+
+    step: int
+    folder: str
+    """Local directory; each file in it becomes a shard of the checkpoint."""
+    keep: int
+    """How many checkpoints of the trial shall be kept, the best one not counted."""
+    score: float | None = None
+    """Larger is better; None where checkpoints are not compared."""
+
+
+class Kept(Message, frozen=True, tag=True):
+    """The snapshot of `step` is a checkpoint that the coordinator has acknowledged, or was given up for `problem`."""
+
+    step: int
+    problem: str = ""
+
+
+class Ended(Message, frozen=True, tag=True):
+    """The function returned or raised; the process exits next."""
+
+    outcome: Outcome
+
+
+class Heed(Message, frozen=True, tag=True):
+    """`ctx.should_stop()` answers True from now on."""
+
+
+ToMember = Assignment | Form | Share | Kept | Heed
+FromMember = Reserved | Share | Entered | Reported | Stepped | Snapshot | Ended
