@@ -4,10 +4,10 @@ BIN := .venv/bin
 RINGS := architecture unit contract process spark hadoop training faults examples
 BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills driver_death resume \
-    hdfs_throughput journal
+    hdfs_throughput journal yarn
 ARGS :=
 
-.PHONY: help setup horovod hadoop demo demo-gang test bench check lint types imports format lock clean
+.PHONY: help setup horovod hadoop demo demo-gang demo-yarn test bench check lint types imports format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -28,6 +28,9 @@ demo: setup ## a sweep of four trials on real images, on a Spark of this machine
 demo-gang: setup horovod ## a ring of two members on the same images; one is killed in the middle
 	$(BIN)/sparktrain run examples/fashion_mnist.py:train --workers 2 \
 	    --param learning_rate=0.01 --param dropout=0.2 --param kill_at=120 --metric accuracy
+
+demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container
+	$(BIN)/python scripts/demo_yarn.py
 
 test: horovod hadoop ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
 	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)

@@ -111,6 +111,24 @@ def test_a_gang_in_cluster_mode_is_formed_again_when_a_container_is_killed(yarn_
     assert yarn_cluster.application(submitted.application or "")["finalStatus"] == "SUCCEEDED"
 
 
+def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(yarn_cluster: Yarn, marks: Path, tmp_path: Path) -> None:
+    conf = {"spark.task.maxFailures": "1000", "spark.executor.memory": "640m"}
+    job = TRAIN.with_name("yarn_gangs.py")
+    submitted = submit(yarn_cluster, job, str(marks), str(tmp_path / "told"), conf=conf, timeout_s=TRAINS_S + 60.0)
+
+    assert submitted.exit_code == 0, submitted.output
+    told = dict(json.loads((tmp_path / "told").read_text()))
+    assert set(seen(marks)) == {f"{backend}-{rank}" for backend in told for rank in range(2)}
+    check_places(yarn_cluster, submitted, marks)
+    for backend in ("horovod", "tensorflow"):
+        metrics = told[backend]["metrics"]
+        assert metrics["members"] == 2
+        assert (round(metrics["weight"], 2), round(metrics["bias"], 2)) == (3.0, 1.0)
+        files = yarn_cluster.hdfs.cli("-ls", "-R", f"/runs/{backend}")
+        assert told[backend]["model"].removeprefix(yarn_cluster.hdfs.url) in files
+        assert "manifest" in files
+
+
 def test_a_gang_whose_driver_was_killed_is_resumed_by_another_job(yarn_cluster: Yarn, marks: Path) -> None:
     target = [f"{TRAIN}:stand", "--workers", "2", "--backend", "none", "--param", f"marks={marks}", "--metric", "y"]
     where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "killed"]

@@ -1,0 +1,30 @@
+"""A bare Spark job of two long tasks, for `benchmarks.yarn`: each attempt notes when and where it began.
+
+spark-submit yarn_bare.py FOLDER    which ends when FOLDER/stop is there
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+folder = Path(sys.argv[1])
+
+
+def work(batches):
+    for batch in batches:
+        [slot] = batch.column(0).to_pylist()
+        hidden = folder / f".{slot}"
+        hidden.write_text(f"{time.time()!r} {os.environ['CONTAINER_ID']}")
+        hidden.rename(folder / f"begun-{slot}-{TaskContext.get().attemptNumber()}")
+        while not (folder / "stop").exists():
+            time.sleep(0.02)
+        yield batch
+
+
+spark = SparkSession.builder.getOrCreate()
+spark.range(0, 2, 1, 2).mapInArrow(work, "id long").collect()
+spark.stop()
