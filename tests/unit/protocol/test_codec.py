@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import Generation, Member, RunId, TrialId
-from sparktrain.protocol import codec, messages
+from sparktrain.protocol import codec, messages, pipe_messages
 
 UNIONS = (
     messages.FromAgent,
     messages.ToAgent,
-    messages.FromZygote,
-    messages.ToZygote,
-    messages.FromMember,
-    messages.ToMember,
+    pipe_messages.FromZygote,
+    pipe_messages.ToZygote,
+    pipe_messages.FromMember,
+    pipe_messages.ToMember,
     messages.UploadHeader,
     messages.UploadDone,
 )
