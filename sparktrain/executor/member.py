@@ -38,6 +38,10 @@ TRIM_INTERVAL_S = 1.0
 CHUNK_BYTES = 256 * 1024
 
 
+class FilesGoneError(InfraError):
+    """The agent's files were deleted under it: its container has ended, and its last processes not yet."""
+
+
 class MemberSession:
     """Runs one member in a waiting child of the zygote. One use; all methods belong to the agent's event loop."""
 
@@ -65,7 +69,8 @@ class MemberSession:
     async def train(self, child: MemberProcess, place: Placement, post: Post) -> None:
         """Run the member in `child`: post its messages up to `MemberEnded`, return when the process is gone.
 
-        Raises nothing for what the member does; a lost zygote is a lost member.
+        Raises nothing for what the member does; a lost zygote is a lost member. Raises FilesGoneError, and posts no
+        `MemberEnded`, for a failure that comes of that: the agent is lost, whatever its processes still do.
         """
         self._child = child
         try:
@@ -83,6 +88,9 @@ class MemberSession:
         except (ZygoteLostError, OSError) as error:
             child.kill(0.0)
             self._fail(post, Failure(FailureKind.LOST, str(error)))
+        except FilesGoneError:
+            child.kill(0.0)
+            raise
         finally:
             self._child = None
             self._over.set()
@@ -174,9 +182,8 @@ class MemberSession:
     def _with_tail(self, outcome: Outcome) -> Outcome:
         if outcome.failure is None:
             return outcome
-        if not self._home.is_dir():  # the end of a container takes its files first, and its processes notice that
-            gone = f"the files of the member ({self._home}) were deleted under it: its container has ended"
-            return Outcome(outcome.seconds, failure=Failure(FailureKind.LOST, gone))
+        if not (self._home.is_dir() and self._code.path.is_file()):
+            raise FilesGoneError(f"the files of {self.member} below {self._home.parent} were deleted under it")
         failure = replace(outcome.failure, log_tail=tail_lines(self._home / "log.txt"))
         return Outcome(outcome.seconds, failure=failure)
 

@@ -175,3 +175,22 @@ def test_a_log_of_any_bytes_arrives_whole_up_to_its_limit_and_nothing_is_left_on
     assert kept[:LIMIT_BYTES] == (expected * 2)[:LIMIT_BYTES]
     assert kept[LIMIT_BYTES:] == marker + expected[-TAIL_BYTES:]
     wait_until(lambda: not scratch.exists(), 15.0, "the agent's scratch folder is gone")
+
+
+def test_a_member_whose_agent_has_lost_its_files_has_not_failed(spark: SparkSession, runs: Path) -> None:
+    """As when a container is ended, and its files are deleted before its last process is gone."""
+
+    def train(x: int, ctx: Any) -> float:
+        import shutil
+        from pathlib import Path
+
+        if ctx.generation == 1:
+            shutil.rmtree(next(each for each in Path(ctx.log_dir).parents if each.name.startswith("sparktrain-agent-")))
+            raise FileNotFoundError("some file of the container")
+        return float(x)
+
+    result = st.sweep(train, {"x": [7]}, metric="y", retries=1, agents=1, dir=str(runs), spark=spark, progress=False)
+    [trial] = result.trials
+    assert (trial.status, trial.metrics, trial.generations) == ("succeeded", {"y": 7.0}, 2)
+    [restart] = trial.restarts
+    assert re.fullmatch(r"agent on .+ was lost: .*", restart.summary), restart.summary
