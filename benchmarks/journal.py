@@ -39,6 +39,8 @@ OPERATIONS = (
     "Create", "AddBlock", "Fsync", "Complete", "Rename", "Rename2", "GetFileInfo", "GetListing", "Mkdirs", "Delete",
     "GetBlockLocations",
 )  # fmt: skip
+COUNTED_S = 25.0
+"""The NameNode tells its counts of ten seconds ago or more."""
 BATCH = 100
 """Records in each batch of the journal that is read."""
 
@@ -51,7 +53,13 @@ def main() -> None:
     with TemporaryDirectory(prefix="sparktrain-benchmark-") as name, hdfs(Path(name) / "hdfs") as cluster:
         places = {"HDFS": f"{cluster.url}/journals", "local disk": str(Path(name) / "journals")}
         rows = [row for place, url in places.items() for row in _rows(place, url, given.appends, given.trials)]
-        rows.append(("NameNode operations for an append", f"{_operations(cluster, places['HDFS']):.1f}", ""))
+        rows.append(
+            (
+                "NameNode operations for the records of a trial, appended alone",
+                f"{_operations(cluster, places['HDFS']):.1f}",
+                "",
+            )
+        )
     show(f"The journal: {given.appends} appends, {given.trials:,} trials", ("", "", "target"), rows)
 
 
@@ -130,11 +138,12 @@ def _operations(cluster: Hdfs, url: str, appends: int = 50) -> float:
     before = _calls(cluster)
     for number in range(1, appends + 1):
         journal.append(_trial(number))
-    return (_calls(cluster) - before) / appends
+    return (_calls(cluster) - before) / appends  # each append has the records of one trial
 
 
 def _calls(cluster: Hdfs) -> int:
     """Operations of clients, of all kinds that a store asks for."""
+    time.sleep(COUNTED_S)
     bean = "RpcDetailedActivityForPort" + cluster.url.rpartition(":")[2]
     counts = (cluster.jmx(cluster.namenode, bean, f"{name}NumOps") for name in OPERATIONS)
     return sum(int(count or 0) for count in counts)
