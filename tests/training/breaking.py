@@ -79,7 +79,9 @@ def mistaken(ring: Ring) -> Any:
         for number in range(100):
             step(tf.constant(number))
 
-    return _told(loop, None)
+    told = _told(loop, None)
+    ring.close = lambda: None  # type: ignore[method-assign] # a member whose function raises ends without a farewell
+    return told
 
 
 def out_of_step(ring: Ring) -> Any:
