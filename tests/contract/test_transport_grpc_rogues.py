@@ -28,8 +28,8 @@ MALFORMED = 2_000
 SEED = 20_260_714
 
 DEEP = codec.encode(JOIN).replace(b"\xa7devices\x92\xa10\xa11", b"\xa7devices" + b"\x91" * 60_000 + b"\xc0")
-assert len(DEEP) > 60_000, "the field of JOIN has another name now"
 """A message that is nested more deeply than Python's stack."""
+assert len(DEEP) > 60_000, "the field of JOIN has another name now"
 
 BAD_FRAMES = (
     b"",
