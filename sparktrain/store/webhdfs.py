@@ -26,7 +26,8 @@ class WebHdfsStore(HadoopStore):
 
     Without Kerberos. Nothing is on disk before the DataNodes' machines write it there by themselves, so what is put
     survives the end of each process and of some machines, and not of all at once. A growing log is visible up to its
-    last append, a few seconds behind.
+    last append, a few seconds behind. A part of it may come twice where a NameNode dies or hangs while it is appended:
+    the DataNode that has the request may do it when somebody else has taken over, and nothing can call it back.
     """
 
     def __init__(self, address: StoreAddress, patience: Patience | None = None) -> None:
