@@ -18,8 +18,7 @@ from sparktrain.store.webhdfs import WebHdfsStore
 from sparktrain.testing.hadoop import Hdfs
 
 PROTOCOLS = ["hdfs", "webhdfs"]
-PROGRESS_S = 100.0
-"""A file whose writer is gone is let go of after 60 s (the soft limit of HDFS' leases): a log may wait for that."""
+PROGRESS_S = 60.0
 
 
 def url(cluster: Hdfs, protocol: str, path: object) -> str:
