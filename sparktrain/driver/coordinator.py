@@ -315,12 +315,12 @@ class Coordinator:
 
     async def _explain_losses(self, words: Words) -> None:
         """Find out, as long as lost agents are unaccounted for, why Spark says that they were lost."""
-        missing = self._server.missing
+        unexplained = self._server.unexplained
         while True:
             await self._clock.sleep(WORDS_S)
-            if stages := missing.stages(self._clock.now()):
+            if stages := unexplained.stages(self._clock.now()):
                 failed = await aside(partial(words, stages), "sparktrain-words")
-                for agent, said in missing.settle(failed):
+                for agent, said in unexplained.settle(failed):
                     logger.info("agent %s was lost: %s", agent, said)
                     self.feed(on.LossExplained(self._clock.now(), agent, *reading(said)))
 

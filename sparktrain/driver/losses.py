@@ -69,7 +69,7 @@ def reading(said: str) -> tuple[Loss, str]:
     return Loss.OTHER, f"Spark says: {reason.partition(chr(10))[0] or 'nothing'}"
 
 
-class Missing:
+class Unexplained:
     """The Spark tasks of agents, and the agents that were lost and of which Spark has not said why."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from sparktrain.clock import Clock
 from sparktrain.driver.devices import Devices
-from sparktrain.driver.losses import Missing
+from sparktrain.driver.losses import Unexplained
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
@@ -34,7 +34,7 @@ class Server:
     def __init__(self, listener: Listener, clock: Clock, versions: dict[str, str], preload: tuple[str, ...]) -> None:
         self.mismatch: str | None = None
         """Why an executor cannot be used as it is: the last one that was refused."""
-        self.missing = Missing()
+        self.unexplained = Unexplained()
         self._listener = listener
         self._clock = clock
         self._versions = versions
@@ -101,7 +101,7 @@ class Server:
             self._feed(on.AgentsUnavailable(self._clock.now(), reason))
             return
         self._links[join.agent] = link
-        self.missing.joined(join.agent, join.task)
+        self.unexplained.joined(join.agent, join.task)
         link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
         self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address))
         reason = "its stream ended"
@@ -110,13 +110,13 @@ class Server:
                 self._devices.heard(join.agent)
                 self._on_message(join.agent, link, message)
             reason = message.reason
-            self.missing.left(join.agent)
+            self.unexplained.left(join.agent)
         except LinkClosedError as error:
             reason = str(error)
         finally:
             self._links.pop(join.agent, None)
             self._devices.free(join.agent)
-            self.missing.lost(join.agent, self._clock.now())
+            self.unexplained.lost(join.agent, self._clock.now())
             self._feed(on.AgentGone(self._clock.now(), join.agent, reason))
 
     def _on_message(self, agent: AgentId, link: Link, message: m.Message) -> None:

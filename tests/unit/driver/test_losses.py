@@ -9,7 +9,7 @@ import pytest
 
 from sparktrain.driver import coordinator
 from sparktrain.driver.coordinator import TICK_S, Coordinator
-from sparktrain.driver.losses import FORGET_S, Missing, reading
+from sparktrain.driver.losses import FORGET_S, Unexplained, reading
 from sparktrain.driver.progress import NullDisplay
 from sparktrain.driver.server import Server
 from sparktrain.driver.work import Ran
@@ -113,40 +113,40 @@ def agents(*names: str) -> list[AgentId]:
 
 
 def test_a_lost_agent_is_asked_for_until_spark_has_said_why_and_told_once() -> None:
-    missing, [a, b] = Missing(), agents("a", "b")
-    missing.joined(a, SparkTask(3, 10))
-    missing.joined(b, SparkTask(3, 11))
-    assert missing.stages(0.0) == set()
-    missing.lost(a, 0.0)
-    assert missing.stages(1.0) == {3}
-    assert missing.settle({11: "of another"}) == []
-    assert missing.settle({10: "why", 11: "of another"}) == [(a, "why")]
-    assert missing.settle({10: "why"}) == []
-    assert missing.stages(1.0) == set()
+    unexplained, [a, b] = Unexplained(), agents("a", "b")
+    unexplained.joined(a, SparkTask(3, 10))
+    unexplained.joined(b, SparkTask(3, 11))
+    assert unexplained.stages(0.0) == set()
+    unexplained.lost(a, 0.0)
+    assert unexplained.stages(1.0) == {3}
+    assert unexplained.settle({11: "of another"}) == []
+    assert unexplained.settle({10: "why", 11: "of another"}) == [(a, "why")]
+    assert unexplained.settle({10: "why"}) == []
+    assert unexplained.stages(1.0) == set()
 
 
 def test_nothing_follows_for_agents_that_left_came_back_or_are_in_no_task_of_spark() -> None:
-    missing, [left, back, again, alone] = Missing(), agents("left", "back", "again", "alone")
-    missing.joined(left, SparkTask(1, 1))
-    missing.left(left)
-    missing.lost(left, 0.0)
-    missing.joined(alone, None)
-    missing.lost(alone, 0.0)
-    missing.joined(back, SparkTask(1, 2))
-    missing.lost(back, 0.0)
-    missing.joined(again, SparkTask(1, 2))
-    assert missing.stages(0.0) == set()
-    missing.lost(again, 1.0)
-    assert missing.settle({1: "x", 2: "why"}) == [(again, "why")]
+    unexplained, [left, back, again, alone] = Unexplained(), agents("left", "back", "again", "alone")
+    unexplained.joined(left, SparkTask(1, 1))
+    unexplained.left(left)
+    unexplained.lost(left, 0.0)
+    unexplained.joined(alone, None)
+    unexplained.lost(alone, 0.0)
+    unexplained.joined(back, SparkTask(1, 2))
+    unexplained.lost(back, 0.0)
+    unexplained.joined(again, SparkTask(1, 2))
+    assert unexplained.stages(0.0) == set()
+    unexplained.lost(again, 1.0)
+    assert unexplained.settle({1: "x", 2: "why"}) == [(again, "why")]
 
 
 def test_after_a_long_time_nothing_is_expected_any_more() -> None:
-    missing, [a] = Missing(), agents("a")
-    missing.joined(a, SparkTask(1, 1))
-    missing.lost(a, 5.0)
-    assert missing.stages(5.0 + FORGET_S - 1.0) == {1}
-    assert missing.stages(5.0 + FORGET_S) == set()
-    assert missing.settle({1: "too late"}) == []
+    unexplained, [a] = Unexplained(), agents("a")
+    unexplained.joined(a, SparkTask(1, 1))
+    unexplained.lost(a, 5.0)
+    assert unexplained.stages(5.0 + FORGET_S - 1.0) == {1}
+    assert unexplained.stages(5.0 + FORGET_S) == set()
+    assert unexplained.settle({1: "too late"}) == []
 
 
 async def started(link: Link, name: str, task: SparkTask) -> m.StartMember:
