@@ -10,8 +10,9 @@ from typing import Any
 
 from sparktrain.errors import SpecError
 from sparktrain.spec.store import StoreAddress
-from sparktrain.store.base import PIECE_BYTES
+from sparktrain.store.base import PIECE_BYTES, WriteStream
 from sparktrain.store.deadlines import THREADS
+from sparktrain.store.gateway_stream import GatewayClient, GatewayStream
 from sparktrain.store.hadoop.calls import Patience
 from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
 from sparktrain.store.hadoop.conf import split, user, with_user
@@ -26,8 +27,7 @@ class WebHdfsStore(HadoopStore):
 
     Without Kerberos. Nothing is on disk before the DataNodes' machines write it there by themselves, so what is put
     survives the end of each process and of some machines, and not of all at once. A growing log is visible up to its
-    last append, a few seconds behind. A part of it may come twice where a NameNode dies or hangs while it is appended:
-    the DataNode that has the request may do it when somebody else has taken over, and nothing can call it back.
+    last append, a few seconds behind; see `GatewayStream` for what becomes of it where an append fails.
     """
 
     def __init__(self, address: StoreAddress, patience: Patience | None = None) -> None:
@@ -68,6 +68,9 @@ class WebHdfsStore(HadoopStore):
             return TroubleError(f"{name}: {error}", "see whether a NameNode or DataNode hangs", Kind.OVERDUE)
         return explain("", f"{name}: {error}")
 
+    def _stream(self, where: str, path: str) -> WriteStream:
+        return GatewayStream(self._calls, where, path)
+
     def _impatient(self) -> HadoopStore:
         return WebHdfsStore(self._address, PROBING)
 
@@ -75,13 +78,16 @@ class WebHdfsStore(HadoopStore):
         return user(self._address.settings)
 
 
-class _WebClient(HadoopClient):
+class _WebClient(GatewayClient):
     """See base class."""
 
     def __init__(self, urls: str, user: str, timeout_s: float) -> None:
         from hdfs import InsecureClient
+        from hdfs.client import _Request
 
         class Client(InsecureClient):  # type: ignore[misc] # without types
+            _truncate = _Request("POST")
+
             def resolve(self, hdfs_path: str) -> str:
                 return hdfs_path  # all are absolute, and none holds the library's wild cards
 
@@ -109,6 +115,12 @@ class _WebClient(HadoopClient):
         if answer.content and not answer.json()["boolean"]:
             self.status(source)
             raise FileExistsError(f"{target} is there already")
+
+    def truncate(self, path: str, size: int) -> None:
+        self._client._truncate(path, newlength=size)
+
+    def protect(self, path: str) -> None:
+        self._client.set_permission(path, "444")
 
     def delete(self, path: str) -> None:
         self._client.delete(path)

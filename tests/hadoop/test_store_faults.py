@@ -16,7 +16,17 @@ from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import HaHdfs, Hdfs
 from tests.hadoop.conftest import StartHdfs
-from tests.hadoop.stores import PROGRESS_S, PROTOCOLS, checked_writes, content, failures, opened, url, within
+from tests.hadoop.stores import (
+    PROGRESS_S,
+    PROTOCOLS,
+    checked_writes,
+    content,
+    failures,
+    opened,
+    opened_by_a_user,
+    url,
+    within,
+)
 
 pytestmark = [pytest.mark.parametrize("protocol", PROTOCOLS), pytest.mark.timeout(300)]
 
@@ -53,14 +63,14 @@ def check_published(store: Store, path: str) -> None:
 
 
 def test_a_namenode_that_is_killed_and_started_again(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
-    with checked_writes(opened(breakable_hdfs, protocol, tmp_path)):
+    with checked_writes(opened_by_a_user(breakable_hdfs, protocol, tmp_path)):
         breakable_hdfs.namenode.kill9()
         breakable_hdfs.namenode.start()
         breakable_hdfs.wait_ready()
 
 
 def test_a_namenode_that_hangs_and_goes_on(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
-    store = opened(breakable_hdfs, protocol, tmp_path, call_s=1.0)
+    store = opened_by_a_user(breakable_hdfs, protocol, tmp_path, call_s=1.0)
     with checked_writes(store):
         failed = failures(store)
         breakable_hdfs.namenode.pause()
@@ -98,7 +108,7 @@ def test_an_orderly_failover(
     store = opened(ha_cluster, protocol, tmp_path)
     assert publish(store, "model", ha_cluster.failover) == 1
     check_published(store, "model")
-    with checked_writes(opened(ha_cluster, protocol, tmp_path / "puts")):
+    with checked_writes(opened_by_a_user(ha_cluster, protocol, tmp_path / "puts")):
         ha_cluster.failover()
 
 
@@ -107,7 +117,7 @@ def test_the_active_namenode_is_killed_and_the_other_promoted(
 ) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
     active = ha_cluster.namenode
-    with checked_writes(opened(ha_cluster, protocol, tmp_path)):
+    with checked_writes(opened_by_a_user(ha_cluster, protocol, tmp_path)):
         active.kill9()
         ha_cluster.promote(1 - ha_cluster.namenodes.index(active))
 
@@ -117,7 +127,7 @@ def test_the_active_namenode_hangs_and_is_fenced(
 ) -> None:
     """Promoted beside one that only hangs, the other would have a rival when that wakes: it must be killed first."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
-    active, store = ha_cluster.namenode, opened(ha_cluster, protocol, tmp_path, call_s=1.5)
+    active, store = ha_cluster.namenode, opened_by_a_user(ha_cluster, protocol, tmp_path, call_s=1.5)
     with checked_writes(store):
         failed = failures(store)
         active.pause()
@@ -141,7 +151,7 @@ def test_a_hung_standby_costs_one_deadline(
 
 
 def test_safe_mode_for_a_while(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
-    with checked_writes(opened(breakable_hdfs, protocol, tmp_path)):
+    with checked_writes(opened_by_a_user(breakable_hdfs, protocol, tmp_path)):
         breakable_hdfs.admin("-safemode", "enter")
         with pytest.raises(StoreError, match=r"in safe mode .*; wait until it has left it"):
             opened(breakable_hdfs, protocol, tmp_path / "other", total_s=1.0).put_if_absent("a", b"1")
@@ -153,7 +163,7 @@ def test_a_datanode_dies_and_is_offered_still(breakable_hdfs: Hdfs, protocol: st
     store = opened(breakable_hdfs, protocol, tmp_path)
     publish(store, "model", breakable_hdfs.datanodes[0].kill9)
     check_published(store, "model")
-    with checked_writes(opened(breakable_hdfs, protocol, tmp_path / "puts")):
+    with checked_writes(opened_by_a_user(breakable_hdfs, protocol, tmp_path / "puts")):
         assert not breakable_hdfs.datanodes[0].is_alive()
 
 

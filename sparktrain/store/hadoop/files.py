@@ -71,7 +71,7 @@ class Unpublished:
         while True:
             taken, trouble = False, None
             try:
-                call.once(_renaming(self._path, target))
+                call.once(renaming(self._path, target))
                 return True
             except FileExistsError:
                 taken = True
@@ -109,7 +109,7 @@ class Unpublished:
         path, fresh = self._path, self._fresh()
         while True:
             try:
-                call.once(_renaming(path, fresh))
+                call.once(renaming(path, fresh))
                 break
             except (FileNotFoundError, FileExistsError):
                 if find(call, fresh) is not None:
@@ -147,7 +147,8 @@ def writing(writer: Writer, piece: memoryview) -> Callable[[HadoopClient], None]
     return lambda client: writer.write(piece)
 
 
-def _renaming(source: str, target: str) -> Callable[[HadoopClient], None]:
+def renaming(source: str, target: str) -> Callable[[HadoopClient], None]:
+    """The work of one `rename`."""
     return lambda client: client.rename(source, target)
 
 

@@ -169,7 +169,11 @@ class HadoopStore(Store):
         """See base class. Needs a file system that can append, which is not the case where it is erasure coded."""
         if not self.put_if_absent(path, b""):
             raise _taken(self.where(path))
-        return HadoopStream(self._calls, self.where(path), self._target(path))
+        return self._stream(self.where(path), self._target(path))
+
+    def _stream(self, where: str, path: str) -> WriteStream:
+        """A log that grows in the empty file at `path`, called `where` in messages."""
+        return HadoopStream(self._calls, where, path)
 
     def delete(self, path: str) -> None:
         """See base class."""

@@ -1,12 +1,9 @@
 """Logs in HDFS: files that grow by small appends."""
 
-from contextlib import suppress
-
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import StoreError
 from sparktrain.store.base import PIECE_BYTES, WriteStream
 from sparktrain.store.hadoop.calls import Call, Calls
-from sparktrain.store.hadoop.client import HadoopClient
 from sparktrain.store.hadoop.errors import TroubleError
 from sparktrain.store.hadoop.files import writing
 
@@ -51,7 +48,8 @@ class HadoopStream(WriteStream):
         call = self._calls.begin("append to", self._where)
         while self._waiting:
             try:
-                self._settle(call)
+                if self._unsure:
+                    self._settle(call)
                 self._append(call)
             except TroubleError as trouble:
                 call.again(trouble)
@@ -59,37 +57,44 @@ class HadoopStream(WriteStream):
 
     def _append(self, call: Call) -> None:
         """Append what waits. Raises TroubleError when it is unknown how much of it has come."""
-        path, waiting = self._path, bytes(self._waiting)
+        waiting = bytes(self._waiting)
         self._unsure = True
+        self._send(call, waiting)
+        self._has(self._size + len(waiting))
+
+    def _send(self, call: Call, data: bytes) -> None:
+        path = self._path
         try:
             writer = call.once(lambda client: client.append(path))
         except FileExistsError as error:
             raise TroubleError("an append before is still going on", "try again") from error
         try:
-            for start in range(0, len(waiting), PIECE_BYTES):
-                call.once(writing(writer, memoryview(waiting)[start : start + PIECE_BYTES]))
+            for start in range(0, len(data), PIECE_BYTES):
+                call.once(writing(writer, memoryview(data)[start : start + PIECE_BYTES]))
             call.once(lambda client: writer.close())
         except (FileNotFoundError, FileExistsError) as error:
             raise TroubleError("another has ended this append", "try again") from error
-        self._has(self._size + len(waiting))
 
     def _settle(self, call: Call) -> None:
         """End an append that has failed, and see how much of it has come: a prefix."""
-        if not self._unsure:
-            return
-        path = self._path
-
-        def settled(client: HadoopClient) -> bool:
-            with suppress(FileExistsError):
-                return client.settle(path)
-            return False
-
-        while not call.ask(settled):
-            call.again(TroubleError("an append before is still going on", "try again"))
-        self._has(call.ask(lambda client: client.status(path)).size)
+        self._has(settled_size(call, self._path))
 
     def _has(self, size: int) -> None:
         if not 0 <= size - self._size <= len(self._waiting):
             raise StoreError(f"{self._where} has {size} bytes: somebody else writes it too")
         del self._waiting[: size - self._size]
         self._size, self._unsure = size, False
+
+
+def settled_size(call: Call, path: str) -> int:
+    """End whoever writes the file at `path`; its size in bytes then. Raises StoreError."""
+    while not _settled(call, path):
+        call.again(TroubleError("an append before is still going on", "try again"))
+    return call.ask(lambda client: client.status(path)).size
+
+
+def _settled(call: Call, path: str) -> bool:
+    try:
+        return call.ask(lambda client: client.settle(path))
+    except FileExistsError:
+        return False
