@@ -18,7 +18,7 @@ setup: ## Java, data, and .venv with the locked packages; at once when all is th
 horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorFlow, 2 to 5 minutes
 	@scripts/build_horovod.sh
 
-hadoop: setup ## real daemons of HDFS and YARN for tests: fetches their jars with Maven once, half a minute
+hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, half a minute
 	@scripts/fetch_hadoop.sh
 
 demo: setup ## a sweep of four trials on real images, on a Spark of this machine

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fetches Hadoop's jars with Maven: the real daemons that tests/hadoop starts.
+# Fetches Hadoop's jars with Maven, and installs MIT Kerberos: the real daemons that tests/hadoop starts.
 #
-# They come to ${XDG_CACHE_HOME:-~/.cache}/sparktrain/hadoop, into a folder whose name tells their version and the digest
+# The jars come to ${XDG_CACHE_HOME:-~/.cache}/sparktrain/hadoop, into a folder whose name tells their version and the digest
 # of the pom.xml that names them; sparktrain.testing.hadoop looks there. 100 MB, half a minute, once; does nothing where
 # they are. Exit status 2: something is missing that only an administrator can add.
 set -euo pipefail
@@ -34,14 +34,27 @@ wait_for_lock() {
   }
 }
 
-install_maven() {
-  [[ ! -x $(command -v mvn) ]] || return 0
+# A user's PATH may lack the folders of daemons, which tests know.
+is_there() { [[ -x $(PATH=$PATH:/usr/sbin:/sbin command -v "$1") ]]; }
+
+missing_packages() {
+  [[ -d $jars ]] || is_there mvn || echo maven
+  is_there krb5kdc || echo krb5-kdc
+  is_there kadmin.local || echo krb5-admin-server
+  is_there kinit || echo krb5-user
+}
+
+install_missing_packages() {
+  local missing
+  missing=$(missing_packages | xargs)
+  [[ $missing ]] || return 0
   [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
-    fail "install this Debian package first, as root: apt-get install maven" 2
-  say "installing maven with apt-get"
+    fail "install these Debian packages first, as root: apt-get install $missing" 2
+  say "installing $missing with apt-get"
   export DEBIAN_FRONTEND=noninteractive
   quietly apt-get update
-  quietly apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 maven
+  # shellcheck disable=SC2086 # one word for each package
+  quietly apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
 }
 
 fetch() {
@@ -49,19 +62,19 @@ fetch() {
     -DoutputDirectory="$fetching/jars"
 }
 
-[[ ! -d $jars ]] || exit 0
+[[ ! -d $jars || $(missing_packages) ]] || exit 0
 
 # Two runs of make may start at once, and checkouts share the jars: the second waits for the first.
 mkdir -p "$all"
 exec 9>"$all/.lock"
 wait_for_lock 9
-[[ ! -d $jars ]] || exit 0
 
 rm -rf "$fetching"
 mkdir "$fetching"
 trap 'rm -rf "$fetching"' EXIT
 
-install_maven
+install_missing_packages
+[[ ! -d $jars ]] || exit 0
 say "fetching the jars of Hadoop $version (half a minute, once)"
 fetch
 mv "$fetching/jars" "$jars"

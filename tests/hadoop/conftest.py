@@ -1,5 +1,6 @@
 """Real HDFS and YARN on this machine."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -9,7 +10,22 @@ from typing import Any
 import pytest
 
 from sparktrain.driver.packing.pack import pack
-from sparktrain.testing.hadoop import HaHdfs, Hdfs, Knobs, Yarn, ha_hdfs, hdfs, yarn
+from sparktrain.testing.hadoop import (
+    HaHdfs,
+    Hdfs,
+    Kdc,
+    Knobs,
+    SecureHdfs,
+    Yarn,
+    ha_hdfs,
+    hdfs,
+    kdc,
+    secure_hdfs,
+    yarn,
+)
+
+TOKEN_LIFE_S = float(os.environ.get("SPARKTRAIN_TOKEN_LIFE_S", "15"))
+"""Of a delegation token of `secure_cluster`. Longer ones, for a test that takes longer: in the environment."""
 
 StartHdfs = Callable[..., Hdfs]
 """Starts a cluster; takes what `Hdfs` takes, except for the folder."""
@@ -58,6 +74,22 @@ def start_hdfs(tmp_path: Path) -> Iterator[StartHdfs]:
             return clusters.enter_context(hdfs(tmp_path / f"hdfs{next(numbers)}", **options))
 
         yield start
+
+
+@pytest.fixture(scope="package")
+def kdc_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    """One realm for the whole ring."""
+    with kdc(tmp_path_factory.mktemp("kdc")) as centre:
+        yield centre
+
+
+@pytest.fixture(scope="package")
+def secure_cluster(kdc_of_tests: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
+    """One cluster for the whole ring that wants tickets, or delegation tokens, each of which ends after `TOKEN_LIFE_S`
+    unless somebody renews it."""
+    short = {"dfs.namenode.delegation.token.renew-interval": str(int(TOKEN_LIFE_S * 1000))}
+    with secure_hdfs(tmp_path_factory.mktemp("secure-hdfs"), kdc_of_tests, settings=short) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="package")

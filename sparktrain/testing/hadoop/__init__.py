@@ -3,6 +3,7 @@
 | module | |
 |---|---|
 | `clusters`, `ha` | HDFS: a NameNode with its DataNodes; two NameNodes of one nameservice |
+| `kerberos` | a KDC, and HDFS that wants its tickets |
 | `yarn`, `yarn_conf` | YARN: a ResourceManager with two NodeManagers, of which one is labelled |
 | `submit` | spark-submit to it |
 | `containers` | what NodeManagers leave behind |
@@ -19,6 +20,12 @@ from sparktrain.testing.hadoop.ha import HaHdfs as HaHdfs
 from sparktrain.testing.hadoop.ha import ha_hdfs as ha_hdfs
 from sparktrain.testing.hadoop.java import HadoopError as HadoopError
 from sparktrain.testing.hadoop.java import JarsMissingError as JarsMissingError
+from sparktrain.testing.hadoop.kerberos import REALM as REALM
+from sparktrain.testing.hadoop.kerberos import Kdc as Kdc
+from sparktrain.testing.hadoop.kerberos import SecureHaHdfs as SecureHaHdfs
+from sparktrain.testing.hadoop.kerberos import SecureHdfs as SecureHdfs
+from sparktrain.testing.hadoop.kerberos import kdc as kdc
+from sparktrain.testing.hadoop.kerberos import secure_hdfs as secure_hdfs
 from sparktrain.testing.hadoop.submit import Submission as Submission
 from sparktrain.testing.hadoop.submit import fast_conf as fast_conf
 from sparktrain.testing.hadoop.submit import submission as submission

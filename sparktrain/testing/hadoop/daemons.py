@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -52,11 +52,11 @@ class Daemon:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command(self.main, self.conf, heap_mib=self._heap_mib),
+                self._command(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(self.conf),
+                env=self._environment(),
                 start_new_session=True,
             )
         # When this process is gone without a word, the guard reads the end of its pipe.
@@ -103,6 +103,12 @@ class Daemon:
     def story(self, how: str) -> str:
         """For an error's message: the daemon, `how` it is, and the end of its log."""
         return story(f"{self.name} {how}", tail_lines(self.log))
+
+    def _command(self) -> list[str]:
+        return command(self.main, self.conf, heap_mib=self._heap_mib)
+
+    def _environment(self) -> Mapping[str, str]:
+        return environment(self.conf)
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is None:

@@ -14,6 +14,10 @@ TOOL_TIMEOUT_S = 60.0
 """For a command, which takes about a second on an idle machine."""
 TMP = "tmp"
 """In a folder of configuration: what the JVMs that use it may leave."""
+KRB5_CONF = "krb5.conf"
+"""In a folder of configuration: where the JVMs that use it find Kerberos; not there without."""
+TICKETS = "tickets"
+"""Beside it: the tickets of those who run commands with it."""
 
 _POM = Path(__file__).with_name("pom.xml")
 _OPENED = ("java.lang", "java.util", "java.net", "java.io")
@@ -56,6 +60,7 @@ def command(main: str, conf: Path, *arguments: str, heap_mib: int = 256) -> list
         f"-Xmx{heap_mib}m",
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"),
         f"-Djava.io.tmpdir={conf / TMP}",  # where a killed daemon leaves its web pages
+        *krb5_option(conf),
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
         *("-cp", f"{conf}:{jars()}/*"),
         main,
@@ -63,10 +68,17 @@ def command(main: str, conf: Path, *arguments: str, heap_mib: int = 256) -> list
     ]
 
 
+def krb5_option(conf: Path) -> list[str]:
+    """By which a JVM finds the Kerberos of a folder of configuration, if it has one: they know no variable for it."""
+    return [f"-Djava.security.krb5.conf={conf / KRB5_CONF}"] if (conf / KRB5_CONF).exists() else []
+
+
 def environment(conf: Path) -> Mapping[str, str]:
     """For a JVM: this process' environment, with nothing that concerns another Hadoop."""
-    mine = {name: value for name, value in os.environ.items() if not name.startswith(("HADOOP_", "HDFS_", "YARN_"))}
-    return {**mine, "HADOOP_CONF_DIR": os.fspath(conf), "JAVA_HOME": java_home()}
+    others = ("HADOOP_", "HDFS_", "YARN_", "KRB5")
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    tickets = {"KRB5CCNAME": os.fspath(conf / TICKETS)} if (conf / TICKETS).exists() else {}
+    return {**mine, **tickets, "HADOOP_CONF_DIR": os.fspath(conf), "JAVA_HOME": java_home()}
 
 
 def run(main: str, conf: Path, *arguments: str, stdin: str = "") -> str:
