@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_RPC_ERROR = re.compile(r'RPCError\("([\w.$]+)", "(.*)', re.DOTALL)
+_RPC_ERROR = re.compile(r'(?:Fatal)?RPCError\("([\w.$]+)", "(.*)', re.DOTALL)
 _FAILOVER_MS = 200
 _FAILOVER_MAX_MS = 2000
 _LAST_BLOCK_S = 2.5
@@ -67,8 +67,9 @@ class HdfsStore(HadoopStore):
             return explain("FileNotFoundException", str(error))
         if isinstance(error, FileExistsError):
             return explain("FileAlreadyExistsException", str(error))
-        found = _RPC_ERROR.match(str(error))
-        return explain(found[1], found[2]) if found else explain("", str(error) or type(error).__name__)
+        found, said = _RPC_ERROR.match(str(error)), str(error) or type(error).__name__
+        java_class, message = (found[1], found[2].removesuffix('")')) if found else ("", said)
+        return explain(java_class, message, self._address.settings.get("dfs.namenode.kerberos.principal", ""))
 
     def _impatient(self) -> HadoopStore:
         return HdfsStore(self._address, PROBING)

@@ -4,6 +4,8 @@ import errno
 import re
 from enum import Enum
 
+_GSSAPI = re.compile(r'GSSAPIError\(.*"(.+)"\)')
+"""What the library of Kerberos says in words, behind its numbers."""
 _NO_DIRECTORY = re.compile(r"\(is not a directory\)|is not a directory\.$")
 _QUOTA_STEP = (
     "free some space there, or ask for a larger quota (hdfs dfs -count -q shows it; HDFS charges a full block, 128 MiB "
@@ -57,15 +59,18 @@ _OF_THE_CONTRACT: dict[str, type[OSError]] = {
 }
 
 
-def explain(java_class: str, message: str) -> OSError:
-    """The error of class `java_class`, with or without its package; empty when it is none of Java's."""
+def explain(java_class: str, message: str, server: str = "") -> OSError:
+    """The error of class `java_class`, with or without its package; empty when it is none of Java's. `server` is the
+    principal of who wants a ticket, where that is known."""
     name, line = java_class.rpartition(".")[2], first_line(message)
     if _NO_DIRECTORY.search(line):
         return NotADirectoryError(errno.ENOTDIR, line)
     if name in _OF_THE_CONTRACT:
         return _OF_THE_CONTRACT[name](line)
     if "SIMPLE authentication is not enabled" in line or "GSSAPIError" in line or "GSS_S_" in line:
-        return TroubleError(f"no valid Kerberos ticket ({line})", KERBEROS_STEP, Kind.REFUSED)
+        what = f"no valid Kerberos ticket for {server}" if server else "no valid Kerberos ticket"
+        said = _GSSAPI.search(line)
+        return TroubleError(f"{what} ({said[1] if said else line})", KERBEROS_STEP, Kind.REFUSED)
     if name in _REFUSED:
         return TroubleError(line, _REFUSED[name], Kind.REFUSED)
     if name in _PASSING:

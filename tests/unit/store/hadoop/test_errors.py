@@ -2,7 +2,9 @@
 
 import pytest
 
+from sparktrain.spec.store import StoreAddress
 from sparktrain.store.hadoop.errors import Kind, TroubleError, explain
+from sparktrain.store.hdfs import HdfsStore
 
 TRACE = "\n\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.startFile(FSNamesystem.java:2745)"
 
@@ -34,6 +36,28 @@ def test_what_it_means_and_says(java_class: str, message: str, kind: Kind, told:
     assert trouble.kind is kind
     assert told in f"{trouble.cause}; {trouble.step}"
     assert "\n" not in str(trouble)
+
+
+def test_who_wants_a_ticket_is_told_and_what_kerberos_says_in_words() -> None:
+    said = (
+        'GSSAPIError(GssMajorCodes { raw: "0x00070000", calling_error: "none", routine_error: "GSS_S_NO_CRED" }, '
+        '2529639053, "No credentials were supplied: No Kerberos credentials available (default cache: /tmp/k)")'
+    )
+    trouble = explain("", said, "hdfs/_HOST@REALM")
+    assert isinstance(trouble, TroubleError)
+    assert trouble.cause == (
+        "no valid Kerberos ticket for hdfs/_HOST@REALM (No credentials were supplied: No Kerberos credentials "
+        "available (default cache: /tmp/k))"
+    )
+
+
+@pytest.mark.parametrize("word", ["RPCError", "FatalRPCError"])
+def test_what_a_namenode_says_as_it_cuts_the_connection_is_understood_too(word: str) -> None:
+    store = HdfsStore(StoreAddress("hdfs://a:1/runs"))
+    error = RuntimeError(f'{word}("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Token has expired")')
+    trouble = store._explain(error)
+    assert isinstance(trouble, TroubleError)
+    assert (trouble.cause, trouble.kind) == ("Token has expired", Kind.REFUSED)
 
 
 @pytest.mark.parametrize(
