@@ -272,7 +272,7 @@ class Pool:
         preflight.check_failures(self._facts, composed.spec.retries)
         preflight.check_pool(self.agents, composed.spec.gang.size)
         self._agents.check_free()
-        composed = composed.attached(self._agents.who())
+        composed = composed.authorized(self._agents.spark).attached(self._agents.who())
         if (done := finished(composed)) is not None:
             return done
         display = choose_display(quiet=not options.progress)
@@ -321,7 +321,7 @@ def _with_session(
 ) -> SweepResult:
     """A run in a session that is made once the call is known to be right."""
     preflight.check_agents(agents)
-    if (done := finished(composed.attached())) is not None:
+    if not composed.needs_session and (done := finished(composed.attached())) is not None:
         return done
     with session() as spark:
         return _alone(composed, progress, spark, agents, display)
@@ -340,7 +340,7 @@ def _alone(
     preflight.check_failures(facts, composed.spec.retries)
     preflight.check_cluster(facts)
     count = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size)
-    composed = composed.attached()
+    composed = composed.authorized(session).attached()
     if (done := finished(composed)) is not None:
         return done
     own = AgentPool(session, facts, count, composed.plan.preload, None)

@@ -23,6 +23,7 @@ from sparktrain.driver.preflight import check_installed
 from sparktrain.driver.resume import Found, check_alone, look, proposed_before, replay, this_driver
 from sparktrain.driver.shipping import pack, preload_for
 from sparktrain.driver.signature import Target, check_call
+from sparktrain.driver.tokens import TokenKeeper, has_ticket, tokens_for, wants_tokens
 from sparktrain.driver.work import Watcher, Work
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.protocol.messages import Code
@@ -60,6 +61,8 @@ class Composed:
     retry_failed: bool = False
     found: Found | None = None
     """What the run directory has of the run already, once it was looked at."""
+    tokens: TokenKeeper | None = None
+    """By which agents use the store, where they need some."""
 
     @cached_property
     def trials(self) -> int | None:
@@ -80,6 +83,15 @@ class Composed:
             at=SystemClock().wall(),
             retry_failed=self.retry_failed,
         )
+
+    @property
+    def needs_session(self) -> bool:
+        """Only the tokens of a Spark session give this process access to the store."""
+        return wants_tokens(self.store.address) and not has_ticket()
+
+    def authorized(self, session: Any) -> "Composed":
+        """The same with tokens from a Spark session, where its store wants Kerberos. Blocks for 30 s at most."""
+        return replace(self, tokens=tokens_for(session, self.store.address))
 
     def attached(self, driver: Who | None = None) -> "Composed":
         """The same with what its directory has of the run. Blocks on the store; writes nothing but a probe.
@@ -129,6 +141,7 @@ class Composed:
             journal=journal,
             records=opened.records,
             began=self.began,
+            tokens=self.tokens,
         )
 
     def _sampler(self, records: Sequence[AnyRecord]) -> SpaceSampler:

@@ -17,6 +17,7 @@ from sparktrain.driver.losses import reading
 from sparktrain.driver.scribe import Scribe
 from sparktrain.driver.server import LEASE_S, Server
 from sparktrain.driver.snapshot import progress_of, result_of
+from sparktrain.driver.tokens import TokenKeeper
 from sparktrain.driver.uploads import Uploads
 from sparktrain.driver.words import Words
 from sparktrain.driver.work import Ran, Work
@@ -37,6 +38,9 @@ from sparktrain.store.base import Store
 
 TICK_S = 0.1
 """Interval at which deadlines are checked and progress is shown."""
+
+TOKENS_S = 0.5
+"""Interval at which a run looks whether it is time for other delegation tokens."""
 
 OUTLOOK_S = 5.0
 """Interval at which the cluster is asked what agents wait for."""
@@ -126,6 +130,9 @@ class Coordinator:
         scribe = Scribe(work.journal, work.records, self._perform, self._clock)
         self._run = run = ActiveRun(work, uploads, scribe, self._clock)
         try:
+            if work.tokens is not None:
+                self._hand_out(work.tokens)
+                self._background(self._keep_tokens(run, work.tokens))
             self.feed(on.RunBegun(run.begun_at, run.id, work.limits(), work.records, work.began))
             self._background(self._look_out(run))
             end = await run.end
@@ -323,6 +330,17 @@ class Coordinator:
                 for agent, said in unexplained.settle(failed):
                     logger.info("agent %s was lost: %s", agent, said)
                     self.feed(on.LossExplained(self._clock.now(), agent, *reading(said)))
+
+    async def _keep_tokens(self, run: ActiveRun, keeper: TokenKeeper) -> None:
+        """Have agents use tokens that have not ended, as long as the run goes on."""
+        while self._run is run:
+            if keeper.is_due and await aside(keeper.renew, "sparktrain-tokens"):
+                self._hand_out(keeper)
+            await self._clock.sleep(TOKENS_S)
+
+    def _hand_out(self, keeper: TokenKeeper) -> None:
+        if keeper.tokens is not None:
+            self._server.hand_out(keeper.tokens)
 
     def _show_progress(self, run: ActiveRun) -> None:
         now = self._clock.now()

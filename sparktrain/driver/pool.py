@@ -56,7 +56,7 @@ class AgentPool:
         self, spark: SparkSession, facts: Facts, agents: int, preload: tuple[str, ...], idle_timeout_s: float | None
     ) -> None:
         self.agents = agents
-        self._spark = spark
+        self.spark = spark
         self._facts = facts
         self._preload = preload
         self._idle_timeout_s = idle_timeout_s
@@ -85,7 +85,7 @@ class AgentPool:
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         server = Server(listener, SystemClock(), installed_versions(), self._preload)
         self._coordinator = Coordinator(
-            server, SystemClock(), outlook_of(self._facts, self.agents), listener_of(self._spark, self._facts)
+            server, SystemClock(), outlook_of(self._facts, self.agents), listener_of(self.spark, self._facts)
         )
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
@@ -189,7 +189,7 @@ class AgentPool:
                 return
             agent = self._certificates.agent
             ticket = AgentTicket(self._id, self._hosts, self._port, agent, CONNECT_S)
-            job = AgentJob(self._spark, ticket, self.agents, lambda end: self._on_job_end(job, end))
+            job = AgentJob(self.spark, ticket, self.agents, lambda end: self._on_job_end(job, end))
             self._job = job
             job.start()
 
@@ -221,7 +221,7 @@ class AgentPool:
             return DriverUnreachableError(unreachable(end.exits[0][1]))
         if end.missing is not None:
             return AgentsLostError(advice(end.missing))
-        if self._relaunches <= RELAUNCHES and not is_stopped(self._spark):
+        if self._relaunches <= RELAUNCHES and not is_stopped(self.spark):
             return None
         said = end.error or "; ".join(reason for _, reason, _ in end.exits)
         times = f" for the {self._relaunches}th time" if self._relaunches > 1 else ""

@@ -39,6 +39,7 @@ class Server:
         self._clock = clock
         self._versions = versions
         self._preload = preload
+        self._tokens: m.Tokens | None = None
         self._links: dict[AgentId, Link] = {}
         self._devices = Devices(clock)
         self._feed: Callable[[on.Event], None] = lambda event: None
@@ -68,6 +69,12 @@ class Server:
         if link is not None:
             with suppress(LinkClosedError):
                 link.post(message)
+
+    def hand_out(self, tokens: m.Tokens) -> None:
+        """Send `tokens` to all agents, and to those that join later, in place of those before."""
+        self._tokens = tokens
+        for agent in self._links:
+            self.send(agent, tokens)
 
     async def drop(self, agent: AgentId, reason: str) -> None:
         """Close the stream of an agent that is lost."""
@@ -103,6 +110,8 @@ class Server:
         self._links[join.agent] = link
         self.unexplained.joined(join.agent, join.task)
         link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
+        if self._tokens is not None:
+            link.post(self._tokens)
         self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address))
         reason = "its stream ended"
         try:

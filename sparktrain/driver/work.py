@@ -6,6 +6,7 @@ from typing import Protocol
 from sparktrain.driver.progress import Progress
 from sparktrain.driver.results import TrialResult
 from sparktrain.driver.scribe import Book
+from sparktrain.driver.tokens import TokenKeeper
 from sparktrain.protocol.messages import Code
 from sparktrain.search.sampler import Sampler
 from sparktrain.spec.sweep import SweepSpec
@@ -48,6 +49,8 @@ class Work:
     """What the journal gets of this driver."""
     records: tuple[AnyRecord, ...] = ()
     """What it holds of drivers before."""
+    tokens: TokenKeeper | None = None
+    """By which agents use the store; None where they need none."""
 
     def limits(self) -> RunLimits:
         """The part that decisions depend on."""

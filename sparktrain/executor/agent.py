@@ -26,6 +26,7 @@ from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
+from sparktrain.store.hadoop.tokens import TokenFile
 
 REJOIN_S = 3.0
 """How long an agent whose stream broke tries to reach the coordinator again; a dead driver's agents are gone then."""
@@ -36,23 +37,25 @@ STORE_TIMEOUT_S = 5.0
 def attend(slot: int, ticket: AgentTicket) -> tuple[str, bool]:
     """Be the agent of `slot` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
     scratch = Path(tempfile.mkdtemp(prefix="sparktrain-agent-", dir=scratch_root()))
+    tokens = TokenFile(scratch)
     try:
         place = placement(slot, ticket)
         warm = WarmZygote(scratch, sys.path, thread_limits(place.cpus), SystemClock())
         warm.start()
-        return asyncio.run(_attend(place, ticket, warm))
+        return asyncio.run(_attend(place, ticket, warm, tokens))
     finally:
+        tokens.close()
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-async def _attend(place: Placement, ticket: AgentTicket, warm: WarmZygote) -> tuple[str, bool]:
+async def _attend(place: Placement, ticket: AgentTicket, warm: WarmZygote, tokens: TokenFile) -> tuple[str, bool]:
     dialer = GrpcDialer(ticket)
     deadline_s, reached = ticket.connect_s, False
     try:
         while True:
             link = await dialer.attend(deadline_s)
             reached, deadline_s = True, REJOIN_S
-            if (reason := await Agent(place, warm, dialer, link, SystemClock()).run()) is not None:
+            if (reason := await Agent(place, warm, dialer, link, SystemClock(), tokens).run()) is not None:
                 return reason, reached
     except Unreachable as error:
         return f"agent on {place.host}: {error}", reached
@@ -64,13 +67,16 @@ async def _attend(place: Placement, ticket: AgentTicket, warm: WarmZygote) -> tu
 class Agent:
     """One life of one agent: from `Join` to the end of its stream. All methods belong to its event loop."""
 
-    def __init__(self, place: Placement, warm: WarmZygote, dialer: Dialer, link: Link, clock: Clock) -> None:
+    def __init__(
+        self, place: Placement, warm: WarmZygote, dialer: Dialer, link: Link, clock: Clock, tokens: TokenFile
+    ) -> None:
         self.id = AgentId(f"{place.slot}-{uuid.uuid4().hex[:12]}")
         self._place = place
         self._warm = warm
         self._dialer = dialer
         self._link = link
         self._clock = clock
+        self._tokens = tokens
         self._codes: dict[RunId, LocalCode] = {}
         self._snapshots = SnapshotKeeper(warm.scratch, self.id, self._post)
         self._member: MemberSession | None = None
@@ -139,6 +145,8 @@ class Agent:
                     self._lease_until = self._clock.now() + lease_s
                 case m.Prepare() as prepare:
                     self._spawn(self._prepare(prepare))
+                case m.Tokens(content=content):
+                    await asyncio.to_thread(self._tokens.keep, content)  # what comes next may need them
                 case m.StartMember() as start:
                     self._start(start)
                 case m.StopMember(member=member, grace_s=grace_s) if (mine := self._mine(member)) is not None:

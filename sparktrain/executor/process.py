@@ -15,6 +15,7 @@ from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.logs import tail_lines
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import AsyncPipe
+from sparktrain.store.hadoop import tokens
 
 ANSWER_TIMEOUT_S = 300.0
 """For a `Preload` or a `Fork`: a cold import of TensorFlow from a network file system takes minutes."""
@@ -26,9 +27,9 @@ _POLLS = int(END_TIMEOUT_S / _POLL_S)
 _LOG_LINES = 8
 _ROOT = str(Path(__file__).parents[2])
 
-_SECRETS = frozenset({"_SPARK_AUTH_SECRET", "SPARK_CONNECT_AUTHENTICATE_TOKEN"})
-_SECRET_PREFIXES = ("PYSPARK_GATEWAY_", "PYTHON_WORKER_FACTORY_", "_PYSPARK_")
-"""What Spark gives a Python worker for talking to its JVM, and no training function may have."""
+_SECRETS = frozenset({"_SPARK_AUTH_SECRET", "SPARK_CONNECT_AUTHENTICATE_TOKEN", tokens.VARIABLE})
+_SECRET_PREFIXES = ("PYSPARK_GATEWAY_", "PYTHON_WORKER_FACTORY_", "_PYSPARK_", "_SPARK_SSL_RPC_")
+"""What Spark gives a Python worker for talking to its JVM, and what leads to tokens: nothing for training functions."""
 
 _live_zygotes: set[int] = set()
 """Zygotes of this process. To inherit orphans is a property of the process, and so is the list of who is none."""

@@ -271,6 +271,19 @@ class Dismiss(Message, frozen=True, tag=True):
     reason: str
 
 
+class Tokens(Message, frozen=True, tag=True):
+    """Delegation tokens by which the agent uses the store, in place of those that were sent before.
+
+    A secret: it travels over the agents' own encrypted streams, and is neither shown nor logged.
+    """
+
+    content: bytes
+    """Of a file as Hadoop writes it."""
+
+    def __repr__(self) -> str:
+        return f"Tokens({len(self.content)} bytes)"
+
+
 ToAgent = (
     Welcome
     | Refuse
@@ -283,4 +296,5 @@ ToAgent = (
     | StopMember
     | Advise
     | Dismiss
+    | Tokens
 )

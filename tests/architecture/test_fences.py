@@ -128,6 +128,7 @@ FENCES = [
             "sparktrain/driver/session.py",
             "sparktrain/executor/process.py",
             "sparktrain/store/hadoop/conf.py",
+            "sparktrain/store/hadoop/tokens.py",
             "sparktrain/testing/",
             "sparktrain/training/",
         ),

@@ -163,8 +163,11 @@ async def test_brings_no_module_that_cannot_be_forked(bench: Bench) -> None:
     assert trial.metrics == {"result": 0.0}
 
 
-async def test_does_not_see_sparks_secrets(tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    secrets = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET", "PYSPARK_GATEWAY_PORT", "_SPARK_AUTH_SECRET")
+async def test_sees_no_secrets_of_spark_and_no_tokens(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_spark = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET", "PYSPARK_GATEWAY_PORT", "_SPARK_AUTH_SECRET")
+    secrets = (*of_spark, "_SPARK_SSL_RPC_KEY_STORE_PASSWORD", "HADOOP_TOKEN_FILE_LOCATION")
     for name in (*secrets, "KEPT"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("PYTHONPATH", "/kept")

@@ -7,5 +7,6 @@
 | `calls` | calls of a client: bounded in time, and made again where that helps |
 | `files` | files on their way to their name, growing files, and files that are read |
 | `store` | the store |
+| `tokens` | delegation tokens of this process |
 | `conf` | Hadoop's configuration, and what of it executors need |
 """

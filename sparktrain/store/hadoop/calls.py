@@ -12,6 +12,7 @@ from sparktrain.clock import SystemClock, pause
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.spec.store import STORE_TIMEOUT_S
 from sparktrain.store.deadlines import THREADS, OverdueError
+from sparktrain.store.hadoop import tokens
 from sparktrain.store.hadoop.client import HadoopClient
 from sparktrain.store.hadoop.errors import Kind, TroubleError
 
@@ -48,9 +49,14 @@ class _Connection:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.pid = os.getpid()
+        self._pid = os.getpid()
+        self._tokens = tokens.changes()
         self._lock = Lock()
         self._client: HadoopClient | None = None
+
+    def fits(self) -> bool:
+        """Whether it is this process' own, and was made with the tokens of now."""
+        return self._pid == os.getpid() and self._tokens == tokens.changes()
 
     def client(self, build: Callable[[int], HadoopClient]) -> HadoopClient:
         with self._lock:
@@ -84,7 +90,7 @@ class Calls:
         The client of a call that does not return in time is abandoned: what hangs may be its connection.
         """
         connection = self._connection
-        if connection.pid != os.getpid():
+        if not connection.fits():
             connection = self._connection = _Connection(connection.number)
 
         def run() -> T:

@@ -1,0 +1,94 @@
+"""Agents have the newest tokens before they are asked for anything: those that are there, and those that join."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparktrain.clock import SystemClock
+from sparktrain.driver import compose
+from sparktrain.driver.server import Server
+from sparktrain.ids import AgentId
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.messages import Tokens
+from sparktrain.protocol.transport import Link
+from sparktrain.spec.store import StoreAddress
+from sparktrain.store.hdfs import HdfsStore
+from tests.unit.driver.drivers import Driver, World, composed
+from tests.unit.driver.drivers import play as played
+
+
+async def joined(transport: MemoryTransport, name: str) -> Link:
+    link = await transport.dialer(name).attend(1.0)
+    link.post(m.Join(AgentId(name), 0, "host", 0, {}))
+    assert isinstance(await link.receive(), m.Welcome)
+    return link
+
+
+async def play() -> list[m.Message]:
+    transport = MemoryTransport()
+    server = Server(transport.listener, SystemClock(), {}, ())
+
+    async def refuse(header: object, chunks: object) -> m.UploadDone:
+        raise AssertionError
+
+    await server.open(lambda event: None, lambda agent, member, problem: None, refuse)
+    early = await joined(transport, "early")
+    for content in (b"first", b"second"):
+        server.hand_out(Tokens(content))
+    late = await joined(transport, "late")
+    seen = [await early.receive(), await early.receive(), await late.receive()]
+    await server.close()
+    return seen
+
+
+def test_all_agents_get_them_and_later_ones_the_newest() -> None:
+    assert asyncio.run(asyncio.wait_for(play(), 10.0)) == [Tokens(b"first"), Tokens(b"second"), Tokens(b"second")]
+
+
+class Renewed:
+    """Tokens that are due three times."""
+
+    def __init__(self) -> None:
+        self.renewed = 0
+
+    @property
+    def tokens(self) -> Tokens:
+        return Tokens(str(self.renewed).encode())
+
+    @property
+    def is_due(self) -> bool:
+        return self.renewed < 3
+
+    def renew(self) -> bool:
+        self.renewed += 1
+        return True
+
+
+def test_a_run_hands_them_out_before_it_begins_and_whenever_there_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    hand_out, start = Server.hand_out, World.start
+    monkeypatch.setattr(Server, "hand_out", lambda self, tokens: (told.append("tokens"), hand_out(self, tokens)))
+    monkeypatch.setattr(World, "start", lambda self, member: (told.append("start"), start(self, member)))
+    keeper: Any = Renewed()
+    driver = Driver(World(), replace(composed(5), tokens=keeper), lambda name, effect: effect())
+    played(driver.run())
+    assert told[0] == "tokens"
+    assert told.count("start") == 5
+    assert told.count("tokens") == keeper.renewed + 1 > 1
+
+
+@pytest.mark.parametrize(
+    ("authentication", "ticket", "needed"),
+    [("simple", False, False), ("kerberos", True, False), ("kerberos", False, True)],
+)
+def test_a_run_directory_is_looked_at_before_there_is_a_session_where_that_can_be(
+    authentication: str, ticket: bool, needed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = HdfsStore(StoreAddress("hdfs://a:1/runs", {"hadoop.security.authentication": authentication}))
+    monkeypatch.setattr(compose, "has_ticket", lambda: ticket)
+    assert replace(composed(5), store=store).needs_session is needed
