@@ -10,6 +10,7 @@ import platform
 import socket
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -19,6 +20,7 @@ from sparktrain.aside import aside
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError, SparktrainError
 from sparktrain.executor.placement import Placement, placement, spark_version
+from sparktrain.executor.process import scratch_root
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.checkup import CLOCK, MARKER, PACKAGES, Peer, SlotTold, member, to_json
@@ -27,6 +29,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
 from sparktrain.spec.versions import installed_versions
 from sparktrain.state.formation import Place
+from sparktrain.store.hadoop.tokens import TokenFile
 from sparktrain.store.url import open_store
 
 VISIT_S = 30.0
@@ -83,24 +86,28 @@ async def visit(told: SlotTold, dialer: Dialer, connect_s: float) -> SlotTold:
         link = await dialer.attend(connect_s)
     except Unreachable as error:
         return replace(told, problem=str(error))
-    visitor = Visitor(told, link, SystemClock())
-    try:
-        async with asyncio.timeout(VISIT_S):
-            await visitor.run()
-    except TimeoutError:
-        visitor.note(problem=f"the visit did not end within {VISIT_S:g} s")
-    except (LinkClosedError, ProtocolError) as error:
-        visitor.note(problem=f"the visit was cut off: {error}")
-    finally:
-        await dialer.close()
+    with TemporaryDirectory(prefix="sparktrain-doctor-", dir=scratch_root()) as scratch:
+        tokens = TokenFile(Path(scratch))
+        visitor = Visitor(told, link, SystemClock(), tokens)
+        try:
+            async with asyncio.timeout(VISIT_S):
+                await visitor.run()
+        except TimeoutError:
+            visitor.note(problem=f"the visit did not end within {VISIT_S:g} s")
+        except (LinkClosedError, ProtocolError) as error:
+            visitor.note(problem=f"the visit was cut off: {error}")
+        finally:
+            tokens.close()
+            await dialer.close()
     return visitor.told
 
 
 class Visitor:
     """One visit. All methods belong to its event loop."""
 
-    def __init__(self, told: SlotTold, link: Link, clock: Clock) -> None:
+    def __init__(self, told: SlotTold, link: Link, clock: Clock, tokens: TokenFile) -> None:
         self.told = told
+        self._tokens = tokens
         self._member = member(told.slot)
         self._link = link
         self._clock = clock
@@ -116,7 +123,10 @@ class Visitor:
         for _ in range(_TIMES):
             await self._ask_time()
         self._link.post(m.Ready())
-        begun = await self._hear(m.StartMember, m.Dismiss)
+        begun = await self._hear(m.StartMember, m.Tokens, m.Dismiss)
+        if isinstance(begun, m.Tokens):
+            await asyncio.to_thread(self._tokens.keep, begun.content)
+            begun = await self._hear(m.StartMember)
         if isinstance(begun, m.StartMember):
             await self._take_part(begun)
         else:

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -18,6 +18,7 @@ from sparktrain.driver.missing import advice
 from sparktrain.driver.pool import CONNECT_S, OPEN_TIMEOUT_S
 from sparktrain.driver.preflight import Facts, address_of
 from sparktrain.driver.server import BEAT_S, LEASE_S
+from sparktrain.driver.tokens import tokens_for
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import issue
@@ -44,6 +45,8 @@ class Shared:
 
     address: StoreAddress = field(default_factory=lambda: StoreAddress(""))
     marker: str = ""
+    tokens: m.Tokens | None = None
+    """By which slots use the store, where they need some."""
 
 
 def call_roll(spark: SparkSession, facts: Facts, slots: int, shared: Shared) -> Roll:
@@ -54,6 +57,8 @@ def call_roll(spark: SparkSession, facts: Facts, slots: int, shared: Shared) -> 
     address, name = address_of(facts), f"doctor-{uuid.uuid4().hex[:12]}"
     certificates = issue(name)
     listener = GrpcListener(address.bind, (address.port,), certificates.server)
+    keeper = tokens_for(spark, shared.address)
+    shared = replace(shared, tokens=keeper.tokens if keeper is not None else None)
     hall = Hall(slots, shared, SystemClock(), FORM_S, CONNECTED_S)
     port = call(hall.open(listener), OPEN_TIMEOUT_S)
     job = CheckupJob(spark, AgentTicket(name, address.hosts, port, certificates.agent, CONNECT_S), slots)
@@ -142,6 +147,8 @@ class Hall:
                 link.post(m.PeerShared(guest, CLOCK, repr(self._clock.wall()).encode()))
             case m.Ready() if not self._formed:
                 params, store = {MARKER: self._shared.marker}, self._shared.address
+                if self._shared.tokens is not None:
+                    link.post(self._shared.tokens)
                 link.post(m.StartMember(guest, self._slots, params, 0, None, 0, store=store))
             case m.MemberReserved(port=port) if not self._formed:
                 self._places[join.slot] = Place(join.host, join.address, port, Role.WORKER)

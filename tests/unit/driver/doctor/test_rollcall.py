@@ -22,6 +22,8 @@ from sparktrain.protocol.transport import LinkClosedError
 from sparktrain.spec.gang import Role
 from sparktrain.spec.store import StoreAddress
 from sparktrain.state.formation import Place
+from sparktrain.store.hadoop.tokens import VARIABLE, TokenFile
+from sparktrain.store.url import open_store
 from tests.unit.driver.doctor.seen import SLOT
 
 LONG_S = 30.0
@@ -77,6 +79,22 @@ async def test_slots_try_the_store_and_see_what_the_driver_wrote(tmp_path: Path)
             told = await visit(here(0), transport.dialer(), LONG_S)
         assert (told.store, told.shared) == ("", shared)
     assert os.listdir(tmp_path) == ["probe-1"], "slots leave nothing"
+
+
+async def test_slots_have_the_tokens_that_the_store_wants_and_only_for_their_visit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    kept: list[bytes] = []
+    monkeypatch.setattr(
+        checkup,
+        "open_store",
+        lambda address: kept.append(Path(os.environ[VARIABLE]).read_bytes()) or open_store(address),
+    )
+    async with hall(1, Shared(StoreAddress(str(tmp_path)), "probe-1", m.Tokens(b"token"))) as (_, transport):
+        told = await visit(here(0), transport.dialer(), LONG_S)
+    assert (told.problem, told.store, kept) == ("", "", [b"token"])
+    assert VARIABLE not in os.environ
 
 
 async def test_a_store_that_a_slot_cannot_use_is_told(tmp_path: Path) -> None:
@@ -178,7 +196,7 @@ class Silent:
 async def test_what_nobody_says_here_ends_a_visit(message: m.Message) -> None:
     link: object = Silent(message)
     with pytest.raises(ProtocolError, match=r"go away|BeatAck was not expected"):
-        await Visitor(here(0), link, SystemClock()).run()  # type: ignore[arg-type]
+        await Visitor(here(0), link, SystemClock(), TokenFile(Path())).run()  # type: ignore[arg-type]
 
 
 async def test_strangers_are_refused() -> None:
