@@ -113,7 +113,8 @@ def run(
         backend: what connects them: "horovod", "tensorflow" (collectives, or parameter servers), or "none" (nothing
             does: each member runs by itself, and knows its rank).
         spark: the session to use; the active one by default. Spark Connect sessions will do.
-        agents: how many agents to start; by default one for each member. More than that stand by for lost ones.
+        agents: how many agents to start; by default one for each member. More than that stand by for lost ones,
+            and all are alike then: see `docs/sessions.md`, GPUs.
         **options: ps and evaluator (parameter servers, and whether there is an evaluator; members of their own, with
             backend "tensorflow" alone), min_workers (go on with so many when agents are lost for good; default: wait
             for all), max_restarts (times the gang is formed again, default 3), hang_timeout (a member that reports no
@@ -339,11 +340,14 @@ def _alone(
     preflight.check_gpus(facts, composed.spec.gpus)
     preflight.check_failures(facts, composed.spec.retries)
     preflight.check_cluster(facts)
-    count = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size)
+    apart = 0 if agents is not None else preflight.members_without_gpus(facts, composed.spec.gang)
+    training = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size - apart)
+    apart *= training // (composed.spec.gang.size - apart)
+    count = training + apart
     composed = composed.authorized(session).attached()
     if (done := finished(composed)) is not None:
         return done
-    own = AgentPool(session, facts, count, composed.plan.preload, None)
+    own = AgentPool(session, facts, count, composed.plan.preload, None, apart)
     shown = display or choose_display(quiet=not progress)
     try:
         own.open()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark import InheritableThread
+from pyspark.resource import ExecutorResourceRequests, ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.missing import Missing, missing_in
@@ -34,10 +35,12 @@ class JobEnd:
 class SlotJob:
     """A Spark job of one task for each slot. Its methods may be called from any thread."""
 
-    def __init__(self, spark: SparkSession, tag: str, slots: int) -> None:
+    def __init__(self, spark: SparkSession, tag: str, slots: range, profile: ResourceProfile | None = None) -> None:
+        """`slots` are their numbers; `profile` is for executors that are not as the session's."""
         self._spark = spark
         self._tag = tag
         self._slots = slots
+        self._profile = profile
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -70,8 +73,8 @@ class SlotJob:
     def _rows(self, task: Callable[..., Any], schema: str) -> list[Any]:
         """What the tasks return, each of which is given its slot. Blocks; raises whatever Spark, Py4J or gRPC raise."""
         self._add_tag()
-        rows = self._spark.range(0, self._slots, 1, self._slots).mapInArrow(task, schema).collect()
-        return list(rows)
+        slots = self._spark.range(self._slots.start, self._slots.stop, 1, len(self._slots))
+        return list(slots.mapInArrow(task, schema, profile=self._profile).collect())
 
     def _add_tag(self) -> None:
         if (context := self._context()) is not None:
@@ -93,9 +96,16 @@ class SlotJob:
 class AgentJob(SlotJob):
     """The Spark job that carries the agents of a pool."""
 
-    def __init__(self, spark: SparkSession, ticket: AgentTicket, agents: int, on_end: Callable[[JobEnd], None]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        ticket: AgentTicket,
+        slots: range,
+        on_end: Callable[["AgentJob", JobEnd], None],
+        profile: ResourceProfile | None = None,
+    ) -> None:
         """`on_end` is called in the job's thread, once."""
-        super().__init__(spark, f"sparktrain-{ticket.pool}", agents)
+        super().__init__(spark, f"sparktrain-{ticket.pool}", slots, profile)
         self._ticket = ticket
         self._on_end = on_end
 
@@ -105,14 +115,14 @@ class AgentJob(SlotJob):
             end = JobEnd(tuple((row.slot, row.reason, row.reached) for row in rows))
         except BaseException as error:  # whatever Spark, Py4J or gRPC raise: it is the end of the agents
             end = JobEnd(error=first_line(error), missing=missing_in(str(error)))
-        self._on_end(end)
+        self._on_end(self, end)
 
 
 class CheckupJob(SlotJob):
     """The Spark job that has each slot tell about its host."""
 
     def __init__(self, spark: SparkSession, ticket: AgentTicket, slots: int) -> None:
-        super().__init__(spark, f"sparktrain-{ticket.pool}", slots)
+        super().__init__(spark, f"sparktrain-{ticket.pool}", range(slots))
         self._ticket = ticket
         self.told: tuple[str, ...] = ()
         """What each slot told, as JSON; empty before the job's end."""
@@ -127,6 +137,12 @@ class CheckupJob(SlotJob):
             self.told = tuple(row.told for row in rows)
         except BaseException as error:  # as above
             self.error, self.missing = first_line(error), missing_in(str(error))
+
+
+def without_gpus(cores: int, cpus: int) -> ResourceProfile:
+    """Executors as those of the session, with so many `cores` and `cpus` for a task, and without its GPUs."""
+    executor, task = ExecutorResourceRequests().cores(cores), TaskResourceRequests().cpus(cpus)
+    return ResourceProfileBuilder().require(executor).require(task).build
 
 
 def first_line(error: BaseException) -> str:

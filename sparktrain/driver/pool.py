@@ -8,12 +8,14 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 
+from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.launch import AgentJob, JobEnd
+from sparktrain.driver.launch import AgentJob, JobEnd, without_gpus
 from sparktrain.driver.loop import call, submit
 from sparktrain.driver.missing import advice
 from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, listener_of, outlook_of
@@ -53,9 +55,17 @@ class AgentPool:
     """Agents of one Spark session. Its methods block, and belong to one thread at a time."""
 
     def __init__(
-        self, spark: SparkSession, facts: Facts, agents: int, preload: tuple[str, ...], idle_timeout_s: float | None
+        self,
+        spark: SparkSession,
+        facts: Facts,
+        agents: int,
+        preload: tuple[str, ...],
+        idle_timeout_s: float | None,
+        without_gpus: int = 0,
     ) -> None:
+        """`agents` in all, of which the last, `without_gpus` of them, have executors of their own without GPUs."""
         self.agents = agents
+        self._without_gpus = without_gpus
         self.spark = spark
         self._facts = facts
         self._preload = preload
@@ -65,7 +75,9 @@ class AgentPool:
         self._certificates: Certificates | None = None
         self._hosts: tuple[str, ...] = ()
         self._port = 0
-        self._job: AgentJob | None = None
+        self._jobs: dict[range, AgentJob] = {}
+        """Those that run, by their slots."""
+        self._profiles: dict[range, ResourceProfile | None] = {}
         self._job_lock = threading.Lock()
         self._relaunches = 0
         self._idle: Future[None] | None = None
@@ -85,7 +97,10 @@ class AgentPool:
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         server = Server(listener, SystemClock(), installed_versions(), self._preload)
         self._coordinator = Coordinator(
-            server, SystemClock(), outlook_of(self._facts, self.agents), listener_of(self.spark, self._facts)
+            server,
+            SystemClock(),
+            outlook_of(self._facts, self.agents - self._without_gpus),
+            listener_of(self.spark, self._facts),
         )
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
@@ -93,6 +108,7 @@ class AgentPool:
             self.close()
             raise SessionError(f"{error}; see {PORT_KEY}, {HOST_KEY} and spark.driver.bindAddress") from error
         self._hosts = address.hosts
+        self._profiles = self._parts()
         self._launch()
         _OPEN.add(self)
 
@@ -102,10 +118,11 @@ class AgentPool:
         if coordinator is None:
             return
         self._cancel_idle()
-        job = self._retire_job()
+        jobs = self._retire_jobs()
         call(coordinator.close("the pool closes"), CLOSE_TIMEOUT_S)
-        if job is not None and not job.join(LEAVE_TIMEOUT_S):
-            job.cancel()  # some agents had not joined yet, and heard of nothing
+        for job in jobs:
+            if not job.join(LEAVE_TIMEOUT_S):
+                job.cancel()  # some agents had not joined yet, and heard of nothing
 
     def who(self) -> Who:
         """This driver, as others find it in the journal of its run."""
@@ -180,31 +197,41 @@ class AgentPool:
         if self._coordinator is not None:
             self._coordinator.stop(reason, 0.0)
 
-    # ---- the agents' job
+    # ---- the agents' jobs
+
+    def _parts(self) -> dict[range, ResourceProfile | None]:
+        """Slots, and how their executors differ from the session's."""
+        first = self.agents - self._without_gpus
+        if not self._without_gpus:
+            return {range(first): None}
+        cpus = self._facts.number("spark.task.cpus", 1)
+        profile = without_gpus(self._facts.number("spark.executor.cores", cpus), cpus)
+        return {range(first): None, range(first, self.agents): profile}
 
     def _launch(self) -> None:
-        """Submit the agents' job, unless it runs."""
+        """Submit the agents' jobs, unless they run."""
         with self._job_lock:
-            if self._job is not None or self._certificates is None:
+            if self._certificates is None:
                 return
-            agent = self._certificates.agent
-            ticket = AgentTicket(self._id, self._hosts, self._port, agent, CONNECT_S)
-            job = AgentJob(self.spark, ticket, self.agents, lambda end: self._on_job_end(job, end))
-            self._job = job
-            job.start()
+            ticket = AgentTicket(self._id, self._hosts, self._port, self._certificates.agent, CONNECT_S)
+            for slots, profile in self._profiles.items():
+                if slots not in self._jobs:
+                    on_end = partial(self._on_job_end, slots)
+                    self._jobs[slots] = AgentJob(self.spark, ticket, slots, on_end, profile)
+                    self._jobs[slots].start()
 
-    def _retire_job(self) -> AgentJob | None:
-        """The job, whose end is expected from now on."""
+    def _retire_jobs(self) -> list[AgentJob]:
+        """The jobs, whose end is expected from now on."""
         with self._job_lock:
-            job, self._job = self._job, None
-            return job
+            jobs, self._jobs = list(self._jobs.values()), {}
+            return jobs
 
-    def _on_job_end(self, job: AgentJob, end: JobEnd) -> None:
+    def _on_job_end(self, slots: range, job: AgentJob, end: JobEnd) -> None:
         """Called in the job's thread: submit it again, or give up."""
         with self._job_lock:
-            if self._job is not job:
+            if self._jobs.get(slots) is not job:
                 return
-            self._job = None
+            del self._jobs[slots]
         self._relaunches += 1
         error = self._final_error(end)
         if error is None:
@@ -233,7 +260,7 @@ class AgentPool:
         await SystemClock().sleep(seconds)
         coordinator = self._coordinator
         if coordinator is not None:
-            self._retire_job()
+            self._retire_jobs()
             await coordinator.dismiss(f"the pool was idle for {seconds:g} s")
 
     def _cancel_idle(self) -> None:

@@ -249,6 +249,18 @@ def check_failures(facts: Facts, restarts: int) -> None:
         )
 
 
+def members_without_gpus(facts: Facts, gang: GangSpec) -> int:
+    """How many members of a gang can have executors of their own, which hold no GPU: those that do not train.
+
+    Only a cluster manager that gives executors as they are asked for can tell them apart from the session's.
+    """
+    apart = facts.master == YARN or facts.master.startswith(("k8s://", "spark://"))
+    has_gpus = "spark.executor.resource.gpu.amount" in facts.conf
+    if not (apart and has_gpus and facts.conf.get("spark.dynamicAllocation.enabled") == "true"):
+        return 0
+    return gang.size - gang.workers
+
+
 def check_cluster(facts: Facts) -> None:
     """Raises ResourceError when the cluster will never give the session an executor. Blocks for some seconds at most;
     only YARN is asked."""

@@ -112,7 +112,8 @@ class Server:
         link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
         if self._tokens is not None:
             link.post(self._tokens)
-        self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address))
+        gpus = len(join.devices)
+        self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address, gpus))
         reason = "its stream ended"
         try:
             while not isinstance(message := await link.receive(), m.Leave):

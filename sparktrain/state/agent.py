@@ -36,6 +36,8 @@ class Agent:
     host: str
     address: str = "127.0.0.1"
     """IP address of its host, that other agents reach."""
+    gpus: int = 0
+    """That Spark gives its members."""
     status: AgentStatus = AgentStatus.PREPARING
     prepared: RunId | None = None
     """The run whose code it has."""

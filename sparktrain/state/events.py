@@ -25,6 +25,8 @@ class AgentJoined(Event, frozen=True, tag=True):
     host: str
     address: str = "127.0.0.1"
     """IP address of its host, that other agents reach."""
+    gpus: int = 0
+    """That Spark gives its members."""
 
 
 class AgentReady(Event, frozen=True, tag=True):

@@ -116,7 +116,7 @@ class Machine:
     # ---- agents
 
     def _on_joined(self, event: on.AgentJoined) -> Commands:
-        agent = Agent(event.agent, event.slot, event.host, event.address)
+        agent = Agent(event.agent, event.slot, event.host, event.address, event.gpus)
         self.agents.join(agent)
         self._leases.renew(event.agent, event.at)
         return self._prepare(agent)

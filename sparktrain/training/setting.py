@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from sparktrain import reaper
 from sparktrain.protocol.pipe_messages import Assignment
+from sparktrain.spec.gang import Role
 from sparktrain.state.formation import Formation
 
 EXIT_TIMEOUT_S = 5.0
@@ -42,7 +43,9 @@ def enter(assignment: Assignment) -> None:
 
 def connect(assignment: Assignment, formation: Formation) -> None:
     """What the libraries of a member must know of its gang. Once, before the training function is called."""
-    if formation.size > 1 and not assignment.gpus and "CUDA_VISIBLE_DEVICES" not in os.environ:
+    if formation.mine.role in (Role.PS, Role.EVALUATOR):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it would take memory of a GPU that another member trains on
+    elif formation.size > 1 and not assignment.gpus and "CUDA_VISIBLE_DEVICES" not in os.environ:
         devices = [name for name in os.listdir("/dev") if _GPU.fullmatch(name)]
         if devices:  # Spark knows nothing of them: members of one host share them out
             os.environ["CUDA_VISIBLE_DEVICES"] = str(formation.local_rank % len(devices))

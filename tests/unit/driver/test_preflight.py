@@ -294,3 +294,21 @@ def test_how_many_executors_agents_need() -> None:
     assert preflight.slots_of_executor(there) == 2
     assert [preflight.executors_for(there, agents) for agents in (1, 2, 3)] == [1, 1, 2]
     assert preflight.executors_for(facts("yarn", **{"task.cpus": "2"}), 3) == 3, "as if each had room for one"
+
+
+DYNAMIC = {"executor.resource.gpu.amount": "1", "dynamicAllocation.enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("there", "gang", "expected"),
+    [
+        (facts("yarn", **DYNAMIC), GangSpec(workers=2, ps=1, evaluator=True, backend="tensorflow"), 2),
+        (facts("k8s://host", **DYNAMIC), GangSpec(workers=2, ps=1, backend="tensorflow"), 1),
+        (facts("yarn", **DYNAMIC), GangSpec(workers=2), 0),
+        (facts("yarn", **DYNAMIC | {"dynamicAllocation.enabled": "false"}), GangSpec(ps=1, backend="tensorflow"), 0),
+        (facts("yarn", **{"dynamicAllocation.enabled": "true"}), GangSpec(ps=1, backend="tensorflow"), 0),
+        (facts(LOCAL_CLUSTER, **DYNAMIC), GangSpec(ps=1, backend="tensorflow"), 0),
+    ],
+)
+def test_members_that_can_do_without_gpus(there: Facts, gang: GangSpec, expected: int) -> None:
+    assert preflight.members_without_gpus(there, gang) == expected

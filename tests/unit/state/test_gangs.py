@@ -96,6 +96,24 @@ def test_a_gang_sits_on_as_few_hosts_as_possible(world: World) -> None:
     assert by_rank(world) == ["b", "c"]
 
 
+def test_members_that_do_not_train_sit_where_no_gpu_is(world: World) -> None:
+    world.begin(roles=(Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR))
+    for name, host, gpus in (("a", "x", 0), ("b", "x", 0), ("c", "y", 1), ("d", "x", 1)):
+        world.feed(on.AgentJoined(world.at, AgentId(name), 0, host, gpus=gpus))
+        world.feed(on.AgentReady(world.at, AgentId(name), RUN))
+    world.suggest()
+    assert by_rank(world) == ["c", "d", "a", "b"]
+
+
+def test_a_member_alone_sits_where_a_gpu_is(world: World) -> None:
+    world.begin()
+    for name, gpus in (("a", 0), ("b", 1)):
+        world.feed(on.AgentJoined(world.at, AgentId(name), 0, "x", gpus=gpus))
+        world.feed(on.AgentReady(world.at, AgentId(name), RUN))
+    world.suggest()
+    assert by_rank(world)[0] == "b"
+
+
 def test_a_member_that_does_not_join_is_named_with_its_host_and_agent(world: World) -> None:
     world.begin(size=3, recovers=True, join_timeout_s=60.0)
     for name in "abc":
