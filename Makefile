@@ -4,7 +4,7 @@ BIN := .venv/bin
 RINGS := architecture unit contract process spark hadoop training faults examples
 BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills driver_death resume \
-    hdfs_throughput journal fusion yarn
+    hdfs_throughput journal fusion yarn doctor
 ARGS :=
 
 .PHONY: help setup horovod hadoop demo demo-gang demo-yarn test bench check lint types imports format lock clean

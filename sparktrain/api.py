@@ -1,14 +1,13 @@
 """The calls of the user: wiring, no decisions."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from sparktrain.driver import preflight
+from sparktrain.driver.admission import admit, session_of
 from sparktrain.driver.compose import Composed, compose, compose_again, module_names
 from sparktrain.driver.display import choose_display
-from sparktrain.driver.doctor.session import warn
 from sparktrain.driver.ending import finished, result, run_end, unloadable
 from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
 from sparktrain.driver.pool import AgentPool
@@ -301,20 +300,12 @@ def pool(
     Raises:
         UserError: there is no session, or it has too few slots.
     """
-    session, facts = _session(spark)
+    session, facts = session_of(spark)
     preflight.check_cluster(facts)
     count = preflight.agents_for(facts, agents, None)
     started = AgentPool(session, facts, count, module_names(preload), seconds(idle_timeout, "idle_timeout"))
     started.open()
     return Pool(started, facts)
-
-
-def _session(spark: Session | None) -> tuple[Session, preflight.Facts]:
-    """The session, and its facts; warns of what in them costs a run something."""
-    session = preflight.active_session(spark)
-    facts = preflight.read_facts(session, os.cpu_count() or 1)
-    warn(facts)
-    return session, facts
 
 
 def _with_session(
@@ -336,22 +327,15 @@ def _alone(
     display: Display | None = None,
 ) -> SweepResult:
     """A run with agents of its own."""
-    session, facts = _session(spark)
-    preflight.check_gpus(facts, composed.spec.gpus)
-    preflight.check_failures(facts, composed.spec.retries)
-    preflight.check_cluster(facts)
-    apart = 0 if agents is not None else preflight.members_without_gpus(facts, composed.spec.gang)
-    training = preflight.agents_for(facts, agents, composed.trials, composed.spec.gang.size - apart)
-    apart *= training // (composed.spec.gang.size - apart)
-    count = training + apart
-    composed = composed.authorized(session).attached()
-    if (done := finished(composed)) is not None:
+    there = admit(composed, spark, agents)
+    if (done := finished(there.composed)) is not None:
         return done
-    own = AgentPool(session, facts, count, composed.plan.preload, None, apart)
+    preload = there.composed.plan.preload
+    own = AgentPool(there.session, there.facts, there.agents, preload, None, there.without_gpus)
     shown = display or choose_display(quiet=not progress)
     try:
         own.open()
-        return _run(own, composed, composed.work(count, shown, own.who()), shown)
+        return _run(own, there.composed, there.composed.work(there.agents, shown, own.who()), shown)
     finally:
         own.close()
 

@@ -30,16 +30,3 @@ def note(marks, who):
     hidden = Path(marks, f".{who}")
     hidden.write_text(f"{os.environ['CONTAINER_ID']}\n{Path.cwd()}\n")
     hidden.rename(Path(marks, who))
-
-
-def wait(marks, ctx):
-    """Tell which GPUs this role sees, and train until it is told that it is enough."""
-    hidden = Path(marks, f".{ctx.role}")
-    hidden.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
-    hidden.rename(Path(marks, ctx.role))
-    step = 0
-    while not Path(marks, ".enough").exists():
-        ctx.report(step, y=0.0)
-        step += 1
-        pause(0.1)
-    return {"y": ctx.size}

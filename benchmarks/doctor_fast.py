@@ -1,0 +1,37 @@
+"""A job for `benchmarks.doctor`: what a launch checks before it starts anything, several times.
+
+spark-submit doctor_fast.py DIRECTORY FILE    which gets the seconds of each, as JSON
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sparktrain.driver.admission import admit
+from sparktrain.driver.compose import compose
+from sparktrain.driver.options import RunOptions, options_of
+from sparktrain.search.space import single
+
+ROUNDS = 5
+
+
+def train():
+    return 0.0
+
+
+def main(directory: str, told: Path) -> None:
+    session = SparkSession.builder.getOrCreate()
+    took = []
+    for number in range(ROUNDS):
+        composed = compose(train, single({}), options_of(RunOptions, workers=1, dir=directory, name=f"run-{number}"))
+        begun = time.perf_counter()
+        admit(composed, session, None)
+        took.append(time.perf_counter() - begun)
+    told.write_text(json.dumps(took))
+    session.stop()
+
+
+main(sys.argv[1], Path(sys.argv[2]))

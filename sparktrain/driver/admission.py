@@ -1,0 +1,48 @@
+"""What each launch checks of its session before anything starts: the fast part of the doctor."""
+
+import os
+
+from msgspec import Struct
+
+from sparktrain.driver import preflight
+from sparktrain.driver.compose import Composed
+from sparktrain.driver.doctor.session import warn
+from sparktrain.driver.preflight import Facts, Session
+
+
+class Admitted(Struct, frozen=True):
+    """A run that its session, its cluster and its directory have room for."""
+
+    session: Session
+    facts: Facts
+    composed: Composed
+    """With what its directory has of it."""
+    agents: int
+    """To start, in all."""
+    without_gpus: int
+    """So many of them on executors of their own."""
+
+
+def session_of(spark: Session | None) -> tuple[Session, Facts]:
+    """The session, and its facts; warns of what in them costs a run something. Raises UserError."""
+    session = preflight.active_session(spark)
+    facts = preflight.read_facts(session, os.cpu_count() or 1)
+    warn(facts)
+    return session, facts
+
+
+def admit(composed: Composed, spark: Session | None, agents: int | None) -> Admitted:
+    """Check a run with agents of its own. Blocks on the session, the ResourceManager and the store.
+
+    Raises UserError; writes nothing but a probe of the store.
+    """
+    session, facts = session_of(spark)
+    gang = composed.spec.gang
+    preflight.check_gpus(facts, composed.spec.gpus)
+    preflight.check_failures(facts, composed.spec.retries)
+    preflight.check_cluster(facts)
+    apart = 0 if agents is not None else preflight.members_without_gpus(facts, gang)
+    others = preflight.agents_for(facts, agents, composed.trials, gang.size - apart)
+    without_gpus = apart * (others // (gang.size - apart))
+    ready = composed.authorized(session).attached()
+    return Admitted(session, facts, ready, others + without_gpus, without_gpus)
