@@ -53,10 +53,14 @@ def is_local(path: str) -> bool:
     if not Path(path).exists():  # built in, frozen, or within a zip
         return False
     real = Path(path).resolve()
-    homes = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return not _INSTALLED_PARTS & set(real.parts) and not any(
-        real.is_relative_to(Path(home).resolve()) for home in homes
-    )
+    return not _INSTALLED_PARTS & set(real.parts) and not any(real.is_relative_to(home) for home in _homes())
+
+
+@functools.cache
+def _homes() -> frozenset[Path]:
+    """The folders of Python's own modules and of installed packages."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return frozenset(Path(sysconfig.get_path(name)).resolve() for name in names)
 
 
 def find_local(name: str) -> Path | None:
@@ -98,13 +102,23 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def imports_of_file(path: Path) -> Imports:
-    """What the source at `path` imports, anywhere in it; nothing when it is no valid Python."""
+    """What the source at `path` imports, anywhere in it; nothing when it is no valid Python. Not to be changed."""
+    try:
+        return _imports_of_source(path.read_bytes())
+    except OSError:  # its import on the executor tells it better
+        return Imports()
+
+
+@functools.lru_cache(maxsize=4096)
+def _imports_of_source(source: bytes) -> Imports:
+    """Remembered, for a call looks at its files several times, and a notebook makes many calls."""
     found = Imports()
     try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, OSError):  # its import on the executor tells it better
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # its import on the executor tells it better
         return found
     bound: dict[str, str] = {}
+    parts: list[tuple[str, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found.modules.update(alias.name for alias in node.names)
@@ -113,25 +127,30 @@ def imports_of_file(path: Path) -> Imports:
             found.modules.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.texts.add(node.value)
-    for node in ast.walk(tree):  # `import scipy` alone does not tell that scipy.stats is used
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in bound:
-            found.modules.add(f"{bound[node.value.id]}.{node.attr}")
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            parts.append((node.value.id, node.attr))
+    # `import scipy` alone does not tell that scipy.stats is used
+    found.modules.update(f"{bound[name]}.{part}" for name, part in parts if name in bound)
     return found
 
 
 def imports_of_files(paths: Iterable[Path]) -> Imports:
     """What any of the sources imports, and the local modules that these import, and so on."""
     found = Imports()
-    seen: set[Path] = set()
+    files: set[Path] = set()
+    tops: set[str] = set()
     todo = list(paths)
     while todo:
         path = todo.pop()
-        if path in seen:
+        if path in files:
             continue
-        seen.add(path)
+        files.add(path)
         more = imports_of_file(path)
-        found |= more
-        todo.extend(source for name in local_names(more.modules) for source in source_files_of(name))
+        found.modules |= more.modules
+        found.texts |= more.texts
+        new = {name.partition(".")[0] for name in more.modules} - tops
+        tops |= new
+        todo.extend(source for name in new for source in source_files_of(name))
     return found
 
 
