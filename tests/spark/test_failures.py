@@ -189,7 +189,8 @@ def test_a_member_whose_agent_has_lost_its_files_has_not_failed(spark: SparkSess
             raise FileNotFoundError("some file of the container")
         return float(x)
 
-    result = st.sweep(train, {"x": [7]}, metric="y", retries=1, agents=1, dir=str(runs), spark=spark, progress=False)
+    options = {"agents": 1, "dir": str(runs), "spark": spark, "progress": False, "preload": []}
+    result = st.sweep(train, {"x": [7]}, metric="y", retries=1, **options)
     [trial] = result.trials
     assert (trial.status, trial.metrics, trial.generations) == ("succeeded", {"y": 7.0}, 2)
     [restart] = trial.restarts
