@@ -184,6 +184,8 @@ class World:
         """By generation, as journalled."""
         self._journal: tuple[object, ...] = ()
         self._checked: set[tuple[object, ...]] = set()
+        self._seen: tuple[int, dict[str, bytes]] = 0, {}
+        """How many checkpoints were acknowledged, and all files, when `check` was called last."""
         self.drive()
 
     # ---- actors
@@ -246,6 +248,10 @@ class World:
     # ---- what must hold at every moment
 
     def check(self) -> None:
+        """Does nothing after an operation that changed nothing: most of them read."""
+        if self._seen == (len(self.acknowledged), self.files.files):
+            return
+        self._seen = len(self.acknowledged), dict(self.files.files)
         self._read_journal()
         for each in self.trial.kept:
             held = [(path, hash(self.files.files.get(path))) for path in self._known[each.digest][2]]

@@ -24,8 +24,9 @@ class Actor:
         """The name of the operation that it waits before."""
         self._files = files
         self._fault = ""
-        self._turn = threading.Semaphore(0)
-        self._waits = threading.Semaphore(0)
+        self._turn, self._waits = threading.Lock(), threading.Lock()  # each is held, but for the moment of a handover
+        self._turn.acquire()
+        self._waits.acquire()
         self.store = GatedStore(files, self.gate)
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
         self._thread.start()
