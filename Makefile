@@ -1,7 +1,7 @@
 # `make demo` and `make test` work on a fresh clone: both set up what is missing first.
 
 BIN := .venv/bin
-RINGS := architecture unit contract process spark hadoop training faults examples
+RINGS := architecture unit histories contract process spark hadoop training faults examples
 BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills driver_death resume \
     hdfs_throughput journal fusion yarn doctor

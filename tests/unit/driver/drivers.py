@@ -48,6 +48,11 @@ def outcome(x: int) -> Outcome:
     return Outcome(0.1, metrics={"y": float(x * x)})
 
 
+def whole(name: str, effect: Callable[[], Any]) -> Any:
+    """The gate of a driver that lives."""
+    return effect()
+
+
 class QuickClock(SystemClock):
     """Polls without a pause."""
 

@@ -26,8 +26,7 @@ from sparktrain.state.trial import TrialStatus
 from sparktrain.store import journal_reader
 from sparktrain.store.base import Store
 from sparktrain.store.journal import Journal, Who
-from tests.unit.driver.drivers import Climber, Driver, World, composed, play
-from tests.unit.driver.test_driver_death import whole
+from tests.unit.driver.drivers import Climber, Driver, World, composed, play, whole
 from tests.unit.store.gated import MemoryStore
 
 TRIALS = 6

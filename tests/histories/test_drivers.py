@@ -24,15 +24,10 @@ from sparktrain.state.records import AnyRecord, DriverBegan, GangFormed, TrialCo
 from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.journal import Journal
-from tests.unit.driver.drivers import Climber, Driver, World, composed, outcome, play
+from tests.unit.driver.drivers import Climber, Driver, World, composed, outcome, play, whole
 from tests.unit.store.gated import Crash, FailAt, fault
 
 TRIALS, FEW = 50, 12
-
-
-def whole(name: str, effect: Callable[[], Any]) -> Any:
-    """The gate of a driver that lives."""
-    return effect()
 
 
 class Sleeper:
