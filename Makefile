@@ -7,7 +7,7 @@ BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_ta
     hdfs_throughput journal fusion yarn doctor
 ARGS :=
 
-.PHONY: help setup horovod hadoop demo demo-gang demo-yarn test bench check lint types imports format lock clean
+.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench check lint types imports format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -21,6 +21,9 @@ horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorF
 hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, half a minute
 	@scripts/fetch_hadoop.sh
 
+classes: setup ## stores Spark's classes as JVMs need them, once, half a minute: then Spark starts with half the work
+	@$(BIN)/python scripts/store_classes.py
+
 demo: setup ## a sweep of four trials on real images, on a Spark of this machine
 	$(BIN)/sparktrain sweep examples/fashion_mnist.py:train \
 	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --metric accuracy
@@ -32,7 +35,7 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container
 	$(BIN)/python scripts/demo_yarn.py
 
-test: horovod hadoop ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
+test: horovod hadoop classes ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select
 	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
 
 bench: horovod hadoop ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md

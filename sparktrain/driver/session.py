@@ -1,10 +1,12 @@
 """A Spark session of our own, for the command line: the API uses the caller's."""
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -19,6 +21,8 @@ DEFAULT_MASTER = "local-cluster[2,1,2048]"
 
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Half the work to start a JVM that does little: one compiler, and no threads to collect garbage."""
+CLASSES = "spark-classes.jsa"
+"""What `make classes` stores in the environment's folder: Spark's classes as a JVM has them in memory."""
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -77,6 +81,15 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
         raise SessionError(f"no Spark session on {where}: {said}; is Java 17 there, and the master?") from error
 
 
+def jvm_here(environment: Path = Path(sys.prefix)) -> str:
+    """Options for JVMs of this machine alone: with the stored classes, if there are any, they start with half the work.
+
+    A JVM for which they were not made, such as one of another Java, loads its classes one by one, and says nothing.
+    """
+    stored = environment / CLASSES
+    return f"{FAST_JVM} -XX:SharedArchiveFile={shlex.quote(str(stored))}" if stored.exists() else FAST_JVM
+
+
 def is_submitted() -> bool:
     """Whether `spark-submit` has started this process, and has a session for it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
@@ -104,8 +117,8 @@ def _on(builder: SparkSession.Builder, master: str, conf: Mapping[str, str], scr
             file.write(_QUIET_LOG)
         quiet = {
             **_LOCAL_CONF,
-            "spark.driver.extraJavaOptions": f"{FAST_JVM} -Dlog4j2.configurationFile={log}",
-            "spark.executor.extraJavaOptions": FAST_JVM,
+            "spark.driver.extraJavaOptions": f"{jvm_here()} -Dlog4j2.configurationFile={log}",
+            "spark.executor.extraJavaOptions": jvm_here(),
         }
         for key, value in quiet.items():
             if key not in conf:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sparktrain.driver.session import FAST_JVM
+from sparktrain.driver.session import jvm_here
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executor JVMs, each with one slot."""
@@ -32,8 +32,8 @@ def spark_session(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "1024m",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": FAST_JVM,
-        "spark.executor.extraJavaOptions": FAST_JVM,
+        "spark.driver.extraJavaOptions": jvm_here(),
+        "spark.executor.extraJavaOptions": jvm_here(),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         **(conf or {}),
     }
