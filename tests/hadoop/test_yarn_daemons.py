@@ -71,6 +71,17 @@ def test_a_killed_nodemanager_is_lost_and_comes_back_with_its_label(breakable_ya
     assert state_of(breakable_yarn, 1) == "RUNNING"
 
 
+def test_a_node_that_is_taken_out_of_service_comes_back_with_its_label(breakable_yarn: Yarn) -> None:
+    [other, node] = breakable_yarn.nodemanagers
+    breakable_yarn.decommission(node)
+    assert state_of(breakable_yarn, 1) == "DECOMMISSIONED"
+    wait_until(lambda: not node.is_alive(), LOST_S, "its NodeManager has ended")
+    assert (other.is_alive(), state_of(breakable_yarn, 0)) == (True, "RUNNING")
+
+    breakable_yarn.mend()
+    assert state_of(breakable_yarn, 1) == "RUNNING"
+
+
 def test_a_killed_resourcemanager_comes_back_with_all_that_it_knew(breakable_yarn: Yarn) -> None:
     breakable_yarn.resourcemanager.kill9()
     with pytest.raises(HadoopError, match="the ResourceManager does not answer"):

@@ -24,6 +24,7 @@ from sparktrain.testing.hadoop.yarn_conf import LABEL, Knobs, resource_types, sc
 _SERVER = "org.apache.hadoop.yarn.server"
 _RESOURCEMANAGER = f"{_SERVER}.resourcemanager.ResourceManager"
 _NODEMANAGER = f"{_SERVER}.nodemanager.NodeManager"
+_ADMIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
 _SERVICES = {
     _RESOURCEMANAGER: ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address"),
     _NODEMANAGER: ("address", "localizer.address", "webapp.address"),
@@ -31,6 +32,8 @@ _SERVICES = {
 _HTTP_TIMEOUT_S = 5.0
 _KILL_TIMEOUT_S = 30.0
 _OVER = ("FINISHED", "FAILED", "KILLED")
+_LABELLED_HOST = "127.0.0.2"
+"""This machine too, by another name: nodes are taken out of service by that of their host."""
 
 
 class Yarn(Cluster):
@@ -62,6 +65,7 @@ class Yarn(Cluster):
         self._reserved = Ports()
         self._ports: dict[str, int] = {}
         self._guard = ContainerGuard(folder / "local")
+        self._excluded = folder / "excluded"
 
     @property
     def daemons(self) -> list[Daemon]:
@@ -116,9 +120,12 @@ class Yarn(Cluster):
         return wait_until(self.daemons, self._is_ready, timeout_s, f"YARN in {self.folder} is ready")
 
     def mend(self) -> None:
-        """Undo what a test did: wake and start daemons, kill applications, end what their containers left."""
+        """Undo what a test did: wake and start daemons, take nodes into service, kill applications, end what their
+        containers left."""
         for each in self.daemons:
             each.wake() if each.is_alive() else each.start()
+            if each is self.resourcemanager and self._excluded.read_text():
+                self._exclude("")  # before a NodeManager starts, which would end again
         self.wait_ready()
         for application in self.applications():
             if application["state"] not in _OVER:
@@ -185,19 +192,45 @@ class Yarn(Cluster):
         """End an application; returns before that is done."""
         self._ask("PUT", f"apps/{id}/state", {"state": "KILLED"})
 
+    def decommission(self, nodemanager: Daemon) -> None:
+        """Take a node out of service, and its containers: its NodeManager ends by itself soon. Returns when the
+        ResourceManager knows. Raises HadoopError."""
+        self._exclude(self._host(nodemanager))
+
+    def recommission(self, nodemanager: Daemon) -> None:
+        """Take the node into service again, and start its NodeManager, which must have ended. Returns when applications
+        can be submitted. Raises HadoopError."""
+        self._exclude("")
+        nodemanager.start()
+        self.wait_ready()
+
     # ---- inside
+
+    def _exclude(self, host: str) -> None:
+        """Have the ResourceManager do without the nodes of one host, and with all others."""
+        self._excluded.write_text(host)
+        java.run(_ADMIN, self.conf, "-refreshNodes")
 
     def _daemon(self, name: str, main: str) -> Daemon:
         return Daemon(name, main, self.folder / f"conf-{name}", self.folder / "logs" / f"{name}.log")
 
     def _at(self, daemon: Daemon, service: str) -> str:
-        return f"{HOST}:{self._ports[f'{daemon.name}.{service}']}"
+        return f"{self._host(daemon)}:{self._ports[f'{daemon.name}.{service}']}"
+
+    def _host(self, daemon: Daemon) -> str:
+        return _LABELLED_HOST if daemon is self.nodemanagers[1] else HOST
 
     def _write_conf(self) -> None:
         names = [f"{each.name}.{service}" for each in self.daemons for service in _SERVICES[each.main]]
         self._ports = {name: self._reserved.take() for name in names}
         yarn = site(self.knobs, (self.folder / "state").as_uri())
-        yarn |= {"yarn.resourcemanager.hostname": HOST, "yarn.resourcemanager.bind-host": HOST}
+        self._excluded.parent.mkdir(parents=True, exist_ok=True)
+        self._excluded.touch()
+        yarn |= {
+            "yarn.resourcemanager.hostname": HOST,
+            "yarn.resourcemanager.bind-host": HOST,
+            "yarn.resourcemanager.nodes.exclude-path": os.fspath(self._excluded),
+        }
         yarn |= {
             f"yarn.resourcemanager.{service}": self._at(self.resourcemanager, service)
             for service in _SERVICES[_RESOURCEMANAGER]
@@ -213,7 +246,7 @@ class Yarn(Cluster):
             return {}
         own = {f"yarn.nodemanager.{service}": self._at(daemon, service) for service in _SERVICES[_NODEMANAGER]}
         own |= {
-            "yarn.nodemanager.hostname": HOST,
+            "yarn.nodemanager.hostname": self._host(daemon),
             "yarn.nodemanager.local-dirs": os.fspath(self.folder / "local" / daemon.name),
             "yarn.nodemanager.log-dirs": os.fspath(self.folder / "container-logs" / daemon.name),
             "yarn.nodemanager.recovery.dir": os.fspath(self.folder / "recovery" / daemon.name),
