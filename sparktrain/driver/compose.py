@@ -63,6 +63,8 @@ class Composed:
     """What the run directory has of the run already, once it was looked at."""
     tokens: TokenKeeper | None = None
     """By which agents use the store, where they need some."""
+    replaces: bool = False
+    """YARN has started this driver in place of the one that was last on the run, for the same call."""
 
     @cached_property
     def trials(self) -> int | None:
@@ -103,11 +105,14 @@ class Composed:
         found = look(self.store, self.layout)
         if found is None:
             return self
-        check_alone(found, self.where, driver or this_driver())
+        this = driver or this_driver()
+        check_alone(found, self.where, this)
+        replaces = found.driver is not None and this.replaces(found.driver)
         spec = self.spec if self.seeded else replace(self.spec, seed=found.plan.spec["seed"])
         plan = msgspec.structs.replace(self.plan, spec=spec_fields(spec))
         check_unchanged(found.plan, plan, self.where, self.allow_changed)
-        return replace(self, plan=plan, spec=spec, found=found)
+        again = self.retry_failed and not (replaces and found.retried)
+        return replace(self, plan=plan, spec=spec, found=found, retry_failed=again, replaces=replaces)
 
     def work(self, agents: int, watcher: Watcher, driver: Who) -> Work:
         """The run for the coordinator, of which this driver takes charge. Blocks on the store.

@@ -12,7 +12,7 @@ from sparktrain.errors import FunctionError, UserError
 from sparktrain.state.commands import EndRun
 from sparktrain.state.outcome import Failure
 from sparktrain.state.records import RunEnded
-from sparktrain.state.sweep import Ending
+from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.journal import Journal
 
@@ -53,11 +53,14 @@ def finished(composed: Composed) -> SweepResult | None:
     if found is None:
         return None
     sweep = found.sweep()
+    same = sweep.space == composed.plan.space_digest
+    if composed.replaces and same and found.end is not None and found.end.ending == Ending.STOPPED:
+        return _as_it_ended(composed, sweep, found.end)
     statuses = {trial.status for trial in sweep.trials.values()}
     again = {TrialStatus.FAILED} if composed.retry_failed else set()
     if not all(status.observed for status in statuses) or statuses & again:
         return None
-    if not sweep.exhausted or sweep.space != composed.plan.space_digest:
+    if not sweep.exhausted or not same:
         return None
     journal = None
     if not found.ended:
@@ -65,6 +68,15 @@ def finished(composed: Composed) -> SweepResult | None:
         journal.append([composed.began, RunEnded(ending=Ending.COMPLETE)])
     trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
     return result(composed, Ran(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
+
+
+def _as_it_ended(composed: Composed, sweep: Sweep, end: RunEnded) -> SweepResult:
+    """The result of a run that the driver before has stopped, as at its timeout, and that YARN has begun again because
+    its exit code was not 0. Trials that were lost are another matter: perhaps they were lost with that driver."""
+    # The next call of this program for the run is a new one, as it would have been there.
+    journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
+    trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
+    return result(composed, Ran(trials, EndRun(sweep.run, Ending(end.ending), end.reason), sweep.ran_s), journal)
 
 
 def run_end(composed: Composed, made: SweepResult) -> RunEnd:

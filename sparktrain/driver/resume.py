@@ -13,6 +13,7 @@ import msgspec
 
 from sparktrain.clock import SystemClock, time_of_day
 from sparktrain.driver import plan as plans
+from sparktrain.driver.container import this_attempt
 from sparktrain.driver.plan import Plan
 from sparktrain.errors import ResumeError, RunDirectoryError
 from sparktrain.ids import RunId, TrialId
@@ -46,7 +47,18 @@ class Found:
     @property
     def ended(self) -> bool:
         """The last driver has said that it is done, whatever the reason."""
-        return isinstance(self._last, RunEnded)
+        return self.end is not None
+
+    @property
+    def end(self) -> RunEnded | None:
+        """What the last driver has said when it was done; None when it has not."""
+        return self._last if isinstance(self._last, RunEnded) else None
+
+    @property
+    def retried(self) -> bool:
+        """The last driver has queued the trials that had failed, as it was told to."""
+        began = next((each for each in reversed(self.opened.records) if isinstance(each, DriverBegan)), None)
+        return began is not None and began.retry_failed
 
     @property
     def _last(self) -> AnyRecord | None:
@@ -78,6 +90,7 @@ def look(store: Store, layout: RunLayout) -> Found | None:
 
 def this_driver(address: str = "", fingerprint: str = "") -> Who:
     """The calling process; with the address and the certificate's fingerprint of its coordinator, where it has one."""
+    application, attempt = this_attempt()
     return Who(
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -85,6 +98,8 @@ def this_driver(address: str = "", fingerprint: str = "") -> Who:
         sparktrain=installed_versions().get("sparktrain", "unknown"),
         address=address,
         fingerprint=fingerprint,
+        application=application,
+        attempt=attempt,
     )
 
 
@@ -107,13 +122,14 @@ def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
 
 
 def check_alone(found: Found, where: str, this: Who) -> None:
-    """Raises RunDirectoryError when the driver that was last on the run answers, and is not `this` one.
+    """Raises RunDirectoryError when the driver that was last on the run answers, and is not `this` one; but not for one
+    that YARN has replaced by this one: it is given up, though it may not know that yet.
 
     Blocks for some seconds at most. It helps people, and nothing depends on it: a driver that is taken over without
     having answered is fenced.
     """
     driver = found.driver
-    if driver is None or found.ended or driver.fingerprint == this.fingerprint != "":
+    if driver is None or found.ended or this.replaces(driver) or driver.fingerprint == this.fingerprint != "":
         return  # a pool whose last call has lost its store is on no run now, and it is this pool that asks
     if answers(driver):
         raise RunDirectoryError(

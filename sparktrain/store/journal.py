@@ -39,6 +39,14 @@ class Who(Struct, frozen=True):
     """Of the coordinator's certificate; empty when it does not listen."""
     purpose: str = ""
     """What it has taken over the run for, when not to run its trials."""
+    application: str = ""
+    """Of YARN, in a container of which it is, as in `1795280325843_0001`; empty outside of YARN."""
+    attempt: int = 0
+    """YARN starts an application again whose driver is lost: which time it is, from 1."""
+
+    def replaces(self, other: "Who") -> bool:
+        """YARN has given up the other one, and started this one to go on with the same work."""
+        return self.application == other.application != "" and self.attempt > other.attempt
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}{f' ({self.purpose})' if self.purpose else ''}"

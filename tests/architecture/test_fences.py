@@ -125,6 +125,7 @@ FENCES = [
         "import os\nhome = os.environ['HOME']",
         but_not=(
             "sparktrain/command.py",
+            "sparktrain/driver/container.py",
             "sparktrain/driver/session.py",
             "sparktrain/executor/process.py",
             "sparktrain/store/hadoop/conf.py",

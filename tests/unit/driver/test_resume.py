@@ -52,6 +52,17 @@ def with_journal(world: World, records: Iterable[AnyRecord], who: Who = OTHER) -
     return other
 
 
+def with_a_lost_trial(world: World, *end: AnyRecord) -> list[AnyRecord]:
+    """The records of the run, of which trial 2 was lost, but for the last one, and `end`."""
+    failure = Failure(FailureKind.LOST, "again and again")
+    return [
+        TrialConcluded(trial=each.trial, status=TrialStatus.LOST, failure=failure)
+        if isinstance(each, TrialConcluded) and each.trial == 2
+        else each
+        for each in records(world.store)[:-1]
+    ] + list(end)
+
+
 def records(store: Store) -> tuple[AnyRecord, ...]:
     return journal_reader.read(store, composed(TRIALS).layout.journal).records
 
@@ -119,14 +130,7 @@ def test_the_end_of_a_run_whose_driver_died_before_it_is_noted(done: tuple[World
 
 def test_a_lost_trial_is_run_again(done: tuple[World, SweepResult]) -> None:
     world, first = done
-    failure = Failure(FailureKind.LOST, "again and again")
-    lost = [
-        TrialConcluded(trial=each.trial, status=TrialStatus.LOST, failure=failure)
-        if isinstance(each, TrialConcluded) and each.trial == 2
-        else each
-        for each in records(world.store)
-    ]
-    again = with_journal(world, lost)
+    again = with_journal(world, with_a_lost_trial(world, *records(world.store)[-1:]))
     assert finished(attached(again)) is None
     made, _ = driven(again, composed(TRIALS))
     assert [trial.metrics for trial in made.trials] == [trial.metrics for trial in first.trials]
@@ -201,6 +205,83 @@ def test_a_driver_that_answers_is_left_alone(done: tuple[World, SweepResult], mo
     same = replace(composed(TRIALS), store=running.store).attached(OTHER)
     assert same.found is not None, "it is this pool that asks, and it is on no run"
     attached(world)
+
+
+FIRST, SECOND = (structs.replace(OTHER, application="1_0001", attempt=attempt) for attempt in (1, 2))
+
+
+def test_a_driver_that_yarn_has_replaced_is_not_asked(
+    done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _ = done
+    running = with_journal(world, records(world.store)[:-1], FIRST)
+    monkeypatch.setattr(resume, "answers", lambda driver: True)
+    another = structs.replace(SECOND, application="1_0002", fingerprint="g")
+    with pytest.raises(RunDirectoryError, match="in use"):
+        replace(composed(TRIALS), store=running.store).attached(another)
+    assert replace(composed(TRIALS), store=running.store).attached(SECOND).replaces
+
+
+def test_what_a_driver_has_stopped_is_not_begun_again_by_that_which_replaces_it(
+    done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=Ending.STOPPED, reason="why")), FIRST)
+    monkeypatch.setenv("CONTAINER_ID", "container_e07_1_0001_02_000001")
+    run = replace(composed(TRIALS), retry_failed=True, store=lost.store)
+    made = finished(run.attached())
+    assert made is not None
+    assert (made.status, made.reason) == (SweepStatus.LOST, "why")
+    assert [each.status for each in made.trials].count(TrialStatus.LOST) == 1
+    assert finished(run.attached()) is None, "the program's next call for the run is a new one"
+
+
+@pytest.mark.parametrize("ending", [*(set(Ending) - {Ending.STOPPED}), None])
+def test_what_a_driver_has_not_ended_or_could_not_go_on_with_is_gone_on_with_by_that_which_replaces_it(
+    done: tuple[World, SweepResult], ending: Ending | None
+) -> None:
+    end = [RunEnded(ending=ending)] if ending is not None else []
+    lost = with_journal(done[0], with_a_lost_trial(done[0], *end), FIRST)
+    assert finished(replace(composed(TRIALS), store=lost.store).attached(SECOND)) is None
+
+
+def test_of_a_run_with_another_space_that_another_call_of_the_program_has_ended_more_is_run(
+    done: tuple[World, SweepResult],
+) -> None:
+    ended = with_journal(done[0], records(done[0].store), FIRST)
+    more = replace(composed(TRIALS + 1), store=ended.store, allow_changed=frozenset({"space"}))
+    assert finished(more.attached(SECOND)) is None
+
+
+def test_trials_that_failed_are_run_again_by_one_driver_of_those_that_yarn_starts(
+    done: tuple[World, SweepResult],
+) -> None:
+    ended = with_journal(done[0], records(done[0].store), FIRST)
+    run = replace(composed(TRIALS), retry_failed=True, store=ended.store)
+    assert run.attached(SECOND).retry_failed, "the one before had another call"
+    began = [
+        structs.replace(run.began, plan=each.plan) for each in records(ended.store) if isinstance(each, DriverBegan)
+    ]
+    killed = replace(run, store=with_journal(done[0], [*records(ended.store), *began], FIRST).store)
+    assert not killed.attached(SECOND).retry_failed
+    assert killed.attached(FIRST).retry_failed
+
+
+@pytest.mark.parametrize(
+    ("container", "found"),
+    [
+        ("container_1795280325843_0001_02_000001", ("1795280325843_0001", 2)),
+        ("container_e17_1795280325843_0012_01_000001", ("1795280325843_0012", 1)),
+        ("", ("", 0)),
+        ("of docker", ("", 0)),
+    ],
+)
+def test_a_driver_in_a_container_of_yarn_knows_its_application(
+    container: str, found: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTAINER_ID", container)
+    this = resume.this_driver()
+    assert (this.application, this.attempt) == found
+    assert not this.replaces(OTHER)
 
 
 def test_a_driver_without_an_address_does_not_answer() -> None:
