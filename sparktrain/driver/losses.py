@@ -57,6 +57,7 @@ _WORDS = (
         f"its Python process crashed or was killed; if that was for want of memory, {_OVERHEAD}",
     ),
 )
+_LOST_NODE = re.compile(r" on host: (\S+)\. .*\*lost\* node", re.DOTALL)
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(.*?\) Reason: ")
 
 
@@ -67,6 +68,18 @@ def reading(said: str) -> tuple[Loss, str]:
             return loss, found.expand(told)
     reason = _EXECUTOR_LOST.sub("", said.strip())
     return Loss.OTHER, f"Spark says: {reason.partition(chr(10))[0] or 'nothing'}"
+
+
+def lost_host(said: str) -> str | None:
+    """The host of the node that Spark's message of a failed task says was lost, if any: YARN says the same of one that
+    was taken out of service."""
+    found = _LOST_NODE.search(said)
+    return found[1] if found is not None else None
+
+
+def decommissioned(said: str) -> str:
+    """The same message of a task whose node was taken out of service."""
+    return f"{said} The node is decommissioned."
 
 
 class Unexplained:

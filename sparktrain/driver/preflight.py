@@ -270,7 +270,14 @@ def check_cluster(facts: Facts) -> None:
 
 def listener_of(session: SparkSession, facts: Facts) -> Words | None:
     """Says why agents were lost, as far as the session tells; None where nothing is to be expected."""
-    return words_of(session) if facts.master == YARN else None
+    words = words_of(session) if facts.master == YARN else None
+    return _with_nodes(words) if words is not None else None
+
+
+def _with_nodes(words: Words) -> Words:
+    """The same, with what became of lost nodes."""
+    nodes = resourcemanager.Nodes()
+    return lambda stages: {task: nodes(said) for task, said in words(stages).items()}
 
 
 def outlook_of(facts: Facts, agents: int) -> Callable[[], str]:

@@ -10,7 +10,8 @@ from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
 from sparktrain.driver.application import Application, application_of
-from sparktrain.driver.yarn import Told, demand_of, outlook, refusal
+from sparktrain.driver.losses import decommissioned, lost_host
+from sparktrain.driver.yarn import Told, demand_of, out_of_service, outlook, refusal
 from sparktrain.errors import ResourceError, SpecError
 from sparktrain.store.hadoop.conf import configured
 
@@ -73,6 +74,30 @@ class ResourceManager:
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
         return None
+
+
+class Nodes:
+    """Says more of lost nodes than Spark does: those that were taken out of service. Blocks; never raises."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def __call__(self, said: str) -> str:
+        """The message of a failed task, and what became of its node; each is looked at once."""
+        if said not in self._told:
+            self._told[said] = self._tell(said)
+        return self._told[said]
+
+    def _tell(self, said: str) -> str:
+        host = lost_host(said)
+        if host is None:
+            return said
+        try:
+            told = ResourceManager.configured().tell()
+            return decommissioned(said) if told is not None and out_of_service(host, told.nodes) else said
+        except Exception as error:  # as of `Outlook`
+            logger.info("what became of node %s is not known: %s: %s", host, type(error).__name__, error)
+            return said
 
 
 def driver_output(application: Application, characters: int = 4000) -> str:

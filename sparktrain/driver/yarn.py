@@ -4,7 +4,7 @@ Pure: from what the ResourceManager tells, to reasons and text.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -34,6 +34,7 @@ KEYS = (
 _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 _MIB_OF = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
 _MOST_HOLDERS = 3
+_OUT_OF_SERVICE = ("DECOMMISSIONED", "DECOMMISSIONING")
 
 Amounts = Mapping[str, int]
 """Of each resource; memory in MiB."""
@@ -107,6 +108,12 @@ def summary(told: Told) -> str:
     parts += [f"labels: {_listed(labels)}"] if labels else []
     parts += [f"queues: {_listed(queues)}"] if queues else []
     return "; ".join(parts)
+
+
+def out_of_service(host: str, nodes: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a host has a node that was taken out of service, or is about to be, among those that the ResourceManager
+    knows."""
+    return any(each.get("nodeHostName") == host and each["state"] in _OUT_OF_SERVICE for each in nodes)
 
 
 def outlook(demand: Demand, executors: int, told: Told) -> str:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.driver.resourcemanager import Outlook, ResourceManager, check
+from sparktrain.driver.losses import reading
+from sparktrain.driver.resourcemanager import Nodes, Outlook, ResourceManager, check
 from sparktrain.driver.yarn import LABEL_KEY, QUEUE_KEY
 from sparktrain.errors import ResourceError, SpecError
+from sparktrain.state.outcome import Loss
 
 IDLE = json.loads((Path(__file__).parent / "yarn" / "idle.json").read_text())
 ANSWERS = {
@@ -114,3 +116,34 @@ def test_a_damaged_configuration_is_told(conf: Path) -> None:
     with pytest.raises(SpecError, match=r"yarn-site\.xml cannot be read"):
         check({})
     assert Outlook({}, 1)() == ""
+
+
+LOST = "Container from a bad node: container_1_0001_01_000002 on host: {}. Exit status: -100. Diagnostics: Container "
+LOST += "released on a *lost* node."
+
+
+def test_a_lost_node_that_was_taken_out_of_service_is_told_from_others(
+    conf: Path, answering: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(conf, resourcemanager_webapp_address=answering)
+    states = [("gone", "DECOMMISSIONED"), ("going", "DECOMMISSIONING"), ("down", "LOST"), ("back", "RUNNING")]
+    nodes = [{"nodeHostName": host, "state": state} for host, state in states]
+    monkeypatch.setitem(ANSWERS, "/ws/v1/cluster/nodes", {"nodes": {"node": nodes}})
+    tell = Nodes()
+    found = {host: reading(tell(LOST.format(host)))[0] for host in ("gone", "going", "down", "back", "unknown")}
+    assert found == {
+        "gone": Loss.DECOMMISSIONED,
+        "going": Loss.DECOMMISSIONED,
+        "down": Loss.NODE,
+        "back": Loss.NODE,
+        "unknown": Loss.NODE,
+    }
+    nodes.clear()
+    assert reading(tell(LOST.format("gone")))[0] is Loss.DECOMMISSIONED, "each is looked at once"
+
+
+def test_what_is_not_of_a_lost_node_or_cannot_be_asked_stays_as_it_is(conf: Path) -> None:
+    for said in (LOST.format("gone"), "Executor Process Lost"):
+        assert Nodes()(said) == said
+    (conf / "yarn-site.xml").write_text("<configuration>")
+    assert Nodes()(LOST.format("gone")) == LOST.format("gone")
