@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from sparktrain.driver.container import CONTAINER
 from sparktrain.driver.inspection import RunState, RunView
 from sparktrain.driver.results import CODE_OF_STATUS
 from sparktrain.state.sweep import Ending
@@ -20,6 +21,7 @@ _WAITING = re.compile(r"(?:\[[^]]*\]\s*)?(.+?)\s*(?:Details\b.*)?$", re.DOTALL)
 _OUTAGE = re.compile(
     r"ConnectException|Connection refused|NoRouteToHost|SocketTimeout|SafeMode|StandbyException|UnknownHostException"
 )
+_SUBMITTED = re.compile(r"Submitted application (application_\d+_\d+)")
 _SHOWN_CHARACTERS = 500
 
 
@@ -43,13 +45,20 @@ class Application(Struct, frozen=True):
         return self.state in _OVER
 
     @property
+    def attempt(self) -> int:
+        """How often YARN has started its driver, as far as it is known."""
+        found = CONTAINER.search(self.logs_url)
+        return int(found["attempt"]) if found is not None else 1
+
+    @property
     def line(self) -> str:
         """How it stands, for people."""
         if self.over:
             return f"{self.id} is {self.final_status}"
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
         if self.state == "ACCEPTED" and (why := _WAITING.match(self.diagnostics)):
-            return f"{self.id} is ACCEPTED: {_short(why[1])}"
-        return f"{self.id} is {self.state}{f' on {self.master}' if self.master else ''}"
+            return f"{self.id} is ACCEPTED{again}: {_short(why[1])}"
+        return f"{self.id} is {self.state}{f' on {self.master}' if self.master else ''}{again}"
 
 
 class Verdict(Struct, frozen=True):
@@ -103,7 +112,7 @@ def _of_run(run: RunView, application: Application | None) -> Verdict:
     assert run.status is not None
     ending = Ending(run.ending) if run.ending is not None else Ending.COMPLETE
     if ending.infrastructure:
-        return Verdict(CLUSTER_FAILED, run.reason, by_run=True)
+        return Verdict(CLUSTER_FAILED, f"{run.reason}; the same call goes on with it", by_run=True)
     if ending is Ending.UNLOADABLE:
         return Verdict(CALL_IS_WRONG, run.reason, by_run=True)
     code = CODE_OF_STATUS[run.status]
@@ -115,6 +124,12 @@ def _of_run(run: RunView, application: Application | None) -> Verdict:
 
 def _not_submitted(output: str) -> Verdict:
     """An outage passes; for the rest of what spark-submit refuses, the line or the configuration must change."""
+    if found := _SUBMITTED.search(output):
+        return Verdict(
+            CLUSTER_FAILED,
+            f"{found[1]} was submitted, and no ResourceManager tells what became of it; its run directory does: "
+            "sparktrain status DIR",
+        )
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if re.search(r"Exception|Error\b|error:", line) and not line.startswith("at ")]
     said = next(iter(causes or lines[-1:]), "it said nothing")

@@ -26,8 +26,10 @@ from sparktrain.reaper import die_with_parent
 
 SUBMIT_TIMEOUT_S = 900.0
 """For spark-submit to upload what it takes along, until the ResourceManager has the application."""
+OUTAGE_TIMEOUT_S = 900.0
+"""For the ResourceManager to answer again, where nobody else waits for the application."""
 SETTLE_TIMEOUT_S = 30.0
-"""For the ResourceManager to know of an application's end, once spark-submit does."""
+"""For the ResourceManager to know of an application's end, once spark-submit does, and of it at all after a restart."""
 END_TIMEOUT_S = 60.0
 """For spark-submit to end after Ctrl-C, which it hears as well."""
 POLL_S = 2.0
@@ -86,8 +88,9 @@ def run_here(line: Sequence[str]) -> int:
 def follow(line: Sequence[str], tag: str, sight: Sight, tell: Callable[[str], None]) -> Ended:
     """Run a job whose driver is in a container, and tell how application and run stand, in lines.
 
-    Blocks until the application has ended. Raises InfraError when it is not submitted in time, and KeyboardInterrupt
-    for Ctrl-C, which the application does not hear.
+    Blocks until the application has ended, also where spark-submit does not wait for that
+    (`spark.yarn.submit.waitAppCompletion`), which the ResourceManager can tell then. Raises InfraError when it is not
+    submitted in time, and KeyboardInterrupt for Ctrl-C, which the application does not hear.
     """
     seen, before = _Seen(tag, ResourceManager.configured(), tell), sight.look()
     with TemporaryFile() as said, _started(line, said) as process:
@@ -108,14 +111,17 @@ def follow(line: Sequence[str], tag: str, sight: Sight, tell: Callable[[str], No
 def _wait(process: "subprocess.Popen[bytes]", seen: "_Seen", sight: Sight, changes: Changes) -> None:
     clock = SystemClock()
     begun = clock.now()
-    while process.poll() is None:
+    while True:
+        ended = process.poll() is not None
         seen.look()
+        if ended and not (process.returncode == 0 and seen.goes_on):
+            return
         run = sight.look() if seen.runs else None
         if run is not None:
             changes.show(run)
         if run is None or run.state is not RunState.RUNNING:
             seen.listen()
-        if seen.missing and clock.now() - begun > SUBMIT_TIMEOUT_S:
+        if seen.application is None and seen.missing and not ended and clock.now() - begun > SUBMIT_TIMEOUT_S:
             process.kill()
             raise InfraError(
                 f"spark-submit has brought no application to YARN within {SUBMIT_TIMEOUT_S:g} s: look at the network "
@@ -147,6 +153,18 @@ class _Seen:
         self._manager = manager
         self._tell = tell
         self._told = ""
+        self._clock = SystemClock()
+        self._heard = 0.0
+        self._missed = 0.0
+
+    @property
+    def goes_on(self) -> bool:
+        """It is not over, as far as the ResourceManager has told: that may be away, and not know it again at once."""
+        if self.application is None or self.application.over:
+            return False
+        if self.missing:
+            return self._clock.now() < self._missed + SETTLE_TIMEOUT_S
+        return self._clock.now() < self._heard + OUTAGE_TIMEOUT_S
 
     @property
     def runs(self) -> bool:
@@ -155,10 +173,12 @@ class _Seen:
 
     def look(self) -> None:
         found = self._manager.applications(self._tag)
+        if found == [] and not self.missing:
+            self._missed = self._clock.now()
         self.missing = found == []
         if not found:
             return
-        self.application = found[0]
+        self.application, self._heard = found[0], self._clock.now()
         if found[0].line != self._told:
             self._told = found[0].line
             self._tell(self._told)

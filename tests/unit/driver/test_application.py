@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from sparktrain.driver.application import Application, Verdict, application_of, verdict_of
 from sparktrain.driver.inspection import RunState, RunView, TrialView
@@ -61,7 +62,8 @@ def test_a_run_that_was_stopped_is_6() -> None:
 @pytest.mark.parametrize(("ending", "code"), [(Ending.NO_AGENTS, 5), (Ending.UNAVAILABLE, 5), (Ending.UNLOADABLE, 2)])
 def test_what_kept_a_run_from_going_on_has_its_code_and_reason(ending: Ending, code: int) -> None:
     ended = run(4, ending=str(ending), reason="too few agents")
-    assert verdict_of(FAILED, "", ended, None) == Verdict(code, "too few agents", by_run=True)
+    told = "too few agents; the same call goes on with it" if code == 5 else "too few agents"
+    assert verdict_of(FAILED, "", ended, None) == Verdict(code, told, by_run=True)
 
 
 def test_the_code_of_a_driver_that_has_not_run_anything_is_in_yarns_words() -> None:
@@ -105,6 +107,13 @@ def test_what_was_not_submitted_is_told_in_the_words_of_spark_submit() -> None:
     assert len(verdict_of(None, "Error: " + "x" * 1000, None, None).told) < 600
 
 
+def test_what_was_submitted_is_not_said_to_be_missing_when_no_resourcemanager_tells() -> None:
+    said = "26/11/22 00:05:07 INFO YarnClientImpl: Submitted application application_1_0001\n"
+    verdict = verdict_of(None, said, None, None)
+    assert verdict.code == 5
+    assert verdict.told.startswith("application_1_0001 was submitted, and no ResourceManager tells")
+
+
 def test_the_run_says_the_code_where_the_resourcemanager_cannot_be_asked() -> None:
     assert verdict_of(None, "", run(3), None) == Verdict(3, by_run=True)
 
@@ -118,6 +127,15 @@ def test_an_application_is_read_from_what_the_resourcemanager_tells() -> None:
     over = application_of({**told, "state": "FINISHED", "finalStatus": "SUCCEEDED"})
     assert over.line == "application_1_0001 is SUCCEEDED"
     assert over.over
+
+
+def test_a_second_driver_is_told() -> None:
+    logs = "http://node-7:8042/node/containerlogs/container_e03_1_0001_02_000001/ann"
+    again = Application("application_1_0001", "RUNNING", "UNDEFINED", master="node-7:8042", logs_url=logs)
+    assert again.line == "application_1_0001 is RUNNING on node-7:8042, attempt 2"
+    waits = structs.replace(again, state="ACCEPTED", diagnostics="it waits", master="")
+    assert waits.line == "application_1_0001 is ACCEPTED, attempt 2: it waits"
+    assert structs.replace(again, logs_url="").attempt == 1
 
 
 def test_an_application_that_waits_says_why_without_what_changes_all_the_time() -> None:
