@@ -1,21 +1,20 @@
 """`sparktrain submit` on a real YARN: executors run from a pack, and the exit code is that of the run."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.hadoop import Yarn, fast_conf
+from sparktrain.testing.hadoop import Yarn
+from sparktrain.testing.processes import wait_until
+from tests.hadoop.commands import command, kill_driver
 
-ROOT = Path(__file__).parents[2]
 TRAIN = Path(__file__).with_name("yarn_where.py")
-ENDS_S = 240.0
-"""From the call to its end, on a busy machine."""
+ENDS_S = 300.0
+"""From the call to its end, or until members train, on a busy machine."""
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -23,18 +22,6 @@ def marks(tmp_path: Path) -> Path:
     folder = tmp_path / "marks"
     folder.mkdir()
     return folder
-
-
-def submit(cluster: Yarn, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """The command, as a user calls it who has PYSPARK_PYTHON of his own in the environment."""
-    conf = {key: value for key, value in fast_conf(cluster).items() if "PYSPARK_PYTHON" not in key}
-    properties = folder / "spark.conf"
-    properties.write_text("".join(f"{key} {value}\n" for key, value in conf.items()))
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    line = [sys.executable, "-m", "sparktrain", "submit", "--properties-file", str(properties), *words]
-    return subprocess.run(
-        line, env={**env, **cluster.env}, cwd=folder, capture_output=True, text=True, timeout=ENDS_S, check=False
-    )
 
 
 def check_python(marks: Path) -> None:
@@ -49,28 +36,31 @@ def check_python(marks: Path) -> None:
         assert not ours
 
 
-def test_executors_and_drivers_run_from_a_pack_that_is_uploaded_once(
+def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_from_here(
     yarn_cluster: Yarn, packs: str, tmp_path: Path, marks: Path
 ) -> None:
     pack = ["--packs", packs, "--package", "sparktrain[hdfs]"]
     sweep = ["--grid", f"marks={marks}", "--metric", "y", "--preload", "numpy", "--dir", "hdfs:///submitted"]
-    there = submit(
-        yarn_cluster, tmp_path, "--deploy-mode", "cluster", "--label", "gpu", *pack,
-        "sweep", f"{TRAIN}:double", "--grid", "x=-1,-2", *sweep, "--name", "failing",
-    )  # fmt: skip
-    assert there.returncode == 3, there.stderr + there.stdout
-    assert "nothing to upload, " in there.stderr
-    assert "ValueError: x (-1) is below zero" in there.stdout
-    assert " is RUNNING on " in there.stderr
-    check_python(marks)
+    words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", "killed"]
+    place = ["--deploy-mode", "cluster", "--label", "gpu", *pack]
+    with command(yarn_cluster, tmp_path / "there", *place, *words) as there:
+        done = "; 2 of 3 trials done, 1 running"
+        wait_until(lambda: done in there.told or there.exit_code is not None, ENDS_S, done)
+        assert there.exit_code is None, there.output
+        kill_driver(there.application)
+        assert there.wait(ENDS_S) == 5, there.output
+    assert "nothing to upload, " in there.told
+    assert " is RUNNING on " in there.told
+    # Its Python has seen that its JVM is gone, or was ended as soon.
+    assert "; the same call goes on with it" in there.told
 
-    here = submit(
-        yarn_cluster, tmp_path, "--executors", "1", *pack,
-        "sweep", f"{TRAIN}:double", "--grid", "x=1,2", *sweep, "--name", "here", "--json",
-    )  # fmt: skip
-    assert here.returncode == 0, here.stderr + here.stdout
-    assert [trial["metrics"] for trial in json.loads(here.stdout)["trials"]] == [{"y": 2}, {"y": 4}]
-    assert "nothing to upload, " in here.stderr
+    with command(yarn_cluster, tmp_path / "here", *pack, "resume", "hdfs:///submitted/killed", "--json") as here:
+        assert here.wait(ENDS_S) == 0, here.output
+    trials = json.loads(here.answer)["trials"]
+    assert [each["status"] for each in trials] == ["failed", "succeeded", "succeeded"]
+    assert [each["metrics"] for each in trials[1:]] == [{"y": 2}, {"y": 0}]
+    assert "x (-1) is below zero" in trials[0]["error"]["summary"]
+    assert {path.name for path in marks.iterdir()} == {"-1-1", "1-1", "0-1", "0-2"}
     check_python(marks)
 
 
@@ -79,8 +69,9 @@ def test_a_call_that_the_driver_refuses_in_its_container_has_its_code_and_its_wo
 ) -> None:
     words = ["sweep", f"{TRAIN}:no_such", "--grid", "x=1", "--dir", "hdfs:///submitted", "--name", "refused"]
     python = ["--conf", f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={sys.executable}"]
-    done = submit(yarn_cluster, tmp_path, "--deploy-mode", "cluster", "--pack", "none", *python, *words)
-    assert done.returncode == 2, done.stderr
-    assert "ended with 2, and has not ended a run" in done.stderr
-    assert "the end of what the driver printed:\n" in done.stderr
-    assert "no_such" in done.stderr.rpartition("the end of what the driver printed:")[2]
+    place = ["--deploy-mode", "cluster", "--pack", "none", *python]
+    with command(yarn_cluster, tmp_path / "call", *place, *words) as done:
+        assert done.wait(ENDS_S) == 2, done.told
+    assert "ended with 2, and has not ended a run" in done.told
+    assert "the end of what the driver printed:\n" in done.told
+    assert "no_such" in done.told.rpartition("the end of what the driver printed:")[2]

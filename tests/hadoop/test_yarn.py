@@ -69,48 +69,6 @@ def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Y
     assert {submitted.containers[each] for each in told} == {yarn_cluster.labelled_node}
 
 
-def test_a_sweep_in_client_mode_leaves_its_results_in_hdfs(yarn_cluster: Yarn, marks: Path) -> None:
-    target = [f"{TRAIN}:double", "--grid", "x=1,2,3", "--grid", f"marks={marks}", "--metric", "y", "--preload", "numpy"]
-    submitted = submit(
-        yarn_cluster, JOBS / "grid_search.py", *target, "--dir", f"{yarn_cluster.hdfs.url}/runs", "--name", "client"
-    )
-
-    assert submitted.exit_code == 0, submitted.output
-    check_places(yarn_cluster, submitted, marks)
-    result = result_of(yarn_cluster.hdfs, "/runs/client")
-    assert [trial["metrics"] for trial in result["trials"]] == [{"y": 2}, {"y": 4}, {"y": 6}]
-    # What members leave goes with their container.
-    assert all(where.startswith(f"{yarn_cluster.folder}/local/") for _, where in seen(marks).values())
-
-
-def test_a_gang_in_cluster_mode_is_formed_again_when_a_container_is_killed(yarn_cluster: Yarn, marks: Path) -> None:
-    target = [
-        f"{TRAIN.name}:stand",
-        "--workers",
-        "2",
-        "--backend",
-        "none",
-        "--param",
-        f"marks={marks}",
-        "--metric",
-        "y",
-    ]
-    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "cluster"]
-    conf = {"spark.files": str(TRAIN)}
-    with submission(yarn_cluster, JOBS / "run_gang.py", *target, *where, mode="cluster", conf=conf) as submitted:
-        wait_until(lambda: len(seen(marks)) == 2 or submitted.exit_code is not None, TRAINS_S, "both members train")
-        assert submitted.exit_code is None, submitted.output
-        submitted.look()
-        yarn_cluster.kill_container(seen(marks)["1-1"][0])
-        assert submitted.wait(TRAINS_S) == 0, submitted.output
-
-    assert set(seen(marks)) == {"1-0", "1-1", "2-0", "2-1"}
-    check_places(yarn_cluster, submitted, marks)
-    result = result_of(yarn_cluster.hdfs, "/runs/cluster")
-    assert [trial["metrics"] for trial in result["trials"]] == [{"y": 2}]
-    assert yarn_cluster.application(submitted.application or "")["finalStatus"] == "SUCCEEDED"
-
-
 def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(yarn_cluster: Yarn, marks: Path, tmp_path: Path) -> None:
     conf = {"spark.task.maxFailures": "1000", "spark.executor.memory": "640m"}
     job = TRAIN.with_name("yarn_gangs.py")
@@ -127,19 +85,6 @@ def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(yarn_cluster: Yar
         files = yarn_cluster.hdfs.cli("-ls", "-R", f"/runs/{backend}")
         assert told[backend]["model"].removeprefix(yarn_cluster.hdfs.url) in files
         assert "manifest" in files
-
-
-def test_a_gang_whose_driver_was_killed_is_resumed_by_another_job(yarn_cluster: Yarn, marks: Path) -> None:
-    target = [f"{TRAIN}:stand", "--workers", "2", "--backend", "none", "--param", f"marks={marks}", "--metric", "y"]
-    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "killed"]
-    with submission(yarn_cluster, JOBS / "run_gang.py", *target, *where) as submitted:
-        wait_until(lambda: len(seen(marks)) == 2 or submitted.exit_code is not None, TRAINS_S, "both members train")
-        assert submitted.exit_code is None, submitted.output
-    resumed = submit(yarn_cluster, JOBS / "resume_run.py", "hdfs:///runs/killed", mode="cluster")
-
-    assert resumed.exit_code == 0, resumed.output
-    assert set(seen(marks)) == {"1-0", "1-1", "2-0", "2-1"}
-    assert [trial["metrics"] for trial in result_of(yarn_cluster.hdfs, "/runs/killed")["trials"]] == [{"y": 2}]
 
 
 def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_allocation(
@@ -160,6 +105,8 @@ def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_all
     assert "trial 0 failed: ValueError: x (-1) is below zero" in submitted.output
     check_places(yarn_cluster, submitted, marks)
     assert result_of(yarn_cluster.hdfs, "/runs/bad")["status"] == "failed"
+    # What members leave goes with their container.
+    assert all(where.startswith(f"{yarn_cluster.folder}/local/") for _, where in seen(marks).values())
 
 
 def test_a_gang_that_does_not_fit_says_so_within_30_s_of_its_session(yarn_cluster: Yarn, marks: Path) -> None:

@@ -1,66 +1,89 @@
 """YARN takes away what a run has, in every way that it knows: the run recovers, says which it was, leaves nothing."""
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from sparktrain.driver.inspection import TrialView
+from sparktrain.driver.submitting import Sight
 from sparktrain.testing.hadoop import Submission, Yarn, submission
-from sparktrain.testing.processes import Sighted, wait_until
+from sparktrain.testing.processes import Sighted, kill, wait_until
+from tests.hadoop.commands import Command, command, kill_driver
 
 JOB = Path(__file__).parents[2] / "jobs" / "run_gang.py"
 TRAIN = Path(__file__).with_name("yarn_hold.py")
-TRAINS_S = 120.0
+TRAINS_S = 240.0
 """From spark-submit until members train, on a busy machine."""
-AGAIN_S = 90.0
+AGAIN_S = 240.0
 """From a loss until the next generation trains."""
 GONE_S = 20.0
 LARGER = {"spark.executor.memory": "1024m", "spark.yarn.maxAppAttempts": "2"}
 """Two such executors hold more of the label than the share of their queue."""
+GANG = ("", 0), ("", 1)
+"""Of each member: the folder that it writes to, and its rank."""
+TRIALS = ("1", 0), ("2", 0)
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 class Held:
-    """A gang of two that trains until it is enough, and its processes, those in sessions of their own too."""
+    """Two members that train until it is enough, and their processes, those in sessions of their own too."""
 
-    def __init__(self, submitted: Submission, marks: Path) -> None:
+    def __init__(self, submitted: Submission | Command, marks: Path, members: Sequence[tuple[str, int]] = GANG) -> None:
         self._submitted = submitted
         self._marks = marks
+        self._members = members
         self._generation = 0
         self._seen: list[Sighted] = []
 
     def wait_training(self, timeout_s: float) -> None:
         """The next generation trains; of the one before, no process is left."""
         self._generation += 1
-        paths = [self._marks / f"{self._generation}-{rank}" for rank in range(2)]
+        paths = [self._marks / folder / f"{self._generation}-{rank}" for folder, rank in self._members]
         what = f"generation {self._generation} trains"
         wait_until(lambda: all(map(Path.exists, paths)) or self._submitted.exit_code is not None, timeout_s, what)
         assert self._submitted.exit_code is None, self._submitted.output
         for before in self._seen:
             before.wait_gone(GONE_S)
-        self._containers = [path.read_text().split()[0] for path in paths]
-        self._seen.append(Sighted(int(pid) for path in paths for pid in path.read_text().split()[1:]))
+        told = [path.read_text().split() for path in paths]
+        self.containers = [container for container, *_ in told]
+        self._pids = [int(pid) for _, pid, _ in told]
+        self._seen.append(Sighted(int(pid) for _, *pids in told for pid in pids))
+        self.wait_steps()
 
-    def container_of(self, rank: int) -> str:
-        return self._containers[rank]
+    def wait_steps(self, steps: int = 5) -> None:
+        """All members, or the gang, make as many more, without a loss."""
+        paths = {self._marks / folder / "step" for folder, _ in self._members}
+        before = {path: int(path.read_text()) if path.exists() else 0 for path in paths}
 
-    def goes_on(self) -> None:
-        """The same processes make more steps."""
-        path = self._marks / "step"
-        before = int(path.read_text())
-        wait_until(lambda: int(path.read_text()) > before + 5, 10.0, "steps go on")
+        def made() -> bool:
+            return all(path.exists() and int(path.read_text()) > before[path] + steps for path in paths)
+
+        wait_until(made, GONE_S, "members make steps")
         assert len(self._seen[-1].alive()) == 4
+
+    def kill_agent(self, member: int) -> None:
+        """SIGKILL to the Python process of Spark's that the member's agent is in."""
+        zygote = psutil.Process(self._pids[member]).parent()
+        assert zygote is not None
+        agent = zygote.parent()
+        assert agent is not None
+        assert "pyspark" in " ".join(agent.cmdline())
+        kill(agent.pid)
 
     def eat(self, rank: int) -> None:
         (self._marks / f"eat-{self._generation}-{rank}").touch()
 
     def finish(self) -> None:
         """It is enough: the run succeeds, and no process is left."""
-        (self._marks / "enough").touch()
+        for folder, _ in self._members:
+            (self._marks / folder / "enough").touch()
         assert self._submitted.wait(TRAINS_S) == 0, self._submitted.output
         self._seen[-1].wait_gone(GONE_S)
 
@@ -69,14 +92,17 @@ class Held:
 def held(cluster: Yarn, marks: Path, name: str, **conf: str) -> Iterator[Held]:
     marks.mkdir()
     target = [f"{TRAIN}:hold", "--workers", "2", "--backend", "none", "--param", f"marks={marks}", "--metric", "y"]
-    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", name, "--max-restarts", "1"]
+    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", name, "--max-restarts", "2"]
     with submission(cluster, JOB, *target, *where, conf=conf) as submitted:
         yield Held(submitted, marks)
 
 
+def trials_of(cluster: Yarn, name: str) -> list[dict[str, Any]]:
+    return list(json.loads(cluster.hdfs.cli("-cat", f"/runs/{name}/results.json"))["trials"])
+
+
 def restarts_of(cluster: Yarn, name: str) -> list[dict[str, Any]]:
-    result = json.loads(cluster.hdfs.cli("-cat", f"/runs/{name}/results.json"))
-    return list(result["trials"][0]["restarts"])
+    return list(trials_of(cluster, name)[0]["restarts"])
 
 
 def lose_the_node(cluster: Yarn) -> None:
@@ -87,6 +113,28 @@ def lose_the_node(cluster: Yarn) -> None:
     wait_until(lambda: {each["id"]: each["state"] for each in cluster.nodes()}[node] == "LOST", GONE_S, lost)
     cluster.nodemanagers[1].start()
     cluster.wait_ready()
+
+
+def wait_seen(cluster: Yarn, name: str, condition: Callable[[TrialView], object], what: str) -> None:
+    """Until it holds for each trial, as the run directory has it."""
+    sight = Sight(f"{cluster.hdfs.url}/runs/{name}")
+
+    def holds() -> bool:
+        run = sight.look()
+        assert run is not None
+        return all(map(condition, run.trials))
+
+    wait_until(holds, GONE_S, what)
+
+
+def take_the_node_out_of_service(cluster: Yarn, name: str) -> None:
+    """It is back when the run has noted that, and its NodeManager has ended."""
+    [*_, nodemanager] = cluster.nodemanagers
+    cluster.decommission(nodemanager)
+    explained = "losses are explained"
+    wait_seen(cluster, name, lambda trial: not trial.result.restarts or trial.result.restarts[-1].loss, explained)
+    wait_until(lambda: not nodemanager.is_alive(), GONE_S, "the NodeManager has ended")
+    cluster.recommission(nodemanager)
 
 
 def restart_the_resourcemanager(cluster: Yarn) -> None:
@@ -100,18 +148,18 @@ def master_of(container: str) -> str:
     return container.rpartition("_")[0] + "_000001"
 
 
-def test_a_run_recovers_from_all_that_yarn_takes_and_only_its_own_memory_costs_a_restart(
+def test_a_run_recovers_from_all_that_yarn_takes_and_only_what_it_did_not_take_costs_a_restart(
     breakable_yarn: Yarn, tmp_path: Path
 ) -> None:
     with held(breakable_yarn, tmp_path / "mine", "taken", **LARGER) as mine:
         mine.wait_training(TRAINS_S)
-        breakable_yarn.kill_container(mine.container_of(1))
+        breakable_yarn.kill_container(mine.containers[1])
+        mine.wait_training(AGAIN_S)
+        mine.kill_agent(0)
         mine.wait_training(AGAIN_S)
         lose_the_node(breakable_yarn)
         mine.wait_training(AGAIN_S)
-        restart_the_resourcemanager(breakable_yarn)
-        mine.goes_on()
-        breakable_yarn.kill_container(master_of(mine.container_of(0)))
+        breakable_yarn.kill_container(master_of(mine.containers[0]))
         mine.wait_training(AGAIN_S)
         with held(breakable_yarn, tmp_path / "theirs", "taker", **{"spark.yarn.queue": "prio"}) as theirs:
             theirs.wait_training(TRAINS_S)
@@ -122,8 +170,46 @@ def test_a_run_recovers_from_all_that_yarn_takes_and_only_its_own_memory_costs_a
         mine.finish()
 
     restarts = restarts_of(breakable_yarn, "taken")
-    assert [each["loss"] for each in restarts] == ["killed", "node", "master", "preempted", "memory"]
-    assert [each["kind"] for each in restarts] == ["lost", "lost", "lost", "lost", "memory"]
+    assert [each["loss"] for each in restarts] == ["killed", "other", "node", "master", "preempted", "memory"]
+    assert [each["kind"] for each in restarts] == ["lost", "lost", "lost", "lost", "lost", "memory"]
     assert "used 1." in restarts[-1]["cause"]
     assert "raise spark.executor.memoryOverhead" in restarts[-1]["cause"]
     assert restarts_of(breakable_yarn, "taker") == []
+
+
+def test_a_driver_that_yarn_takes_is_started_again_and_goes_on_while_resourcemanager_and_nodes_come_and_go(
+    breakable_yarn: Yarn, tmp_path: Path
+) -> None:
+    """Through `sparktrain submit`, the spark-submit of which has ended long before."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    sweep = [f"{TRAIN}:hold_one", "--grid", "x=0,1,2", "--grid", f"marks={marks}", "--metric", "y"]
+    where = ["--preload", "numpy", "--retries", "0", "--dir", "hdfs:///runs", "--name", "driver"]
+    conf = {
+        "spark.yarn.appMasterEnv.PYSPARK_PYTHON": sys.executable,
+        "spark.yarn.maxAppAttempts": "2",
+        "spark.yarn.submit.waitAppCompletion": "false",
+    }
+    words = ["--deploy-mode", "cluster", "--pack", "none", "sweep", *sweep, *where]
+    with command(breakable_yarn, tmp_path / "call", *words, **conf) as called:
+        held = Held(called, marks, TRIALS)
+        held.wait_training(TRAINS_S)
+        saved = "each trial that trains has a checkpoint"
+        wait_seen(breakable_yarn, "driver", lambda trial: trial.result.status.final or trial.checkpoint, saved)
+        kill_driver(called.application)
+        held.wait_training(AGAIN_S)
+        restart_the_resourcemanager(breakable_yarn)
+        held.wait_steps()
+        take_the_node_out_of_service(breakable_yarn, "driver")
+        held.wait_training(AGAIN_S)
+        held.finish()
+        assert called.application is not None
+        assert breakable_yarn.application(called.application)["finalStatus"] == "SUCCEEDED"
+
+    assert [path.name for path in (marks / "0").iterdir()] == ["1"], "what is finished is not run again"
+    first, *others = trials_of(breakable_yarn, "driver")
+    assert (first["metrics"], first["restarts"]) == ({"y": 0}, [])
+    for each in others:
+        assert each["metrics"] == {"y": 1}
+        assert [restart["loss"] for restart in each["restarts"]] == [None, "decommissioned"]
+        assert all(restart["resumed_from_step"] > 0 for restart in each["restarts"])

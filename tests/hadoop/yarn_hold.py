@@ -1,4 +1,4 @@
-"""A training function that goes on until it is told that it is enough, and tells who it is."""
+"""Training functions that go on until they are told that it is enough, and tell who they are."""
 
 import os
 import subprocess
@@ -14,14 +14,27 @@ def hold(marks, ctx):
     grandchild = subprocess.Popen(["sleep", "600"], start_new_session=True)
     folder, who = Path(marks), f"{ctx.generation}-{ctx.rank}"
     write(folder / who, f"{os.environ['CONTAINER_ID']} {os.getpid()} {grandchild.pid}")
-    eaten, step = [], 0
+    restored = ctx.checkpoint.restore()
+    eaten, step = [], restored.step if restored is not None else 0
     while not (folder / "enough").exists():
         step += 1
         write(folder / "step", str(step))
+        if ctx.rank == 0:
+            ctx.checkpoint.save(step)
         if (folder / f"eat-{who}").exists():
             eaten.append(b"x" * CHUNK_BYTES)
-        pause(0.1)
+        pause(0.2)
     return {"y": ctx.size}
+
+
+def hold_one(x, marks, ctx):
+    """One that is done at once for x = 0, and one that holds for any other."""
+    folder = Path(marks, str(x))
+    folder.mkdir(exist_ok=True)
+    if x == 0:
+        write(folder / str(ctx.generation), "")
+        return {"y": 0}
+    return hold(folder, ctx)
 
 
 def write(path, content):

@@ -5,9 +5,11 @@ import os
 import sys
 from pathlib import Path
 
+from sparktrain.clock import pause
 
-def double(x, marks):
-    """A result that is exact, or an error below zero."""
+
+def double(x, marks, ctx):
+    """A result that is exact, or an error below zero; 0 is never done in its first generation."""
     import numpy
 
     maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
@@ -20,7 +22,9 @@ def double(x, marks):
         "container": os.getcwd(),
         "outer": os.environ.get("LD_LIBRARY_PATH"),
     }
-    Path(marks, str(x)).write_text(json.dumps(told))
+    Path(marks, f"{x}-{ctx.generation}").write_text(json.dumps(told))
     if x < 0:
         raise ValueError(f"x ({x}) is below zero")
+    while x == 0 and ctx.generation == 1:
+        pause(0.1)
     return {"y": 2 * x}

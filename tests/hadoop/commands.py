@@ -1,0 +1,87 @@
+"""`sparktrain submit`, as a user calls it who has PYSPARK_PYTHON of his own in the environment."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from sparktrain.testing.hadoop import Yarn, fast_conf
+from sparktrain.testing.processes import kill, wait_until
+
+_APPLICATION = re.compile(r"\bapplication_\d+_\d+\b")
+
+
+class Command:
+    """One call, which follows its application."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    @property
+    def answer(self) -> str:
+        """What it has printed to stdout."""
+        return (self._folder / "stdout").read_text()
+
+    @property
+    def told(self) -> str:
+        """What it has printed to stderr."""
+        return (self._folder / "stderr").read_text()
+
+    @property
+    def output(self) -> str:
+        """Both."""
+        return self.told + self.answer
+
+    @property
+    def application(self) -> str | None:
+        """As soon as it was told."""
+        found = _APPLICATION.search(self.told)
+        return found[0] if found is not None else None
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end; the exit code. AssertionError after `timeout_s`."""
+        wait_until(lambda: self.exit_code is not None, timeout_s, "sparktrain submit has ended")
+        assert self.exit_code is not None
+        return self.exit_code
+
+
+def kill_driver(application: str | None) -> None:
+    """SIGKILL to the JVM of the first application master of `application_1_0001`, in which the driver is."""
+    assert application is not None
+    master = f"{application.replace('application', 'container')}_01_000001"
+    told = psutil.process_iter(["name", "cmdline"])
+    [java] = [each for each in told if each.info["name"] == "java" and master in " ".join(each.info["cmdline"])]
+    kill(java.pid)
+
+
+@contextmanager
+def command(cluster: Yarn, folder: Path, *words: str, **conf: str) -> Iterator[Command]:
+    """A call with these words in a folder of its own, which is made; it is ended with its application in any case."""
+    folder.mkdir()
+    fast = {key: value for key, value in fast_conf(cluster).items() if "PYSPARK_PYTHON" not in key}
+    properties = folder / "spark.conf"
+    properties.write_text("".join(f"{key} {value}\n" for key, value in {**fast, **conf}.items()))
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    line = [sys.executable, "-m", "sparktrain", "submit", "--properties-file", str(properties), *words]
+    with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(line, env={**env, **cluster.env}, cwd=folder, stdout=stdout, stderr=stderr)
+    made = Command(process, folder)
+    try:
+        yield made
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+            if made.application is not None:
+                cluster.kill_application(made.application)
