@@ -12,9 +12,13 @@ from pyspark.resource import ExecutorResourceRequests, ResourceProfile, Resource
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.missing import Missing, missing_in
+from sparktrain.driver.words import failures_of
 from sparktrain.executor.entry import EXIT_SCHEMA, TOLD_SCHEMA, agent_task, checkup_task
 from sparktrain.protocol.ticket import AgentTicket
 
+MISSING_FAILURES = 4
+"""Tasks that must fail for want of a module before it counts as missing: Spark's own limit, where that is not raised to
+outlast lost containers."""
 JOIN_TIMEOUT_S = 10.0
 """How long `SlotJob.cancel` waits for the job's thread."""
 
@@ -48,6 +52,12 @@ class SlotJob:
         inherited: Any = InheritableThread  # it copies the scheduler pool and other local properties of the caller
         self._thread = inherited(target=self._work, session=self._spark, name=self._tag, daemon=True)
         self._thread.start()
+
+    def lacking(self) -> Missing | None:
+        """What has kept some tasks from beginning, while Spark goes on to try; None when nothing is known to be
+        missing. Blocks for a moment; raises nothing."""
+        found = [each for each in map(missing_in, failures_of(self._spark, self._tag)) if each is not None]
+        return found[-1] if len(found) >= MISSING_FAILURES else None
 
     def cancel(self) -> None:
         """Have Spark end the tasks that did not end by themselves; waits a little for that."""

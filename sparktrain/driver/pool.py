@@ -80,6 +80,7 @@ class AgentPool:
         self._profiles: dict[range, ResourceProfile | None] = {}
         self._job_lock = threading.Lock()
         self._relaunches = 0
+        self._outlook = outlook_of(facts, agents - without_gpus)
         self._idle: Future[None] | None = None
         self._unavailable: InfraError | None = None
         self._on: str | None = None
@@ -96,12 +97,7 @@ class AgentPool:
         self._certificates = issue(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         server = Server(listener, SystemClock(), installed_versions(), self._preload)
-        self._coordinator = Coordinator(
-            server,
-            SystemClock(),
-            outlook_of(self._facts, self.agents - self._without_gpus),
-            listener_of(self.spark, self._facts),
-        )
+        self._coordinator = Coordinator(server, SystemClock(), self._why_none, listener_of(self.spark, self._facts))
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
         except ListenError as error:
@@ -220,6 +216,10 @@ class AgentPool:
                     self._jobs[slots] = AgentJob(self.spark, ticket, slots, on_end, profile)
                     self._jobs[slots].start()
 
+    def _running(self) -> list[AgentJob]:
+        with self._job_lock:
+            return list(self._jobs.values())
+
     def _retire_jobs(self) -> list[AgentJob]:
         """The jobs, whose end is expected from now on."""
         with self._job_lock:
@@ -242,6 +242,17 @@ class AgentPool:
         coordinator = self._coordinator
         if coordinator is not None:
             submit(_tell(coordinator, str(error)))
+
+    def _why_none(self) -> str:
+        """Why agents do not come, as far as it is known. Gives up where their executors lack what none can do without:
+        Spark would try for a quarter of an hour. Blocks, in any thread."""
+        job, coordinator = next(iter(self._running()), None), self._coordinator
+        if job is not None and coordinator is not None and coordinator.agents_alive == 0:
+            missing = job.lacking()
+            if missing is not None:
+                self._unavailable = AgentsLostError(advice(missing))
+                submit(_tell(coordinator, str(self._unavailable)))
+        return self._outlook()
 
     def _final_error(self, end: JobEnd) -> InfraError | None:
         if end.exits and not any(reached for _, _, reached in end.exits):

@@ -1,7 +1,7 @@
 """What Spark knows of tasks that have failed, from its status store: that of its web pages, which is there without."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,19 +21,43 @@ def words_of(session: SparkSession) -> Words | None:
     return None if context is None else lambda stages: _failed(context, stages)
 
 
+def failures_of(session: SparkSession, tag: str) -> list[str]:
+    """Why tasks of the jobs with this tag have failed until now, as Spark tells the end of a job. Nothing for Spark
+    Connect. Blocks, in any thread; never raises."""
+    context = getattr(session, "_sc", None)
+    if context is None:
+        return []
+    try:
+        tracker = context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag)]
+        stages = [stage for job in jobs if job is not None for stage in job.stageIds]
+        return [
+            f"Lost task (TID {task.taskId()}) ({task.host()} executor {task.executorId()}): {_message(task)}"
+            for task in _failed_tasks(context, stages)
+        ]
+    except Exception as error:  # as below
+        logger.info("why agents do not begin is not known: %s: %s", type(error).__name__, error)
+        return []
+
+
 def _failed(context: Any, stages: Iterable[int]) -> dict[int, str]:
     try:
-        jvm, store = context._jvm, context._jsc.sc().statusStore()
-        failed = jvm.java.util.Collections.singletonList(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
-        unsorted = jvm.scala.Option.empty()
-        found: dict[int, str] = {}
-        for stage in stages:
-            # Agents read nothing that another stage has made: their stage is tried once.
-            tasks = store.taskList(stage, 0, 0, MOST_TASKS, unsorted, True, failed)
-            for number in range(tasks.size()):
-                task = tasks.apply(number)
-                found[int(task.taskId())] = str(task.errorMessage().getOrElse(None) or "")
-        return found
+        return {int(task.taskId()): _message(task) for task in _failed_tasks(context, stages)}
     except Exception as error:  # a stopped session, a JVM that is gone: Py4J has many words for that
         logger.info("why agents were lost is not known: %s: %s", type(error).__name__, error)
         return {}
+
+
+def _failed_tasks(context: Any, stages: Iterable[int]) -> Iterator[Any]:
+    jvm, store = context._jvm, context._jsc.sc().statusStore()
+    failed = jvm.java.util.Collections.singletonList(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+    unsorted = jvm.scala.Option.empty()
+    for stage in stages:
+        # Agents read nothing that another stage has made: their stage is tried once.
+        tasks = store.taskList(stage, 0, 0, MOST_TASKS, unsorted, True, failed)
+        for number in range(tasks.size()):
+            yield tasks.apply(number)
+
+
+def _message(task: Any) -> str:
+    return str(task.errorMessage().getOrElse(None) or "")

@@ -65,9 +65,9 @@ def call_roll(spark: SparkSession, facts: Facts, slots: int, shared: Shared) -> 
     try:
         job.start()
         if not job.join(TOLD_S):
-            return Roll(
-                slots, error=f"{text.count(hall.came, 'slot')} came, and its job did not end within {TOLD_S:g} s"
-            )
+            said = f"{text.count(hall.came, 'slot')} came, and its job did not end within {TOLD_S:g} s"
+            lacking = job.lacking()
+            return Roll(slots, error=advice(lacking) if lacking is not None else said)
         return roll_of(slots, job.told, advice(job.missing) if job.missing is not None else job.error or "")
     finally:
         job.cancel()

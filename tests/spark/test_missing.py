@@ -1,0 +1,32 @@
+"""What the Python of executors lacks is named with the command that brings it, in the words of a real executor."""
+
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.spark.command import finish, start, write_files
+
+
+def python_without(package: str, folder: Path) -> Path:
+    """This environment, but for one package."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    [site] = folder.glob("lib/python*/site-packages")
+    for each in Path(sysconfig.get_path("purelib")).iterdir():
+        if each.name != package:
+            (site / each.name).symlink_to(each)
+    return folder / "bin" / "python"
+
+
+def test_a_module_that_executors_lack_is_named_with_what_brings_it(tmp_path: Path) -> None:
+    python = python_without("msgspec", tmp_path / "node")
+    job = ["sweep", f"{write_files(tmp_path)}:train", "--grid", "x=1", "--metric", "y", "--preload", "numpy"]
+    master = ["--master", "local-cluster[1,1,1024]"]
+    code, _, told = finish(
+        start(tmp_path, *job, *master, PYSPARK_PYTHON=str(python), PYSPARK_DRIVER_PYTHON=sys.executable)
+    )
+    assert code == 5, told
+    error = next(line for line in told.splitlines() if line.startswith("error: "))
+    assert "cannot import msgspec: install it on every node, for the Python that executors run: " in error
+    assert f"pip install 'msgspec=={version('msgspec')}'; or have executors run from a pack" in error
