@@ -16,6 +16,8 @@ from sparktrain.errors import SpecError
 FORMAT = "1"
 """Of a pack: it grows when the same files would be packed in another way."""
 
+_LEFT_OUT = ("tensorflow/include/",)
+"""Headers for those who compile operations of their own, which nodes do not: half of TensorFlow's files."""
 _HASHED = b"\x01\x00\x00\x00"
 """The flags of bytecode that is never compared with its source: files may be unpacked with any time."""
 
@@ -104,6 +106,8 @@ def files_of(package: Distribution, site: str) -> Iterator[Entry]:
     for path in told:
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts or "__pycache__" in pure.parts:
+            continue
+        if str(pure).startswith(_LEFT_OUT):
             continue
         source = Path(str(package.locate_file(path)))
         if source.is_file():

@@ -74,6 +74,14 @@ def test_files_of_a_wheel_are_those_beside_its_metadata(tmp_path: Path) -> None:
     assert names == [f"{SITE}/tool-1.0.dist-info/RECORD", f"{SITE}/tool/__init__.py", f"{SITE}/tool/data.txt"]
 
 
+def test_headers_of_tensorflow_stay_behind_and_those_of_others_do_not(tmp_path: Path) -> None:
+    headers = ["tensorflow/include/a.h", "tensorflow/a.h", "tool/include/a.h"]
+    for name in headers:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    found = {entry.name for entry in files_of(wheel(tmp_path, dict.fromkeys(headers, "")), SITE)}
+    assert {f"{SITE}/{name}" for name in headers} & found == {f"{SITE}/tensorflow/a.h", f"{SITE}/tool/include/a.h"}
+
+
 def test_an_untouched_file_of_a_wheel_has_the_digest_of_its_list_and_a_changed_one_its_own(tmp_path: Path) -> None:
     package = wheel(tmp_path, {"tool/__init__.py": "x = 1\n"})
     source = tmp_path / "tool" / "__init__.py"
