@@ -24,6 +24,8 @@ Everything that is installed here, once, to where later calls find it:
 Less of it, for another place; what is there already is not uploaded again:
   sparktrain pack --package 'sparktrain[tensorflow,hdfs]' --package horovod \\
       --to hdfs:///envs
+Remove what earlier calls have left there, after a question:
+  sparktrain pack --prune
 """
 SUBMIT_EXAMPLES = """\
 A sweep on four labelled nodes, with a driver in the cluster:
@@ -96,12 +98,24 @@ Packs = Annotated[
 ]
 
 
-def pack(packages: Packages = None, to: Packs = None, quiet: Quiet = False, debug: Debug = False) -> int:
+def pack(
+    packages: Packages = None,
+    to: Packs = None,
+    prune: Annotated[
+        bool,
+        option(PACK, "", "Make none; list all packs there but the one that would be made, and delete them after a "
+               "question.", "--prune"),
+    ] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:  # fmt: skip
     """Make the archive that executors run from: this Python and its packages, without Spark's.
 
     It needs no Python on the nodes. Its URL is printed to stdout; nothing is uploaded when it is there already.
     """
     environment = Environment("auto", tuple(packages or ()), to)
+    if prune:
+        return command.look(lambda out: perform_prune(environment), as_json=False, debug=debug)
     return command.look(lambda out: perform_pack(out, environment, quiet), as_json=False, debug=debug)
 
 
@@ -152,6 +166,30 @@ def submit(
 def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
     """Blocks on disk and store."""
     out.write(f"{_packed(environment, quiet, upload=True)}\n".encode())
+    return 0
+
+
+def perform_prune(environment: Environment) -> int:
+    """Blocks on disk and store, and until somebody has answered."""
+    from sparktrain.clock import SystemClock
+    from sparktrain.driver import text
+    from sparktrain.driver.packing import pruning
+    from sparktrain.driver.packing.pack import plan, store_of
+
+    store = store_of(environment.folder)
+    old = pruning.old_packs(store, plan(environment.packages).archive)
+    if not old:
+        _tell(f"no old packs in {store.where()}")
+        return 0
+    now = SystemClock().wall()
+    for each in old:
+        _tell(each.line(now))
+    _tell("an application that runs from one of them, and is given a new executor, fails without it")
+    size = text.size(sum(each.size for each in old))
+    if not _agreed(f"delete {text.count(len(old), 'pack')}, {size}, in {store.where()}? [y/N] "):
+        _tell("nothing was deleted")
+        return 0
+    pruning.remove(store, old)
     return 0
 
 
@@ -230,22 +268,26 @@ def _show(out: Output, run: "RunView") -> None:
 def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
     """The URL of the pack, which is there with `upload`."""
     from sparktrain.driver.bytes_display import shown_bytes
-    from sparktrain.driver.packing.pack import pack, plan, usual_folder
-    from sparktrain.store.url import open_store
+    from sparktrain.driver.packing.pack import pack, plan, store_of
 
     if environment.pack != "auto":
         return environment.pack
-    folder = environment.folder or usual_folder()
     if not upload:
-        return open_store(folder).where(plan(environment.packages).archive)
+        return store_of(environment.folder).where(plan(environment.packages).archive)
     with shown_bytes("packing", quiet=quiet) as told:
-        packed = pack(environment.packages, folder, told)
+        packed = pack(environment.packages, environment.folder, told)
     (_silent if quiet else _tell)(packed.line)
     return packed.url
 
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def _agreed(question: str) -> bool:
+    """Whether somebody says yes; where nobody is there, nobody does."""
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _silent(line: str) -> None:

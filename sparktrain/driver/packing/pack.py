@@ -11,6 +11,7 @@ from sparktrain.driver.packing import archive, interpreter
 from sparktrain.driver.packing.contents import Contents, Entry, contents, file_entry, files_of, is_editable, tree
 from sparktrain.driver.packing.packages import chosen, installed
 from sparktrain.spec.store import StoreAddress
+from sparktrain.store.base import Store
 from sparktrain.store.hadoop.conf import user
 from sparktrain.store.url import open_store
 
@@ -43,6 +44,11 @@ def usual_folder() -> str:
     return f"hdfs:///user/{user({})}/.sparktrain/packs"
 
 
+def store_of(folder: str | None) -> Store:
+    """Where packs are kept: `folder`, a path or URL of a store, or the usual one. Raises SpecError, and OSError."""
+    return open_store(StoreAddress(folder or usual_folder(), timeout_s=STORE_TIMEOUT_S))
+
+
 def plan(wanted: Sequence[str] = ()) -> Contents:
     """What would be packed: this Python, and the packages `wanted` with all that they require, or all. Blocks on the
     disk for some seconds. Raises SpecError for what cannot be packed."""
@@ -51,10 +57,10 @@ def plan(wanted: Sequence[str] = ()) -> Contents:
     return contents(parts, packages)
 
 
-def pack(wanted: Sequence[str], folder: str, told: Callable[[int, int], None]) -> Packed:
-    """Have the pack of `plan` in `folder`, a path or URL of a store; uploads nothing when it is there. Blocks on disk
-    and store. Raises SpecError, and OSError from the store."""
-    store, planned = open_store(StoreAddress(folder, timeout_s=STORE_TIMEOUT_S)), plan(wanted)
+def pack(wanted: Sequence[str], folder: str | None, told: Callable[[int, int], None]) -> Packed:
+    """Have the pack of `plan` in the store of `folder`; uploads nothing when it is there. Blocks on disk and store.
+    Raises SpecError, and OSError from the store."""
+    store, planned = store_of(folder), plan(wanted)
     uploaded = archive.publish(store, planned, told)
     return Packed(store.where(planned.archive), planned, uploaded)
 

@@ -1,6 +1,7 @@
 """`sparktrain submit` and `pack`, with a spark-submit that is a small program, and a ResourceManager that tells what it
 is told."""
 
+import io
 import json
 import os
 import signal
@@ -291,6 +292,30 @@ def test_without_any_spark_the_next_step_is_named(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert cli.main(["submit", "--pack", "none", *SWEEP]) == 2
     assert "there is no spark-submit on the path: set SPARK_HOME" in capfd.readouterr().err
+
+
+def prune(folder: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """`sparktrain pack --prune`, by somebody who answers."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    return cli.main(["pack", "--package", "msgspec", "--to", str(folder), "--prune"])
+
+
+def test_old_packs_are_deleted_when_somebody_says_yes(
+    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "sparktrain-python3.11-aa.tar.gz"
+    old.write_bytes(bytes(1024))
+    for answer in ("", "\n", "no\n"):
+        assert prune(tmp_path, answer, monkeypatch) == 0
+        told = capfd.readouterr()
+        assert told.err.endswith(f"delete 1 pack, 1.0 KiB, in {tmp_path}? [y/N] nothing was deleted\n")
+        assert told.err.startswith(f"{old.name}  1.0 KiB  ")
+        assert old.exists()
+    assert prune(tmp_path, "y\n", monkeypatch) == 0
+    assert not old.exists()
+    capfd.readouterr()
+    assert prune(tmp_path, "", monkeypatch) == 0
+    assert capfd.readouterr().err == f"no old packs in {tmp_path}\n"
 
 
 def test_a_pack_is_made_once_and_its_url_printed(
