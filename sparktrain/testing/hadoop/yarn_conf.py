@@ -30,7 +30,7 @@ _SETTINGS = {
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "200",
     "yarn.resourcemanager.connect.retry-interval.ms": "500",
     "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "1000",
-    "yarn.am.liveness-monitor.expiry-interval-ms": "600000",  # the files of a container are copied meanwhile
+    "yarn.am.liveness-monitor.expiry-interval-ms": "300000",  # a node unpacks the pack of a container meanwhile
 }
 
 

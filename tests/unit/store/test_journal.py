@@ -98,6 +98,8 @@ def test_the_driver_in_charge_says_who_it_is() -> None:
             "address": "host-1:5000",
             "fingerprint": "ab:cd",
             "purpose": "",
+            "application": "",
+            "attempt": 0,
         },
     }
 
