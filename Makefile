@@ -21,7 +21,7 @@ horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorF
 hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, half a minute
 	@scripts/fetch_hadoop.sh
 
-classes: setup ## stores Spark's classes as JVMs need them, once, half a minute: then Spark starts with half the work
+classes: setup ## stores Spark's classes as JVMs need them, once, a minute: then Spark starts with half the work
 	@$(BIN)/python scripts/store_classes.py
 
 demo: setup ## a sweep of four trials on real images, on a Spark of this machine

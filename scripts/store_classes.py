@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/store_classes.py [FILE]
 
-Once, in half a minute: does nothing where FILE is of this Java and this PySpark. FILE, of about 170 MB, is in the
+Once, in a minute: does nothing where FILE is of this Java and this PySpark. FILE, of about 170 MB, is in the
 folder of the environment, where `sparktrain.driver.session` looks for it, unless another one is named.
 """
 
@@ -29,7 +29,7 @@ def main(target: Path) -> None:
     wanted = f"{pyspark.__version__} {pyspark.__file__} {finished([JAVA, '-version'])}"
     if target.exists() and stamp.exists() and stamp.read_text() == wanted:
         return
-    print("classes: storing those of Spark, half a minute", flush=True)
+    print("classes: storing those of Spark, a minute", flush=True)
     with TemporaryDirectory(prefix="sparktrain-classes-") as name:
         folder = Path(name)
         finished([sys.executable, __file__, "--watch", name])
