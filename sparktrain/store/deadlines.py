@@ -70,7 +70,7 @@ class SpareThreads:
             inbox = self._idle.pop()
         except IndexError:
             inbox = SimpleQueue()
-            Thread(target=_serve, args=(inbox, self._idle), name="sparktrain-store", daemon=True).start()
+            Thread(target=_serve, args=(inbox, self._idle), name="sparktrain-request", daemon=True).start()
         inbox.put(work)
         return work
 
