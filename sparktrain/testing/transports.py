@@ -42,6 +42,7 @@ from sparktrain.protocol.messages import (
     Refuse,
     StartMember,
     StopMember,
+    Tokens,
     UploadDone,
     UploadHeader,
     Welcome,
@@ -111,6 +112,7 @@ TO_AGENT: tuple[Message, ...] = (
     StopMember(member=MEMBER, grace_s=5.0),
     Advise(member=MEMBER),
     Dismiss(reason="the pool is closed"),
+    Tokens(b"HDTS\x00\x01"),
     Refuse(reason="it broke a rule"),
 )
 """Every message of the coordinator, in an order that is allowed."""
