@@ -16,3 +16,17 @@ def queues() -> dict[str, str]:
     """What the ResourceManager reads from capacity-scheduler-gpu.xml."""
     found = ElementTree.parse(CONF / "capacity-scheduler-gpu.xml").getroot().findall("property")
     return {each.findtext("name", ""): each.findtext("value", "") for each in found}
+
+
+def for_two_gpus(claims: Path) -> dict[str, str]:
+    """What yarn-gpu.conf needs to fit the small nodes of tests, whose two GPUs are names alone; executors take
+    theirs by files in the folder `claims`."""
+    return {
+        "spark.yarn.queue": "default",
+        "spark.files": str(CONF / "gpu-discovery.sh"),
+        "spark.task.cpus": "1",
+        "spark.executor.memoryOverhead": "384m",
+        "spark.driver.memoryOverhead": "384m",
+        "spark.executorEnv.SPARKTRAIN_GPU_ADDRESSES": "0 1",
+        "spark.executorEnv.SPARKTRAIN_GPU_CLAIMS": str(claims),
+    }

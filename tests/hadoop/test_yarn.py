@@ -10,7 +10,7 @@ import pytest
 
 from sparktrain.testing.hadoop import Hdfs, Submission, Yarn, submission, submit
 from sparktrain.testing.processes import wait_until
-from tests.conf import CONF
+from tests.conf import CONF, for_two_gpus
 
 JOBS = CONF.parent / "jobs"
 TRAIN = Path(__file__).with_name("yarn_train.py")
@@ -46,20 +46,11 @@ def result_of(hdfs: Hdfs, path: str) -> dict[str, object]:
 
 
 def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Yarn, tmp_path: Path) -> None:
-    conf = {
-        "spark.yarn.queue": "default",
-        "spark.files": str(CONF / "gpu-discovery.sh"),
-        "spark.task.cpus": "1",
-        "spark.executor.memoryOverhead": "384m",
-        "spark.driver.memoryOverhead": "384m",
-        "spark.executorEnv.SPARKTRAIN_GPU_ADDRESSES": "0 1",
-        "spark.executorEnv.SPARKTRAIN_GPU_CLAIMS": str(tmp_path / "claims"),
-    }
     submitted = submit(
         yarn_cluster,
         TRAIN.with_name("yarn_gpus.py"),
         str(tmp_path / "told"),
-        conf=conf,
+        conf=for_two_gpus(tmp_path / "claims"),
         properties=CONF / "yarn-gpu.conf",
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from sparktrain.testing.hadoop import Yarn, submission
 from sparktrain.testing.processes import wait_until
-from tests.conf import CONF
+from tests.conf import CONF, for_two_gpus
 
 JOBS = CONF.parent / "jobs"
 TRAIN = Path(__file__).with_name("yarn_train.py")
@@ -19,13 +19,7 @@ pytestmark = pytest.mark.timeout(240)
 
 def test_an_evaluator_has_an_executor_without_a_gpu(yarn_cluster: Yarn, tmp_path: Path) -> None:
     conf = {
-        "spark.yarn.queue": "default",
-        "spark.files": str(CONF / "gpu-discovery.sh"),
-        "spark.task.cpus": "1",
-        "spark.executor.memoryOverhead": "384m",
-        "spark.driver.memoryOverhead": "384m",
-        "spark.executorEnv.SPARKTRAIN_GPU_ADDRESSES": "0 1",
-        "spark.executorEnv.SPARKTRAIN_GPU_CLAIMS": str(tmp_path / "claims"),
+        **for_two_gpus(tmp_path / "claims"),
         "spark.executor.instances": "0",
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.maxExecutors": "1",
