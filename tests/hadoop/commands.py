@@ -59,9 +59,10 @@ class Command:
 def kill_driver(application: str | None) -> None:
     """SIGKILL to the JVM of the first application master of `application_1_0001`, in which the driver is."""
     assert application is not None
-    master = f"{application.replace('application', 'container')}_01_000001"
+    epoch = r"(?:e\d+_)?"  # once the ResourceManager was started again
+    master = re.compile(application.replace("application_", f"container_{epoch}") + r"_01_000001\b")
     told = psutil.process_iter(["name", "cmdline"])
-    [java] = [each for each in told if each.info["name"] == "java" and master in " ".join(each.info["cmdline"])]
+    [java] = [each for each in told if each.info["name"] == "java" and master.search(" ".join(each.info["cmdline"]))]
     kill(java.pid)
 
 
