@@ -1,14 +1,25 @@
 """Calls of libraries that may never return: on threads that are left behind when they do not."""
 
+import atexit
+import ctypes
 import os
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
+from sparktrain.clock import SystemClock, pause
+
 T = TypeVar("T")
 
 _IDLE_S = 30.0
+_GRACE_S = 1.0
+"""At the end of the process, for calls that do not hang."""
+_POLL_S = 0.01
+_HALT = signal.SIGRTMAX - 2
+"""No program of the product uses it, nor does Python."""
 
 
 class OverdueError(TimeoutError):
@@ -33,6 +44,14 @@ class _Work:
             self.done.set()
 
 
+class _Spare:
+    """A thread that makes one call after the other."""
+
+    def __init__(self, serve: "Callable[[_Spare], None]") -> None:
+        self.inbox: SimpleQueue[_Work] = SimpleQueue()
+        self.thread = Thread(target=serve, args=(self,), name="sparktrain-request", daemon=True)
+
+
 class SpareThreads:
     """Threads that wait for a call, so that bounding its time costs microseconds. Used by any thread.
 
@@ -41,8 +60,14 @@ class SpareThreads:
     """
 
     def __init__(self) -> None:
-        self._idle: list[SimpleQueue[_Work]] = []
-        """Of each waiting thread its inbox. Only appended to, popped from and removed from: each is atomic."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._idle: list[_Spare] = []
+        """Only appended to, popped from and removed from: each is atomic."""
+        self._busy: set[_Spare] = set()
+        """Those that make a call, or are given one. Only added to and removed from: each is atomic."""
+        self._ended = False
         self._pid = os.getpid()
 
     def run(self, call: Callable[[], T], timeout_s: float) -> T:
@@ -62,33 +87,65 @@ class SpareThreads:
         """Have `call` run, whatever becomes of it; returns at once."""
         self._give(call)
 
+    def end(self) -> None:
+        """Before the interpreter ends: refuse further calls, wait a second for those under way, and halt the threads of
+        those that hang.
+
+        One that came back while the interpreter ends would be ended by it, and a native library that is not made for
+        that, such as one written in Rust, then aborts the process, whose exit status is lost (CPython issue 87135;
+        mended in Python 3.14).
+        """
+        if self._pid != os.getpid():
+            return
+        self._ended = True
+        clock = SystemClock()
+        until = clock.now() + _GRACE_S
+        while hung := [each.thread for each in list(self._busy)]:
+            if clock.now() >= until:
+                _halt(hung)
+                return
+            pause(_POLL_S)
+
     def _give(self, call: Callable[[], Any]) -> _Work:
         if self._pid != os.getpid():
-            self._idle, self._pid = [], os.getpid()
+            self._begin()
+        if self._ended:
+            raise OverdueError("no call is made any more: this process ends")
         work = _Work(call)
         try:
-            inbox = self._idle.pop()
+            spare = self._idle.pop()
         except IndexError:
-            inbox = SimpleQueue()
-            Thread(target=_serve, args=(inbox, self._idle), name="sparktrain-request", daemon=True).start()
-        inbox.put(work)
+            spare = _Spare(self._serve)
+            spare.thread.start()
+        self._busy.add(spare)
+        spare.inbox.put(work)
         return work
 
-
-def _serve(inbox: "SimpleQueue[_Work]", idle: "list[SimpleQueue[_Work]]") -> None:
-    while True:
-        try:
-            work = inbox.get(timeout=_IDLE_S)
-        except Empty:
+    def _serve(self, spare: _Spare) -> None:
+        while True:
             try:
-                idle.remove(inbox)
-            except ValueError:
-                continue  # somebody has just taken it, to give it work
-            return
-        work.run()
-        del work  # it holds what the call has returned
-        idle.append(inbox)
+                work = spare.inbox.get(timeout=_IDLE_S)
+            except Empty:
+                try:
+                    self._idle.remove(spare)
+                except ValueError:
+                    continue  # somebody has just taken it, to give it work
+                return
+            work.run()
+            del work  # it holds what the call has returned
+            self._busy.remove(spare)
+            self._idle.append(spare)
+
+
+def _halt(threads: list[Thread]) -> None:
+    """Have native threads wait for ever where they are, without Python."""
+    libc = ctypes.CDLL(None)
+    libc.signal(_HALT, libc.pause)
+    for each in threads:
+        with suppress(ProcessLookupError):  # it has just ended
+            signal.pthread_kill(each.ident or 0, _HALT)
 
 
 THREADS = SpareThreads()
 """Of this process."""
+atexit.register(THREADS.end)

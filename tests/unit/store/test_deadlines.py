@@ -42,3 +42,18 @@ def test_a_call_that_nobody_waits_for() -> None:
     done = Event()
     SpareThreads().start(done.set)
     assert done.wait(10.0)
+
+
+def test_at_the_end_calls_have_a_moment_and_further_ones_are_refused() -> None:
+    threads, released, ended = SpareThreads(), Event(), Event()
+
+    def finish() -> None:
+        released.wait(30.0)
+        ended.set()
+
+    threads.start(finish)
+    threads.start(lambda: released.set() if not ended.wait(0.05) else None)
+    threads.end()
+    assert ended.is_set()
+    with pytest.raises(OverdueError, match="no call is made any more: this process ends"):
+        threads.run(lambda: 5, 10.0)
