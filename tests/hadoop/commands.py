@@ -13,6 +13,11 @@ import psutil
 from sparktrain.testing.hadoop import Yarn, fast_conf
 from sparktrain.testing.processes import kill, wait_until
 
+TRAINING = ("sparktrain[hdfs,tensorflow,horovod]",)
+"""The packages of the pack that most applications run from."""
+TRAINING_PACKS = "training-packs"
+"""The folder of HDFS that it is in."""
+
 _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sparktrain.driver.packing.pack import pack
+from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import (
     HaHdfs,
     Hdfs,
@@ -21,11 +22,15 @@ from sparktrain.testing.hadoop import (
     hdfs,
     kdc,
     secure_hdfs,
+    submit,
     yarn,
 )
+from tests.hadoop.commands import TRAINING, TRAINING_PACKS
 
 TOKEN_LIFE_S = float(os.environ.get("SPARKTRAIN_TOKEN_LIFE_S", "15"))
 """Of a delegation token of `secure_cluster`. Longer ones, for a test that takes longer: in the environment."""
+
+FIRST = Path(__file__).with_name("yarn_first.py")
 
 StartHdfs = Callable[..., Hdfs]
 """Starts a cluster; takes what `Hdfs` takes, except for the folder."""
@@ -94,21 +99,30 @@ def secure_cluster(kdc_of_tests: Kdc, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="package")
 def yarn_cluster(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
-    """One cluster for the whole ring, whose daemons no test touches; each test ends what it submits."""
-    with yarn(tmp_path_factory.mktemp("yarn") / "cluster", hdfs_cluster, Knobs(gpus=2)) as cluster:
+    """One cluster for the whole ring, whose daemons no test touches; each test ends what it submits, which runs from a
+    pack with TensorFlow and Horovod that the nodes have unpacked."""
+    folder = tmp_path_factory.mktemp("yarn") / "cluster"
+    with yarn(folder, hdfs_cluster, Knobs(gpus=2)) as cluster:
+        cluster.pack = pack(TRAINING, f"{hdfs_cluster.url}/{TRAINING_PACKS}", _ignore).url
+        first = submit(cluster, FIRST)
+        assert first.exit_code == 0, first.output
         yield cluster
 
 
 @pytest.fixture(scope="package")
-def _breakable_yarn(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+def _breakable_yarn(hdfs_cluster: Hdfs, packs: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     folder = tmp_path_factory.mktemp("breakable-yarn") / "cluster"
+    store = open_store(packs)
+    [name] = store.list()
     with yarn(folder, hdfs_cluster, Knobs(expiry_s=6.0, enforce_memory=True, preempt=True)) as cluster:
+        cluster.pack = store.where(name)
         yield cluster
 
 
 @pytest.fixture
 def breakable_yarn(_breakable_yarn: Yarn) -> Yarn:
-    """A cluster whose daemons and containers the test may kill: it is mended before the next one."""
+    """A cluster whose daemons and containers the test may kill: it is mended before the next one. What is submitted
+    runs from a pack without TensorFlow, which a node that comes back unpacks again."""
     _breakable_yarn.mend()
     return _breakable_yarn
 
@@ -117,5 +131,9 @@ def breakable_yarn(_breakable_yarn: Yarn) -> Yarn:
 def packs(hdfs_cluster: Hdfs) -> str:
     """A folder of HDFS with the pack of all that sparktrain itself requires, without TensorFlow."""
     folder = f"{hdfs_cluster.url}/packs"
-    assert pack(["sparktrain[hdfs]"], folder, lambda size, total: None).uploaded
+    assert pack(["sparktrain[hdfs]"], folder, _ignore).uploaded
     return folder
+
+
+def _ignore(size: int, total: int) -> None:
+    """How far a pack is."""

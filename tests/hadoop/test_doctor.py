@@ -12,7 +12,7 @@ from sparktrain.testing.hadoop import LABEL, Hdfs, Yarn, submit
 from tests.conf import CONF
 from tests.hadoop.stores import PROTOCOLS, url
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 
 def of(findings: list[Finding], check: str) -> list[Finding]:

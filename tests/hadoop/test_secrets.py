@@ -15,7 +15,7 @@ from tests.hadoop.canaries import found_in, kept_in, noted_in, shown_by, spellin
 JOB = Path(__file__).with_name("yarn_secrets.py")
 TRAINS_S = 80.0
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 
 def test_no_secret_of_a_run_can_be_seen(yarn_cluster: Yarn, tmp_path: Path) -> None:

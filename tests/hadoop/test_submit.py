@@ -8,7 +8,7 @@ import pytest
 
 from sparktrain.testing.hadoop import Yarn
 from sparktrain.testing.processes import wait_until
-from tests.hadoop.commands import command, kill_driver
+from tests.hadoop.commands import TRAINING, TRAINING_PACKS, command, kill_driver
 
 TRAIN = Path(__file__).with_name("yarn_where.py")
 ENDS_S = 300.0
@@ -37,9 +37,9 @@ def check_python(marks: Path) -> None:
 
 
 def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_from_here(
-    yarn_cluster: Yarn, packs: str, tmp_path: Path, marks: Path
+    yarn_cluster: Yarn, tmp_path: Path, marks: Path
 ) -> None:
-    pack = ["--packs", packs, "--package", "sparktrain[hdfs]"]
+    pack = ["--packs", f"hdfs:///{TRAINING_PACKS}", "--package", *TRAINING]
     sweep = ["--grid", f"marks={marks}", "--metric", "y", "--preload", "numpy", "--dir", "hdfs:///submitted"]
     words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", "killed"]
     place = ["--deploy-mode", "cluster", "--label", "gpu", *pack]

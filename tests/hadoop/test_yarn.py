@@ -17,7 +17,7 @@ TRAIN = Path(__file__).with_name("yarn_train.py")
 TRAINS_S = 80.0
 """From spark-submit until members train, on a busy machine."""
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """YARN takes away what a run has, in every way that it knows: the run recovers, says which it was, leaves nothing."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -185,12 +184,9 @@ def test_a_driver_that_yarn_takes_is_started_again_and_goes_on_while_resourceman
     marks.mkdir()
     sweep = [f"{TRAIN}:hold_one", "--grid", "x=0,1,2", "--grid", f"marks={marks}", "--metric", "y"]
     where = ["--preload", "numpy", "--retries", "0", "--dir", "hdfs:///runs", "--name", "driver"]
-    conf = {
-        "spark.yarn.appMasterEnv.PYSPARK_PYTHON": sys.executable,
-        "spark.yarn.maxAppAttempts": "2",
-        "spark.yarn.submit.waitAppCompletion": "false",
-    }
-    words = ["--deploy-mode", "cluster", "--pack", "none", "sweep", *sweep, *where]
+    conf = {"spark.yarn.maxAppAttempts": "2", "spark.yarn.submit.waitAppCompletion": "false"}
+    assert breakable_yarn.pack is not None
+    words = ["--deploy-mode", "cluster", "--pack", breakable_yarn.pack, "sweep", *sweep, *where]
     with command(breakable_yarn, tmp_path / "call", *words, **conf) as called:
         held = Held(called, marks, TRIALS)
         held.wait_training(TRAINS_S)

@@ -14,7 +14,7 @@ TRAIN = Path(__file__).with_name("yarn_train.py")
 FORMS_S = 80.0
 """From spark-submit until all agents are there, on a busy machine."""
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 
 def test_an_evaluator_has_an_executor_without_a_gpu(yarn_cluster: Yarn, tmp_path: Path) -> None:

@@ -104,6 +104,17 @@ def run(main: str, conf: Path, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
+def compile_class(source: Path, folder: Path) -> None:
+    """Compile one class that uses Hadoop's into `folder`. Blocks for a second or two. Raises HadoopError."""
+    javac = f"{java_home()}/bin/javac"
+    if not Path(javac).exists():
+        raise HadoopError(f"there is no {javac}: install a JDK, such as openjdk-17-jdk-headless, not a JRE alone")
+    line = [javac, "-d", os.fspath(folder), "-cp", f"{jars()}/*", os.fspath(source)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise HadoopError(story(f"javac {source.name} ended with status {done.returncode}", done.stderr.splitlines()))
+
+
 def story(what: str, lines: Iterable[str]) -> str:
     """`what`, and below it the last of the lines."""
     return "\n  ".join((f"{what}; its last lines:", *list(lines)[-_TAIL_LINES:]))

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.session import FAST_JVM
+from sparktrain.driver.submission import ENVIRONMENT, PYTHON
 from sparktrain.testing.hadoop import java
 from sparktrain.testing.hadoop.ports import HOST
 from sparktrain.testing.hadoop.yarn import Yarn
@@ -18,6 +19,7 @@ from sparktrain.testing.hadoop.yarn_conf import LABEL
 
 Mode = Literal["client", "cluster"]
 
+_MASTER_PYTHON_KEY = "spark.yarn.appMasterEnv.PYSPARK_PYTHON"
 _POLL_S = 0.25
 _TAIL_CHARACTERS = 4000
 
@@ -39,7 +41,19 @@ def fast_conf(cluster: Yarn) -> dict[str, str]:
         **{f"spark.{who}.extraJavaOptions": FAST_JVM for who in ("driver", "executor", "yarn.am")},
         # Each announces the address of another interface otherwise.
         **{f"spark.{env_of}.SPARK_LOCAL_IP": HOST for env_of in ("executorEnv", "yarn.appMasterEnv")},
-        "spark.yarn.appMasterEnv.PYSPARK_PYTHON": env["PYSPARK_PYTHON"],
+        _MASTER_PYTHON_KEY: env["PYSPARK_PYTHON"],
+    }
+
+
+def _from_pack(cluster: Yarn, mode: Mode) -> dict[str, str]:
+    """By which all containers run from the cluster's pack, if it has one; a driver here has this process' Python."""
+    if cluster.pack is None:
+        return {}
+    return {
+        "spark.yarn.dist.archives": f"{cluster.pack}#{ENVIRONMENT}",
+        "spark.pyspark.python": PYTHON,
+        "spark.pyspark.driver.python": PYTHON if mode == "cluster" else cluster.env["PYSPARK_PYTHON"],
+        _MASTER_PYTHON_KEY: PYTHON,
     }
 
 
@@ -143,9 +157,9 @@ def submission(
     properties: Path | None = None,
 ) -> Iterator[Submission]:
     """An application that was submitted; ended in any case, whatever becomes of the block. `conf` goes before
-    `fast_conf`, which goes before the file of `properties`."""
+    `fast_conf` and the cluster's pack, which go before the file of `properties`."""
     tag = f"{program.stem}-{uuid4().hex[:8]}".lower().replace("_", "-")
-    settings = {**fast_conf(cluster), "spark.yarn.tags": tag, **(conf or {})}
+    settings = {**fast_conf(cluster), **_from_pack(cluster, mode), "spark.yarn.tags": tag, **(conf or {})}
     options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     spark_submit = os.path.join(cluster.env["SPARK_HOME"], "bin", "spark-submit")
     where = ["--master", "yarn", "--deploy-mode", mode]
@@ -165,9 +179,10 @@ def submit(
     mode: Mode = "client",
     conf: Mapping[str, str] | None = None,
     properties: Path | None = None,
-    timeout_s: float = 90.0,
+    timeout_s: float = 180.0,
 ) -> Submission:
-    """Run a program to its end, which takes 15 to 30 s. Raises HadoopError when it has not ended after `timeout_s`."""
+    """Run a program to its end, which takes 15 to 30 s; the first on a cluster longer, whose nodes unpack the pack.
+    Raises HadoopError when it has not ended after `timeout_s`."""
     with submission(cluster, program, *arguments, mode=mode, conf=conf, properties=properties) as submitted:
         submitted.wait(timeout_s)
         return submitted

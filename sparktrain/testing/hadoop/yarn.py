@@ -32,6 +32,7 @@ _SERVICES = {
 _HTTP_TIMEOUT_S = 5.0
 _KILL_TIMEOUT_S = 30.0
 _OVER = ("FINISHED", "FAILED", "KILLED")
+_LOCAL_FS = Path(__file__).with_name("PlainLocalFs.java")
 _LABELLED_HOST = "127.0.0.2"
 """This machine too, by another name: nodes are taken out of service by that of their host."""
 
@@ -58,6 +59,8 @@ class Yarn(Cluster):
         self.knobs = knobs or Knobs()
         self.conf = folder / "conf"
         """What `HADOOP_CONF_DIR` names for clients."""
+        self.pack: str | None = None
+        """The URL of the archive that applications of tests run from; None for this process' own Python."""
         self.resourcemanager = self._daemon("resourcemanager", _RESOURCEMANAGER)
         self.nodemanagers = [self._daemon(f"nodemanager{number}", _NODEMANAGER) for number in range(2)]
         self._settings = dict(settings or {})
@@ -239,6 +242,9 @@ class Yarn(Cluster):
             shutil.copytree(self.hdfs.conf, conf)
             sites = {"yarn-site": {**yarn, **own, **self._settings}, "capacity-scheduler": self._queues}
             write_conf(conf, sites | resource_types(self.knobs), level="WARN" if conf == self.conf else "INFO")
+        java.compile_class(_LOCAL_FS, self.folder / "classes")
+        for each in self.nodemanagers:
+            shutil.copytree(self.folder / "classes", each.conf, dirs_exist_ok=True)
 
     def _own(self, daemon: Daemon) -> dict[str, str]:
         """Settings of one daemon alone."""
@@ -249,6 +255,7 @@ class Yarn(Cluster):
             "yarn.nodemanager.hostname": self._host(daemon),
             "yarn.nodemanager.local-dirs": os.fspath(self.folder / "local" / daemon.name),
             "yarn.nodemanager.log-dirs": os.fspath(self.folder / "container-logs" / daemon.name),
+            "fs.AbstractFileSystem.file.impl": _LOCAL_FS.stem,
             "yarn.nodemanager.recovery.dir": os.fspath(self.folder / "recovery" / daemon.name),
         }
         if self.knobs.gpus and daemon is self.nodemanagers[1]:
