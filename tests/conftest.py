@@ -1,5 +1,6 @@
 """Settings of all rings."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,3 +11,18 @@ pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # what helpers com
 
 settings.register_profile("sparktrain", deadline=None)  # an example's time is the machine's matter, not the product's
 settings.load_profile("sparktrain")
+
+DAEMONS = "hadoop"
+"""The ring that waits for daemons more than it works."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: "list[pytest.Item]") -> None:
+    """Where two workers share the rings (`make test`), one begins with the real daemons, which tests of several files
+    share, and the other takes one file after the other of all other rings; then both do."""
+    folder = Path(__file__).parent / DAEMONS
+    for item in items:
+        group = DAEMONS if folder in item.path.parents else item.path.relative_to(folder.parent).as_posix()
+        item.add_marker(pytest.mark.xdist_group(group))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: folder not in item.path.parents)
