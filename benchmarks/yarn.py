@@ -3,7 +3,7 @@
     python -m benchmarks.yarn [--rounds 3] [--backend horovod]
 
 Beside a bare Spark job on the same cluster: from spark-submit to its first task, and from the kill to the task's next
-attempt. Bare job and gang take turns.
+attempt. Bare job and gang take turns, after a bare one that is not measured: daemons that have just started are slow.
 """
 
 import argparse
@@ -69,6 +69,7 @@ def main() -> None:
         hdfs(Path(scratch, "hdfs")) as files,
         yarn(Path(scratch, "yarn"), files) as cluster,
     ):
+        bare(cluster, Path(scratch, "first"))
         for number in range(given.rounds):
             one = bare(cluster, Path(scratch, f"bare-{number}"))
             found.append((one, gang(cluster, Path(scratch, f"gang-{number}"), given.backend)))

@@ -1,6 +1,7 @@
 """Settings of all rings."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # what helpers com
 
 settings.register_profile("sparktrain", deadline=None)  # an example's time is the machine's matter, not the product's
 settings.load_profile("sparktrain")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell: programs that tests interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # would not hear of it
 
 DAEMONS = "hadoop"
 """The ring that waits for daemons more than it works."""

@@ -36,27 +36,27 @@ def check_python(marks: Path) -> None:
         assert not ours
 
 
-def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_from_here(
+def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_by_another_application(
     yarn_cluster: Yarn, tmp_path: Path, marks: Path
 ) -> None:
     pack = ["--packs", f"hdfs:///{TRAINING_PACKS}", "--package", *TRAINING]
     sweep = ["--grid", f"marks={marks}", "--metric", "y", "--preload", "numpy", "--dir", "hdfs:///submitted"]
     words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", "killed"]
     place = ["--deploy-mode", "cluster", "--label", "gpu", *pack]
-    with command(yarn_cluster, tmp_path / "there", *place, *words) as there:
+    with command(yarn_cluster, tmp_path / "first", *place, *words) as first:
         done = "; 2 of 3 trials done, 1 running"
-        wait_until(lambda: done in there.told or there.exit_code is not None, ENDS_S, done)
-        assert there.exit_code is None, there.output
-        kill_driver(there.application)
-        assert there.wait(ENDS_S) == 5, there.output
-    assert "nothing to upload, " in there.told
-    assert " is RUNNING on " in there.told
+        wait_until(lambda: done in first.told or first.exit_code is not None, ENDS_S, done)
+        assert first.exit_code is None, first.output
+        kill_driver(first.application)
+        assert first.wait(ENDS_S) == 5, first.output
+    assert "nothing to upload, " in first.told
+    assert " is RUNNING on " in first.told
     # Its Python has seen that its JVM is gone, or was ended as soon.
-    assert "; the same call goes on with it" in there.told
+    assert "; the same call goes on with it" in first.told
 
-    with command(yarn_cluster, tmp_path / "here", *pack, "resume", "hdfs:///submitted/killed", "--json") as here:
-        assert here.wait(ENDS_S) == 0, here.output
-    trials = json.loads(here.answer)["trials"]
+    with command(yarn_cluster, tmp_path / "again", *place, "resume", "hdfs:///submitted/killed", "--json") as again:
+        assert again.wait(ENDS_S) == 0, again.output
+    trials = json.loads(again.answer)["trials"]
     assert [each["status"] for each in trials] == ["failed", "succeeded", "succeeded"]
     assert [each["metrics"] for each in trials[1:]] == [{"y": 2}, {"y": 0}]
     assert "x (-1) is below zero" in trials[0]["error"]["summary"]

@@ -19,6 +19,9 @@ class Tensor:
     def __init__(self, value: Any, dtype: str, shape: tuple[int, ...] = ()) -> None:
         self._value, self.dtype, self.shape = value, dtype, shape
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._value}, {self.dtype}, {self.shape})"
+
     def __float__(self) -> float:
         return float(self._value)
 
