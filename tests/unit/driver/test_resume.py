@@ -235,7 +235,7 @@ def test_what_a_driver_has_stopped_is_not_begun_again_by_that_which_replaces_it(
     assert finished(run.attached()) is None, "the program's next call for the run is a new one"
 
 
-@pytest.mark.parametrize("ending", [*(set(Ending) - {Ending.STOPPED}), None])
+@pytest.mark.parametrize("ending", [*(each for each in Ending if each is not Ending.STOPPED), None])
 def test_what_a_driver_has_not_ended_or_could_not_go_on_with_is_gone_on_with_by_that_which_replaces_it(
     done: tuple[World, SweepResult], ending: Ending | None
 ) -> None:
