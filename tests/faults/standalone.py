@@ -1,0 +1,79 @@
+"""A standalone cluster of Spark on this machine, whose workers can be lost for good, as nodes are."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+
+from sparktrain.testing.processes import wait_until
+
+READY_S = 60.0
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_URL = re.compile(r"spark://127\.0\.0\.1:\d+")
+
+
+class Standalone:
+    """A master, and workers that have one core each."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._master = self._start(_MASTER, "master", "--port", "0")
+        wait_until(lambda: _URL.search(self._log("master")), READY_S, "the master is there")
+        [self.url, *_] = _URL.findall(self._log("master"))
+        self._workers = [self._start_worker(number) for number in range(workers)]
+        wait_until(lambda: self._log("master").count("Registering worker") == workers, READY_S, "all workers are there")
+
+    def lose(self, pid: int) -> None:
+        """SIGKILL to the worker that is an ancestor of the process, and to all that it has started."""
+        lost = {each.pid for each in psutil.Process(pid).parents()} & {each.pid for each in self._workers}
+        for each in lost:
+            _kill_all(each)
+
+    def close(self) -> None:
+        """Ends all."""
+        self._stack.close()
+
+    def _start_worker(self, number: int) -> "subprocess.Popen[bytes]":
+        words = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / f"work-{number}"), self.url]
+        return self._start(_WORKER, f"worker-{number}", *words)
+
+    def _start(self, program: str, name: str, *words: str) -> "subprocess.Popen[bytes]":
+        found = find_spec("pyspark")
+        assert found is not None
+        assert found.submodule_search_locations is not None
+        [home] = found.submodule_search_locations
+        line = [os.path.join(home, "bin", "spark-class"), program, "--host", "127.0.0.1", "--webui-port", "0", *words]
+        env = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1"}
+        with (self._folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(line, env=env, stdout=log, stderr=log, cwd=self._folder)
+        self._stack.callback(process.wait)
+        self._stack.callback(_kill_all, process.pid)
+        return process
+
+    def _log(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text(errors="replace")
+
+
+def _kill_all(pid: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in [process, *process.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+@contextmanager
+def standalone(folder: Path, workers: int) -> Iterator[Standalone]:
+    """A cluster that is ready; ended in any case."""
+    cluster = Standalone(folder, workers)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
