@@ -93,14 +93,14 @@ def follow(line: Sequence[str], tag: str, sight: Sight, tell: Callable[[str], No
     submitted in time, and KeyboardInterrupt for Ctrl-C, which the application does not hear.
     """
     seen, before = _Seen(tag, ResourceManager.configured(), tell), sight.look()
-    with TemporaryFile() as said, _started(line, said) as process:
-        try:
+    try:
+        with TemporaryFile() as said, _started(line, said) as process:
             _wait(process, seen, sight, Changes(tell))
-        except KeyboardInterrupt as error:
-            process.terminate()
-            raise KeyboardInterrupt(_left(seen.application)) from error
-        seen.settle()
-        output = _tail(said)
+            seen.settle()
+            output = _tail(said)
+    except KeyboardInterrupt as error:
+        seen.look()  # it may have come since the last time
+        raise KeyboardInterrupt(_left(seen.application)) from error
     run = sight.look()
     verdict = verdict_of(seen.application, output, run, before.began if before is not None else None)
     if verdict.by_run:
@@ -211,7 +211,8 @@ def _left(application: Application | None) -> str:
 
 @contextmanager
 def _started(line: Sequence[str], output: IO[bytes] | None) -> "Iterator[subprocess.Popen[bytes]]":
-    """spark-submit, which is gone at the end of the block, and ends when this process dies."""
+    """spark-submit, which is gone at the end of the block, and ends when this process dies. Where its driver prints
+    here, it has time to end by itself."""
     parent = os.getpid()
     process = subprocess.Popen(
         line,
@@ -223,6 +224,8 @@ def _started(line: Sequence[str], output: IO[bytes] | None) -> "Iterator[subproc
     try:
         yield process
     finally:
+        if output is not None:
+            process.terminate()
         try:
             process.wait(END_TIMEOUT_S)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
