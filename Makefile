@@ -36,7 +36,7 @@ demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a 
 	$(BIN)/python scripts/demo_yarn.py
 
 test: horovod hadoop classes ## all tests, two at a time; RINGS="unit contract" or ARGS="-k journal -n 0" select
-	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
+	$(BIN)/pytest -n 2 $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
 
 bench: horovod hadoop ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done
