@@ -35,8 +35,8 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container
 	$(BIN)/python scripts/demo_yarn.py
 
-test: horovod hadoop classes ## all tests, two at a time; RINGS="unit contract" or ARGS="-k journal -n 0" select
-	$(BIN)/pytest -n 2 $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
+test: horovod hadoop classes ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select; ARGS="-n 2": two at a time
+	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
 
 bench: horovod hadoop ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done

@@ -38,8 +38,10 @@ def spark_session(
         **(conf or {}),
     }
     builder = SparkSession.builder.appName("sparktrain-tests")
+    if connect:
+        os.environ["JDK_JAVA_OPTIONS"] = jvm_here()  # its server is given none of the settings
     builder = builder.remote(master) if connect else builder.master(master)
-    for key, value in settings.items() if not connect else ():  # a Connect server is given none of these
+    for key, value in settings.items() if not connect else ():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     try:
