@@ -3,7 +3,8 @@
     python -m benchmarks.yarn [--rounds 3] [--backend horovod]
 
 Beside a bare Spark job on the same cluster: from spark-submit to its first task, and from the kill to the task's next
-attempt. Bare job and gang take turns, after a bare one that is not measured: daemons that have just started are slow.
+attempt; and beside one whose tasks import the frameworks that a member has imported before its first step. They take
+turns, after a bare one that is not measured: daemons that have just started are slow.
 """
 
 import argparse
@@ -48,8 +49,8 @@ def measured(cluster: Yarn, folder: Path, program: Path, *arguments: str) -> tup
     return started_s, again_s
 
 
-def bare(cluster: Yarn, folder: Path) -> tuple[float, float]:
-    return measured(cluster, folder, HERE / "yarn_bare.py", str(folder))
+def bare(cluster: Yarn, folder: Path, *modules: str) -> tuple[float, float]:
+    return measured(cluster, folder, HERE / "yarn_bare.py", str(folder), *modules)
 
 
 def gang(cluster: Yarn, folder: Path, backend: str) -> tuple[float, float]:
@@ -63,7 +64,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backend", default="horovod")
     given = parser.parse_args()
-    found: list[tuple[tuple[float, float], tuple[float, float]]] = []
+    frameworks = ["tensorflow", "keras", *(["horovod.tensorflow"] if given.backend == "horovod" else [])]
+    found: list[tuple[tuple[float, float], ...]] = []
     with (
         TemporaryDirectory(prefix="sparktrain-benchmark-") as scratch,
         hdfs(Path(scratch, "hdfs")) as files,
@@ -72,16 +74,19 @@ def main() -> None:
         bare(cluster, Path(scratch, "first"))
         for number in range(given.rounds):
             one = bare(cluster, Path(scratch, f"bare-{number}"))
-            found.append((one, gang(cluster, Path(scratch, f"gang-{number}"), given.backend)))
+            other = bare(cluster, Path(scratch, f"importing-{number}"), *frameworks)
+            found.append((one, other, gang(cluster, Path(scratch, f"gang-{number}"), given.backend)))
     rows = []
     for part, (name, target) in enumerate(
         [("spark-submit to the first step", START_TARGET_S), ("a container's kill to the next step", KILL_TARGET_S)]
     ):
-        rival, ours = (median(pair[who][part] for pair in found) for who in (0, 1))
+        rival, importing, ours = (median(each[who][part] for each in found) for who in range(3))
         rows += [
             (f"{name}: a bare Spark job's task", f"{rival:.2f} s", ""),
+            (f"{name}: one that imports {', '.join(frameworks)}", f"{importing:.2f} s", ""),
             (f"{name}: a gang of two, {given.backend}", f"{ours:.2f} s", ""),
-            ("   beyond it", f"{ours - rival:.2f} s", at_most(ours - rival, target, " s")),
+            ("   beyond the bare one", f"{ours - rival:.2f} s", at_most(ours - rival, target, " s")),
+            ("   beyond the one that imports", f"{ours - importing:.2f} s", ""),
         ]
     show(f"YARN on this machine, client mode, {given.rounds} rounds", ("", "median", "target"), rows)
 

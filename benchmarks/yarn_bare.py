@@ -1,8 +1,9 @@
 """A bare Spark job of two long tasks, for `benchmarks.yarn`: each attempt notes when and where it began.
 
-spark-submit yarn_bare.py FOLDER    which ends when FOLDER/stop is there
+spark-submit yarn_bare.py FOLDER [MODULE ...]    which ends when FOLDER/stop is there; tasks import the modules first
 """
 
+import importlib
 import os
 import sys
 import time
@@ -11,10 +12,12 @@ from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-folder = Path(sys.argv[1])
+folder, modules = Path(sys.argv[1]), sys.argv[2:]
 
 
 def work(batches):
+    for name in modules:
+        importlib.import_module(name)
     for batch in batches:
         [slot] = batch.column(0).to_pylist()
         hidden = folder / f".{slot}"
