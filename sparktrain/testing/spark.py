@@ -6,12 +6,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.session import jvm_here
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executor JVMs, each with one slot."""
+
+
+def spark_home() -> str:
+    """Where the programs of the installed PySpark are, such as `bin/spark-submit`."""
+    return os.path.dirname(pyspark.__file__)
 
 
 @contextmanager

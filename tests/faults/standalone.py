@@ -5,12 +5,12 @@ import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 
-from sparktrain.testing.processes import wait_until
+from sparktrain.testing.processes import Sighted, descendants, wait_until
+from sparktrain.testing.spark import spark_home
 
 READY_S = 60.0
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -45,10 +45,7 @@ class Standalone:
         return self._start(_WORKER, f"worker-{number}", *words)
 
     def _start(self, program: str, name: str, *words: str) -> "subprocess.Popen[bytes]":
-        found = find_spec("pyspark")
-        assert found is not None
-        assert found.submodule_search_locations is not None
-        [home] = found.submodule_search_locations
+        home = spark_home()
         line = [os.path.join(home, "bin", "spark-class"), program, "--host", "127.0.0.1", "--webui-port", "0", *words]
         env = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1"}
         with (self._folder / f"{name}.log").open("wb") as log:
@@ -63,10 +60,7 @@ class Standalone:
 
 def _kill_all(pid: int) -> None:
     with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        for each in [process, *process.children(recursive=True)]:
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
+        Sighted([pid, *(each.pid for each in descendants(pid))]).kill()
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -20,6 +19,7 @@ from sparktrain.testing.hadoop.containers import ContainerGuard
 from sparktrain.testing.hadoop.daemons import Cluster, Daemon, wait_until
 from sparktrain.testing.hadoop.ports import HOST, Ports
 from sparktrain.testing.hadoop.yarn_conf import LABEL, Knobs, resource_types, scheduler_site, site
+from sparktrain.testing.spark import spark_home
 
 _SERVER = "org.apache.hadoop.yarn.server"
 _RESOURCEMANAGER = f"{_SERVER}.resourcemanager.ResourceManager"
@@ -83,14 +83,10 @@ class Yarn(Cluster):
     @property
     def env(self) -> dict[str, str]:
         """For the environment of `spark-submit`, or of a driver."""
-        found = find_spec("pyspark")
-        assert found is not None
-        assert found.submodule_search_locations is not None
-        [spark] = found.submodule_search_locations
         return {
             "HADOOP_CONF_DIR": os.fspath(self.conf),
             "YARN_CONF_DIR": os.fspath(self.conf),
-            "SPARK_HOME": spark,
+            "SPARK_HOME": spark_home(),
             "JAVA_HOME": java.java_home(),
             "SPARK_LOCAL_IP": HOST,
             "PYSPARK_PYTHON": sys.executable,
