@@ -180,6 +180,14 @@ class Store(Protocol):
         """Delete the file `path`, if there is one. Called by the coordinator only: nobody else may decide that."""
         ...
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete each of these files that is there, in any order. Called as `delete`.
+
+        A store overrides this where that takes less time than one after the other.
+        """
+        for path in paths:
+            self.delete(path)
+
     def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
         """What was left beneath the folder `prefix` by writers that died, and has not changed for `older_than_s`.
 
@@ -214,3 +222,13 @@ def path_problem(path: str) -> str | None:
     if any(part.startswith(UNPUBLISHED) for part in parts):
         return f"must have no part that begins with {UNPUBLISHED!r}"
     return None
+
+
+def by_range(store: Store, path: str) -> Iterator[bytes]:
+    """The `pieces` of a store that reads each of them by a call of its own, with a deadline of its own."""
+    start = 0
+    while piece := store.read_range(path, start, PIECE_BYTES):
+        yield piece
+        start += len(piece)
+        if len(piece) < PIECE_BYTES:
+            return

@@ -1,7 +1,9 @@
 """What an object store is made of: the few requests that a service which keeps objects must answer."""
 
+import asyncio
+from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
@@ -84,6 +86,9 @@ class Bucket(Protocol):
     raises whatever the service's client raises: `explain` knows what that means. Runs in fsspec's own event loop.
     """
 
+    deleted_at_once: ClassVar[int] = 32
+    """How many objects `delete_many` may be asked for."""
+
     @property
     def url(self) -> str:
         """Of the bucket, for people and for `open_store`: `s3://name`."""
@@ -116,6 +121,20 @@ class Bucket(Protocol):
     async def delete(self, key: str) -> None:
         """Delete an object; none, or MISSING, when there is none."""
         ...
+
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        """Delete at most `deleted_at_once` objects, those that are there; here by as many requests at the same time.
+
+        A bucket overrides this where one request does it.
+        """
+        await asyncio.gather(*(self._delete_if_there(key) for key in keys))
+
+    async def _delete_if_there(self, key: str) -> None:
+        try:
+            await self.delete(key)
+        except Exception as error:
+            if self.explain(error).kind is not Kind.MISSING:
+                raise
 
     def explain(self, error: Exception) -> Failure:
         """What an error that a request raised means."""

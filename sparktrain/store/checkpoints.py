@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation, Member, RunId, TrialId
@@ -32,6 +33,7 @@ THREADS = 4
 MANIFEST = "manifest.json"
 """The name of a manifest beside its shards on a local disk. No shard may have it."""
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 _FILE = re.compile(r"(?P<generation>.*/gen-(?P<number>\d+))/(?:manifest-(?P<manifest>\d+)|data/(?P<data>\d+)-.+)")
 
 
@@ -123,6 +125,17 @@ def write(
     return Checkpoint(generation, draft.step, path, digest, draft.keep, draft.score)
 
 
+def placed(layout: RunLayout, member: Member, told: Checkpoint) -> Checkpoint | None:
+    """The checkpoint that an agent says it has written for `member`, at the one path where that may lie.
+
+    The coordinator deletes and restores by this path, and agents name local folders by the digest: both come from
+    another process. None when step or digest is none.
+    """
+    if told.step < 0 or not _DIGEST.fullmatch(told.digest):
+        return None
+    return replace(told, manifest=layout.generation(member.trial, member.generation).manifest(told.step))
+
+
 def fetch(
     store: Store, checkpoint: Checkpoint, folder: Path, cache: Path | None = None, threads: int = THREADS
 ) -> None:
@@ -204,6 +217,11 @@ def manifest_of(store: Store, checkpoint: Checkpoint) -> Manifest:
     return _decode(store, checkpoint, _manifest_content(store, checkpoint, None))
 
 
+def files_of(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
+    """The whole paths of all files that a checkpoint consists of, its manifest's own first."""
+    return [checkpoint.manifest, *(manifest.path(shard) for shard in manifest.shards)]
+
+
 def verified(store: Store, checkpoint: Checkpoint, manifest: Manifest, fast: bool = False) -> Iterator[int]:
     """Read the shards again and verify them, or with `fast` their sizes alone; the bytes of each piece. Blocks.
 
@@ -219,24 +237,23 @@ def verified(store: Store, checkpoint: Checkpoint, manifest: Manifest, fast: boo
 
 
 def left_over(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Checkpoint]) -> list[str]:
-    """Files of the trial that belong to no checkpoint of `kept`, manifests first. Blocks. Raises OSError.
+    """Files of the trial that no checkpoint of `kept` names, manifests first. Blocks. Raises OSError.
 
     Where a manifest cannot be read, all that has its generation and step is taken to belong to it.
     """
-    manifests, folders, unknown = set(), set(), set()
+    named, unknown = set(), set()
     for each in kept:
-        manifests.add(each.manifest)
+        named.add(each.manifest)
         try:
-            folders.add(manifest_of(store, each).data)
+            named.update(files_of(each, manifest_of(store, each)))
         except CheckpointError:
             unknown.add((each.generation, each.step))
     left = []
     for path in store.list(layout.checkpoints(trial)):
         found = _FILE.fullmatch(path)
-        if found is None or path in manifests or path.rpartition("/")[0] in folders:
+        if found is None or path in named or (int(found["number"]), _step(path)) in unknown:
             continue
-        if (int(found["number"]), _step(path)) not in unknown:
-            left.append((found["manifest"] is None, path))
+        left.append((found["manifest"] is None, path))
     return [path for _, path in sorted(left)]
 
 
@@ -315,8 +332,7 @@ def _says_the_same(found: bytes, manifest: Manifest) -> bool:
 
 def _manifest_content(store: Store, checkpoint: Checkpoint, cache: Path | None) -> bytes:
     if cache is not None:
-        local = cache / MANIFEST
-        content = local.read_bytes() if local.is_file() else b""
+        content = _cached(cache / MANIFEST)
         if hashlib.sha256(content).hexdigest() == checkpoint.digest:
             return content
     try:
@@ -384,15 +400,26 @@ def _check_size(store: Store, checkpoint: Checkpoint, path: str, shard: Shard) -
 
 
 def _link(source: Path, target: Path, shard: Shard) -> bool:
-    """Give a file of the same disk the name `target` too, when it is the shard."""
-    if not source.is_file() or source.stat().st_size != shard.size:
-        return False
-    os.link(source, target)
-    with target.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() == shard.sha256:
-            return True
-    target.unlink()
+    """Give a file of the same disk the name `target` too, when it is the shard, and can be read."""
+    try:
+        if not source.is_file() or source.stat().st_size != shard.size:
+            return False
+        os.link(source, target)
+        with target.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == shard.sha256:
+                return True
+    except OSError:  # the disk is failing, or somebody has changed its files: the store has it too
+        pass
+    target.unlink(missing_ok=True)
     return False
+
+
+def _cached(manifest: Path) -> bytes:
+    """What a local copy of a manifest has; nothing when it cannot be read."""
+    try:
+        return manifest.read_bytes()
+    except OSError:
+        return b""
 
 
 def _damaged(store: Store, checkpoint: Checkpoint, problem: str) -> CheckpointError:

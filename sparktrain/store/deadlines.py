@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar
@@ -17,6 +18,10 @@ T = TypeVar("T")
 _IDLE_S = 30.0
 _GRACE_S = 1.0
 """At the end of the process, for calls that do not hang."""
+_REST_S = 4.0
+"""After that, for the threads of those that hang to come to rest."""
+_END_S = 60
+"""From then on for the process to end, once threads are halted."""
 _POLL_S = 0.01
 _HALT = signal.SIGRTMAX - 2
 """No program of the product uses it, nor does Python."""
@@ -89,22 +94,37 @@ class SpareThreads:
 
     def end(self) -> None:
         """Before the interpreter ends: refuse further calls, wait a second for those under way, and halt the threads of
-        those that hang.
+        those that hang. Only the main thread calls it.
 
         One that came back while the interpreter ends would be ended by it, and a native library that is not made for
         that, such as one written in Rust, then aborts the process, whose exit status is lost (CPython issue 87135;
-        mended in Python 3.14).
+        mended in Python 3.14). What status the process means nobody knows before the interpreter has ended, so the
+        process cannot be ended here with it.
+
+        A thread that runs may hold a lock that the process needs to end, of the allocator or of the interpreter: it is
+        let run until its call ends, or waits in the kernel. There it holds none that is only held for a moment. Should
+        it hold another one, the process is ended by SIGALRM; one that runs on and on is left alone.
         """
         if self._pid != os.getpid():
             return
         self._ended = True
         clock = SystemClock()
         until = clock.now() + _GRACE_S
-        while hung := [each.thread for each in list(self._busy)]:
-            if clock.now() >= until:
-                _halt(hung)
-                return
+        while self._busy and clock.now() < until:
             pause(_POLL_S)
+        until = clock.now() + _REST_S
+        rests: dict[Thread, str] = {}
+        halted: set[Thread] = set()
+        while (hung := {each.thread for each in list(self._busy)} - halted) and clock.now() < until:
+            for each in hung:
+                rest = _rest(each)
+                if rest and rests.get(each) == rest:
+                    _halt(each)
+                    halted.add(each)
+                rests[each] = rest
+            pause(_POLL_S)
+        if halted:
+            _end_within(_END_S)
 
     def _give(self, call: Callable[[], Any]) -> _Work:
         if self._pid != os.getpid():
@@ -137,13 +157,28 @@ class SpareThreads:
             self._idle.append(spare)
 
 
-def _halt(threads: list[Thread]) -> None:
-    """Have native threads wait for ever where they are, without Python."""
+def _rest(thread: Thread) -> str:
+    """The state of a thread that waits in the kernel: the same for as long as it has not run; empty while it runs."""
+    try:
+        lines = Path(f"/proc/self/task/{thread.native_id}/status").read_text().splitlines()
+    except OSError:
+        return ""
+    told = [line for line in lines if line.startswith(("State:", "voluntary_ctxt", "nonvoluntary_ctxt"))]
+    return "".join(told) if any(line.startswith(("State:\tS", "State:\tD")) for line in told) else ""
+
+
+def _halt(thread: Thread) -> None:
+    """Have a native thread wait for ever where it is, without Python."""
     libc = ctypes.CDLL(None)
     libc.signal(_HALT, libc.pause)
-    for each in threads:
-        with suppress(ProcessLookupError):  # it has just ended
-            signal.pthread_kill(each.ident or 0, _HALT)
+    with suppress(ProcessLookupError):  # it has just ended
+        signal.pthread_kill(thread.ident or 0, _HALT)
+
+
+def _end_within(seconds: int) -> None:
+    """End the process by SIGALRM when it is still there, unless the program uses that signal itself."""
+    if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and (before_s := signal.alarm(seconds)):
+        signal.alarm(min(before_s, seconds))
 
 
 THREADS = SpareThreads()

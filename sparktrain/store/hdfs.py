@@ -12,6 +12,7 @@ from weakref import WeakSet
 from sparktrain.clock import pause
 from sparktrain.errors import SpecError
 from sparktrain.spec.store import StoreAddress
+from sparktrain.store.hadoop import names
 from sparktrain.store.hadoop.calls import Patience
 from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
 from sparktrain.store.hadoop.conf import become, resolve, reversed_namenodes, split, user
@@ -55,10 +56,11 @@ class HdfsStore(HadoopStore):
 
     def _connect(self, abandoned: int) -> HadoopClient:
         become(self._address.settings)
+        authority = split(self._address.url)[0]
+        names.check([authority])
         settings = self._address.settings if abandoned % 2 == 0 else reversed_namenodes(self._address.settings)
         last_block_s = min(_LAST_BLOCK_S, self._patience.call_s / 4)
-        url = f"hdfs://{split(self._address.url)[0]}"
-        return _NativeClient(url, _with_bounds(settings, self._patience), last_block_s)
+        return _NativeClient(f"hdfs://{authority}", _with_bounds(settings, self._patience), last_block_s)
 
     def _explain(self, error: BaseException) -> OSError:
         if isinstance(error, TroubleError):

@@ -117,23 +117,25 @@ class Journal:
             self._put(records)
 
     def settle(self) -> None:
-        """Write an empty batch: what was read at the take-over is what counts, whatever else was there. As `append`."""
+        """Write an empty batch: what was read at the take-over is what counts, whatever else was there. As `append`.
+
+        After other batches it is proof that these were whole: a reader does not take the newest of them for one that
+        was never acknowledged when it is cut or missing.
+        """
         self._put(())
 
     def compact(self, records: Sequence[AnyRecord]) -> None:
-        """Write a snapshot, and delete the files that the one before it has made superfluous.
+        """Write a snapshot, and delete the files that the one before it has made superfluous. As `compaction`."""
+        self.compaction().write(records)
 
-        `records` must say all that the journal says so far, in fewer words. Comes after an `append` that returned.
-        Raises OSError, and DeposedError when another driver has taken over; the journal is whole in any case.
+    def compaction(self) -> "Compaction":
+        """What puts fewer words in the place of all that was appended so far, while more is appended; does not block.
+
+        Comes after an `append` that returned; no second one is begun before the first has ended.
         """
         if self._number == 0 or self._unsettled is not None:
             raise BugError("a journal is compacted only after an append that has returned")
-        path = self._layout.snapshot(self.epoch, self._number)
-        content = encode(self._header(SNAPSHOT, self._number), records)
-        created = self._store.put_if_absent(path, content)
-        self.check()
-        if created or self._is_whole(path, self.epoch, self._number):
-            self._delete_superfluous()
+        return Compaction(self._store, self._layout, self._header(SNAPSHOT, self._number))
 
     def check(self) -> None:
         """Raises DeposedError when another driver has taken over. One call of the store, which may raise OSError."""
@@ -174,24 +176,6 @@ class Journal:
             )
         raise BugError(f"journal file {where} was written by somebody else in epoch {self.epoch}, which is this one's")
 
-    def _is_whole(self, path: str, epoch: int, number: int) -> bool:
-        where = self._store.where(path)
-        return decode(self._store.read(path), where, SNAPSHOT, epoch, number).fault is None
-
-    def _delete_superfluous(self) -> None:
-        """Keep the newest snapshot, the newest one before it that can be read, and all that comes after that."""
-        listing = survey(self._store, self._layout)
-        before = (*self._follows, Followed(self.epoch, self._number - 1))
-        older = sorted((each for each in listing.snapshots if counts(before, Followed(*each))), reverse=True)
-        kept = next((each for each in older if self._is_whole(self._layout.snapshot(*each), *each)), None)
-        if kept is None:
-            return
-        # Snapshots first: what is left when this ends in the middle are never those that lack what comes after them.
-        for each in sorted(each for each in listing.snapshots if each < kept):
-            self._store.delete(self._layout.snapshot(*each))
-        for each in sorted(each for each in listing.batches if each <= kept):
-            self._store.delete(self._layout.batch(*each))
-
     def _told_deposed(self) -> DeposedError:
         run = self._store.where(self._layout.path.rpartition("/")[0])
         try:
@@ -202,6 +186,52 @@ class Journal:
             f"another driver ({who or 'unknown'}) has taken over {run}: this one (epoch {self.epoch}, {self._who}) "
             "ends; what it has not been told to be durable does not count"
         )
+
+
+class Compaction:
+    """One snapshot, and the files that it makes superfluous. Used by one thread, be it another than the journal's.
+
+    It writes no file that the journal does, and deletes none that a reader needs, whatever is appended meanwhile.
+    """
+
+    def __init__(self, store: Store, layout: JournalLayout, header: Header) -> None:
+        """`header` is that of the snapshot."""
+        self._store = store
+        self._layout = layout
+        self._header = header
+
+    def write(self, records: Sequence[AnyRecord]) -> None:
+        """Write the snapshot, and delete what the one before it has made superfluous. Blocks on the store.
+
+        `records` must say all that the journal said when this was begun, in fewer words. Raises OSError, and
+        DeposedError when another driver has taken over; the journal is whole in any case, and wherever this ends.
+        """
+        epoch, number = self._header.epoch, self._header.number
+        path = self._layout.snapshot(epoch, number)
+        created = self._store.put_if_absent(path, encode(self._header, records))
+        if self._store.exists(self._layout.epoch(epoch + 1)):
+            run = self._store.where(self._layout.path.rpartition("/")[0])
+            raise DeposedError(f"another driver has taken over {run}: nothing is deleted for this one (epoch {epoch})")
+        if created or self._is_whole(path, epoch, number):
+            self._delete_superfluous()
+
+    def _is_whole(self, path: str, epoch: int, number: int) -> bool:
+        where = self._store.where(path)
+        return decode(self._store.read(path), where, SNAPSHOT, epoch, number).fault is None
+
+    def _delete_superfluous(self) -> None:
+        """Keep the newest snapshot, the newest one before it that can be read, and all that comes after that."""
+        listing = survey(self._store, self._layout)
+        before = (*self._header.follows, Followed(self._header.epoch, self._header.number - 1))
+        older = sorted((each for each in listing.snapshots if counts(before, Followed(*each))), reverse=True)
+        kept = next((each for each in older if self._is_whole(self._layout.snapshot(*each), *each)), None)
+        if kept is None:
+            return
+        # Snapshots first: what is left when this ends in the middle are never those that lack what comes after them.
+        snapshots = sorted(each for each in listing.snapshots if each < kept)
+        self._store.delete_all([self._layout.snapshot(*each) for each in snapshots])
+        batches = sorted(each for each in listing.batches if each <= kept)
+        self._store.delete_all([self._layout.batch(*each) for each in batches])
 
 
 def newest_driver(store: Store, layout: JournalLayout) -> Who | None:

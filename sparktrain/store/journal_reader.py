@@ -276,7 +276,8 @@ class Replay:
         dropped = f"the last {header.records - kept} of its {header.records} records" if header else "all that it held"
         where = self._store.where(self._layout.batch(epoch, number))
         self._notes.append(
-            f"journal file {where} was cut while it was written: {dropped} are dropped, which no driver had acted on"
+            f"journal file {where} was cut, as one is whose driver died while it wrote it: {dropped} are dropped; "
+            "nothing that was written later says that they counted"
         )
 
     # ---- files

@@ -102,6 +102,10 @@ class RunLayout:
         """What `sparktrain.driver.report` writes at the end of the run."""
         return f"{self.path}/results.json"
 
+    def old_results(self, epoch: int) -> str:
+        """What `results.json` was when the driver of `epoch` found that the journal knows not all of its trials."""
+        return f"{self.path}/results-before-{epoch:04d}.json"
+
     @property
     def spec(self) -> str:
         """What the run was asked to do."""

@@ -5,17 +5,18 @@ import hashlib
 import os
 import pwd
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from io import FileIO
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 from sparktrain.clock import SystemClock
-from sparktrain.errors import BugError, RunDirectoryError
-from sparktrain.spec.store import StoreAddress
+from sparktrain.errors import BugError, RunDirectoryError, StoreError
+from sparktrain.spec.store import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.store.base import (
-    PIECE_BYTES,
     UNPUBLISHED,
     FileInfo,
     Leftover,
@@ -23,25 +24,15 @@ from sparktrain.store.base import (
     Store,
     WriteStream,
     Written,
+    by_range,
     check_path,
 )
+from sparktrain.store.local_calls import Call, explained
+
+T = TypeVar("T")
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-
-_CAUSES = {
-    errno.EACCES: ("permission denied for {file}", "choose another directory, or let this user write there"),
-    errno.EPERM: ("permission denied for {file}", "choose another directory, or let this user write there"),
-    errno.EROFS: ("the file system is mounted read-only", "choose a directory elsewhere"),
-    errno.ENOSPC: ("the disk is full", "free some space, or choose a directory on another disk"),
-    errno.EDQUOT: ("the disk quota is used up", "free some space, or choose a directory on another disk"),
-    errno.EEXIST: ("{file} is a file, not a directory", "choose another directory, or move that file away"),
-    errno.ENAMETOOLONG: ("its path is too long", "choose a shorter one"),
-    errno.EOPNOTSUPP: (
-        "its file system has no hard links, which make a file appear at once and only once",
-        "choose a directory on a local disk or NFS",
-    ),
-}
 
 
 class LocalStore(Store):
@@ -49,26 +40,30 @@ class LocalStore(Store):
 
     Files and folders get the modes that the umask gives, usually 0644 and 0755: a run directory is there for its user
     to look into, and for TensorBoard, which may run as somebody else.
+
+    What may pass is tried again for `timeout_s` seconds: a full disk, or a server of files that does not answer. But
+    what a disk did not take when a large file or a log was synced is in no memory any more: write it again.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], timeout_s: float = STORE_TIMEOUT_S) -> None:
         self.root = Path(os.path.abspath(root))
+        self._timeout_s = timeout_s
         self._durable: set[Path] = set()
         """Folders beneath the root whose entry in their parent is on disk."""
 
     @property
     def address(self) -> StoreAddress:
         """See base class."""
-        return StoreAddress(str(self.root))
+        return StoreAddress(str(self.root), timeout_s=self._timeout_s)
 
     def where(self, path: str = "") -> str:
         """See base class. The absolute path of a local file."""
         return str(self._file(path) if path else self.root)
 
     def probe(self) -> None:
-        """See base class."""
+        """See base class. Tries nothing again: a user waits for it."""
         try:
-            self._probe(f"probe-{uuid4().hex}")
+            LocalStore(self.root, 0.0)._probe(f"probe-{uuid4().hex}")
         except OSError as error:
             raise RunDirectoryError(self._explain(error)) from error
 
@@ -80,127 +75,136 @@ class LocalStore(Store):
             raise OSError(errno.EIO, "a file that was just created does not read back as it was written")
 
     def _explain(self, error: OSError) -> str:
-        cause, step = _CAUSES.get(error.errno or 0, (error.strerror or str(error), "choose another directory"))
-        cause = cause.replace("{file}", str(error.filename or self.root))
+        known = isinstance(error, StoreError) and isinstance(error.__cause__, OSError)
+        cause, step = explained(error.__cause__ if known else error, self.root)  # type: ignore[arg-type] # it is one
         return f"run directory {self.root} cannot be written by user {_user()}: {cause}; {step}"
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """See base class."""
-        target = self._file(path)
-        self._make_folder(target.parent)
-        unpublished = target.parent / f"{UNPUBLISHED}{uuid4().hex}"
-        try:
-            created = not os.path.lexists(target) and _publish(unpublished, target, data)
-        finally:
-            unpublished.unlink(missing_ok=True)
+        target, call = self._file(path), self._call(path)
+        call.ask(lambda: self._make_folder(target.parent))
+        created = not call.ask(lambda: os.path.lexists(target)) and _publish(call, target, data)
         # Also when it was there already: whoever created it may not have come this far, and the caller builds on it.
-        _sync_folder(target.parent)
+        call.ask(lambda: _sync_folder(target.parent))
         return created
 
     def read(self, path: str) -> bytes:
         """See base class."""
-        target = self._file(path)
-        try:
-            return target.read_bytes()
-        except _NO_FILE as error:
-            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
+        return self._of_file(path, Path.read_bytes)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See base class."""
-        target = self._file(path)
-        try:
+
+        def read(target: Path) -> bytes:
             with open(target, "rb") as file:
                 file.seek(start)
                 return file.read(length)
-        except _NO_FILE as error:
-            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
+
+        return self._of_file(path, read)
 
     def stat(self, path: str) -> FileInfo:
         """See base class."""
-        target = self._file(path)
-        try:
+
+        def look(target: Path) -> FileInfo:
             found = os.stat(target)
-        except _NO_FILE as error:
-            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
-        if not stat.S_ISREG(found.st_mode):
-            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target))
-        return FileInfo(found.st_size, found.st_mtime)
+            if not stat.S_ISREG(found.st_mode):
+                raise _missing(target)
+            return FileInfo(found.st_size, found.st_mtime)
+
+        return self._of_file(path, look)
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """See base class."""
-        target = self._file(path)
-        try:
-            with open(target, "rb", buffering=0) as file:
-                while piece := file.read(PIECE_BYTES):
-                    yield piece
-        except _NO_FILE as error:
-            raise FileNotFoundError(errno.ENOENT, "no such file in the store", str(target)) from error
+        """See base class. The deadline is of each piece."""
+        return by_range(self, path)
 
     def exists(self, path: str) -> bool:
         """See base class."""
         try:
-            return stat.S_ISREG(os.stat(self._file(path)).st_mode)
-        except _NO_FILE:
+            self.stat(path)
+        except FileNotFoundError:
             return False
+        return True
 
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""
-        found = []
         top = self._file(prefix) if prefix else self.root
-        for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
-            relative = Path(folder).relative_to(self.root)
-            found += [str(relative / name) for name in names if not name.startswith(UNPUBLISHED)]
-        return sorted(found)
+
+        def walk() -> list[str]:
+            found = []
+            for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
+                relative = Path(folder).relative_to(self.root)
+                found += [str(relative / name) for name in names if not name.startswith(UNPUBLISHED)]
+            return sorted(found)
+
+        return self._call(prefix).ask(walk)
 
     def entries(self, prefix: str = "") -> Sequence[str]:
         """See base class."""
-        try:
+
+        def scan() -> list[str]:
             with os.scandir(self._file(prefix) if prefix else self.root) as found:
                 return sorted(
                     each.name + "/" * each.is_dir() for each in found if not each.name.startswith(UNPUBLISHED)
                 )
+
+        try:
+            return self._call(prefix).ask(scan)
         except _NO_FILE:
             return []
 
     def create(self, path: str) -> NewFile:
         """See base class."""
-        target = self._file(path)
-        self._make_folder(target.parent)
-        if os.path.lexists(target):
+        target, call = self._file(path), self._call(path)
+        call.ask(lambda: self._make_folder(target.parent))
+        if call.ask(lambda: os.path.lexists(target)):
             raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(target))
         unpublished = target.parent / f"{UNPUBLISHED}{uuid4().hex}"
-        return LocalNewFile(open(unpublished, "xb", buffering=0), unpublished, target)
+        return LocalNewFile(call.ask(lambda: _opened(unpublished)), unpublished, target, self._timeout_s)
 
     def open_stream(self, path: str) -> WriteStream:
         """See base class."""
-        target = self._file(path)
-        self._make_folder(target.parent)
-        return LocalStream(open(target, "xb", buffering=0), target.parent)
+        target, call = self._file(path), self._call(path)
+        call.ask(lambda: self._make_folder(target.parent))
+        return LocalStream(call.ask(lambda: _opened(target)), target, self._timeout_s)
 
     def delete(self, path: str) -> None:
         """See base class."""
-        try:
-            self._file(path).unlink()
-        except _NO_FILE:
-            return
+        with suppress(*_NO_FILE):
+            self._call(path).ask(self._file(path).unlink)
 
     def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
         """See base class."""
-        before, found = SystemClock().wall() - older_than_s, []
-        for folder, _, names in os.walk(self._file(prefix), onerror=_raise_unless_gone):
-            for name in (each for each in names if each.startswith(UNPUBLISHED)):
-                with suppress(FileNotFoundError):  # its writer is done by now
-                    seen = os.stat(os.path.join(folder, name))
-                    if seen.st_mtime < before:
-                        found.append(Leftover(os.path.join(folder, name), seen.st_size))
-        return sorted(found, key=lambda each: each.name)
+        before, top = SystemClock().wall() - older_than_s, self._file(prefix)
+
+        def walk() -> list[Leftover]:
+            found = []
+            for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
+                for name in (each for each in names if each.startswith(UNPUBLISHED)):
+                    with suppress(FileNotFoundError):  # its writer is done by now
+                        seen = os.stat(os.path.join(folder, name))
+                        if seen.st_mtime < before:
+                            found.append(Leftover(os.path.join(folder, name), seen.st_size))
+            return sorted(found, key=lambda each: each.name)
+
+        return self._call(prefix).ask(walk)
 
     def discard_unpublished(self, left: Leftover) -> None:
         """See base class."""
         path = Path(left.name)
         if not path.name.startswith(UNPUBLISHED) or not path.is_relative_to(self.root):
             raise BugError(f"{left.name} is nothing that a writer left in {self.root}")
-        path.unlink(missing_ok=True)
+        Call(path, self._timeout_s).ask(lambda: path.unlink(missing_ok=True))
+
+    def _call(self, path: str) -> Call:
+        return Call(self._file(path) if path else self.root, self._timeout_s)
+
+    def _of_file(self, path: str, look: Callable[[Path], T]) -> T:
+        """What `look` returns, which looks at a file; FileNotFoundError when there is none."""
+        target = self._file(path)
+        try:
+            return self._call(path).ask(lambda: look(target))
+        except _NO_FILE as error:
+            raise _missing(target) from error
 
     def _file(self, path: str) -> Path:
         return self.root / check_path(path)
@@ -223,48 +227,52 @@ class LocalStore(Store):
 class LocalStream(WriteStream):
     """A growing file: what `write` has taken is visible at once."""
 
-    def __init__(self, file: FileIO, folder: Path) -> None:
+    def __init__(self, file: FileIO, path: Path, timeout_s: float) -> None:
         self._file = file
-        self._folder = folder
+        self._path = path
+        self._timeout_s = timeout_s
 
     def write(self, data: bytes) -> None:
         """See base class."""
-        _write_all(self._file, data)
+        _write_all(self._file, data, Call(self._path, self._timeout_s))
 
     def close(self) -> None:
         """See base class."""
         if self._file.closed:
             return
+        call = Call(self._path, self._timeout_s)
         try:
-            os.fsync(self._file.fileno())
+            _sync(self._file, call)
         finally:
             self._file.close()
-        _sync_folder(self._folder)
+        call.ask(lambda: _sync_folder(self._path.parent))
 
 
 class LocalNewFile(NewFile):
     """A file under another name, until it is linked to its own."""
 
-    def __init__(self, file: FileIO, unpublished: Path, target: Path) -> None:
+    def __init__(self, file: FileIO, unpublished: Path, target: Path, timeout_s: float) -> None:
         self._file = file
         self._unpublished = unpublished
         self._target = target
+        self._timeout_s = timeout_s
         self._digest, self._size = hashlib.sha256(), 0
 
     def write(self, data: bytes) -> None:
         """See base class."""
-        _write_all(self._file, data)
+        _write_all(self._file, data, Call(self._target, self._timeout_s))
         self._digest.update(data)
         self._size += len(data)
 
     def publish(self) -> Written:
         """See base class."""
+        call = Call(self._target, self._timeout_s)
         try:
-            os.fsync(self._file.fileno())
-            created = _link(self._unpublished, self._target)
+            _sync(self._file, call)
+            created = call.ask(lambda: _link(self._unpublished, self._target))
         finally:
             self.discard()
-        _sync_folder(self._target.parent)
+        call.ask(lambda: _sync_folder(self._target.parent))
         if not created:
             raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(self._target))
         return Written(self._size, self._digest.hexdigest())
@@ -276,19 +284,52 @@ class LocalNewFile(NewFile):
             self._unpublished.unlink(missing_ok=True)
 
 
-def _write_all(file: FileIO, data: bytes) -> None:
+def _missing(target: Path) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "no such file in the store", str(target))
+
+
+def _opened(path: Path) -> FileIO:
+    """A new file."""
+    return open(path, "xb", buffering=0)
+
+
+def _write_all(file: FileIO, data: bytes, call: Call) -> None:
     rest = memoryview(data)
     while rest:
-        rest = rest[file.write(rest) :]
+        rest = rest[call.ask(partial(file.write, rest)) :]
 
 
-def _publish(unpublished: Path, target: Path, data: bytes) -> bool:
-    """Write `data` durably, then give it the name `target`, unless that is taken: whether it has that name now."""
-    with open(unpublished, "xb") as file:
-        file.write(data)
-        file.flush()
+def _sync(file: FileIO, call: Call) -> None:
+    """Not tried again: the system has dropped what it could not write, and would say the next time that all is well."""
+    try:
         os.fsync(file.fileno())
-    return _link(unpublished, target)
+    except OSError as error:
+        raise call.failed(error) from error
+
+
+def _publish(call: Call, target: Path, data: bytes) -> bool:
+    """Write `data` durably, then give it the name `target`, unless that is taken: whether it has that name now."""
+    unpublished = call.ask(lambda: _written(target.parent, data))
+    try:
+        return call.ask(lambda: _link(unpublished, target))
+    finally:
+        with suppress(OSError):
+            unpublished.unlink(missing_ok=True)
+
+
+def _written(folder: Path, data: bytes) -> Path:
+    """A durable file of a name of its own; none when it raises."""
+    unpublished = folder / f"{UNPUBLISHED}{uuid4().hex}"
+    try:
+        with open(unpublished, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            unpublished.unlink(missing_ok=True)
+        raise
+    return unpublished
 
 
 def _link(unpublished: Path, target: Path) -> bool:

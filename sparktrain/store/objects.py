@@ -2,13 +2,13 @@
 
 import errno
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from uuid import uuid4
 
 from sparktrain.errors import RunDirectoryError, StoreError
 from sparktrain.spec.store import STORE_TIMEOUT_S, StoreAddress
-from sparktrain.store.base import PIECE_BYTES, FileInfo, NewFile, Store, WriteStream, Written, check_path, path_problem
+from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written, by_range, check_path, path_problem
 from sparktrain.store.bucket import PART_BYTES, Bucket, Page, Upload
 from sparktrain.store.requests import Call, taken
 
@@ -98,12 +98,7 @@ class ObjectStore(Store):
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """See base class. The deadline is of each piece."""
-        start = 0
-        while piece := self.read_range(path, start, PIECE_BYTES):
-            yield piece
-            start += len(piece)
-            if len(piece) < PIECE_BYTES:
-                return
+        return by_range(self, path)
 
     def exists(self, path: str) -> bool:
         """See base class."""
@@ -138,6 +133,15 @@ class ObjectStore(Store):
         call = self._call(path)
         with suppress(FileNotFoundError):
             call.ask(lambda bucket: bucket.delete(call.key))
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """See base class. The deadline is of each request, or of some at the same time."""
+        keys, count = [self._key(path) for path in paths], self._bucket.deleted_at_once
+        for first in range(0, len(keys), count):
+            self._delete_many(keys[first : first + count])
+
+    def _delete_many(self, keys: Sequence[str]) -> None:
+        self._call_of_root().ask(lambda bucket: bucket.delete_many(keys))
 
     def _create(self, path: str) -> "LargeObject":
         if self.exists(path):

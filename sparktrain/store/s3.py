@@ -1,7 +1,8 @@
 """Objects in S3, and in services that speak like it."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from sparktrain.store.bucket import ANSWER_S, CONNECT_S, WRITER, Bucket, Failure, Found, Kind, Page, Upload
@@ -51,6 +52,9 @@ class S3Bucket(Bucket):
     `settings` may hold `endpoint`, the URL of a service other than AWS, and `region`; where they are missing, the
     environment and the files that AWS's tools read say so.
     """
+
+    deleted_at_once: ClassVar[int] = 1000
+    """As many as one request takes."""
 
     def __init__(self, name: str, settings: dict[str, str]) -> None:
         self._name = name
@@ -107,6 +111,16 @@ class S3Bucket(Bucket):
     async def delete(self, key: str) -> None:
         """See base class."""
         await self.ask("delete_object", Key=key)
+
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        """See base class."""
+        from botocore.exceptions import ClientError
+
+        doomed = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        answer = await self.ask("delete_objects", Delete=doomed)
+        for problem in answer.get("Errors", []):
+            if problem.get("Code") != "NoSuchKey":
+                raise ClientError({"Error": {"Code": problem.get("Code"), "Message": problem.get("Message")}}, "delete")
 
     async def ask(self, method: str, **parameters: object) -> Any:
         """Make a request of S3; its answer is a dict that depends on the method."""

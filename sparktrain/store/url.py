@@ -38,7 +38,7 @@ def open_store(dir: str | os.PathLike[str] | StoreAddress) -> Store:
         raise SpecError(f"dir ({text!r}) must be the path of a directory: not empty, and of printable characters")
     scheme = _SCHEME.match(text)
     if scheme is None:
-        return LocalStore(os.path.expanduser(text))
+        return LocalStore(os.path.expanduser(text), address.timeout_s)
     opener = _OPENERS.get(scheme[1].lower())
     if opener is None:
         raise SpecError(
@@ -54,7 +54,7 @@ def _open_file(address: StoreAddress) -> Store:
         raise SpecError(
             f"dir ({address.url}) names a directory of host {parts.netloc}: write file:///path, with three slashes"
         )
-    return LocalStore(unquote(parts.path))
+    return LocalStore(unquote(parts.path), address.timeout_s)
 
 
 def _refuse_viewfs(address: StoreAddress) -> Store:

@@ -13,6 +13,7 @@ from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import PIECE_BYTES, WriteStream
 from sparktrain.store.deadlines import THREADS
 from sparktrain.store.gateway_stream import GatewayClient, GatewayStream
+from sparktrain.store.hadoop import names
 from sparktrain.store.hadoop.calls import Patience
 from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
 from sparktrain.store.hadoop.conf import split, user, with_user
@@ -51,11 +52,12 @@ class WebHdfsStore(HadoopStore):
         return cls(with_user(address))
 
     def _connect(self, abandoned: int) -> HadoopClient:
+        names.check([url.partition("://")[2] for url in self._gateways])
         urls = self._gateways[:: 1 if abandoned % 2 == 0 else -1]
         return _WebClient(";".join(urls), self._user(), self._patience.call_s / 2)
 
     def _explain(self, error: BaseException) -> OSError:
-        if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
+        if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError | TroubleError):
             return error
         from hdfs import HdfsError
 

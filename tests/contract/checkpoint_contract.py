@@ -11,7 +11,7 @@ from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation
 from sparktrain.state.checkpoints import Checkpoint, Checkpoints
 from sparktrain.store.base import Store
-from sparktrain.store.checkpoints import THREADS, delete, fetch, listed, sweep, write
+from sparktrain.store.checkpoints import THREADS, delete, fetch, left_over, listed, sweep, write
 from sparktrain.store.layout import RunLayout
 from tests.unit.store.gated import Crash, FailAt, GatedStore, fault
 from tests.unit.store.snapshots import NAMES, TRIAL, content, draft, loaded, quick_folder, resumed
@@ -182,6 +182,19 @@ class CheckpointContract:
             assert len(case.paths()) == 2 * (FILES + 1)
             assert loaded(store, base, case.local) == content(1, 1)
         assert case.gate.seen == 1 + 1 + 2 * FILES
+
+    def test_what_is_left_over_belongs_to_no_checkpoint_that_is_kept(self, store: Store, local: Path) -> None:
+        case = Case(store, local, FailAt(0, "never", Crash()))
+        kept = [case.acknowledged(1), case.acknowledged(2), case.acknowledged(2, generation=2)]
+        late, place = case.put(3, writer="who was replaced"), case.layout.generation(TRIAL, Generation(1))
+        for step in (2, 4):
+            store.put_if_absent(f"{place.data(step, 'crashed')}.{NAMES[0]}", b"x")
+        left = left_over(store, case.layout, TRIAL, kept)
+        assert left[0] == late.manifest
+        for path in left:
+            store.delete(path)
+        assert [loaded(store, each, case.local) for each in kept] == [content(1, 1), content(1, 2), content(2, 2)]
+        assert len(case.paths()) == 3 * (FILES + 1), "and nothing else is left"
 
     def test_a_damaged_checkpoint_gives_way_to_the_one_before(self, store: Store, local: Path) -> None:
         case = Case(store, local, FailAt(0, "never", Crash()))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import pickle
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -15,17 +16,25 @@ import pytest
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.messages import UploadDone, UploadHeader
 from sparktrain.protocol.transport import Link, LinkClosedError
-from sparktrain.testing.transports import HEADER, JOIN, WELCOME, GrpcHarness, Stage, beat, endless, stage
+from sparktrain.testing.transports import HEADER, JOIN, WELCOME, GrpcHarness, Stage, beat, chunks_of, endless, stage
 
 PEERS = Path(__file__).with_name("peers.py")
 
 
 @asynccontextmanager
-async def peer(subject: Any, what: str = "", **env: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The other side, in a process that is gone at the end."""
+async def peer(
+    subject: Any, what: str = "", before: tuple[str, ...] = (), **env: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The other side, in a process that is gone at the end; `before` begins its command."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(PEERS), stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "PYTHONPATH": ".", **env}
+        *before,
+        sys.executable,
+        str(PEERS),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env={**os.environ, "PYTHONPATH": ".", **env},
     )
     assert process.stdin
     process.stdin.write(pickle.dumps((subject, what)))
@@ -158,3 +167,20 @@ async def test_children_inherit_no_socket(grpc_harness: GrpcHarness) -> None:
             close_fds=False,
         )
         assert b"socket" not in (await child.communicate())[0]
+
+
+async def test_idle_connections_leave_a_coordinator_its_descriptors(grpc_harness: GrpcHarness) -> None:
+    limited = ("sh", "-c", 'ulimit -n 400; exec "$@"', "sh")
+    async with peer(grpc_harness.certificates.server, before=limited) as process:
+        address = ("127.0.0.1", int(await line(process)))
+        dialer = GrpcDialer(grpc_harness.ticket(address))
+        await dialer.attend(10)
+        hosts = [f"127.0.1.{number}" for number in range(1, 101)]
+        idle = [socket.create_connection(address, 10, (host, 0)) for host in hosts for _ in range(12)]
+        late = GrpcDialer(grpc_harness.ticket(address))
+        await late.attend(10)
+        for each in (dialer, late):
+            assert await each.upload(HEADER, chunks_of(b"a record")) == UploadDone(8)
+            await each.close()
+        for connection in idle:
+            connection.close()

@@ -10,11 +10,15 @@ import pytest
 from grpc import aio
 
 from sparktrain.protocol import codec
-from sparktrain.protocol.transport import CHUNK_BYTES, FLUSH_S, Closing, Link, LinkClosedError, Refusal
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.messages import Message
+from sparktrain.protocol.speech import Closing, Refusal
+from sparktrain.protocol.transport import CHUNK_BYTES, FLUSH_S, Link, LinkClosedError
 from sparktrain.testing.transports import (
     FROM_AGENT,
     HEADER,
     JOIN,
+    MEMBER,
     TO_AGENT,
     GrpcHarness,
     Rogue,
@@ -122,15 +126,27 @@ async def test_fuzzed_messages_end_their_links_only(
         assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-@pytest.mark.parametrize("beyond", [1, 3 * 2**20], ids=["just above", "far above"])
+@pytest.mark.parametrize("beyond", [1, 3 * 2**20, 32 * 2**20], ids=["just above", "far above", "32 MiB"])
 async def test_message_above_the_limit_ends_that_link(grpc_harness: GrpcHarness, beyond: int) -> None:
     async with stage(grpc_harness) as scene:
         good = await scene.pair()
         async with Rogue(scene.address[1], grpc_harness.certificates.agent) as rogue:
-            call = await rogue.attend(bytes(codec.MAX_MESSAGE_BYTES + beyond))
+            call = await rogue.attend(bytes(codec.LARGEST_OF_AGENT_BYTES + beyond))
             why = await drain(scene)
             if beyond == 1:
-                assert f"{codec.MAX_MESSAGE_BYTES + 1:,} bytes is larger than the limit" in why
+                assert f"{codec.LARGEST_OF_AGENT_BYTES + 1:,} bytes is larger than the limit" in why
+            call.cancel()
+        await beat(*good)
+
+
+@pytest.mark.parametrize("large", [m.Leave("x" * 2**17), m.CheckpointFailed(MEMBER, 1, "x" * 2**17)])
+async def test_each_kind_of_message_has_its_own_limit(grpc_harness: GrpcHarness, large: Message) -> None:
+    async with stage(grpc_harness) as scene:
+        good = await scene.pair()
+        async with Rogue(scene.address[1], grpc_harness.certificates.agent) as rogue:
+            call = await rogue.attend(codec.encode(JOIN), codec.encode(large))
+            said = f"{type(large).__name__} of {len(codec.encode(large)):,} bytes is larger than the limit of 65,536 by"
+            assert said in await drain(scene)
             call.cancel()
         await beat(*good)
 

@@ -2,21 +2,26 @@
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 from collections.abc import Coroutine
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import grpc
 import pytest
 from grpc import aio
 
-from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, issue
+from sparktrain.clock import SystemClock
+from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, CertificateKeeper, issue
+from sparktrain.protocol.gate import STRANGERS_OF_ADDRESS
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
+from sparktrain.protocol.messages import Beat, UploadDone
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Unreachable
-from sparktrain.testing.transports import GrpcHarness, Rogue, Stage, beat, stage
+from sparktrain.testing.transports import HEADER, JOIN, GrpcHarness, Rogue, Stage, beat, chunks_of, stage
 
 CONNECTIONS = 200
 
@@ -90,6 +95,37 @@ async def test_silent_connections_block_nobody_and_are_closed(quick_harness: Grp
         await beat(*good)
 
 
+async def test_of_many_strangers_all_but_a_few_are_closed_at_once() -> None:
+    async with stage(GrpcHarness(handshake_s=60)) as scene:
+        _, here = await scene.pair()
+        assert re.fullmatch(r"127\.0\.0\.1:\d+", here.peer), "an agent is known by its own address"
+        streams = await asyncio.gather(*(asyncio.open_connection(*scene.address) for _ in range(CONNECTIONS)))
+        pending = {asyncio.ensure_future(reader.read()) for reader, _ in streams}
+        async with asyncio.timeout(10):
+            while len(pending) > STRANGERS_OF_ADDRESS:
+                _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        for _, writer in streams:
+            writer.close()
+
+
+async def test_agent_that_opens_no_stream_is_a_stranger(quick_harness: GrpcHarness) -> None:
+    async with stage(quick_harness) as scene:
+        bundle = quick_harness.certificates.agent
+        context = ssl.create_default_context(cadata=bundle.authority.decode())
+        with NamedTemporaryFile() as file:
+            file.write(bundle.certificate + bundle.key)
+            file.flush()
+            context.load_cert_chain(file.name)
+        context.set_alpn_protocols(["h2"])
+        reader, writer = await asyncio.open_connection(*scene.address, ssl=context, server_hostname=SERVER_NAME)
+        async with asyncio.timeout(5):
+            while await reader.read(2**16):
+                pass
+        writer.close()
+
+
 async def test_half_a_handshake_is_closed(quick_harness: GrpcHarness) -> None:
     async with stage(quick_harness) as scene:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -129,6 +165,53 @@ async def test_expired_certificates_are_refused(grpc_harness: GrpcHarness) -> No
     async with stage(grpc_harness) as scene:
         with pytest.raises(Unreachable, match="TLS refused"):
             await scene.dialer().attend(10)
+
+
+class WallClock(SystemClock):
+    """The machine's time, and days that a test adds."""
+
+    days = 0.0
+
+    def wall(self) -> float:
+        return super().wall() + self.days * 86_400
+
+
+async def test_new_certificates_are_taken_over_without_a_break(grpc_harness: GrpcHarness) -> None:
+    clock = WallClock()
+    clock.days = -19.0
+    keeper = CertificateKeeper("run", valid_days=20, clock=clock)
+    listener = GrpcListener("127.0.0.1", (0,), keeper.server)
+    scene = Stage(grpc_harness)
+    address = await listener.start(scene.on_link, scene.take)
+
+    def dialer() -> GrpcDialer:
+        return GrpcDialer(AgentTicket("p", ("127.0.0.1",), address[1], keeper.agent))
+
+    old, stays = dialer(), dialer()
+    agent = await stays.attend(10)
+    here = await scene.accepted.get()
+    agent.post(JOIN)
+    await here.receive()
+    for days in (-9.9, -0.5):
+        clock.days = days
+        assert keeper.renew()
+        listener.renew(keeper.server)
+        assert await stays.upload(HEADER, chunks_of(b"x")) == UploadDone(1)
+        agent.post(Beat())
+        assert await here.receive() == Beat(), "a link that is open stays"
+        fresh = dialer()
+        await fresh.attend(10)
+        if days == -9.9:
+            await old.attend(10)
+            await old.close()
+            stays.renew(keeper.agent)
+        await fresh.close()
+    with pytest.raises(Unreachable, match="TLS refused"):
+        await old.attend(10)
+    await stays.attend(10)
+    await stays.close()
+    scene._over.set()
+    await listener.close(1)
 
 
 def listening(port: int) -> set[str]:

@@ -13,9 +13,11 @@ from sparktrain.store.hadoop.client import Entry, HadoopClient
 from sparktrain.store.hadoop.errors import TroubleError
 from sparktrain.store.hadoop.files import HadoopNewFile, OpenFile, Unpublished, find, no_such_file
 from sparktrain.store.hadoop.stream import HadoopStream
+from sparktrain.store.spread import spread
 
 PROBING = Patience(total_s=20.0, call_s=10.0, again_s=2.0)
 """Somebody waits for a probe: it forgives a hiccup, and no outage."""
+_DELETING_THREADS = 8
 
 
 class HadoopStore(Store):
@@ -181,6 +183,10 @@ class HadoopStore(Store):
         found = find(call, target)
         if found is not None and found.is_file:
             call.ask(lambda client: client.delete(target))
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """See base class."""
+        spread(lambda path, _: self.delete(path), paths, _DELETING_THREADS)
 
     def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
         """See base class."""

@@ -6,6 +6,7 @@ no more turns, and a zombie is one that gets them after another one has taken ov
 
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from sparktrain.errors import BugError, DeposedError, JournalDamagedError, RunDirectoryError
@@ -61,10 +62,14 @@ class World:
         self.histories: dict[int, list[int]] = {}
         """What each driver knows, by epoch, once it was told that its first batch is durable."""
         self.facts = 0
+        self._compacting: dict[int, Actor] = {}
+        """The newest compaction of each driver, by epoch."""
         self._checked: tuple[str, ...] = ()
 
-    def start(self, work: Callable[[Actor], None]) -> None:
-        self.actors = [*(each for each in self.actors if not each.over), Actor(work, self.files)]
+    def start(self, work: Callable[[Actor], None]) -> Actor:
+        started = Actor(work, self.files)
+        self.actors = [*(each for each in self.actors if not each.over), started]
+        return started
 
     def close(self) -> None:
         for each in self.actors:
@@ -92,7 +97,7 @@ class World:
             for count in range(1, APPENDS + 1):
                 self._append(journal, history)
                 if count % 2 == 0:
-                    patiently(lambda: journal.compact(facts(*history)))
+                    self._compact(journal, tuple(history))
         except DeposedError:
             return
         except BugError as error:
@@ -107,6 +112,20 @@ class World:
         self._check_told(history, older)
         self.in_charge = max(self.in_charge, journal.epoch)
         return history
+
+    def _compact(self, journal: Journal, history: tuple[int, ...]) -> None:
+        """Beside the driver, as an actor of its own; one at a time for each driver, and it may outlive its driver."""
+        before = self._compacting.get(journal.epoch)
+        if before is not None and not before.over:
+            return
+        compaction = journal.compaction()
+
+        def work(actor: Actor) -> None:
+            compaction._store = SlowListing(self.files, actor.gate)
+            with suppress(OSError, DeposedError):
+                compaction.write(facts(*history))
+
+        self._compacting[journal.epoch] = self.start(work)
 
     def _append(self, journal: Journal, history: list[int]) -> None:
         new = tuple(range(self.facts + 1, self.facts + 2 + self.facts % 3))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -112,6 +113,27 @@ def test_a_bad_copy_is_replaced_from_the_store(store: LocalStore, local: Path, n
     if how == "damage":
         (snapshot.folder / name).write_bytes(b"?" + data[1:])
     assert loaded(store, checkpoint, local, snapshot.folder) == content(1, 1)
+
+
+@pytest.mark.parametrize("call", [(os, "link"), (Path, "read_bytes")])
+def test_a_copy_that_the_disk_does_not_give_is_replaced_from_the_store(
+    store: LocalStore, local: Path, monkeypatch: pytest.MonkeyPatch, call: tuple[object, str]
+) -> None:
+    snapshot = draft(local, 1)
+    checkpoint, (where, name) = write(store, LAYOUT, snapshot), call
+    real = getattr(where, name)
+
+    def fail(path: Path, *rest: Any) -> Any:
+        if snapshot.folder in Path(path).parents:
+            raise fault()
+        return real(path, *rest)
+
+    monkeypatch.setattr(where, name, fail)
+    fetch(store, checkpoint, local / "fetched", snapshot.folder)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in (local / "fetched").iterdir() if path.name != MANIFEST} == content(
+        1, 1
+    )
 
 
 # ---- damage: see test_checkpoint_damage too

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,54 @@ def test_the_newest_two_snapshots_stay_and_the_batches_after_the_older() -> None
         "epoch-0001",
         "snapshot-0001-00000002",
         "snapshot-0001-00000004",
+    ]
+
+
+class InBulk(MemoryStore):
+    """A store that deletes many files by one request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[list[str]] = []
+
+    def delete(self, path: str) -> None:
+        raise AssertionError("one by one")
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        self.requests.append([path.removeprefix(f"{FOLDER}/") for path in paths])
+        for path in paths:
+            super().delete(path)
+
+
+def test_what_is_superfluous_is_deleted_in_bulk_snapshots_first() -> None:
+    store = InBulk()
+    journal = claim(store)
+    for number in range(1, 7):
+        journal.append(facts(number))
+        if number % 2 == 0:
+            journal.compact(facts(*range(1, number + 1)))
+    batches = [f"batch-0001-{number:08d}" for number in range(1, 5)]
+    assert store.requests[-2:] == [["snapshot-0001-00000002"], batches[2:]]
+    assert [name for request in store.requests for name in request if "batch" in name] == batches
+
+
+def test_what_is_appended_beside_a_compaction_is_not_in_it_and_stays() -> None:
+    store = MemoryStore()
+    journal = claim(store)
+    for number in (1, 2):
+        journal.append(facts(number))
+        journal.compact(facts(*range(1, number + 1)))
+    journal.append(facts(3))
+    compaction = journal.compaction()
+    journal.append(facts(4))
+    compaction.write(facts(1, 2, 3))
+    assert told(read(store, LAYOUT).records) == [1, 2, 3, 4]
+    assert names(store) == [
+        "batch-0001-00000003",
+        "batch-0001-00000004",
+        "epoch-0001",
+        "snapshot-0001-00000002",
+        "snapshot-0001-00000003",
     ]
 
 

@@ -178,7 +178,7 @@ def test_no_generation_is_used_again() -> None:
     assert records[-1] == GangFormed(trial=TrialId(0), generation=Generation(4), hosts=())
     sweep = resumed(records)
     assert [sweep.trials[TrialId(trial)].generation for trial in range(3)] == [4, 2, 1]
-    assert sweep.peek() == (0, 5)
+    assert (sweep.queue[0].id, sweep.queue[0].generation) == (0, 4)
 
 
 def test_the_beginning_of_a_damaged_snapshot_is_kept() -> None:

@@ -61,8 +61,8 @@ def test_what_was_cut_is_told_once(at: str) -> None:
     dropped = "all that it held are dropped" if at == "header" else "the last 2 of its 3 records are dropped"
     journal, opened = Journal.claim(store, LAYOUT, WHO)
     assert opened.notes == (
-        f"journal file memory:/run/journal/batch-0001-00000002 was cut while it was written: {dropped}, which no "
-        "driver had acted on",
+        "journal file memory:/run/journal/batch-0001-00000002 was cut, as one is whose driver died while it wrote it: "
+        f"{dropped}; nothing that was written later says that they counted",
     )
     journal.append(facts(9))
     assert read(store, LAYOUT).notes == ()

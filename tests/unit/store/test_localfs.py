@@ -1,5 +1,6 @@
 """What is particular to a directory: crashes, full disks, permissions."""
 
+import builtins
 import errno
 import os
 import subprocess
@@ -9,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.errors import RunDirectoryError
+from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
+from sparktrain.spec.store import StoreAddress
+from sparktrain.store import local_calls
+from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
+from sparktrain.store.url import open_store
 
 
 @pytest.fixture
@@ -69,8 +74,8 @@ def test_a_link_whose_answer_was_lost_counts_as_made(store: LocalStore, monkeypa
 
 def test_a_failed_write_leaves_nothing(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", _failing(errno.EIO))
-    with pytest.raises(OSError, match="Input/output error"):
-        store.put_if_absent("a", b"1")
+    with pytest.raises(StoreTimeoutError, match="Input/output error, for 0 s; see the kernel's log"):
+        LocalStore(store.root, 0.0).put_if_absent("a", b"1")
     assert list(store.root.iterdir()) == []
 
 
@@ -101,7 +106,7 @@ def test_probe_refuses_a_file(tmp_path: Path, beneath: str) -> None:
 
 def test_probe_names_an_error_that_it_does_not_know(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", _failing(errno.EIO))
-    with pytest.raises(RunDirectoryError, match="Input/output error; choose another directory"):
+    with pytest.raises(RunDirectoryError, match=r"Input/output error; see the kernel's log .* or choose another"):
         store.probe()
 
 
@@ -121,6 +126,172 @@ def test_probe_without_permission() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True)
     assert "cannot be written by user nobody: permission denied for /var/sparktrain-test; choose" in ended.stdout
+
+
+# ---- what may pass
+
+
+class Broken:
+    """A disk that refuses system calls so many times; and the pauses of who tries again, which take no time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pauses: list[float] = []
+        self.left = 0
+        self._patch = monkeypatch
+        self._code = 0
+        self._now = 0.0
+        monkeypatch.setattr(local_calls, "pause", self._pause)
+        monkeypatch.setattr(local_calls, "SystemClock", lambda: self)
+
+    def now(self) -> float:
+        return self._now
+
+    def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._now += seconds
+
+    def at(self, where: object, name: str, code: int, times: int = 3, effect: bool = False) -> None:
+        """`name` fails `times` times; with `effect`, after it was done: the answer is lost."""
+        real, self.left, self._code = getattr(where, name), times, code
+
+        def call(*arguments: object, **options: object) -> object:
+            if self.left > 0:
+                self.left -= 1
+                if effect:
+                    real(*arguments, **options)
+                raise OSError(self._code, os.strerror(self._code))
+            return real(*arguments, **options)
+
+        self._patch.setattr(where, name, call)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Broken:
+    return Broken(monkeypatch)
+
+
+def _create(store: LocalStore) -> bytes:
+    new = store.create("new/b")
+    new.write(b"one")
+    assert new.publish().size == 3
+    return store.read("new/b")
+
+
+def _stream(store: LocalStore) -> bytes:
+    stream = store.open_stream("log/c")
+    stream.write(b"one")
+    stream.close()
+    return store.read("log/c")
+
+
+OPERATIONS: dict[str, tuple[tuple[str, ...], Callable[[LocalStore], object], object]] = {
+    "put": (("link", "fsync", "mkdir", "open"), lambda store: store.put_if_absent("x/y", b"1"), True),
+    "put again": (("open",), lambda store: store.put_if_absent("a", b"1"), False),
+    "read": (("read_bytes",), lambda store: store.read("a"), b"first"),
+    "pieces": (("builtin",), lambda store: b"".join(store.pieces("a")), b"first"),
+    "range": (("builtin",), lambda store: store.read_range("a", 1, 2), b"ir"),
+    "stat": (("stat",), lambda store: store.stat("a").size, 5),
+    "exists": (("stat",), lambda store: store.exists("a"), True),
+    "list": (("scandir",), lambda store: store.list(), ["a"]),
+    "entries": (("scandir",), lambda store: store.entries(), ["a"]),
+    "create": (("link", "mkdir", "builtin"), _create, b"one"),
+    "stream": (("mkdir", "builtin"), _stream, b"one"),
+    "delete": (("unlink",), lambda store: store.delete("a"), None),
+    "unpublished": (("scandir",), lambda store: store.unpublished("x", 0.0), []),
+}
+PLACES = {"read_bytes": (Path, "read_bytes"), "builtin": (builtins, "open"), "mkdir": (Path, "mkdir")}
+CASES = [(name, call) for name, (calls, _, _) in OPERATIONS.items() for call in calls]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.ESTALE])
+@pytest.mark.parametrize(("operation", "call"), CASES)
+def test_what_passes_is_tried_again(store: LocalStore, disk: Broken, operation: str, call: str, code: int) -> None:
+    store.put_if_absent("a", b"first")
+    disk.at(*PLACES.get(call, (os, call)), code)
+    _, work, expected = OPERATIONS[operation]
+    assert work(store) == expected
+    assert disk.left == 0
+    assert disk.pauses == [0.1, 0.2, 0.4]
+    assert list(store.root.rglob(".tmp-*")) == []
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_stays_ends_when_the_time_is_over_with_path_and_step(
+    store: LocalStore, disk: Broken, operation: str
+) -> None:
+    store.put_if_absent("a", b"first")
+    (call, *_), work, _ = OPERATIONS[operation]
+    disk.at(*PLACES.get(call, (os, call)), errno.EDQUOT, times=10**9)
+    with pytest.raises(StoreRefusedError, match=r"the disk quota is used up, for 300 s; free some space") as caught:
+        work(store)
+    assert str(store.root) in str(caught.value)
+    assert 290 < sum(disk.pauses) < 300
+
+
+def test_what_no_time_mends_is_told_at_once(store: LocalStore, disk: Broken) -> None:
+    for code, words in ((errno.EACCES, "permission denied for"), (errno.EROFS, "is mounted read-only")):
+        disk.at(os, "link", code, times=1)
+        with pytest.raises(StoreRefusedError, match=words):
+            store.put_if_absent("a", b"1")
+    disk.at(os, "link", errno.EFBIG, times=1)
+    with pytest.raises(StoreError, match="File too large; choose another directory"):
+        store.put_if_absent("a", b"1")
+    with pytest.raises(FileNotFoundError):
+        store.read("b")
+    assert disk.pauses == []
+
+
+def test_who_put_a_file_is_known_whatever_was_tried_again(store: LocalStore, disk: Broken) -> None:
+    disk.at(os, "link", errno.EIO, times=1, effect=True)
+    assert store.put_if_absent("a", b"1") is True
+    disk.at(os, "fsync", errno.EIO, times=2)
+    assert store.put_if_absent("b", b"1") is True
+    assert store.put_if_absent("a", b"2") is False
+    assert store.read("a") == b"1"
+
+
+def test_a_large_file_that_was_not_synced_is_not_published(store: LocalStore, disk: Broken) -> None:
+    """A second sync would succeed, and the data be lost."""
+    new, stream = store.create("a"), store.open_stream("b")
+    new.write(b"1")
+    stream.write(b"1")
+    disk.at(os, "fsync", errno.EIO, times=2)
+    for end in (new.publish, stream.close):
+        with pytest.raises(StoreError, match="Input/output error; see the kernel's log"):
+            end()
+    assert store.list() == ["b"]
+    assert disk.pauses == []
+
+
+def test_a_log_goes_on_where_the_disk_was_full(store: LocalStore, disk: Broken) -> None:
+    class Full:
+        """Takes two bytes at a time, and none now and then."""
+
+        def __init__(self, file: object) -> None:
+            self.file, self.turns = file, 0
+
+        def write(self, data: memoryview) -> int:
+            self.turns += 1
+            if self.turns % 2:
+                raise OSError(errno.ENOSPC, "full")
+            return self.file.write(data[:2])  # type: ignore[attr-defined]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.file, name)
+
+    stream = store.open_stream("log")
+    stream._file = Full(stream._file)  # type: ignore[attr-defined]
+    stream.write(b"12345")
+    stream.close()
+    assert store.read("log") == b"12345"
+    assert len(disk.pauses) == 3
+
+
+def test_who_opens_the_store_elsewhere_is_as_patient(tmp_path: Path) -> None:
+    address = open_store(StoreAddress(str(tmp_path), timeout_s=7.0)).address
+    assert address == StoreAddress(str(tmp_path), timeout_s=7.0)
+    store: Store = open_store(StoreAddress(f"file://{tmp_path}", timeout_s=7.0))
+    assert store.address == address
 
 
 def _failing(code: int) -> Callable[..., None]:

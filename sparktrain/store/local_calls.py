@@ -1,0 +1,107 @@
+"""The calls of a store in a directory: made again while what they fail for may pass."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from sparktrain.clock import SystemClock, pause
+from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+
+T = TypeVar("T")
+
+CAUSES = {
+    errno.EACCES: ("permission denied for {file}", "choose another directory, or let this user write there"),
+    errno.EPERM: ("permission denied for {file}", "choose another directory, or let this user write there"),
+    errno.EROFS: ("the file system is mounted read-only", "choose a directory elsewhere"),
+    errno.ENOSPC: ("the disk is full", "free some space, or choose a directory on another disk"),
+    errno.EDQUOT: ("the disk quota is used up", "free some space, or choose a directory on another disk"),
+    errno.EEXIST: ("{file} is a file, not a directory", "choose another directory, or move that file away"),
+    errno.ENAMETOOLONG: ("its path is too long", "choose a shorter one"),
+    errno.EMFILE: ("this process has too many files open", "raise `ulimit -n`"),
+    errno.ENFILE: ("this host has too many files open", "see which process has them open"),
+    errno.ESTALE: ("the file system's server has forgotten the file (ESTALE)", "see whether it was mounted anew"),
+    errno.EIO: ("{problem}", "see the kernel's log for what the disk says, or choose another directory"),
+    errno.EOPNOTSUPP: (
+        "its file system has no hard links, which make a file appear at once and only once",
+        "choose a directory on a local disk or NFS",
+    ),
+}
+"""By the error's number: what has happened, and what to do about it."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Often passing; when it stays, somebody must act."""
+_PASSING = _FULL | {
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOBUFS,
+    errno.ENOLCK,
+    errno.ENOMEM,
+    errno.ENOTCONN,
+    errno.EREMOTEIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+}
+"""What a disk, a server of files or a process short of something may be over in a moment."""
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EOPNOTSUPP})
+"""Stays until somebody acts."""
+_OF_THE_CONTRACT = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+
+
+class Call:
+    """One call of a store: its steps share one deadline. They are short, unless the file system itself hangs."""
+
+    def __init__(self, file: Path, seconds: float) -> None:
+        self._file = file
+        self._seconds = seconds
+        self._clock = SystemClock()
+        self._until = self._clock.now() + seconds
+        self._pause_s = _FIRST_PAUSE_S
+
+    def ask(self, step: Callable[[], T]) -> T:
+        """What `step` returns, which is taken again from its beginning while it may help.
+
+        Raises FileNotFoundError and the like as they come, StoreRefusedError for what stays, and StoreError otherwise.
+        """
+        while True:
+            try:
+                return step()
+            except (*_OF_THE_CONTRACT, StoreError):
+                raise
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise self.failed(error) from error
+                self._wait(error)
+
+    def failed(self, error: OSError) -> StoreError:
+        """The error of a step that is not taken again."""
+        kind = StoreRefusedError if error.errno in _REFUSED | _FULL else StoreError
+        return self._told(kind, error, "")
+
+    def _wait(self, error: OSError) -> None:
+        if self._clock.now() + self._pause_s >= self._until:
+            kind = StoreRefusedError if error.errno in _FULL else StoreTimeoutError
+            raise self._told(kind, error, f", for {self._seconds:g} s") from error
+        pause(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _told(self, kind: type[StoreError], error: OSError, since: str) -> StoreError:
+        cause, step = explained(error, self._file)
+        return kind(error.errno, f"{cause}{since}; {step}", str(self._file))
+
+
+def explained(error: OSError, file: Path) -> tuple[str, str]:
+    """What has happened to `file`, unless the error names another one, and what to do about it."""
+    cause, step = CAUSES.get(error.errno or 0, ("{problem}", "choose another directory"))
+    return cause.format(file=error.filename or file, problem=error.strerror or error), step
