@@ -1,11 +1,13 @@
 """Certificates of one run: only who holds them can speak to its coordinator, and they are worthless for any other run.
 
 An authority made for the run signs one certificate for the coordinator and one for all agents. Its key is forgotten
-at once, so that nobody can ever join the run with a certificate made later. Nothing is written to disk.
+at once, so that nobody can ever join the run with a certificate made later. Nothing is written to disk. A run that
+lasts longer than its certificates has others made by a new authority, which both sides trust beside the one before.
 """
 
+import hashlib
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -20,6 +22,10 @@ SERVER_NAME = "coordinator.sparktrain.invalid"
 
 VALID_DAYS = 30.0
 
+RENEW_AFTER = 0.45
+"""Part of their life after which certificates are followed by others. Two sets are in use at a time, so that the older
+one has come to its end when the next is made: a little before the half."""
+
 _SKEW = timedelta(days=1)
 
 
@@ -28,7 +34,7 @@ class CertificateBundle:
     """What one side needs to prove itself and to check the other: PEM bytes. Never printed."""
 
     authority: bytes = field(repr=False)
-    """Certificate that must have signed the other side's."""
+    """Certificates, one of which must have signed the other side's."""
     certificate: bytes = field(repr=False)
     key: bytes = field(repr=False)
 
@@ -38,6 +44,7 @@ class Certificates:
     """Both sides' certificates of one run."""
 
     run: str
+    begins: datetime
     expires: datetime
     server: CertificateBundle = field(repr=False)
     agent: CertificateBundle = field(repr=False)
@@ -67,25 +74,85 @@ class _Authority:
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def issue(run: str, valid_days: float = VALID_DAYS, clock: Clock | None = None) -> Certificates:
-    """New certificates for `run`, valid from one day ago, for clocks differ between hosts."""
+def issue(
+    run: str, valid_days: float = VALID_DAYS, clock: Clock | None = None, server_key: bytes | None = None
+) -> Certificates:
+    """New certificates for `run`, valid from one day ago, for clocks differ between hosts.
+
+    `server_key` is the coordinator's from before, by which others know that it is the same; None for a new one.
+    """
     now = datetime.fromtimestamp((clock or SystemClock()).wall(), UTC)
     # The server shows its certificate to whoever connects, so the run's name must not be in it.
     name = _name(f"sparktrain {secrets.token_hex(8)}")
-    authority = _Authority(name, ec.generate_private_key(ec.SECP256R1()), now - _SKEW, now + timedelta(days=valid_days))
+    authority = _Authority(name, _new_key(), now - _SKEW, now + timedelta(days=valid_days))
     own = authority.sign(
         name,
         authority.key.public_key(),
         (x509.BasicConstraints(ca=True, path_length=0), True),
         (_usage(key_cert_sign=True), True),
     )
-    server = _bundle(authority, own, ExtendedKeyUsageOID.SERVER_AUTH, SERVER_NAME)
-    agent = _bundle(authority, own, ExtendedKeyUsageOID.CLIENT_AUTH, "agent.sparktrain.invalid")
-    return Certificates(run, authority.expires, server, agent)
+    key = _new_key() if server_key is None else serialization.load_pem_private_key(server_key, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    server = _bundle(authority, own, ExtendedKeyUsageOID.SERVER_AUTH, SERVER_NAME, key)
+    agent = _bundle(authority, own, ExtendedKeyUsageOID.CLIENT_AUTH, "agent.sparktrain.invalid", _new_key())
+    return Certificates(run, now, authority.expires, server, agent)
 
 
-def _bundle(authority: _Authority, own: bytes, purpose: x509.ObjectIdentifier, dns_name: str) -> CertificateBundle:
-    key = ec.generate_private_key(ec.SECP256R1())
+class CertificateKeeper:
+    """The certificates of a run that may outlast them: at any time two sets, of which the older ends first.
+
+    The coordinator shows that of the older set, which all agents trust; agents get that of the newer one. Both sides
+    trust the authorities of both. An agent that was given nothing new since it began can join for the life of one set.
+    """
+
+    def __init__(self, run: str, valid_days: float = VALID_DAYS, clock: Clock | None = None) -> None:
+        self._valid_days = valid_days
+        self._clock = clock or SystemClock()
+        self._older = self._newer = issue(run, valid_days, self._clock)
+
+    @property
+    def server(self) -> CertificateBundle:
+        """The coordinator's, now."""
+        return replace(self._older.server, authority=self._authorities)
+
+    @property
+    def agent(self) -> CertificateBundle:
+        """The agents', now."""
+        return replace(self._newer.agent, authority=self._authorities)
+
+    def renew(self) -> bool:
+        """Make a new set when it is time; whether it was."""
+        if self._now < self._newer.begins + timedelta(days=self._valid_days * RENEW_AFTER):
+            return False
+        made = issue(self._newer.run, self._valid_days, self._clock, self._newer.server.key)
+        # A driver that has slept for weeks has nothing older that anybody would take.
+        self._older = self._newer if self._now < self._newer.expires else made
+        self._newer = made
+        return True
+
+    @property
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall(), UTC)
+
+    @property
+    def _authorities(self) -> bytes:
+        return b"".join(dict.fromkeys((self._older.server.authority, self._newer.server.authority)))
+
+
+def server_fingerprint(certificate: bytes) -> str:
+    """By which a coordinator is known from its certificate in PEM, also after that was renewed: SHA-256 of its public
+    key, hexadecimal. Raises ValueError for what is no certificate."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    try:
+        key = x509.load_pem_x509_certificate(certificate).public_key()
+    except Exception as error:  # such as of a version or an algorithm that nobody knows: they have no common root
+        raise ValueError(f"the certificate cannot be read: {error}") from error
+    return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
+
+
+def _bundle(
+    authority: _Authority, own: bytes, purpose: x509.ObjectIdentifier, dns_name: str, key: ec.EllipticCurvePrivateKey
+) -> CertificateBundle:
     certificate = authority.sign(
         _name(dns_name),
         key.public_key(),
@@ -96,6 +163,10 @@ def _bundle(authority: _Authority, own: bytes, purpose: x509.ObjectIdentifier, d
     )
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return CertificateBundle(own, certificate, pem)
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
 
 
 def _name(text: str) -> x509.Name:

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
-import msgspec
-
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol.codec import MAX_MESSAGE_BYTES, decode, encode
+from sparktrain.protocol.messages import Message
 
 UNREACHABLE_STATUS = 113
 """Exit status of a member that had an outcome but could not send it: something closed its end of the pipe."""
@@ -28,11 +27,12 @@ _CHUNK_BYTES = 64 * 1024
 _MAX_FDS = 16
 
 
-def frame(message: msgspec.Struct) -> bytes:
+def frame(message: Message) -> bytes:
     """`message` as it travels. Raises ProtocolError when it is too large to be received."""
     data = encode(message)
-    if len(data) > MAX_MESSAGE_BYTES:
-        raise ProtocolError(f"{type(message).__name__} has {len(data)} bytes; the limit is {MAX_MESSAGE_BYTES}")
+    most = message.most_bytes
+    if len(data) > most:
+        raise ProtocolError(f"{type(message).__name__} has {len(data)} bytes; the limit is {most}")
     return _LENGTH.pack(len(data)) + data
 
 
@@ -75,7 +75,7 @@ class BlockingPipe(Generic[T]):
         """For select()."""
         return self._sock.fileno()
 
-    def send(self, message: msgspec.Struct, fds: Sequence[int] = ()) -> None:
+    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send `message` whole, with `fds` beside it. Blocks while the peer does not read. Raises OSError."""
         data = frame(message)
         sent = socket.send_fds(self._sock, [data], list(fds)) if fds else 0
@@ -127,7 +127,7 @@ class AsyncPipe(Generic[T]):
         """The other end is closed, and all that it sent has been received."""
         sock.setblocking(False)
 
-    def send(self, message: msgspec.Struct) -> None:
+    def send(self, message: Message) -> None:
         """Send `message`, later if the peer does not read; returns at once. A closed peer is found out by `receive`.
 
         Raises ProtocolError for a message that is too large.

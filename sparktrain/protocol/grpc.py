@@ -4,31 +4,36 @@ Two methods, both streams of bytes in both directions, without generated code: `
 each gRPC message; `Upload` carries an encoded header, chunks, and an empty message that says that the file is complete.
 gRPC cannot tell a lost sender from one that has finished, so both methods end with a message that says so.
 
+A `Gate` has the coordinator's port, and lets few strangers in at a time; the TLS of each passes through it unread.
+
 gRPC prints a line to stderr for each connection that it refuses. Only `GRPC_VERBOSITY=NONE` in the environment, set
 before `grpc` is imported first in the process, keeps it from that.
 """
 
 import asyncio
+import random
 import socket
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import grpc
 from grpc import aio
 
+from sparktrain.aside import aside
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import codec
 from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle
-from sparktrain.protocol.grpc_link import FAILURES, LOST, GrpcLink, Options, ServerStream, address, common_options
+from sparktrain.protocol.gate import Gate, listen
+from sparktrain.protocol.grpc_causes import AttemptError, failed
+from sparktrain.protocol.grpc_link import FAILURES, LOST, GrpcLink, Options, ServerStream, common_options
 from sparktrain.protocol.messages import UploadDone, UploadHeader
+from sparktrain.protocol.speech import AGENT_SPEECH, COORDINATOR_SPEECH, Closing, Refusal
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import (
-    AGENT_SPEECH,
     CHUNK_BYTES,
-    COORDINATOR_SPEECH,
     FLUSH_S,
-    Closing,
     Dialer,
     IncomingUpload,
     Limits,
@@ -38,7 +43,6 @@ from sparktrain.protocol.transport import (
     ListenError,
     OnLink,
     OnUpload,
-    Refusal,
     Unreachable,
     UploadRefusedError,
     closed,
@@ -64,19 +68,10 @@ _UPLOAD = f"/{_SERVICE}/Upload"
 _STREAMS_PER_AGENT = 64
 _UNLIMITED = 2**31 - 1
 _TRY_S = 5.0
-_PAUSE_S = 0.5
+_PAUSE_S = 0.05
+_PAUSE_AT_MOST_S = 1.0
 _ACCEPTED = (("sparktrain", "accepted"),)
 _CLOSING = "the coordinator is closing"
-
-# How gRPC words the causes: (part of its text, cause, whether another attempt is in vain).
-_CAUSES = (
-    ("Connection refused", "connection refused: nothing listens there", False),
-    ("errors resolving", "name not resolved", False),
-    ("DNS resolution failed", "name not resolved", False),
-    ("handshake failed", "TLS refused: what listens there is not the coordinator of this run", True),
-    ("verification check failed", "TLS refused: what listens there is not the coordinator of this run", True),
-    ("Socket closed", "connection closed before it was secured: TLS refused, or no coordinator there", False),
-)
 
 
 # ---- the coordinator's side
@@ -100,7 +95,10 @@ class GrpcListener(Listener):
         self._limits = limits or Limits()
         self._dead_after_s = dead_after_s
         self._handshake_s = handshake_s
+        self._renewed: Any = None
+        """Certificates that gRPC has not asked for yet."""
         self._server: Any = None
+        self._gate: Gate | None = None
         self._closing = False
         self._links: set[GrpcLink] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -114,9 +112,17 @@ class GrpcListener(Listener):
             "Upload": grpc.stream_stream_rpc_method_handler(self._upload),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, methods),))
-        port = await self._bind()
+        listening = self._bind()
+        port = int(listening[0].getsockname()[1])
+        self._gate = Gate(listening, 2 * self._handshake_s)
+        self._server.add_secure_port(f"unix:{self._gate.target}", self._credentials())
         await self._server.start()
+        self._gate.open()
         return self._host, port
+
+    def renew(self, certificates: CertificateBundle) -> None:
+        """See base class."""
+        self._certificates, self._renewed = certificates, _configuration(certificates)
 
     async def close(self, grace_s: float) -> None:
         """See base class."""
@@ -130,11 +136,12 @@ class GrpcListener(Listener):
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         await self._server.stop(FLUSH_S)
+        if self._gate is not None:
+            await aside(self._gate.close, "sparktrain-gate")
 
     def _options(self) -> Options:
         return [
-            *common_options(self._dead_after_s),
-            ("grpc.so_reuseport", 0),
+            *common_options(self._dead_after_s, AGENT_SPEECH, COORDINATOR_SPEECH),
             ("grpc.server_handshake_timeout_ms", int(self._handshake_s * 1000)),
             ("grpc.max_concurrent_streams", _STREAMS_PER_AGENT),
             # Else gRPC refuses calls by chance where more than 1,000 wait to be accepted, and all that wait for 30 s.
@@ -148,18 +155,21 @@ class GrpcListener(Listener):
             ("grpc.http2.max_ping_strikes", 0),
         ]
 
-    async def _bind(self) -> int:
-        bundle = self._certificates
-        credentials = grpc.ssl_server_credentials(
-            [(bundle.key, bundle.certificate)], root_certificates=bundle.authority, require_client_auth=True
-        )
+    def _credentials(self) -> Any:
+        def renewed() -> Any:
+            """Called by gRPC's threads before each handshake; None where nothing has changed."""
+            configuration, self._renewed = self._renewed, None
+            return configuration
+
+        first = _configuration(self._certificates)
+        return grpc.dynamic_ssl_server_credentials(first, renewed, require_client_authentication=True)
+
+    def _bind(self) -> list[socket.socket]:
         causes: list[str] = []
         for port in self._ports:
             try:
-                # gRPC tells no cause, and prints a line to stderr for each port that is taken.
-                await _probe(self._host, port)
-                return int(self._server.add_secure_port(_target(self._host, port), credentials))
-            except (OSError, RuntimeError) as error:
+                return listen(self._host, port)
+            except OSError as error:
                 causes.append(f"port {port}: {error}")
         raise ListenError(
             f"cannot listen on {self._host}: {'; '.join(causes[:5]) or 'no port was given'}. "
@@ -172,11 +182,16 @@ class GrpcListener(Listener):
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def _admit(self, context: Any) -> str:
+        """The address of a peer that has proved itself, for gRPC calls nobody else's."""
+        assert self._gate is not None
+        return self._gate.admit(unquote(context.peer()))
+
     async def _attend(self, _: object, context: Any) -> None:
         if self._closing:
             await context.abort(grpc.StatusCode.ABORTED, _CLOSING)
         stream = ServerStream(context)
-        link = GrpcLink(address(context.peer()), AGENT_SPEECH, self._limits, stream)
+        link = GrpcLink(self._admit(context), AGENT_SPEECH, self._limits, stream)
         # The dialer waits for this: only now it knows that its certificate was accepted.
         await context.send_initial_metadata(_ACCEPTED)
         self._links.add(link)
@@ -194,7 +209,7 @@ class GrpcListener(Listener):
         if self._closing:
             await context.abort(grpc.StatusCode.ABORTED, _CLOSING)
         stream = ServerStream(context)
-        incoming = IncomingUpload(address(context.peer()))
+        incoming = IncomingUpload(self._admit(context))
         try:
             header = await stream.read()
             feeder = self._spawn(_feed(incoming, stream))
@@ -220,13 +235,8 @@ class GrpcListener(Listener):
             return Closing(str(error))
 
 
-async def _probe(host: str, port: int) -> None:
-    """Raise OSError unless `port` can be bound."""
-    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = addresses[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
+def _configuration(bundle: CertificateBundle) -> Any:
+    return grpc.ssl_server_certificate_configuration([(bundle.key, bundle.certificate)], bundle.authority)
 
 
 async def _feed(incoming: IncomingUpload, stream: ServerStream) -> None:
@@ -243,15 +253,6 @@ async def _feed(incoming: IncomingUpload, stream: ServerStream) -> None:
 # ---- the agent's side
 
 
-class _AttemptError(Exception):
-    """One address did not answer."""
-
-    def __init__(self, cause: str, final: bool) -> None:
-        super().__init__(cause)
-        self.final = final
-        """Whether to try again would be in vain."""
-
-
 class GrpcDialer(Dialer):
     """See base class. Tries the ticket's hosts in their order, again and again until the deadline."""
 
@@ -263,6 +264,7 @@ class GrpcDialer(Dialer):
         clock: Clock | None = None,
     ) -> None:
         self._ticket = ticket
+        self._certificates = ticket.certificates
         self._limits = limits or Limits()
         self._dead_after_s = dead_after_s
         self._clock = clock or SystemClock()
@@ -275,17 +277,22 @@ class GrpcDialer(Dialer):
     async def attend(self, deadline_s: float) -> Link:
         """See base class."""
         await self.close()
-        causes = dict.fromkeys(self._ticket.hosts, "not tried before the deadline")
+        causes: dict[str, AttemptError] = {}
         try:
             async with asyncio.timeout(deadline_s):
-                call = await self._find(causes, min(_TRY_S, deadline_s / max(1, len(causes))))
+                call = await self._find(causes, min(_TRY_S, deadline_s / max(1, len(self._ticket.hosts))))
         except TimeoutError:
             call = None
         if call is None:
-            raise Unreachable(self._unreachable(causes, deadline_s))
+            refused = bool(causes) and all(cause.refused for cause in causes.values())
+            raise Unreachable(self._unreachable(causes, deadline_s), refused)
         self._link = GrpcLink(self._peer, COORDINATOR_SPEECH, self._limits, call)
         self._carrier = asyncio.create_task(_carry(self._link, call), name=f"link to {self._peer}")
         return self._link
+
+    def renew(self, certificates: CertificateBundle) -> None:
+        """See base class."""
+        self._certificates = certificates
 
     async def upload(self, header: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
         """See base class."""
@@ -320,19 +327,21 @@ class GrpcDialer(Dialer):
             await self._channel.close()
         self._link = self._carrier = self._channel = None
 
-    async def _find(self, causes: dict[str, str], limit_s: float) -> Any:
-        hosts = list(causes)
+    async def _find(self, causes: dict[str, AttemptError], limit_s: float) -> Any:
+        hosts, pause_s = list(self._ticket.hosts), _PAUSE_S
         while hosts:
             for host in tuple(hosts):
-                causes[host] = "no answer before the deadline"
+                causes.setdefault(host, AttemptError("no answer before the deadline", final=False))
                 try:
                     return await self._try(host, limit_s)
-                except _AttemptError as error:
-                    causes[host] = str(error)
+                except AttemptError as error:
+                    causes[host] = error
                     if error.final:
                         hosts.remove(host)
             if hosts:
-                await self._clock.sleep(_PAUSE_S)
+                # Of a crowd that comes at the same time the gate lets few in at once: they come again one by one.
+                await self._clock.sleep(pause_s * random.uniform(0.5, 1.5))
+                pause_s = min(2 * pause_s, _PAUSE_AT_MOST_S)
         return None
 
     async def _try(self, host: str, limit_s: float) -> Any:
@@ -342,10 +351,10 @@ class GrpcDialer(Dialer):
             async with asyncio.timeout(limit_s):
                 # A call that failed has metadata too: none.
                 if _ACCEPTED[0] not in tuple(await call.initial_metadata()):
-                    raise _failed(await call.code(), await call.details())
+                    raise failed(await call.code(), await call.details())
         except TimeoutError:
             await channel.close()
-            raise _AttemptError(f"no answer within {limit_s:g} s", final=False) from None
+            raise AttemptError(f"no answer within {limit_s:g} s", final=False) from None
         except BaseException:
             await channel.close()
             raise
@@ -353,10 +362,10 @@ class GrpcDialer(Dialer):
         return call
 
     def _open(self, host: str) -> Any:
-        bundle = self._ticket.certificates
+        bundle = self._certificates
         credentials = grpc.ssl_channel_credentials(bundle.authority, bundle.key, bundle.certificate)
         options: Options = [
-            *common_options(self._dead_after_s),
+            *common_options(self._dead_after_s, COORDINATOR_SPEECH, AGENT_SPEECH),
             ("grpc.ssl_target_name_override", SERVER_NAME),
             ("grpc.use_local_subchannel_pool", 1),
             # An `http_proxy` in an executor's environment is for the world outside of the cluster.
@@ -367,8 +376,9 @@ class GrpcDialer(Dialer):
         target = _target(host, self._ticket.port)
         return aio.secure_channel(target, credentials, options, compression=grpc.Compression.NoCompression)
 
-    def _unreachable(self, causes: dict[str, str], deadline_s: float) -> str:
-        tried = "; ".join(f"{host}: {cause}" for host, cause in causes.items())
+    def _unreachable(self, causes: dict[str, AttemptError], deadline_s: float) -> str:
+        told = {host: str(causes.get(host, "not tried before the deadline")) for host in self._ticket.hosts}
+        tried = "; ".join(f"{host}: {cause}" for host, cause in told.items())
         return (
             f"no coordinator of pool {self._ticket.pool} answered on port {self._ticket.port} within {deadline_s:g} s: "
             f"{tried}. Check that the driver still runs, that its host name or spark.driver.host is one that executors "
@@ -410,15 +420,6 @@ async def _carry(link: GrpcLink, call: Any) -> None:
         await link.run()
     finally:
         call.cancel()
-
-
-def _failed(code: grpc.StatusCode, details: str) -> _AttemptError:
-    if code == grpc.StatusCode.UNIMPLEMENTED:
-        return _AttemptError(f"speaks another version of the protocol than ours, {codec.VERSION}", final=True)
-    for mark, cause, final in _CAUSES:
-        if mark in details:
-            return _AttemptError(f"{cause} ({details})", final)
-    return _AttemptError(details, final=False)
 
 
 def _target(host: str, port: int) -> str:

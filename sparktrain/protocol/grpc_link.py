@@ -3,31 +3,30 @@
 import asyncio
 from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote
 
 import grpc
 from grpc import aio
 
-from sparktrain.protocol import codec
-from sparktrain.protocol.transport import FLUSH_AT_MOST_S, FLUSH_S, Limits, LinkClosedError, Mailbox, QueuedLink, Speech
+from sparktrain.protocol.speech import Speech
+from sparktrain.protocol.transport import FLUSH_AT_MOST_S, FLUSH_S, Limits, LinkClosedError, Mailbox, QueuedLink
 
 LOST = "the connection was lost: the other process or its host ended, or the network failed"
 
 FAILURES = (aio.AioRpcError, aio.BaseError, asyncio.InvalidStateError)
 """What gRPC raises when a call has ended."""
 
-# Slack, so that a message just above the limit is refused by us, with both sizes in the text.
-_MAX_GRPC_BYTES = codec.MAX_MESSAGE_BYTES + 2**20
+_SLACK_BYTES = 2**20
+"""So that a message just above the limit is refused by us, with both sizes in the text."""
 
 Options = list[tuple[str, int | str]]
 
 
-def common_options(dead_after_s: float) -> Options:
+def common_options(dead_after_s: float, hears: Speech, says: Speech) -> Options:
     """Limits of sizes, and pings that notice a dead peer `dead_after_s` after its last sign of life."""
     ping_ms = int(dead_after_s * 500)
     return [
-        ("grpc.max_receive_message_length", _MAX_GRPC_BYTES),
-        ("grpc.max_send_message_length", _MAX_GRPC_BYTES),
+        ("grpc.max_receive_message_length", hears.most_bytes + _SLACK_BYTES),
+        ("grpc.max_send_message_length", says.most_bytes + _SLACK_BYTES),
         ("grpc.keepalive_time_ms", ping_ms),
         ("grpc.keepalive_timeout_ms", ping_ms),
         # Without this one, gRPC 1.85 waits 60 s for the answer to a ping, whatever the line above says.
@@ -126,11 +125,6 @@ def _story(error: BaseException) -> str:
     if error.code() == grpc.StatusCode.ABORTED:
         return str(error.details())
     return f"{LOST} ({error.details()})"
-
-
-def address(peer: str) -> str:
-    """Host and port in gRPC's name of a peer, such as `ipv6:%5B::1%5D:4040`."""
-    return unquote(peer.partition(":")[2])
 
 
 class ServerStream:

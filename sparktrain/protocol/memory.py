@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 from sparktrain.protocol import codec
+from sparktrain.protocol.certificates import CertificateBundle
 from sparktrain.protocol.messages import UploadDone, UploadHeader
+from sparktrain.protocol.speech import AGENT_SPEECH, COORDINATOR_SPEECH
 from sparktrain.protocol.transport import (
-    AGENT_SPEECH,
-    COORDINATOR_SPEECH,
     Dialer,
     IncomingUpload,
     Limits,
@@ -84,6 +84,9 @@ class MemoryListener(Listener):
         self._on_link, self._on_upload = on_link, on_upload
         return "memory", 0
 
+    def renew(self, certificates: CertificateBundle) -> None:
+        """See base class; nobody has to prove anything."""
+
     async def close(self, grace_s: float) -> None:
         """See base class."""
         self._on_link = self._on_upload = None
@@ -132,6 +135,9 @@ class MemoryDialer(Dialer):
         """See base class; never waits."""
         self._link = self._listener.accept(self._name)
         return self._link
+
+    def renew(self, certificates: CertificateBundle) -> None:
+        """See base class; nobody has to prove anything."""
 
     async def upload(self, header: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
         """See base class."""

@@ -7,11 +7,13 @@ A message about training carries its `Member`, and so its generation; an agent's
 its `Join` opened, and an `AgentId` lives only once.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from sparktrain.ids import AgentId, Member, RunId, SparkTask
+from sparktrain.protocol.certificates import CertificateBundle
+from sparktrain.protocol.codec import LARGEST_OF_AGENT_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES
 from sparktrain.spec.gang import Backend
 from sparktrain.spec.store import StoreAddress
 from sparktrain.state.checkpoints import Checkpoint
@@ -22,11 +24,26 @@ from sparktrain.state.outcome import Outcome, Report
 class Message(Struct, frozen=True, tag=True):
     """Base of all messages."""
 
+    most_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
+    """Size from which on it is refused, encoded."""
+
 
 # ---- agent -> coordinator
 
 
-class Join(Message, frozen=True, tag=True):
+class Small(Message, frozen=True):
+    """Base of an agent's messages that hold names and numbers."""
+
+    most_bytes: ClassVar[int] = SMALL_BYTES
+
+
+class Large(Message, frozen=True):
+    """Base of an agent's messages that hold what users make."""
+
+    most_bytes: ClassVar[int] = LARGEST_OF_AGENT_BYTES
+
+
+class Join(Small, frozen=True, tag=True):
     """First message on an agent's stream; `task` is None outside of Spark."""
 
     agent: AgentId
@@ -35,7 +52,7 @@ class Join(Message, frozen=True, tag=True):
     host: str
     pid: int
     versions: dict[str, str]
-    """Versions of `python`, `sparktrain` and, where installed, `tensorflow` and `keras`."""
+    """Versions of `python`, `sparktrain` and, where installed, `tensorflow`, `keras` and `horovod`."""
     devices: tuple[str, ...] = ()
     """GPUs that Spark gave to this task, by names that differ between all GPUs of the host."""
     executor: int = 0
@@ -43,9 +60,11 @@ class Join(Message, frozen=True, tag=True):
     address: str = "127.0.0.1"
     """IP address of this host that the other agents reach."""
     task: SparkTask | None = None
+    away: str = ""
+    """Why and for how long an agent that comes back was gone; empty for a fresh one."""
 
 
-class Ready(Message, frozen=True, tag=True):
+class Ready(Large, frozen=True, tag=True):
     """The zygote has imported what it could; the agent can start a member of `run` at once."""
 
     run: RunId | None = None
@@ -54,33 +73,33 @@ class Ready(Message, frozen=True, tag=True):
     """Modules that could not be preloaded, with the reason; no failure, for the user's import reports it better."""
 
 
-class Beat(Message, frozen=True, tag=True):
+class Beat(Small, frozen=True, tag=True):
     """Sign of life; the coordinator answers with `BeatAck`."""
 
 
-class MemberReserved(Message, frozen=True, tag=True):
+class MemberReserved(Small, frozen=True, tag=True):
     """The member of a gang has loaded the training function, holds a port, and waits for `FormGang`."""
 
     member: Member
     port: int
 
 
-class MemberShared(Message, frozen=True, tag=True):
-    """A value that the backend of a forming member has for all other members of its gang."""
+class MemberShared(Large, frozen=True, tag=True):
+    """A value that a member has for all other members of its gang: its backend's while it forms, then its lookout's."""
 
     member: Member
     key: str
     value: bytes
 
 
-class MemberStarted(Message, frozen=True, tag=True):
+class MemberStarted(Small, frozen=True, tag=True):
     """The member's process has entered the training function."""
 
     member: Member
     pid: int
 
 
-class MemberStepped(Message, frozen=True, tag=True):
+class MemberStepped(Small, frozen=True, tag=True):
     """A running member has finished training steps."""
 
     member: Member
@@ -92,14 +111,14 @@ class MemberStepped(Message, frozen=True, tag=True):
     """More steps are to come: a long silence is a hang."""
 
 
-class CheckpointWritten(Message, frozen=True, tag=True):
+class CheckpointWritten(Small, frozen=True, tag=True):
     """The chief's agent has published a checkpoint; it counts once the coordinator has acknowledged it."""
 
     member: Member
     checkpoint: Checkpoint
 
 
-class CheckpointFailed(Message, frozen=True, tag=True):
+class CheckpointFailed(Small, frozen=True, tag=True):
     """What the chief has saved after `step` could not be made a checkpoint."""
 
     member: Member
@@ -107,14 +126,14 @@ class CheckpointFailed(Message, frozen=True, tag=True):
     problem: str
 
 
-class MemberReported(Message, frozen=True, tag=True):
+class MemberReported(Large, frozen=True, tag=True):
     """Reports of a running member, in their order."""
 
     member: Member
     reports: tuple[Report, ...]
 
 
-class MemberEnded(Message, frozen=True, tag=True):
+class MemberEnded(Large, frozen=True, tag=True):
     """The member has an outcome. Sent exactly once for each `StartMember`, while the agent's stream lasts.
     The agent may be given another member at once: it starts it when the process of this one is gone.
     """
@@ -123,7 +142,7 @@ class MemberEnded(Message, frozen=True, tag=True):
     outcome: Outcome
 
 
-class MemberStored(Message, frozen=True, tag=True):
+class MemberStored(Large, frozen=True, tag=True):
     """Log, metrics and files of an ended member have been uploaded, as far as that was possible."""
 
     member: Member
@@ -131,7 +150,7 @@ class MemberStored(Message, frozen=True, tag=True):
     """What could not be uploaded, and why."""
 
 
-class Leave(Message, frozen=True, tag=True):
+class Leave(Small, frozen=True, tag=True):
     """Last message of an agent that ends by its own will."""
 
     reason: str
@@ -154,6 +173,18 @@ FromAgent = (
 )
 
 
+PARCEL_FILES = 128
+PARCEL_BYTES = 2**20
+"""How many small files travel in one upload at most, and how large they are together."""
+
+
+class Part(Struct, frozen=True):
+    """One of the files in an upload of several."""
+
+    name: str
+    size_bytes: int
+
+
 class UploadHeader(Message, frozen=True, tag=True):
     """First message of an upload stream; the file's bytes follow in chunks, then the stream is half-closed."""
 
@@ -161,12 +192,16 @@ class UploadHeader(Message, frozen=True, tag=True):
     member: Member
     name: str
     """Path of the file relative to the member's directory, with `/`; checked by the coordinator."""
+    parts: tuple[Part, ...] = ()
+    """Small files that follow each other in the stream, in place of the one with `name`; each has a `name` as above."""
 
 
 class UploadDone(Message, frozen=True, tag=True):
     """The coordinator's answer at the end of an upload stream."""
 
     size_bytes: int
+    refused: tuple[str, ...] = ()
+    """Which of several files were not stored, and why; the others were."""
 
 
 # ---- coordinator -> agent
@@ -178,7 +213,7 @@ class Welcome(Message, frozen=True, tag=True):
     beat_s: float
     """Interval of `Beat`."""
     lease_s: float
-    """The agent ends its member and its stream when no `BeatAck` came for so long."""
+    """The agent ends its member and its stream so long after it sent the last `Beat` that was answered."""
     preload: tuple[str, ...]
     """Modules that the zygote imports before its first fork."""
 
@@ -228,6 +263,8 @@ class StartMember(Message, frozen=True, tag=True):
     store: StoreAddress = StoreAddress("")
     checkpoint: Checkpoint | None = None
     """To resume from."""
+    env: dict[str, str] = {}
+    """Variables of its environment, perhaps secrets: they are written and logged nowhere."""
 
 
 class FormGang(Message, frozen=True, tag=True):
@@ -284,6 +321,27 @@ class Tokens(Message, frozen=True, tag=True):
         return f"Tokens({len(self.content)} bytes)"
 
 
+class Certificates(Message, frozen=True, tag=True):
+    """By which the agent proves itself from its next connection on, in place of those before. A secret, as `Tokens`."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+    @property
+    def bundle(self) -> CertificateBundle:
+        """As transports take it."""
+        return CertificateBundle(self.authority, self.certificate, self.key)
+
+    def __repr__(self) -> str:
+        return "Certificates(...)"
+
+
+def certificates(bundle: CertificateBundle) -> Certificates:
+    """The message that carries `bundle`."""
+    return Certificates(bundle.authority, bundle.certificate, bundle.key)
+
+
 ToAgent = (
     Welcome
     | Refuse
@@ -297,4 +355,5 @@ ToAgent = (
     | Advise
     | Dismiss
     | Tokens
+    | Certificates
 )

@@ -6,9 +6,12 @@ agent <-- FromMember -- member, forked by the zygote    over the socket pair mad
 agent --- ToMember ---> member
 """
 
-from typing import Any
+from typing import Any, ClassVar
+
+import msgspec
 
 from sparktrain.ids import Member
+from sparktrain.protocol.codec import LARGE_BYTES
 from sparktrain.protocol.messages import Message
 from sparktrain.spec.gang import Backend
 from sparktrain.state.formation import Place
@@ -99,6 +102,8 @@ class Assignment(Message, frozen=True, tag=True):
     backend: Backend = Backend.NONE
     restore_dir: str = ""
     """Directory with the verified files of the checkpoint to resume from; empty without one."""
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables that the user wants in its environment."""
 
 
 class Reserved(Message, frozen=True, tag=True):
@@ -114,7 +119,9 @@ class Form(Message, frozen=True, tag=True):
 
 
 class Share(Message, frozen=True, tag=True):
-    """In both directions, between `Form` and `Entered`: a value for, or from, the other members of the gang."""
+    """In both directions, from `Form` on: a value for, or from, the other members of the gang."""
+
+    most_bytes: ClassVar[int] = LARGE_BYTES
 
     key: str
     value: bytes
@@ -128,6 +135,8 @@ class Entered(Message, frozen=True, tag=True):
 
 class Reported(Message, frozen=True, tag=True):
     """One call of `ctx.report`."""
+
+    most_bytes: ClassVar[int] = LARGE_BYTES
 
     report: Report
 
@@ -153,6 +162,15 @@ class Snapshot(Message, frozen=True, tag=True):
     """Larger is better; None where checkpoints are not compared."""
 
 
+class Unsaved(Message, frozen=True, tag=True):
+    """The chief's state after `step` could not be written to files of this host: there is no snapshot of it."""
+
+    step: int
+    problem: str
+    disk: bool = True
+    """The local disk failed: another host may do better."""
+
+
 class Kept(Message, frozen=True, tag=True):
     """The snapshot of `step` is a checkpoint that the coordinator has acknowledged, or was given up for `problem`."""
 
@@ -163,6 +181,8 @@ class Kept(Message, frozen=True, tag=True):
 class Ended(Message, frozen=True, tag=True):
     """The function returned or raised; the process exits next."""
 
+    most_bytes: ClassVar[int] = LARGE_BYTES
+
     outcome: Outcome
 
 
@@ -171,4 +191,4 @@ class Heed(Message, frozen=True, tag=True):
 
 
 ToMember = Assignment | Form | Share | Kept | Heed
-FromMember = Reserved | Share | Entered | Reported | Stepped | Snapshot | Ended
+FromMember = Reserved | Share | Entered | Reported | Stepped | Snapshot | Unsaved | Ended

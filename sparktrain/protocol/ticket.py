@@ -19,3 +19,6 @@ class AgentTicket:
     certificates: CertificateBundle
     connect_s: float = 60.0
     """How long an agent tries to connect before it gives up."""
+    refused_s: float | None = None
+    """How long an agent that was there before goes on dialing while the driver's host says that nobody of the pool
+    listens; None for without end, where Spark ends the agent's task when the driver is gone."""

@@ -21,17 +21,13 @@ from msgspec import Struct
 
 from sparktrain.errors import DriverUnreachableError, InfraError, ProtocolError, SparktrainError, UserError
 from sparktrain.protocol import codec
+from sparktrain.protocol.certificates import CertificateBundle
 from sparktrain.protocol.messages import (
-    FromAgent,
-    Join,
-    Leave,
     Message,
-    Refuse,
-    ToAgent,
     UploadDone,
     UploadHeader,
-    Welcome,
 )
+from sparktrain.protocol.speech import Closing, Speech
 
 T = TypeVar("T")
 
@@ -58,6 +54,11 @@ class UploadRefusedError(InfraError, RuntimeError):
 class Unreachable(DriverUnreachableError):  # noqa: N818 - it says what the coordinator is
     """No address of the coordinator answered; the message lists each one with its cause."""
 
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+        """Each address was reached, and nobody of this pool listens there."""
+
 
 class ListenError(UserError, OSError):
     """The coordinator cannot listen on the address or the ports that it was given."""
@@ -69,46 +70,6 @@ class Limits(Struct, frozen=True):
     messages: int = 10_000
     bytes: int = 256 * 2**20
     """Counted encoded. One message may wait whatever its size."""
-
-
-class Closing(Message, frozen=True, tag=True):
-    """Last message of a link in either direction; without it, the connection was lost."""
-
-    reason: str
-
-
-class Refusal(Message, frozen=True, tag=True):
-    """The coordinator's answer to an upload, in place of `UploadDone`."""
-
-    reason: str
-
-
-class Speech(Struct, frozen=True):
-    """What one side may say, and in which order."""
-
-    kind: Any
-    """Union of the message types."""
-    first: tuple[type[Message], ...]
-    once: tuple[type[Message], ...]
-    last: tuple[type[Message], ...]
-
-    def check(self, previous: type[Message] | None, message: Message) -> None:
-        """Raise ProtocolError unless `message` may follow a message of type `previous`."""
-        name = type(message).__name__
-        if previous is None and not isinstance(message, self.first):
-            raise ProtocolError(f"{name} refused: the first message must be {_names(self.first)}")
-        if previous is not None and isinstance(message, self.once):
-            raise ProtocolError(f"{name} refused: it may only be the first message")
-        if previous is not None and issubclass(previous, self.last):
-            raise ProtocolError(f"{name} refused: {previous.__name__} was the last message")
-
-
-def _names(types: tuple[type[Message], ...]) -> str:
-    return " or ".join(kind.__name__ for kind in types)
-
-
-AGENT_SPEECH = Speech(FromAgent | Closing, first=(Join,), once=(Join,), last=(Leave,))
-COORDINATOR_SPEECH = Speech(ToAgent | Closing, first=(Welcome, Refuse), once=(Welcome,), last=(Refuse,))
 
 
 # ---- contracts
@@ -124,7 +85,7 @@ class Link(ABC):
     def post(self, message: Message) -> None:
         """Send `message` after all that was posted before; returns at once.
 
-        Raises LinkClosedError when the link has ended. A message above `codec.MAX_MESSAGE_BYTES` ends the link after
+        Raises LinkClosedError when the link has ended. A message above the limit of its kind ends the link after
         what was posted before it; more waiting messages than the limits allow end it at once. Both raise.
         """
 
@@ -164,6 +125,10 @@ class Listener(ABC):
         """
 
     @abstractmethod
+    def renew(self, certificates: CertificateBundle) -> None:
+        """Prove itself by these from now on, and let in who has a certificate of their authorities. Open links stay."""
+
+    @abstractmethod
     async def close(self, grace_s: float) -> None:
         """Close all links and refuse new ones; after `grace_s`, cancel what still runs of `on_link` and `on_upload`.
 
@@ -180,6 +145,10 @@ class Dialer(ABC):
 
         Raises Unreachable after `deadline_s`, or as soon as no address is worth another attempt.
         """
+
+    @abstractmethod
+    def renew(self, certificates: CertificateBundle) -> None:
+        """Prove itself by these, from the next `attend` on."""
 
     @abstractmethod
     async def upload(self, header: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
@@ -284,8 +253,8 @@ class QueuedLink(Link):
         if self.why is not None:
             raise closed(self.peer, self.why)
         data = codec.encode(message)
-        if len(data) > codec.MAX_MESSAGE_BYTES:
-            self._end(too_large(type(message).__name__, len(data)), tell=True)
+        if len(data) > message.most_bytes:
+            self._end(too_large(type(message).__name__, len(data), message.most_bytes), tell=True)
         elif not self._send(data):
             self._end(f"too much is waiting to be sent; the other side takes no {type(message).__name__} any more")
         if self.why is not None:
@@ -323,9 +292,11 @@ class QueuedLink(Link):
         self._end(why)
 
     def _understand(self, data: bytes) -> Message:
-        if len(data) > codec.MAX_MESSAGE_BYTES:
-            raise ProtocolError(too_large("message", len(data)))
+        if len(data) > self._hears.most_bytes:
+            raise ProtocolError(too_large("message", len(data), self._hears.most_bytes))
         message: Message = codec.decode(data, self._hears.kind)
+        if len(data) > message.most_bytes:
+            raise ProtocolError(too_large(type(message).__name__, len(data), message.most_bytes))
         if not isinstance(message, Closing):
             self._hears.check(self._previous, message)
             self._previous = type(message)
@@ -353,9 +324,9 @@ async def serve(link: Link, on_link: OnLink) -> None:
         await link.close(reason)
 
 
-def too_large(name: str, size: int) -> str:
+def too_large(name: str, size: int, most: int) -> str:
     """Text of the error for a message above the limit."""
-    return f"{name} of {size:,} bytes is larger than the limit of {codec.MAX_MESSAGE_BYTES:,} bytes"
+    return f"{name} of {size:,} bytes is larger than the limit of {most:,} bytes"
 
 
 async def outcome(task: "asyncio.Future[T]", cancelled: Exception) -> T:

@@ -9,7 +9,14 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sparktrain.clock import SystemClock
-from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, issue
+from sparktrain.protocol.certificates import (
+    RENEW_AFTER,
+    SERVER_NAME,
+    CertificateBundle,
+    CertificateKeeper,
+    issue,
+    server_fingerprint,
+)
 from sparktrain.protocol.ticket import AgentTicket
 
 
@@ -70,3 +77,67 @@ def test_keys_are_shown_nowhere_and_the_authority_has_none() -> None:
 def test_ticket_survives_pickling() -> None:
     ticket = AgentTicket("mnist", ("h", "10.0.0.1"), 4040, issue("mnist").agent, connect_s=5)
     assert pickle.loads(pickle.dumps(ticket)) == ticket
+
+
+# ---- a run that outlasts its certificates
+
+
+class DayClock(SystemClock):
+    """Days since some noon."""
+
+    def __init__(self) -> None:
+        self.day = 0.0
+
+    def wall(self) -> float:
+        return datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() + self.day * 86_400
+
+    def time(self) -> datetime:
+        return datetime.fromtimestamp(self.wall(), UTC)
+
+
+def accepts(one: CertificateBundle, other: CertificateBundle, at: datetime) -> bool:
+    """Whether the side with `one` takes what the side with `other` shows."""
+    shown = x509.load_pem_x509_certificate(other.certificate)
+    for authority in x509.load_pem_x509_certificates(one.authority):
+        if authority.subject == shown.issuer and shown.not_valid_before_utc <= at < shown.not_valid_after_utc:
+            shown.verify_directly_issued_by(authority)
+            return True
+    return False
+
+
+def meet(server: CertificateBundle, agent: CertificateBundle, at: datetime) -> bool:
+    return accepts(server, agent, at) and accepts(agent, server, at)
+
+
+def test_for_months_all_agents_of_the_last_weeks_can_join_and_older_ones_cannot() -> None:
+    clock = DayClock()
+    keeper = CertificateKeeper("run", clock=clock)
+    fingerprint = server_fingerprint(keeper.server.certificate)
+    given, renewals = {0.0: keeper.agent}, 0
+    while clock.day < 100:
+        clock.day += 1.25
+        renewals += keeper.renew()
+        given[clock.day] = keeper.agent
+        for day, bundle in given.items():
+            age = clock.day - day
+            if age < 30 * RENEW_AFTER:
+                assert meet(keeper.server, bundle, clock.time()), f"on day {clock.day}, one that got its own {age} ago"
+            assert age <= 30 or not accepts(keeper.server, bundle, clock.time())
+        assert server_fingerprint(keeper.server.certificate) == fingerprint
+    assert renewals == 7
+
+
+def test_a_driver_that_has_slept_longer_than_its_certificates_has_new_ones() -> None:
+    clock = DayClock()
+    keeper = CertificateKeeper("run", clock=clock)
+    clock.day = 100.0
+    assert keeper.renew()
+    assert not keeper.renew()
+    assert meet(keeper.server, keeper.agent, clock.time())
+
+
+def test_fingerprints_are_of_one_driver() -> None:
+    one, other = issue("run"), issue("run")
+    assert server_fingerprint(one.server.certificate) != server_fingerprint(other.server.certificate)
+    with pytest.raises(ValueError, match="cannot be read"):
+        server_fingerprint(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")

@@ -1,0 +1,294 @@
+"""What stands before the coordinator's gRPC server: it lets few strangers in at a time, and passes on bytes unread.
+
+gRPC takes every connection that anybody makes, and has no way to say how many: idle ones would use up the driver's
+descriptors. So the port is the gate's. It connects each peer with the server's socket, which lies in a folder that
+nobody else may enter. TLS stays between peer and server; a peer is a stranger until the server says that it is not.
+"""
+
+import errno
+import os
+import resource
+import selectors
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import Any
+
+from sparktrain.aside import spawn
+from sparktrain.clock import Clock, SystemClock
+from sparktrain.protocol.splice import Splice
+
+STRANGERS = 64
+"""Peers that have not proved themselves, at a time."""
+STRANGERS_OF_ADDRESS = 8
+"""The same of one address, or of one IPv6 network of 64 bits."""
+SILENCE_S = 0.1
+"""A stranger that has said nothing for so long makes room for a newer one: peers of the run speak first."""
+PRECEDENCE_S = 2.0
+"""So does one that has had so long: a handshake takes milliseconds."""
+RESERVE = 256
+"""Descriptors of the process that connections leave alone, such as for the journal."""
+DESCRIPTORS = 65_536
+"""The soft limit of descriptors is raised to this, where the hard one allows it."""
+
+DRAIN_S = 0.5
+"""How long a gate that closes goes on passing what the server has sent before it stopped."""
+CLOSE_TIMEOUT_S = 2.0
+
+_LOOK_S = 0.1
+_BACKLOG = 1024
+_PATH_BYTES = 90
+"""A Unix socket's path may have 107."""
+
+
+class Gate:
+    """Listening TCP sockets, and a thread that serves them."""
+
+    def __init__(self, listening: Sequence[socket.socket], patience_s: float, clock: Clock | None = None) -> None:
+        """`listening` are the gate's from now on; a stranger may stay for `patience_s` seconds."""
+        self._listening = tuple(listening)
+        self._patience_s = patience_s
+        self._clock = clock or SystemClock()
+        self._folder = Path(_private_folder())
+        self.target = str(self._folder / "server")
+        """Path of the Unix socket at which the server is to listen before `open`."""
+        self._descriptors = raise_descriptor_limit()
+        self._spare: list[int] = []
+        """A descriptor that can be done without."""
+        self._keep_spare()
+        self._splices: dict[str, Splice] = {}
+        """All connections, by the name under which the server knows the peer."""
+        self._timed: dict[str, Splice] = {}
+        """Those that have a deadline, the oldest first: strangers, and those that end."""
+        self._made = 0
+        self._ends_at: float | None = None
+        """Once it closes: when it is over."""
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = socket.socketpair()
+        self._opened = False
+        self._ended = threading.Event()
+
+    # ---- from any thread
+
+    def open(self) -> None:
+        """Accept connections from now on; the server must listen at `target`."""
+        for listening in self._listening:
+            listening.setblocking(False)
+            self._selector.register(listening, selectors.EVENT_READ)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._opened = True
+        spawn(self._serve, "sparktrain-gate")
+
+    def admit(self, name: str) -> str:
+        """The peer that the server knows as `name` has proved itself: its address, such as `10.0.0.1:4040`."""
+        splice = self._splices.get(name)
+        if splice is None:
+            return name
+        splice.admitted = True
+        return splice.peer
+
+    def close(self) -> None:
+        """Refuse new connections, pass on what the server has sent last, and cut all. Blocks for a moment."""
+        if not self._opened and not self._ended.is_set():
+            self._end()
+        elif not self._ended.is_set():
+            self._wake.send(b"\0")
+            self._ended.wait(CLOSE_TIMEOUT_S)
+
+    # ---- in the gate's thread
+
+    def _serve(self) -> None:
+        try:
+            while self._ends_at is None or (self._splices and self._clock.now() < self._ends_at):
+                # Deadlines are looked at only where somebody has one.
+                timed = self._timed or self._ends_at is not None
+                for key, events in self._selector.select(_LOOK_S if timed else None):
+                    if key.fileobj is self._woken:
+                        self._refuse()
+                    elif key.fileobj in self._listening:
+                        self._accept(key.fileobj)
+                    elif not key.data.over:
+                        self._move(key.data, key.fileobj, events)
+                self._look()
+        finally:
+            self._end()
+
+    def _refuse(self) -> None:
+        """The server has stopped: nobody comes in any more, and agents hear what it said last."""
+        self._ends_at = self._clock.now() + DRAIN_S
+        for each in (self._woken, *self._listening):
+            self._selector.unregister(each)
+            each.close()
+        for splice in list(self._splices.values()):
+            if not splice.admitted:
+                self._drop(splice)
+
+    def _move(self, splice: Splice, ready: Any, events: int) -> None:
+        splice.move(ready, events)
+        if splice.over:
+            self._drop(splice)
+        elif splice.ending and splice.admitted:
+            self._timed[splice.name] = splice
+
+    def _look(self) -> None:
+        """Let go of those whose time is over."""
+        now = self._clock.now()
+        for splice in list(self._timed.values()):
+            if splice.admitted and not splice.ending:
+                del self._timed[splice.name]
+            elif now >= splice.deadline:
+                self._drop(splice)
+
+    def _drop(self, splice: Splice) -> None:
+        del self._splices[splice.name]
+        self._timed.pop(splice.name, None)
+        splice.close()
+
+    def _accept(self, listening: Any) -> None:
+        while True:
+            try:
+                peer, address = listening.accept()
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE) and self._shed(listening):
+                    continue
+                return  # nobody waits any more
+            if peer.fileno() >= self._descriptors - min(RESERVE, self._descriptors // 4):
+                peer.close()  # the lowest free number is given: all below are taken
+            elif self._has_room(network_of(address[0])):
+                self._connect(peer, address)
+            else:
+                peer.close()
+
+    def _shed(self, listening: Any) -> bool:
+        """Out of descriptors: close the connection that is first in line, by means of the spare one."""
+        if not self._spare:
+            return False
+        os.close(self._spare.pop())
+        try:
+            listening.accept()[0].close()
+            return True
+        except OSError:
+            return False
+        finally:
+            self._keep_spare()
+
+    def _keep_spare(self) -> None:
+        with suppress(OSError):
+            self._spare.append(os.open(os.devnull, os.O_RDONLY))
+
+    def _has_room(self, network: str) -> bool:
+        """Whether one more stranger of `network` may come in; an older one may have to leave for it."""
+        return self._makes_room(STRANGERS_OF_ADDRESS, network) and self._makes_room(STRANGERS, None)
+
+    def _makes_room(self, most: int, network: str | None) -> bool:
+        of_all = (each for each in self._timed.values() if not each.admitted)
+        strangers = [each for each in of_all if network in (None, each.network)]
+        if len(strangers) < most:
+            return True
+        now = self._clock.now()
+        yielding = (each for each in strangers if now >= each.begun + (PRECEDENCE_S if each.spoke else SILENCE_S))
+        if (oldest := next(yielding, None)) is None:
+            return False
+        self._drop(oldest)
+        return True
+
+    def _connect(self, peer: socket.socket, address: tuple[str, int]) -> None:
+        self._made += 1
+        path = str(self._folder / str(self._made))
+        try:
+            inner = socket.socket(socket.AF_UNIX)
+        except OSError:
+            peer.close()
+            return
+        splice = Splice(f"unix:{path}", peer, inner, self._selector, self._clock)
+        splice.peer, splice.network = shown(address), network_of(address[0])
+        splice.deadline = splice.begun + self._patience_s
+        # Before the server hears of it, and may ask.
+        self._splices[splice.name] = self._timed[splice.name] = splice
+        try:
+            splice.begin(path, self.target)
+        except OSError:
+            self._drop(splice)
+
+    def _end(self) -> None:
+        for splice in list(self._splices.values()):
+            self._drop(splice)
+        self._selector.close()
+        for each in (*self._listening, self._wake, self._woken):
+            each.close()
+        for spare in self._spare:
+            os.close(spare)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._ended.set()
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """TCP sockets that listen at `port` of the addresses of `host` that are this machine's, and nowhere else.
+
+    Port 0 is any that is free at the first of them. Raises OSError where it can listen at none.
+    """
+    made: list[socket.socket] = []
+    problems: dict[str, None] = {}
+    for family, kind, protocol, _, address in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)):
+        chosen = made[0].getsockname()[1] if made else port
+        try:
+            made.append(_listening(socket.socket(family, kind, protocol), (address[0], chosen, *address[2:])))
+        except OSError as error:
+            problems[str(error)] = None
+    if not made:
+        raise OSError("; ".join(problems))
+    return made
+
+
+def _listening(made: socket.socket, address: tuple[Any, ...]) -> socket.socket:
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the process's soft limit of descriptors, which is often 1,024, as far as is allowed; what it is now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return DESCRIPTORS
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return soft
+
+
+def network_of(address: str) -> str:
+    """Whom an address counts for: itself, or its IPv6 network, of which one host may have any number of addresses."""
+    ip = ip_address(address.partition("%")[0])
+    if not isinstance(ip, IPv6Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or ip.packed[:8].hex())
+
+
+def shown(address: tuple[str, int]) -> str:
+    """Host and port, for people."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _private_folder() -> str:
+    """A new folder for this user alone, with a path that is short enough for sockets."""
+    folder = tempfile.mkdtemp(prefix="sparktrain-gate-")
+    if len(os.fsencode(folder)) <= _PATH_BYTES:
+        return folder
+    os.rmdir(folder)
+    return tempfile.mkdtemp(prefix="sparktrain-gate-", dir="/tmp")

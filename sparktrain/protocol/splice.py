@@ -1,0 +1,142 @@
+"""Two sockets that are connected as if they were one: bytes of either go to the other. For `protocol/gate`."""
+
+import math
+import os
+import selectors
+import socket
+from contextlib import suppress
+from typing import Any
+
+from sparktrain.clock import Clock
+
+LINGER_S = 10.0
+"""How long a peer may take what was sent to it, and close its end, once the server has closed its own."""
+
+_CHUNK_BYTES = 256 * 1024
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Splice:
+    """One peer's connection and that with the server. All methods belong to the gate's thread."""
+
+    def __init__(self, name: str, peer: socket.socket, server: socket.socket, selector: Any, clock: Clock) -> None:
+        self.name = name
+        self.peer = ""
+        """Its address, for people."""
+        self.network = ""
+        """Whom it counts for, as a stranger."""
+        self.admitted = False
+        """It is no stranger."""
+        self.spoke = False
+        """The peer has sent something."""
+        self.begun = clock.now()
+        self.deadline = math.inf
+        """When it is cut, unless it is admitted and neither side has ended."""
+        self.ending = False
+        """One side has ended."""
+        self.over = False
+        """Nothing more will come or go."""
+        self._selector = selector
+        self._clock = clock
+        self._there = {peer: server, server: peer}
+        self._outer, self._server = peer, server
+        self._unsent = {peer: memoryview(b""), server: memoryview(b"")}
+        """By where it goes. While there is some, nothing more is read for it."""
+        self._ended: set[socket.socket] = set()
+        """From which nothing more comes."""
+        self._lost: socket.socket | None = None
+        """The server's connection, once it is broken: what the peer still says is dropped, so that it can take what was
+        said to it before."""
+
+    def begin(self, path: str, target: str) -> None:
+        """Connect with the server at `target`, which is told `path` as the name of this end. Raises OSError."""
+        self._server.setblocking(False)
+        self._server.bind(path)
+        self._server.connect(target)
+        os.unlink(path)
+        self._outer.setblocking(False)
+        self._outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for each in self._there:
+            self._selector.register(each, _READ, self)
+
+    def move(self, ready: Any, events: int) -> None:
+        """Pass on what can be."""
+        try:
+            if events & _WRITE:
+                self._send(ready)
+            if events & _READ and not self.over:
+                self._receive(ready)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._lose(ready)
+        self._watch()
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self.over = True
+        for each in self._there:
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(each)
+            each.close()
+
+    def _receive(self, here: socket.socket) -> None:
+        data = here.recv(_CHUNK_BYTES)
+        self.spoke = self.spoke or here is self._outer
+        there = self._there[here]
+        if not data:
+            self._end(here)
+        elif there is not self._lost:
+            self._unsent[there] = memoryview(data)
+            self._send_to(there)
+
+    def _send_to(self, there: socket.socket) -> None:
+        try:
+            self._send(there)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._lose(there)
+
+    def _send(self, there: socket.socket) -> None:
+        unsent = self._unsent[there]
+        self._unsent[there] = unsent[there.send(unsent) :]
+        if not self._unsent[there] and self._there[there] in self._ended:
+            self._say_end(there)
+
+    def _end(self, here: socket.socket) -> None:
+        """Nothing more comes from `here`."""
+        self._ended.add(here)
+        if not self.ending:
+            linger = self._clock.now() + LINGER_S
+            self.ending, self.deadline = True, linger if self.admitted else min(linger, self.deadline)
+        if not self._unsent[self._there[here]]:
+            self._say_end(self._there[here])
+        self.over = self.over or len(self._ended) == len(self._there)
+
+    def _say_end(self, there: socket.socket) -> None:
+        with suppress(OSError):
+            there.shutdown(socket.SHUT_WR)
+
+    def _lose(self, which: socket.socket) -> None:
+        """A connection has broken: a peer's ends all; of the server's, the peer may still get what was sent before."""
+        if which is self._outer:
+            self.over = True
+        else:
+            self._lost, self._unsent[which] = which, memoryview(b"")
+            self._end(which)
+
+    def _watch(self) -> None:
+        """Wait for what can be passed on next."""
+        if self.over:
+            return
+        for here, there in self._there.items():
+            reads = here not in self._ended and not self._unsent[there]
+            events = _READ * reads | _WRITE * bool(self._unsent[here])
+            watched = self._selector.get_map().get(here)
+            if watched is None and events:
+                self._selector.register(here, events, self)
+            elif watched is not None and not events:
+                self._selector.unregister(here)
+            elif watched is not None and watched.events != events:
+                self._selector.modify(here, events, self)
