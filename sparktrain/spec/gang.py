@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from sparktrain.errors import SpecError
 from sparktrain.spec.quantities import count, seconds
 from sparktrain.spec.values import described, did_you_mean, shown
+
+AUTO: Literal["auto"] = "auto"
+"""Leaves the backend to the run, which takes the best one that is there."""
 
 
 class Backend(StrEnum):
@@ -80,10 +84,15 @@ class GangSpec:
         return (*workers, *[Role.PS] * self.ps, *[Role.EVALUATOR] * self.evaluator)
 
 
-def backend(value: object, subject: str = "backend") -> Backend:
-    """The backend named `value`. Raises SpecError."""
-    names = [each.value for each in Backend]
-    if isinstance(value, str) and value in names:
+def wanted(value: object, subject: str = "backend") -> Backend | Literal["auto"]:
+    """The backend named `value`, or "auto", which leaves the choice to the run. Raises SpecError."""
+    return AUTO if value == AUTO else backend(value, subject, AUTO)
+
+
+def backend(value: object, subject: str = "backend", *more: str) -> Backend:
+    """The backend named `value`; `more` is what the caller takes besides. Raises SpecError."""
+    names = [*more, *(each.value for each in Backend)]
+    if isinstance(value, str) and value in list(Backend):
         return Backend(value)
     hint = did_you_mean(value, names) if isinstance(value, str) else ""
     raise SpecError(

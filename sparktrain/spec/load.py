@@ -30,7 +30,7 @@ from typing import Any, Literal
 import yaml
 
 from sparktrain.errors import SpecError
-from sparktrain.spec import gang, sweep
+from sparktrain.spec import environment, gang, sweep
 from sparktrain.spec.document import MAX_FILE_BYTES, Document
 from sparktrain.spec.quantities import count, seconds
 from sparktrain.spec.values import check_equal_lengths, check_name, described, did_you_mean, plain, shown, typed
@@ -237,13 +237,17 @@ _OF_BOTH: _Settings = {
     "dir": _dir,
     "agents": _at_least(1),
     "gpus": _at_least(0),
-    "backend": gang.backend,
+    "backend": gang.wanted,
+    "env": environment.variables,
+    "forward_env": environment.patterns,
 }
 _OF_SWEEP: _Settings = {
     **_OF_BOTH,
     "trials": _at_least(1),
     "trial_timeout": seconds,
+    "hang_timeout": seconds,
     "retries": _at_least(0),
+    "max_failures": sweep.failures,
     "workers_per_trial": _at_least(1),
 }
 _OF_RUN: _Settings = {

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+DEFAULT_DIR = "sparktrain-runs"
+"""Where run directories are made when nothing is said: below the working directory."""
 STORE_TIMEOUT_S = 300.0
 """How long a call of a store goes on trying; a run outlives so long an outage of its store."""
 

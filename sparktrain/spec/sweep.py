@@ -13,7 +13,8 @@ from sparktrain.spec.values import described, shown
 Mode = Literal["max", "min"]
 MIN_LOG_BYTES = 2**10
 
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
+"""What each store takes for a folder. Azure drops dots at the end of one, so that two runs would be in the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +31,14 @@ class SweepSpec:
     seed: int = 0
     """Every trial's seed comes from this and its number, see `trial_seed`."""
     trial_timeout_s: float | None = None
+    report_timeout_s: float | None = None
+    """A trial that has begun to report metrics, and reports none for so long, hangs."""
     timeout_s: float | None = None
     """For the whole sweep."""
     retries: int = 3
     """How often a trial runs again after its process, agent or executor was lost; never after an error of its own."""
+    max_failures: int | Literal["auto"] | None = "auto"
+    """So many failed trials end the sweep; "auto": those that start first do when they all fail in the same way."""
     recovers: bool = False
     """A trial of one member is run again after a crash too, as the gang of a trial with several always is."""
     gang: GangSpec = ALONE
@@ -44,8 +49,6 @@ class SweepSpec:
     """For each member's log; older lines give way to newer ones."""
     start_timeout_s: float = 300.0
     """How long to wait for an agent while none is there."""
-    agents: int | None = None
-    """How many trials run at once; None for as many as the session has slots."""
 
     def __post_init__(self) -> None:
         run_name(self.name)
@@ -60,13 +63,13 @@ class SweepSpec:
         least = {"retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
         for field, value in least.items():
             object.__setattr__(self, field, count(getattr(self, field), field, least=value))
-        for field in ("trials", "agents"):
-            if getattr(self, field) is not None:
-                object.__setattr__(self, field, count(getattr(self, field), field, least=1))
+        object.__setattr__(self, "max_failures", failures(self.max_failures))
+        if self.trials is not None:
+            object.__setattr__(self, "trials", count(self.trials, "trials", least=1))
         object.__setattr__(self, "seed", sweep_seed(self.seed))
 
     def _set_seconds(self) -> None:
-        for field in ("trial_timeout_s", "timeout_s", "start_timeout_s"):
+        for field in ("trial_timeout_s", "report_timeout_s", "timeout_s", "start_timeout_s"):
             object.__setattr__(self, field, seconds(getattr(self, field), field))
         if self.start_timeout_s is None:
             raise SpecError("start_timeout_s is None, a wait must end: pass seconds, such as 300")
@@ -90,10 +93,10 @@ def run_name(value: object, subject: str = "name") -> str:
     if not isinstance(value, str):
         raise SpecError(f"{subject} is {described(value)}, text is expected; write {str(value)!r}")
     if not _RUN_NAME.fullmatch(value):
-        fitting = re.sub(r"[^A-Za-z0-9._-]", "-", value).lstrip("._-")[:128] or "run-1"
+        fitting = re.sub(r"[^A-Za-z0-9._-]", "-", value).lstrip("._-")[:128].rstrip(".") or "run-1"
         raise SpecError(
             f"{subject} ({shown(value)}) names a directory: it has 1 to 128 letters, digits, '.', '_' or '-', and "
-            f"begins with a letter or digit; use {fitting!r}"
+            f"begins with a letter or digit, and does not end with '.'; use {fitting!r}"
         )
     return value
 
@@ -112,6 +115,20 @@ def metric_name(value: object, subject: str = "metric") -> str | None:
             "returns"
         )
     return value
+
+
+def failures(value: object, subject: str = "max_failures") -> int | Literal["auto"] | None:
+    """`value` as a number of trials, "auto" or None; "none" and a number may be text, as on a command line.
+
+    Raises SpecError.
+    """
+    if value is None or value == "none":
+        return None
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str) and not value.isdecimal():
+        raise SpecError(f"{subject} ({shown(value)}) must be a number of trials, 'auto', or None for never")
+    return count(int(value) if isinstance(value, str) else value, subject, least=1)
 
 
 def mode(value: object, subject: str = "mode") -> Mode:

@@ -7,6 +7,9 @@ from importlib import metadata
 COMPARED = ("sparktrain", "tensorflow", "keras")
 """Packages that are compared where both sides have them, beside Python's major and minor version."""
 
+TOLD = (*COMPARED, "horovod")
+"""Packages of which agents tell whether they have them."""
+
 
 def installed_versions(packages: Sequence[str] = COMPARED) -> dict[str, str]:
     """Of Python and of each of the packages that this process could import; nothing is imported."""
@@ -28,4 +31,9 @@ def differences(driver: dict[str, str], executor: dict[str, str]) -> list[str]:
 def mismatch(driver: dict[str, str], executor: dict[str, str], host: str) -> str:
     """How the versions of an executor on `host` differ from the driver's, and what to do; empty when they do not."""
     different = differences(driver, executor)
-    return f"{'; '.join(different)} (host {host}): install the same versions on both" if different else ""
+    if not different:
+        return ""
+    step = (
+        "name the same Python by PYSPARK_PYTHON on both, or " if driver.get("python") != executor.get("python") else ""
+    )
+    return f"{'; '.join(different)} (host {host}): {step}install the same versions on both"

@@ -7,7 +7,7 @@ from msgspec import Struct
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.formation import Place
-from sparktrain.state.outcome import Failure, Report
+from sparktrain.state.outcome import Failure
 from sparktrain.state.records import AnyRecord
 
 
@@ -109,18 +109,18 @@ class DropAgent(Command, frozen=True, tag=True):
     reason: str
 
 
+class ExcludeAgent(Command, frozen=True, tag=True):
+    """The agent gets no more members of this run. For the log."""
+
+    agent: AgentId
+    reason: str
+
+
 class Suggest(Lasting, frozen=True, tag=True):
     """Ask the sampler for up to `count` new trials; answered by `Suggested`."""
 
     run: RunId
     count: int
-
-
-class DeliverReports(Command, frozen=True, tag=True):
-    """Show the reports of a running trial."""
-
-    trial: TrialId
-    reports: tuple[Report, ...]
 
 
 class ConcludeTrial(Lasting, frozen=True, tag=True):

@@ -68,15 +68,25 @@ class RunLimits(Struct, frozen=True):
     lookahead: int = 0
     """Trials that the sampler is asked for ahead of need; for one that does not learn from results."""
     restarts: int = 3
-    """Times a trial's gang is formed again."""
+    """Times a trial's gang is formed again without a newer checkpoint."""
     recovers: bool = False
     """A crash is restarted too, and an exception after progress; else they are the trial's result."""
     join_timeout_s: float = 300.0
     """From the start of a gang's first process until its last member is in the training function."""
     hang_timeout_s: float = 120.0
     """A member that has begun to tell its steps, and tells none for so long, hangs."""
+    report_timeout_s: float | None = None
+    """The same of a member that tells no steps, and has begun to report metrics; None: it may be silent for ever."""
     trial_timeout_s: float | None = None
     timeout_s: float | None = None
+    max_failures: int | None = None
+    """So many trials that fail end the run."""
+    alike_failures: int | None = None
+    """So many end it when they are the first ones, and fail in the same way."""
+    total: int | None = None
+    """Trials that there will be, where that is known."""
+    agents: int = 0
+    """That were asked for."""
     start_timeout_s: float = 300.0
     """How long fewer agents than one gang needs may be there."""
 
@@ -136,7 +146,7 @@ class MemberEntered(Event, frozen=True, tag=True):
 
 
 class MemberReported(Event, frozen=True, tag=True):
-    """A member reported metrics."""
+    """A member reported metrics. Those of the chief are the trial's; others are kept in the member's own files."""
 
     agent: AgentId
     member: Member

@@ -71,6 +71,8 @@ class Gang:
     entered: set[Rank] = field(default_factory=set)
     ended: dict[Rank, Outcome] = field(default_factory=dict)
     paces: dict[Rank, Pace] = field(default_factory=dict)
+    reported: dict[Rank, Pace] = field(default_factory=dict)
+    """Steps of the newest reports."""
     running_since: float | None = None
     cause: Failure | None = None
     follower: Failure | None = None
@@ -121,6 +123,18 @@ class Gang:
         """Member `rank` has finished steps."""
         self.paces[rank] = pace
 
+    def postpone(self, seconds: float) -> None:
+        """The coordinator was suspended for `seconds`: all deadlines are so much later."""
+        self.formed_at += seconds
+        for pace in self.paces.values():
+            pace.at += seconds
+        if self.running_since is not None:
+            self.running_since += seconds
+        if self.failed_at is not None:
+            self.failed_at += seconds
+        if self.stop_by is not None:
+            self.stop_by += seconds
+
     def fail(self, failure: Failure, at: float, rank: Rank | None = None) -> None:
         """Note the cause, if it is the first."""
         if self.failed_at is None:
@@ -163,7 +177,7 @@ class Gang:
         tails = (each.failure.log_tail for each in self.ended.values() if each.failure is not None)
         told = cause.log_tail or next(filter(None, tails), ())  # the coordinator's own causes come without lines
         seconds = max(outcome.seconds for outcome in self.ended.values())
-        return Outcome(seconds, failure=replace(cause, log_tail=told))
+        return Outcome(seconds, failure=replace(cause, log_tail=told), notices=chief.notices)
 
     def _move(self, status: GangStatus) -> None:
         self.status = check_move(f"gang of trial {self.trial}", self.status, status, _LEGAL, [f"{self.ended}"])

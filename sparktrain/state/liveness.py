@@ -1,6 +1,12 @@
 """Heartbeats to verdicts: an agent whose lease has run out is lost, for good."""
 
+from collections import deque
+
 from sparktrain.ids import AgentId
+
+SLEPT_S = 6.0
+"""The coordinator looks at leases ten times a second. When it has not for so long, it was itself suspended or held up,
+and what agents sent meanwhile still waits to be read."""
 
 
 class Leases:
@@ -9,6 +15,7 @@ class Leases:
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
         self._until: dict[AgentId, float] = {}
+        self._looked_at: float | None = None
 
     def renew(self, agent: AgentId, at: float) -> None:
         """A sign of life of `agent` came at `at`."""
@@ -18,6 +25,47 @@ class Leases:
         """`agent` is gone."""
         self._until.pop(agent, None)
 
+    def woke(self, at: float) -> float:
+        """For how long the coordinator was itself suspended or held up before `at`; 0 where it was not.
+
+        To be asked before each `expired`, many times in each `SLEPT_S`. After a gap all leases are renewed: it is not
+        the agents that were silent.
+        """
+        gap_s, self._looked_at = 0.0 if self._looked_at is None else at - self._looked_at, at
+        if gap_s <= SLEPT_S:
+            return 0.0
+        for agent in self._until:
+            self.renew(agent, at)
+        return gap_s
+
     def expired(self, at: float) -> list[AgentId]:
         """Agents whose lease ran out before `at`, in the order in which they joined."""
         return [agent for agent, until in self._until.items() if until < at]
+
+
+class Lease:
+    """An agent's own view of its lease, which never ends later than the coordinator's.
+
+    It counts from the *sending* of the heartbeat that was answered: the coordinator's counts from its arrival, which is
+    later.
+    """
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._unanswered = deque[float]()
+        self._until = float("inf")
+
+    def sent(self, at: float) -> None:
+        """A heartbeat is sent."""
+        self._unanswered.append(at)
+        if self._until == float("inf"):
+            self._until = at + self._lease_s
+
+    def answered(self) -> None:
+        """The coordinator has answered the oldest heartbeat that it has not answered; ignored when there is none."""
+        if self._unanswered:
+            self._until = self._unanswered.popleft() + self._lease_s
+
+    def left_s(self, at: float) -> float:
+        """For how long the coordinator has certainly not given this agent's member to another; 0 when it may have."""
+        return max(0.0, self._until - at)

@@ -5,16 +5,18 @@
 
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId, Generation, Member, Rank, RunId
+from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank, RunId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.agent import Agent, Agents, AgentStatus
 from sparktrain.state.gang import Gang, GangStatus, Pace
+from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.liveness import Leases
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.prospects import able, elsewhere, hopeless, idle
 from sparktrain.state.records import RunEnded
 from sparktrain.state.recovery import recovered
-from sparktrain.state.seating import places, seat
+from sparktrain.state.seating import next_gang, places
 from sparktrain.state.sweep import Ending, Sweep, lost
 from sparktrain.state.trial import NOT_FORMED, Trial
 from sparktrain.state.watch import hang, not_joined
@@ -29,7 +31,7 @@ STOP_TIMEOUT_S = 15.0
 """Until a member that was told to stop must be gone; then its agent counts as lost."""
 
 TIMEOUT_GRACE_S = 5.0
-"""From `ctx.should_stop()` to the end of a trial, once the run's timeout is over."""
+"""From `ctx.should_stop()` to the end of a trial, once the run's timeout is over, or too many trials have failed."""
 
 Commands = list[do.Command]
 
@@ -186,7 +188,7 @@ class Machine:
 
     def _on_shared(self, event: on.MemberShared) -> Commands:
         gang = self._gang_of(event.agent, event.member)
-        if gang is None or gang.status is not GangStatus.CONNECTING:
+        if gang is None or gang.status not in (GangStatus.CONNECTING, GangStatus.RUNNING):
             return self._refuse(event.agent, event.member)
         others = [(agent, member) for agent, member in gang.live() if member != event.member]
         return [do.PassOn(agent, member, event.key, event.value) for agent, member in others]
@@ -197,6 +199,8 @@ class Machine:
             return self._refuse(event.agent, event.member)
         gang.enter(event.member.rank, event.at)
         self.sweep.ever_entered = True
+        if (agent := self.agents.get(event.agent)) is not None:
+            self.sweep.health.entered(agent)
         if gang.running_since == event.at:
             self.sweep.running(gang, event.at)
         return []
@@ -231,17 +235,39 @@ class Machine:
         gang = self._gang_of(event.agent, event.member)
         if gang is None or self.sweep is None or not event.reports:
             return self._refuse(event.agent, event.member)
-        self.sweep.report(gang, event.reports[-1], event.at)
-        return [do.DeliverReports(gang.trial, event.reports)]
+        newest = event.reports[-1]
+        gang.reported[event.member.rank] = Pace(newest.step, event.at)
+        if event.member.rank == CHIEF:
+            self.sweep.report(gang, newest, event.at)
+        return []
 
     def _on_ended(self, event: on.MemberEnded) -> Commands:
         gang = self._gang_of(event.agent, event.member)
         if gang is None:
             return self._refuse(event.agent, event.member)
+        if self._unasked(gang, event.outcome):
+            return self._drop(event.agent, "it ended its member, and nobody had asked it to", event.at)
         agent = self.agents.get(event.agent)
         if agent is not None and agent.member == event.member:
             self.agents.release(agent)
-        return self._member_over(gang, event.member.rank, event.outcome, event.at)
+        rank, failure = event.member.rank, event.outcome.failure
+        blamed = self._blame(gang, rank, failure, event.at) if failure is not None else []
+        return [*blamed, *self._member_over(gang, rank, event.outcome, event.at)]
+
+    def _blame(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> Commands:
+        """A member has failed: where it had not entered the training function, its agent backs off."""
+        assert self.sweep is not None
+        agent = self.agents.get(gang.agents[rank])
+        early = rank not in gang.entered and gang.stop_by is None and failure.kind in NEVER_ENTERED
+        if agent is None or not early or not self.sweep.health.failed(agent, gang.trial, failure, at):
+            return []
+        return [do.ExcludeAgent(agent.id, self.sweep.health.why(agent))]
+
+    def _unasked(self, gang: Gang, outcome: Outcome) -> bool:
+        """The agent ended its member for a reason of its own: it is about to leave, and must get no other member."""
+        assert self.sweep is not None
+        stopped = outcome.failure is not None and outcome.failure.kind is FailureKind.STOPPED
+        return stopped and gang.stop_by is None and self.sweep.stop is None
 
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
         assert self.sweep is not None
@@ -254,13 +280,16 @@ class Machine:
         told_by = at if gang.failed_at is None else gang.failed_at + self._word_timeout_s
         if at < told_by and sweep.awaits_word(gang):
             return []  # until the cluster's word comes, or the time for it is over
-        trial = sweep.conclude(gang)
+        trial = sweep.conclude(gang, elsewhere=elsewhere(self.agents.all(), sweep, at))
         if trial is None:
             return []
         cause = trial.failure
         if cause is not None and cause.kind is FailureKind.LOAD and not sweep.ever_entered:
             sweep.stop = sweep.stop or (cause.summary, Ending.UNLOADABLE)
-        return [do.ConcludeTrial(trial.id), *self._conclude(sweep.clear_queue() if sweep.stop else [])]
+        ended: Commands = [do.ConcludeTrial(trial.id), *self._conclude(sweep.clear_queue() if sweep.stop else [])]
+        if reason := sweep.failing(trial):
+            ended += self._stop(sweep.run, reason, Ending.FAILING, at + TIMEOUT_GRACE_S)
+        return ended
 
     def _stop_members(self, gang: Gang, at: float) -> Commands:
         if gang.stop_by is not None:
@@ -319,36 +348,32 @@ class Machine:
     def _form_gangs(self, sweep: Sweep, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
         commands: Commands = []
-        while sweep.queue and len(idle := self._idle(sweep)) >= (size := self._size(sweep, at)):
-            commands += self._form(sweep, seat(idle, size), at)
-        if sweep.wants_trials and (count := self._wanted(sweep)):
+        while found := next_gang(sweep, self.agents, lambda trial: self._size(sweep, trial, at), at):
+            commands += self._form(sweep, *found, at)
+        if sweep.wants_trials and (count := self._wanted(sweep, at)):
             sweep.ask(count)
             commands.append(do.Suggest(sweep.run, count))
         return commands
 
-    def _wanted(self, sweep: Sweep) -> int:
+    def _wanted(self, sweep: Sweep, at: float) -> int:
         """Trials to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
-        start = len(self._idle(sweep)) // sweep.limits.size
+        start = len(idle(self.agents, sweep, at)) // sweep.limits.size
         return start + sweep.limits.lookahead if start or sweep.gangs else 0
 
-    def _idle(self, sweep: Sweep) -> list[Agent]:
-        return self.agents.idle_for(sweep.run, len(self.agents))
-
-    def _size(self, sweep: Sweep, at: float) -> int:
-        """Members of the gang that is next: fewer than wanted when agents are lost for good, and the run allows it."""
+    def _size(self, sweep: Sweep, trial: Trial, at: float) -> int:
+        """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
         wanted, short_since = sweep.limits.size, sweep.short_since
-        began = sweep.queue[0].generation != NOT_FORMED
+        began = trial.generation != NOT_FORMED
         if sweep.limits.min_size is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
             return wanted
-        return max(sweep.limits.min_size, min(wanted, len(self.agents)))
+        return max(sweep.limits.min_size, min(wanted, len(able(self.agents.all(), sweep))))
 
-    def _form(self, sweep: Sweep, agents: list[Agent], at: float) -> Commands:
-        trial_id, generation = sweep.peek()
+    def _form(self, sweep: Sweep, trial: Trial, agents: list[Agent], at: float) -> Commands:
         ids = tuple(agent.id for agent in agents)
         roles = sweep.limits.roles[: len(agents)]
-        newest = sweep.trials[trial_id].checkpoints.newest
-        gang = Gang(sweep.run, trial_id, generation, ids, places(agents, roles), at, newest)
-        trial = sweep.next_gang(gang)
+        newest, generation = trial.checkpoints.newest, Generation(trial.generation + 1)
+        gang = Gang(sweep.run, trial.id, generation, ids, places(agents, roles), at, newest)
+        sweep.start(trial, gang)
         commands: Commands = []
         for rank, agent in enumerate(agents):
             member = gang.member(Rank(rank))
@@ -362,13 +387,17 @@ class Machine:
         reason, ending = sweep.stop or ("", Ending.COMPLETE)
         sweep.facts.append(RunEnded(ending=ending, reason=reason, seconds=at - sweep.begun_at))
         failures = (trial.failure for trial in sweep.trials.values() if trial.failure)
-        cause = next((each for each in failures if each.kind is FailureKind.LOAD), None)
+        unloadable = (*failures, *sweep.health.unloadable.values())
+        cause = next((each for each in unloadable if each.kind is FailureKind.LOAD), None)
         return do.EndRun(sweep.run, ending, reason, cause if ending is Ending.UNLOADABLE else None)
 
     # ---- deadlines
 
     def _on_tick(self, at: float) -> Commands:
         commands: Commands = []
+        slept_s = self._leases.woke(at)
+        if slept_s and self.sweep is not None:
+            self.sweep.postpone(slept_s)
         for agent in self._leases.expired(at):
             commands += self._drop(agent, "no sign of life before its lease ran out", at)
         if self.sweep is None:
@@ -385,34 +414,24 @@ class Machine:
                 return []
             reason = f"its member did not end within {STOP_TIMEOUT_S:g} s of being stopped"
             return [command for agent, _ in gang.live() for command in self._drop(agent, reason, at)]
-        limit = sweep.limits.trial_timeout_s
+        limit, blamed = sweep.limits.trial_timeout_s, list[do.Command]()
         if gang.running_since is not None and limit is not None and at >= gang.running_since + limit:
             failure = Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped")
             gang.fail(failure, at)
         elif (late := not_joined(gang, sweep.limits.join_timeout_s, at)) is not None:
+            failure, _, rank = late
+            blamed = self._blame(gang, rank, failure, at) if gang.status is GangStatus.RESERVING else []
             gang.fail(*late)
-        elif (stuck := hang(gang, sweep.limits.hang_timeout_s, at)) is not None:
+        elif (stuck := hang(gang, sweep.limits, at)) is not None:
             gang.fail(*stuck)
         elif gang.follower is not None and gang.failed_at is not None and at >= gang.failed_at + CAUSE_TIMEOUT_S:
             gang.cause = gang.follower
-        return self._stop_members(gang, at) if gang.cause is not None else []
+        return [*blamed, *self._stop_members(gang, at)] if gang.cause is not None else []
 
     def _check_run(self, sweep: Sweep, at: float) -> Commands:
         limits = sweep.limits
         if limits.timeout_s is not None and sweep.stop is None and at >= sweep.begun_at + limits.timeout_s:
             reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
             return self._stop(sweep.run, reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
-        alive = len(self.agents)
-        sweep.short_since = _since(sweep.short_since, alive < limits.size, at)
-        sweep.too_few_since = _since(sweep.too_few_since, alive < limits.least, at)
-        if sweep.too_few_since is None or at < sweep.too_few_since + limits.start_timeout_s:
-            return []
-        reason = f"{alive} of {limits.least} agents that a trial needs within {limits.start_timeout_s:g} s"
-        return self._stop(sweep.run, reason, Ending.NO_AGENTS, at)
-
-
-def _since(before: float | None, holds: bool, at: float) -> float | None:
-    """Since when something holds that holds, or not, at `at`."""
-    if not holds:
-        return None
-    return at if before is None else before
+        end = hopeless(self.agents.all(), sweep, at)
+        return self._stop(sweep.run, *end, at) if end is not None else []

@@ -4,6 +4,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+LACKS_METRIC = "the result lacks metric"
+"""How a failure of the kind `metric` begins in which the function did not name it."""
+
 
 class FailureKind(StrEnum):
     """Why a member failed. The value is the word in `results.json`."""
@@ -16,10 +19,11 @@ class FailureKind(StrEnum):
     METRIC = "metric"  # the result lacks the metric, or the metric is not finite
     TIMEOUT = "timeout"  # the trial ran longer than it may
     LOAD = "load"  # the function could not be loaded on the executor
-    LOST = "lost"  # the process, its agent or its executor was lost
+    LOST = "lost"  # the process, its agent or its executor was lost, or the process was stopped by a signal
     FORM = "form"  # the members could not be connected in time, or a port was taken
-    RING = "ring"  # an operation of the ring failed: another member is gone, stuck, or out of step
-    HANG = "hang"  # the member finished no training step for too long, or its process was stopped
+    RING = "ring"  # an operation of the ring failed: another member is gone, or stuck
+    MISMATCH = "mismatch"  # members of the gang ran different programs, or called different operations of the ring
+    HANG = "hang"  # the member finished no training step for too long
     CHECKPOINT = "checkpoint"  # the checkpoint to resume from is damaged
     STOPPED = "stopped"  # the run was stopped before the trial had ended
 
@@ -68,20 +72,26 @@ class Failure(Struct, frozen=True):
     loss: Loss | None = None
     """What the cluster said, where its agent was lost and it said something."""
 
+    @property
+    def ending(self) -> str:
+        """The lines that a process which knows of its failure prints last."""
+        told = "" if self.summary in self.traceback else f"[sparktrain] failed: {self.summary}\n"
+        return f"{self.traceback.rstrip()}\n{told}".lstrip("\n")
 
-class Restart(Struct, frozen=True, rename={"summary": "cause", "resumed_from": "resumed_from_step"}):
-    """A gang that was lost and formed again: the root cause, and what it cost. JSON has two of the fields renamed."""
+
+class Restart(Struct, frozen=True):
+    """A gang that was lost and formed again: the root cause, and what it cost."""
 
     rank: int
     """Of the member that was lost first, in the generation that ended."""
     host: str | None
     """Of that member."""
     kind: FailureKind
-    summary: str
-    """As of the failure: one line."""
+    cause: str
+    """Summary of the failure: one line."""
     seconds: float
     """From the loss until every member of the next generation trained; of a lost driver, from the begin of the next."""
-    resumed_from: int | None = None
+    resumed_from_step: int | None = None
     """Step of the checkpoint that training went on from; None when it began anew."""
     steps_lost: int | None = None
     """Steps that were done again, as far as members had told them (each half second); None where they told none."""
@@ -108,3 +118,5 @@ class Outcome(Struct, frozen=True):
     """From the call of the training function to its end."""
     metrics: dict[str, float] | None = None
     failure: Failure | None = None
+    notices: tuple[str, ...] = ()
+    """What the user should know of how it trained, one line each."""

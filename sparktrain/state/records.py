@@ -117,6 +117,7 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
     metrics: dict[str, float] = {}
     failure: Failure | None = None
     seconds: float = 0.0
+    notices: tuple[str, ...] = ()
 
 
 class DriverBegan(Record, frozen=True, tag=True, kw_only=True):

@@ -35,6 +35,7 @@ def recovered(begun: RunBegun) -> Sweep:
     sweep = Sweep(begun.run, begun.limits, begun.at)
     sweep.begun_wall = begun.began.at
     fold(sweep, begun.records)
+    sweep.failures.succeeded = any(trial.status is TrialStatus.SUCCEEDED for trial in sweep.trials.values())
     again = [trial for trial in sweep.trials.values() if _ran_in_vain(trial, begun.began)]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
     facts.append(replace(begun.began, ran_s=sweep.ran_s))
@@ -129,7 +130,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.last_report = report
         case TrialConcluded(status=status):
             trial.status, trial.metrics = status, record.metrics
-            trial.failure, trial.seconds = record.failure, record.seconds
+            trial.failure, trial.seconds, trial.notices = record.failure, record.seconds, record.notices
             sweep.observed += status.observed
 
 

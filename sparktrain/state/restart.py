@@ -28,9 +28,14 @@ class Cause(Enum):
     USER = "the training function"
 
 
-_INFRASTRUCTURE = frozenset({FailureKind.LOST, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT})
+# STOPPED as well: a member that nobody told to stop was ended by its agent, for a reason of that one's own.
+_INFRASTRUCTURE = frozenset(
+    {FailureKind.LOST, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT, FailureKind.STOPPED}
+)
 _RESOURCE = frozenset({FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT})
-_FINAL = frozenset({FailureKind.LOAD, FailureKind.RESULT, FailureKind.METRIC, FailureKind.TIMEOUT, FailureKind.STOPPED})
+_FINAL = frozenset(
+    {FailureKind.LOAD, FailureKind.RESULT, FailureKind.METRIC, FailureKind.MISMATCH, FailureKind.TIMEOUT}
+)
 
 
 def cause_of(kind: FailureKind) -> Cause:
@@ -65,7 +70,7 @@ def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> D
     then it need not come again; the same one twice is a bug.
     """
     cause = cause_of(kind)
-    if stopping and (kind is FailureKind.STOPPED or cause is Cause.INFRASTRUCTURE):
+    if stopping and cause is Cause.INFRASTRUCTURE:
         return Decision.STOP
     if cause is Cause.INFRASTRUCTURE:
         within = history.restarts <= limit and history.excused <= EXCUSED_LIMIT

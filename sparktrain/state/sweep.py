@@ -6,10 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
+from sparktrain.ids import AgentId, Member, Rank, RunId, TrialId
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.events import RunLimits, Suggested
+from sparktrain.state.failures import Failures
 from sparktrain.state.gang import Gang, led_to
+from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
@@ -39,6 +41,7 @@ class Ending(StrEnum):
     NO_AGENTS = "no agents"  # fewer agents than a gang needs, for too long
     UNAVAILABLE = "unavailable"  # the agents' Spark job is over for good
     UNLOADABLE = "unloadable"  # executors cannot load the training function
+    FAILING = "failing"  # too many trials failed, or all of the first ones in the same way
 
     @property
     def infrastructure(self) -> bool:
@@ -71,6 +74,8 @@ class Sweep:
         self.exhausted = False
         self.ever_entered = False
         """Some member has entered the training function: executors can load it."""
+        self.health = Health()
+        self.failures = Failures(limits)
         self.stop: tuple[str, Ending] | None = None
         """Why nothing new starts."""
         self.kill_at: float | None = None
@@ -94,7 +99,7 @@ class Sweep:
         """Queue new trials; those that come after a stop are returned, stopped."""
         self.suggesting = False
         self.starved = not suggested.cases
-        self.exhausted = suggested.exhausted or (self.starved and not self.gangs)
+        self.exhausted = suggested.exhausted or (self.starved and not self.gangs and not self.queue)
         asked, observed = self.asked
         self.facts.append(TrialsAdded(cases=suggested.cases, exhausted=self.exhausted, asked=asked, observed=observed))
         self.enlist(suggested.cases)
@@ -112,9 +117,10 @@ class Sweep:
         self.suggesting = True
         self.asked = count, self.observed
 
-    def next_gang(self, gang: Gang) -> Trial:
-        """Take the longest queued trial and give it the gang; the gang's trial and generation must be its own."""
-        trial = self.queue.popleft()
+    def start(self, trial: Trial, gang: Gang) -> None:
+        """Take a queued trial and give it the gang; the gang's trial and generation must be its own."""
+        self.queue.remove(trial)
+        self.failures.started(trial)
         trial.move(TrialStatus.RUNNING)
         trial.generation = gang.generation
         trial.hosts = tuple(place.host for place in gang.places)
@@ -124,7 +130,6 @@ class Sweep:
         self.gangs[trial.id] = gang
         base = gang.checkpoint.digest if gang.checkpoint is not None else ""
         self.facts.append(GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, base=base))
-        return trial
 
     def running(self, gang: Gang, at: float) -> None:
         """Every member of the gang has entered the training function."""
@@ -155,22 +160,31 @@ class Sweep:
         self.facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
         return self.trials[gang.trial].checkpoints.acknowledge(new)
 
-    def peek(self) -> tuple[TrialId, Generation]:
-        """The trial that is next, and the generation that its gang will have."""
-        trial = self.queue[0]
-        return trial.id, Generation(trial.generation + 1)
+    def conclude(self, gang: Gang, elsewhere: bool = False) -> Trial | None:
+        """The gang has ended: its trial, when it is final now; None when it is queued again.
 
-    def conclude(self, gang: Gang) -> Trial | None:
-        """The gang has ended: its trial, when it is final now; None when it is queued again."""
+        `elsewhere`: there are hosts where members may enter the training function that did not here.
+        """
         del self.gangs[gang.trial]
         self.starved = False
         trial, outcome = self.trials[gang.trial], gang.verdict()
-        trial.seconds, trial.failure = outcome.seconds, outcome.failure
+        trial.seconds, trial.failure, trial.notices = outcome.seconds, outcome.failure, outcome.notices
         if outcome.failure is None:
             trial.metrics = outcome.metrics or {}
             self._final(trial, TrialStatus.SUCCEEDED)
             return trial
-        return self._failed(trial, gang, outcome.failure)
+        trial.failure = self._reread(gang, outcome.failure, elsewhere)
+        return self._failed(trial, gang, trial.failure)
+
+    def _reread(self, gang: Gang, failure: Failure, elsewhere: bool) -> Failure:
+        """A failure before the training function was entered, which others have entered or may, is the host's."""
+        rank = Rank(failure.rank or 0)
+        if rank in gang.entered or failure.kind not in NEVER_ENTERED or not (self.ever_entered or elsewhere):
+            return failure
+        if failure.kind is FailureKind.LOST or failure.loss is not None:
+            return failure
+        where = f"the training function was not entered on {gang.places[rank].host}"
+        return replace(failure, kind=FailureKind.LOST, summary=f"{where}: {failure.summary}")
 
     def awaits_word(self, gang: Gang) -> bool:
         """The trial of an ended gang would be given up for the loss of an agent, and the cluster has not said why: what
@@ -198,7 +212,7 @@ class Sweep:
             return gang
         before = trial.restart_of(member.generation)
         if before is not None and led_to(before.kind, before.rank, member.rank):
-            known = {"kind": failure.kind, "summary": failure.summary, "loss": loss}
+            known = {"kind": failure.kind, "cause": failure.summary, "loss": loss}
             restart = replace(before, rank=int(member.rank), host=host, **known)
             trial.explain(member.generation, restart)
             self.facts.append(LossExplained(trial=trial.id, generation=member.generation, restart=restart))
@@ -212,7 +226,7 @@ class Sweep:
             excused=excused + excusable,
             recovers=self.limits.recovers,
             progressed=gang.progressed,
-            repeated=bool(trial.restarts) and trial.restarts[-1].summary == failure.summary,
+            repeated=bool(trial.restarts) and trial.restarts[-1].cause == failure.summary,
         )
         return decide(failure.kind, history, self.limits.restarts, stopping=self.stop is not None)
 
@@ -234,9 +248,15 @@ class Sweep:
     def _final(self, trial: Trial, status: TrialStatus) -> None:
         trial.move(status)
         self.observed += trial.status.observed
+        self.failures.ended(trial)
         self.facts.append(
             TrialConcluded(
-                trial=trial.id, status=status, metrics=trial.metrics, failure=trial.failure, seconds=trial.seconds
+                trial=trial.id,
+                status=status,
+                metrics=trial.metrics,
+                failure=trial.failure,
+                seconds=trial.seconds,
+                notices=trial.notices,
             )
         )
 
@@ -250,13 +270,25 @@ class Sweep:
         trial.restarts = (*trial.restarts, restart)
         trial.failed_at = gang.failed_at
         trial.move(TrialStatus.QUEUED)
-        self.queue.appendleft(trial)
+        if self.health.barred(trial.id):
+            self.queue.append(trial)  # others shall show whether it is the agent
+        else:
+            self.queue.appendleft(trial)
         self.facts.append(GangRestarted(trial=trial.id, restart=restart))
 
     @property
     def _unfinished(self) -> TrialStatus:
         """Final status of a trial that the end of the run leaves without a result."""
         return TrialStatus.LOST if self.stop and self.stop[1].infrastructure else TrialStatus.STOPPED
+
+    def postpone(self, seconds: float) -> None:
+        """The coordinator was suspended for `seconds`: nobody's silence or absence in that time counts."""
+        for gang in self.gangs.values():
+            gang.postpone(seconds)
+        if self.short_since is not None:
+            self.short_since += seconds
+        if self.too_few_since is not None:
+            self.too_few_since += seconds
 
     def clear_queue(self) -> list[Trial]:
         """End every queued trial, for the run stops; the ended ones."""
@@ -268,10 +300,27 @@ class Sweep:
             self._final(trial, self._unfinished)
         return ended
 
+    def failing(self, trial: Trial) -> str:
+        """Why the run ends now that the trial has failed, and what to do; empty where it goes on, or is done anyway."""
+        if trial.status is not TrialStatus.FAILED or trial.failure is None or self.stop is not None or self.over:
+            return ""
+        reason = self.failures.reason(trial.failure)
+        if not reason:
+            return ""
+        left = sum(not each.status.observed for each in self.trials.values())
+        left += max(0, (self.limits.total or 0) - len(self.trials))
+        of = f" of {self.limits.total}" if self.limits.total is not None else ""
+        return (
+            f"{reason}; {left}{of} trials have no result. Mend the function and call it again under this name with "
+            "retry_failed=True, allow_changed='code' (--retry-failed --allow-changed code), or go on as it is with "
+            "max_failures=None (--max-failures none)"
+        )
+
     @property
     def wants_trials(self) -> bool:
         """The sampler should be asked for as many trials as can start."""
-        return not (self.queue or self.suggesting or self.starved or self.exhausted or self.stop)
+        waiting = any(not self.health.barred(trial.id) for trial in self.queue)
+        return not (waiting or self.suggesting or self.starved or self.exhausted or self.stop)
 
     @property
     def over(self) -> bool:

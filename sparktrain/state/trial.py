@@ -69,6 +69,8 @@ class Trial:
     """The root cause of a failed or lost trial; of a running one, why its last gang was lost."""
     seconds: float = 0.0
     """Of the newest generation's training function."""
+    notices: tuple[str, ...] = ()
+    """What the chief of the newest generation that ended has told of how it trained."""
     host: str | None = None
     """Of the chief of the newest generation."""
     hosts: tuple[str, ...] = ()
@@ -89,13 +91,26 @@ class Trial:
         """More is known now of why the gang of `generation` was lost."""
         if self.failure is not None and generation == len(self.restarts) and not self.status.final:
             who = {} if self.failure.rank is None else {"rank": restart.rank, "host": restart.host}
-            known = {"kind": restart.kind, "summary": restart.summary, "loss": restart.loss}
+            known = {"kind": restart.kind, "summary": restart.cause, "loss": restart.loss}
             self.failure = replace(self.failure, **who, **known)
         self.restarts = (*self.restarts[: generation - 1], restart, *self.restarts[generation:])
 
     def spent(self) -> tuple[int, int]:
-        """Restarts under this driver that count against the limit, and those that are excused."""
-        mine = self.restarts[self.forgiven :]
+        """Restarts under this driver that count against the limit, and those that are excused.
+
+        A gang that has committed a checkpoint beyond all before it gives back what was spent until then: a training
+        that gets on may outlast any number of losses.
+        """
+        mine: list[Restart] = []
+        reached = -1
+        for number, restart in enumerate(self.restarts):
+            if restart.resumed_from_step is not None and restart.resumed_from_step > reached:
+                reached = restart.resumed_from_step
+                mine.clear()
+            if number >= self.forgiven:
+                mine.append(restart)
+        if self.checkpoints.newest is not None and self.checkpoints.newest.step > reached:
+            mine.clear()
         excused = sum(restart.excused for restart in mine)
         return len(mine) - excused, excused
 

@@ -1,6 +1,7 @@
 """What a gang's deadlines say: who has not joined, and who makes no progress. Pure."""
 
 from sparktrain.ids import Rank
+from sparktrain.state.events import RunLimits
 from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.outcome import Failure, FailureKind
 
@@ -33,22 +34,32 @@ def _state(gang: Gang, rank: Rank) -> str:
     return f"{agent}, which has not loaded the training function"
 
 
-def hang(gang: Gang, timeout_s: float, at: float) -> Late | None:
-    """The failure of a gang of which a member has finished no step for too long."""
-    stuck = [rank for rank, pace in gang.paces.items() if rank not in gang.ended and _overdue(pace, timeout_s, at)]
-    if not stuck or gang.status is not GangStatus.RUNNING:
+def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
+    """The failure of a gang of which a member has finished no step for too long, as far as members tell their steps."""
+    if gang.status is not GangStatus.RUNNING:
+        return None
+    stuck = [rank for rank, pace in gang.paces.items() if _overdue(pace, limits.hang_timeout_s, at)]
+    silent = [rank for rank, pace in gang.reported.items() if rank not in gang.paces and _silent(pace, limits, at)]
+    live = [rank for rank in (*stuck, *silent) if rank not in gang.ended]
+    if not live:
         return None
     # In a ring all stand still when one does: the one that is behind holds up the others.
-    last = min(stuck, key=lambda rank: gang.paces[rank].step)
-    pace = gang.paces[last]
-    behind = [other for other in gang.paces.values() if other.step > pace.step]
-    others = " while others are ahead of it" if behind else " and no other member is ahead of it" if stuck[1:] else ""
+    paces = {**gang.reported, **gang.paces}
+    last = min(live, key=lambda rank: paces[rank].step)
+    pace = paces[last]
+    behind = [other for other in paces.values() if other.step > pace.step]
+    others = " while others are ahead of it" if behind else " and no other member is ahead of it" if live[1:] else ""
     where = f"rank {last} on {gang.places[last].host}" if gang.size > 1 else f"process on {gang.places[last].host}"
+    done, what = ("finished", "training step") if last in gang.paces else ("reported", "step")
     summary = (
-        f"{where} has finished no training step for {at - pace.at:.0f} s after step {pace.step}{others}: it hangs; see "
+        f"{where} has {done} no {what} for {at - pace.at:.0f} s after step {pace.step}{others}: it hangs; see "
         "where in its log, or raise hang_timeout when its steps take that long"
     )
     return Failure(FailureKind.HANG, summary), at, last
+
+
+def _silent(report: Pace, limits: RunLimits, at: float) -> bool:
+    return limits.report_timeout_s is not None and at - report.at > limits.report_timeout_s
 
 
 def _overdue(pace: Pace, timeout_s: float, at: float) -> bool:

@@ -8,47 +8,17 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.gang import GangStatus
 from sparktrain.state.machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S
-from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.records import CheckpointFailed
-from sparktrain.state.trial import Trial
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+from sparktrain.state.records import CheckpointFailed, TrialConcluded, TrialReported
+from sparktrain.state.sweep import REPORT_INTERVAL_S
 from sparktrain.state.watch import FIRST_STEP_TIMEOUT_S
+from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import RUN, World
 
 
 @pytest.fixture
 def world() -> World:
     return World(cases=1)
-
-
-def gang(world: World, size: int = 2, spare: int = 0, **limits: object) -> list[AgentId]:
-    """The agents of a running gang, by rank."""
-    world.begin(size=size, recovers=True, **limits)
-    names = [world.join(f"a{number}") for number in range(size + spare)]
-    world.suggest()
-    agents = by_rank(world)
-    assert len(agents) == size
-    run(world, agents)
-    assert set(names) >= set(agents)
-    return agents
-
-
-def by_rank(world: World) -> list[AgentId]:
-    return sorted(world.running, key=lambda agent: world.running[agent].rank)
-
-
-def run(world: World, agents: list[AgentId]) -> None:
-    for agent in agents:
-        world.reserve(agent)
-    for agent in agents:
-        world.enter(agent)
-
-
-def trial(world: World) -> Trial:
-    assert world.machine.last is not None
-    return world.machine.last.trials[TrialId(0)]
-
-
-# ---- forming
 
 
 def test_members_are_told_all_places_once_each_holds_a_port(world: World) -> None:
@@ -68,7 +38,7 @@ def test_members_are_told_all_places_once_each_holds_a_port(world: World) -> Non
     assert world.reserve(second, 4003) == []
 
 
-def test_what_a_forming_member_shares_goes_to_all_others_of_its_generation(world: World) -> None:
+def test_what_a_member_shares_goes_to_all_others_of_its_generation(world: World) -> None:
     world.begin(size=3)
     for name in "abc":
         world.join(name)
@@ -84,7 +54,7 @@ def test_what_a_forming_member_shares_goes_to_all_others_of_its_generation(world
     assert [type(each) for each in world.feed(on.MemberShared(world.at, agents[0], stale, "x", b""))] == [do.Refused]
     for agent in agents:
         world.enter(agent)
-    assert [type(each) for each in world.feed(share)] == [do.Refused]
+    assert len(world.feed(share)) == 2, "members tell which operations of the ring they have called"
 
 
 def test_a_gang_sits_on_as_few_hosts_as_possible(world: World) -> None:
@@ -127,7 +97,7 @@ def test_a_member_that_does_not_join_is_named_with_its_host_and_agent(world: Wor
         world.fail(agent, FailureKind.STOPPED)
     [restart] = trial(world).restarts
     assert (restart.kind, restart.rank) == (FailureKind.LOST, 2)
-    assert restart.summary == (
+    assert restart.cause == (
         "2 of 3 members joined within 60 s; missing: rank 2 on host-c, agent c, which has not loaded the training "
         "function"
     )
@@ -198,6 +168,17 @@ def test_an_exception_after_progress_is_tried_again_until_it_repeats(world: Worl
     assert len(trial(world).restarts) == 1
 
 
+def test_members_that_call_different_operations_are_not_tried_again(world: World) -> None:
+    first, second = gang(world)
+    world.step(first, 25)
+    world.write(first, 20)
+    world.fail(first, FailureKind.RING)
+    world.fail(second, FailureKind.MISMATCH)
+    assert world.status(0) == "failed"
+    assert trial(world).failure.kind is FailureKind.MISMATCH
+    assert trial(world).restarts == ()
+
+
 @pytest.mark.parametrize("kind", [FailureKind.LOST, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT])
 def test_a_gang_that_is_lost_while_the_run_stops_is_not_formed_again(world: World, kind: FailureKind) -> None:
     first, second = gang(world)
@@ -264,7 +245,7 @@ def test_a_checkpoint_of_the_chief_is_acknowledged_and_the_next_generation_begin
     world.at += 2
     run(world, by_rank(world))
     [restart] = trial(world).restarts
-    assert (restart.resumed_from, restart.steps_lost, restart.seconds) == (20, 5, 2.0)
+    assert (restart.resumed_from_step, restart.steps_lost, restart.seconds) == (20, 5, 2.0)
 
 
 def test_a_checkpoint_of_another_rank_generation_or_an_older_step_is_refused(world: World) -> None:
@@ -279,6 +260,30 @@ def test_a_checkpoint_of_another_rank_generation_or_an_older_step_is_refused(wor
     late = on.CheckpointWritten(world.at, first, zombie, trial(world).checkpoints.kept[0])
     assert [type(each) for each in world.feed(late)] == [do.Refused]
     assert [each.step for each in trial(world).checkpoints.kept] == [20]
+
+
+def test_what_other_members_than_the_chief_report_is_not_the_trials(world: World) -> None:
+    first, second = gang(world)
+    world.report(first, step=7)
+    assert world.report(second, step=9) == []
+    assert trial(world).last_report == Report(7, {"loss": 1.0})
+    world.at += REPORT_INTERVAL_S
+    world.report(second, step=10)
+    assert [each.report.step for each in world.records if isinstance(each, TrialReported)] == [7]
+    world.succeed(second)
+    world.succeed(first)
+    assert world.status(0) == "succeeded"
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_the_chief_notices_is_the_trials_and_outlives_the_driver(world: World, failed: bool) -> None:
+    first, second = gang(world)
+    ended = Failure(FailureKind.RESULT, "no number") if failed else None
+    world.end(second, Outcome(1.0, metrics={}, notices=("of another rank",)))
+    world.end(first, Outcome(1.0, None if failed else {"accuracy": 1.0}, ended, notices=("the same batch",)))
+    assert trial(world).notices == ("the same batch",)
+    [concluded] = [each for each in world.records if isinstance(each, TrialConcluded)]
+    assert concluded.notices == ("the same batch",)
 
 
 def test_only_the_newest_and_the_best_are_kept(world: World) -> None:
@@ -323,7 +328,38 @@ def test_the_member_that_is_behind_is_the_one_that_hangs(world: World) -> None:
     world.fail(second, FailureKind.STOPPED)
     [restart] = trial(world).restarts
     assert (restart.kind, restart.rank) == (FailureKind.HANG, 1)
-    assert "rank 1 on host-a1 has finished no training step for" in restart.summary
+    assert "rank 1 on host-a1 has finished no training step for" in restart.cause
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_trial_that_has_reported_and_falls_silent_hangs_where_that_is_limited(world: World, size: int) -> None:
+    agents = gang(world, size, report_timeout_s=30.0)
+    world.tick(100.0)
+    for agent in agents:
+        world.report(agent, step=7)
+    world.tick(20.0)
+    for agent in agents[1:]:
+        world.report(agent, step=8)
+    assert world.tick(10.0) == []
+    assert [each.agent for each in world.tick(1.0)] == agents
+    for agent in agents:
+        world.fail(agent, FailureKind.STOPPED)
+    [restart] = trial(world).restarts
+    assert (restart.kind, restart.rank) == (FailureKind.HANG, 0)
+    assert "has reported no step for 31 s after step 7" in restart.cause
+
+
+def test_a_trial_that_only_reports_may_be_silent_where_nothing_limits_that(world: World) -> None:
+    [agent] = gang(world, 1, hang_timeout_s=30.0)
+    world.report(agent)
+    assert world.tick(3600.0) == []
+
+
+def test_steps_prevail_over_reports(world: World) -> None:
+    [agent] = gang(world, 1, report_timeout_s=30.0)
+    world.report(agent)
+    world.step(agent, 100, training=False)
+    assert world.tick(3600.0) == []
 
 
 def test_slow_steps_a_first_step_and_the_time_after_training_are_no_hang(world: World) -> None:

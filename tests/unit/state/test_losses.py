@@ -48,7 +48,7 @@ def gang(world: World, **limits: object) -> list[AgentId]:
 
 
 def told(restart: Restart) -> tuple[object, ...]:
-    return restart.rank, restart.host, restart.kind, restart.loss, restart.summary
+    return restart.rank, restart.host, restart.kind, restart.loss, restart.cause
 
 
 def test_a_restart_says_why_once_the_cluster_has_said_so_and_a_later_driver_knows_it(world: World) -> None:
@@ -60,7 +60,7 @@ def test_a_restart_says_why_once_the_cluster_has_said_so_and_a_later_driver_know
     world.explain(second)
     [after] = trial(world).restarts
     assert told(after) == (1, "host-b", FailureKind.LOST, Loss.PREEMPTED, "agent on host-b was lost: told: preempted")
-    assert (after.resumed_from, after.steps_lost) == (before.resumed_from, before.steps_lost)
+    assert (after.resumed_from_step, after.steps_lost) == (before.resumed_from_step, before.steps_lost)
     assert successor(world).machine.last.trials[TrialId(0)].restarts[0] == after
     assert world.explain(second) == []
     assert trial(world).restarts == (after,)

@@ -5,6 +5,7 @@ import pytest
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.health import FIRST_BACK_OFF_S
 from sparktrain.state.machine import KILL_GRACE_S, STOP_TIMEOUT_S
 from sparktrain.state.outcome import FailureKind, Outcome
 from sparktrain.state.restart import Cause, cause_of
@@ -68,6 +69,26 @@ def test_the_trial_of_a_lost_agent_runs_again_first_on_another_in_the_next_gener
     assert world.status(0) == "queued"
     world.succeed(second)
     assert world.running[second] == Member(RUN, TrialId(0), Generation(2))
+
+
+def test_a_trial_whose_agent_ends_it_unasked_is_lost_and_runs_again_on_another(world: World) -> None:
+    first, second = running(world, agents=2)
+    commands = world.fail(first, FailureKind.STOPPED)
+    assert commands[0] == do.DropAgent(first, "it ended its member, and nobody had asked it to")
+    assert not world.lose(first)
+    world.succeed(second)
+    assert world.running == {second: Member(RUN, TrialId(0), Generation(2))}
+    [restart] = world.machine.last.trials[TrialId(0)].restarts
+    assert (restart.kind, restart.host) == (FailureKind.LOST, "host-a0")
+
+
+def test_a_member_of_a_gang_that_its_agent_ends_unasked_is_the_cause(world: World) -> None:
+    first, second = running(world, agents=2, size=2)
+    commands = world.fail(second, FailureKind.STOPPED)
+    assert [type(each) for each in commands] == [do.DropAgent, do.StopMember]
+    world.fail(first, FailureKind.STOPPED)
+    [restart] = world.machine.last.trials[TrialId(0)].restarts
+    assert (restart.kind, restart.rank) == (FailureKind.LOST, 1)
 
 
 def test_a_trial_that_is_lost_too_often_is_lost(world: World) -> None:
@@ -157,7 +178,8 @@ def test_a_member_that_never_enters_is_stopped_and_tried_again(world: World) -> 
     agent = world.join("a")
     world.suggest()
     world.tick(300.0)
-    world.fail(agent, FailureKind.SIGNAL)
+    world.fail(agent, FailureKind.STOPPED)
+    world.tick(FIRST_BACK_OFF_S)
     assert [start.member.generation for start in world.all(do.StartMember)] == [1, 2]
 
 

@@ -18,7 +18,7 @@ from tests.unit.state.world import LEASE_S, RUN, World
 def durable(trial: Trial) -> tuple[object, ...]:
     """What must be the same of a trial after its driver was lost."""
     known = trial.status, trial.generation, trial.params, trial.metrics, trial.hosts
-    restarts = [(each.kind, each.summary, each.resumed_from) for each in trial.restarts]
+    restarts = [(each.kind, each.cause, each.resumed_from_step) for each in trial.restarts]
     failure = trial.failure if trial.status.final else None
     return (*known, trial.checkpoints.kept, trial.checkpoints.damaged, restarts, failure)
 
@@ -77,7 +77,7 @@ def test_a_lost_driver_is_a_restart_that_does_not_count(world: World) -> None:
     new = successor(world, restarts=0)
     trial = new.machine.last.trials[2]
     [restart] = trial.restarts
-    assert (restart.kind, restart.summary, restart.resumed_from) == (FailureKind.LOST, DRIVER_LOST, 10)
+    assert (restart.kind, restart.cause, restart.resumed_from_step) == (FailureKind.LOST, DRIVER_LOST, 10)
     new.tick(3.0)
     agent = new.join("c")
     new.enter(agent)

@@ -62,10 +62,10 @@ class World:
         roles = (Role.CHIEF, *[Role.WORKER] * (size - 1))
         self.feed(on.RunBegun(self.at, RUN, on.RunLimits(**{"roles": roles, **limits})))
 
-    def join(self, name: str) -> AgentId:
-        """An agent joins and gets ready."""
+    def join(self, name: str, host: str = "", slot: int = 0) -> AgentId:
+        """An agent joins and gets ready, on a host of its own unless there is a name for it."""
         agent = AgentId(name)
-        commands = self.feed(on.AgentJoined(self.at, agent, 0, f"host-{name}"))
+        commands = self.feed(on.AgentJoined(self.at, agent, slot, host or f"host-{name}"))
         prepared = any(isinstance(command, do.PrepareAgent) for command in commands)
         self.feed(on.AgentReady(self.at, agent, RUN if prepared else None))
         return agent

@@ -1,0 +1,107 @@
+"""Which agents fail to bring members into the training function: they back off, and are excluded in the end. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sparktrain.ids import TrialId
+from sparktrain.state.agent import Agent
+from sparktrain.state.outcome import Failure, FailureKind
+
+FIRST_BACK_OFF_S = 5.0
+"""How long an agent gets no member after one has failed on it before it entered; twice as long each further time."""
+LONGEST_BACK_OFF_S = 300.0
+EXCLUDED_AFTER = 3
+"""An agent on which so many different trials in a row have failed before they entered gets none any more."""
+NEVER_ENTERED = frozenset(
+    {FailureKind.LOST, FailureKind.LOAD, FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT}
+)
+"""Failures that are the agent's, or its host's, where they come before the training function is entered."""
+
+Seat = tuple[str, int]
+"""Host and slot: an agent that joins again is no other."""
+
+
+@dataclass(slots=True)
+class _Illness:
+    failures: int = 0
+    until: float = 0.0
+    """When it may be given a member again."""
+    trials: set[TrialId] = field(default_factory=set)
+    last: str = ""
+
+    @property
+    def excluded(self) -> bool:
+        return len(self.trials) >= EXCLUDED_AFTER
+
+
+class Health:
+    """What the agents of one run have shown. A run that is resumed knows nothing of it: hosts may be repaired."""
+
+    def __init__(self) -> None:
+        self.unloadable: dict[str, Failure] = {}
+        """Hosts on which the training function could not be loaded, and nothing has entered it since."""
+        self.first_failed_at: float | None = None
+        """When a member failed first before it entered."""
+        self._ill: dict[Seat, _Illness] = {}
+        self._barred: dict[TrialId, set[str]] = {}
+
+    def entered(self, agent: Agent) -> None:
+        """A member on the agent has entered the training function: all is well there."""
+        if self._ill.pop(_seat(agent), None) is None:
+            return
+        self.unloadable.pop(agent.host, None)
+        for hosts in self._barred.values():
+            hosts.discard(agent.host)
+
+    def failed(self, agent: Agent, trial: TrialId, failure: Failure, at: float) -> bool:
+        """A member on the agent has failed before it entered; whether the agent is excluded from now on."""
+        if self.first_failed_at is None:
+            self.first_failed_at = at
+        if failure.kind is FailureKind.LOAD:
+            self.unloadable[agent.host] = failure
+        ill = self._ill.setdefault(_seat(agent), _Illness())
+        before = ill.excluded
+        ill.until = at + min(FIRST_BACK_OFF_S * 2 ** min(ill.failures, 9), LONGEST_BACK_OFF_S)
+        ill.failures += 1
+        ill.trials.add(trial)
+        ill.last = failure.summary
+        self._barred.setdefault(trial, set()).add(agent.host)
+        return ill.excluded and not before
+
+    def excluded(self, agent: Agent) -> bool:
+        """The agent gets no more members of the run."""
+        ill = self._ill.get(_seat(agent))
+        return ill is not None and ill.excluded
+
+    def backs_off(self, agent: Agent, at: float) -> bool:
+        """The agent gets no member now."""
+        ill = self._ill.get(_seat(agent))
+        return ill is not None and (ill.excluded or at < ill.until)
+
+    def failed_on(self, host: str) -> bool:
+        """The newest member of some agent of the host has failed before it entered."""
+        return any(name == host for name, _ in self._ill)
+
+    def barred(self, trial: TrialId) -> set[str]:
+        """Hosts on which the trial has failed before it entered: it waits for another host, if there is one."""
+        return self._barred.get(trial, set())
+
+    def exclusions(self, agents: Sequence[Agent]) -> str:
+        """How many of `agents` are excluded, and why; empty when none is."""
+        excluded = [agent for agent in agents if self.excluded(agent)]
+        if not excluded:
+            return ""
+        hosts = {agent.host: self.why(agent) for agent in excluded}
+        return f"{len(excluded)} of {len(agents)} agents are excluded: {'; '.join(hosts.values())}"
+
+    def why(self, agent: Agent) -> str:
+        """Why an agent backs off or is excluded, in one line; empty when all is well."""
+        ill = self._ill.get(_seat(agent))
+        if ill is None:
+            return ""
+        who, they = ("1 trial", "it") if len(ill.trials) == 1 else (f"{len(ill.trials)} trials", "they")
+        return f"{who} failed on {agent.host} before {they} entered the training function, the last with: {ill.last}"
+
+
+def _seat(agent: Agent) -> Seat:
+    return agent.host, agent.slot

@@ -1,0 +1,57 @@
+"""Which agents a run can count on, and when it cannot go on for want of them. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from sparktrain.state.agent import Agent, Agents
+from sparktrain.state.sweep import Ending, Sweep
+
+AGENTS_TIMEOUT_S = 10.0
+"""How long what could not be loaded where it was tried first waits for agents that were asked for and are not there."""
+
+Stop = tuple[str, Ending]
+"""Why a run ends before its trials do."""
+
+
+def able(agents: Iterable[Agent], sweep: Sweep) -> list[Agent]:
+    """Those that may get members of the run, now or later."""
+    hopeless = sweep.health.unloadable if not sweep.ever_entered else {}
+    return [agent for agent in agents if agent.host not in hopeless and not sweep.health.excluded(agent)]
+
+
+def idle(agents: Agents, sweep: Sweep, at: float) -> list[Agent]:
+    """Those that may get a member now, longest idle first."""
+    there = able(agents.idle_for(sweep.run, len(agents)), sweep)
+    return [agent for agent in there if not sweep.health.backs_off(agent, at)]
+
+
+def elsewhere(alive: Sequence[Agent], sweep: Sweep, at: float) -> bool:
+    """What failed before it entered may enter on hosts where nothing has failed like that, or that are to come."""
+    health, limits = sweep.health, sweep.limits
+    others = [agent for agent in able(alive, sweep) if not health.failed_on(agent.host)]
+    since = at if health.first_failed_at is None else health.first_failed_at
+    awaited = len(alive) < limits.agents and at < since + AGENTS_TIMEOUT_S
+    return awaited or len(others) >= limits.least
+
+
+def hopeless(alive: Sequence[Agent], sweep: Sweep, at: float) -> Stop | None:
+    """Why the run must end: agents are missing for too long, are all excluded, or none can load the function.
+
+    Notes since when agents are missing: call it at each tick.
+    """
+    health, limits, fit = sweep.health, sweep.limits, len(able(alive, sweep))
+    sweep.short_since = _since(sweep.short_since, fit < limits.size, at)
+    sweep.too_few_since = _since(sweep.too_few_since, fit < limits.least, at)
+    late = sweep.too_few_since is not None and at >= sweep.too_few_since + limits.start_timeout_s
+    if health.unloadable and not (sweep.gangs or sweep.ever_entered or elsewhere(alive, sweep, at)):
+        return next(iter(health.unloadable.values())).summary, Ending.UNLOADABLE
+    if fit < limits.least and (note := health.exclusions(alive)):
+        return (note, Ending.UNAVAILABLE) if late or len(alive) >= limits.agents else None
+    reason = f"{len(alive)} of {limits.least} agents that a trial needs within {limits.start_timeout_s:g} s"
+    return (reason, Ending.NO_AGENTS) if late else None
+
+
+def _since(before: float | None, holds: bool, at: float) -> float | None:
+    """Since when something holds that holds, or not, at `at`."""
+    if not holds:
+        return None
+    return at if before is None else before

@@ -1,0 +1,123 @@
+"""Leases: what an agent and the coordinator each think of the same silence."""
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from sparktrain.ids import AgentId
+from sparktrain.spec.gang import Role
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.liveness import SLEPT_S, Lease, Leases
+from sparktrain.state.outcome import FailureKind
+from tests.unit.state.world import LEASE_S, RUN, World
+
+AGENT = AgentId("a")
+DELAYS = some.floats(0.0, 40.0)
+
+
+@given(some.lists(some.tuples(DELAYS, DELAYS, DELAYS), min_size=1, max_size=6))
+def test_an_agents_lease_never_ends_later_than_the_coordinators(beats: list[tuple[float, float, float]]) -> None:
+    """However long heartbeats wait before they are sent, travel, and are answered."""
+    mine, theirs, at = Lease(LEASE_S), Leases(LEASE_S), 0.0
+    for wait, there, back in beats:
+        sent = at + wait
+        mine.sent(sent)
+        theirs.renew(AGENT, sent + there)
+        mine.answered()
+        at = sent + there + back
+        given_up = sent + there + LEASE_S
+        assert mine.left_s(given_up) == 0.0
+        assert theirs.expired(given_up) == []
+
+
+def test_an_unanswered_heartbeat_renews_nothing() -> None:
+    lease = Lease(LEASE_S)
+    for at in (0.0, 3.0, 6.0):
+        lease.sent(at)
+    lease.answered()
+    assert lease.left_s(LEASE_S - 1.0) == 1.0
+    assert lease.left_s(LEASE_S) == 0.0
+
+
+def test_each_answer_is_of_the_oldest_heartbeat() -> None:
+    lease = Lease(LEASE_S)
+    lease.answered()  # of none
+    lease.sent(0.0)
+    lease.sent(10.0)
+    lease.answered()
+    assert lease.left_s(LEASE_S) == 0.0
+    lease.answered()
+    assert lease.left_s(LEASE_S) == 10.0
+
+
+# ---- a coordinator that was suspended
+
+
+def slept(world: World, seconds: float) -> list[do.Command]:
+    """The first look after the machine of the coordinator was suspended."""
+    world.at += seconds
+    return world.feed(on.Ticked(world.at))
+
+
+def gang(world: World, **limits: float) -> list[AgentId]:
+    world.feed(on.RunBegun(world.at, RUN, on.RunLimits(roles=(Role.CHIEF, Role.WORKER), **limits)))  # type: ignore[arg-type]
+    agents = [world.join(name) for name in "ab"]
+    world.suggest()
+    world.tick(0.1)
+    return agents
+
+
+def test_after_a_sleep_all_agents_have_a_whole_lease() -> None:
+    world = World()
+    agents = gang(world)
+    assert not [each for each in slept(world, 3600.0) if isinstance(each, do.DropAgent)]
+    assert not world.tick(LEASE_S, beating=False)
+    dropped = [each for each in world.tick(0.1, beating=False) if isinstance(each, do.DropAgent)]
+    assert [each.agent for each in dropped] == agents
+
+
+def test_a_look_that_is_a_little_late_renews_nothing() -> None:
+    world = World()
+    gang(world)
+    world.tick(LEASE_S, beating=False)
+    assert [each for each in slept(world, SLEPT_S - 1.0) if isinstance(each, do.DropAgent)]
+
+
+def test_after_a_sleep_members_have_the_rest_of_their_time() -> None:
+    world = World()
+    agents = gang(world, join_timeout_s=60.0, trial_timeout_s=100.0, hang_timeout_s=20.0)
+    world.tick(40.0)
+    assert not slept(world, 3600.0), "members that had 20 s left to join"
+    for port, agent in enumerate(agents):
+        world.reserve(agent, port)
+    for agent in agents:
+        world.enter(agent)
+        world.step(agent, 1)
+    assert not slept(world, 3600.0), "members that had 20 s left for a step, and 100 s for all"
+    world.tick(10.0)
+    for agent in agents:
+        world.step(agent, 2)
+    world.tick(20.0)
+    assert not world.all(do.StopMember)
+    world.tick(5.0)
+    assert [each.member.rank for each in world.all(do.StopMember)] == [0, 1]
+
+
+def test_after_a_sleep_stopped_members_have_the_rest_of_their_time() -> None:
+    world = World()
+    first, second = gang(world)
+    world.fail(first, FailureKind.MEMORY)
+    assert not slept(world, 3600.0)
+    world.tick(10.0)
+    assert second in {agent.id for agent in world.machine.agents.all()}
+    world.tick(10.0)
+    assert [each.agent for each in world.all(do.DropAgent)] == [second]
+
+
+def test_after_a_sleep_a_run_that_waits_for_agents_has_the_rest_of_its_time() -> None:
+    world = World()
+    world.begin(start_timeout_s=60.0)
+    world.tick(50.0)
+    assert not slept(world, 3600.0)
+    assert not world.tick(5.0)
+    assert [type(each) for each in world.tick(10.0)] == [do.EndRun]
