@@ -1,23 +1,25 @@
 """The agent: our code in one Spark task. It joins the coordinator, keeps a warm zygote, and runs one member at a time.
 
-An agent outlives a broken stream only without its member: it ends it, and joins again as a new agent.
+An agent outlives a broken stream only without its member: it ends it, and joins again as a new agent, as soon as it
+can reach the coordinator again.
 """
 
 import asyncio
-import shutil
+import logging
 import sys
-import tempfile
 import uuid
 from collections.abc import Coroutine
-from contextlib import suppress
-from pathlib import Path
+from contextlib import closing, suppress
 
+from sparktrain.aside import spawn
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.code import LocalCode, keep
+from sparktrain.executor.fitting import fitting
 from sparktrain.executor.member import MemberSession
 from sparktrain.executor.placement import Placement, placement
-from sparktrain.executor.process import scratch_root, thread_limits
+from sparktrain.executor.process import ZygoteLostError, scratch_root, thread_limits
+from sparktrain.executor.scratch import held, tidy
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.warm import WarmZygote
 from sparktrain.ids import AgentId, Member, RunId
@@ -26,42 +28,100 @@ from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
+from sparktrain.state.liveness import Lease
 from sparktrain.store.hadoop.tokens import TokenFile
 
-REJOIN_S = 3.0
-"""How long an agent whose stream broke tries to reach the coordinator again; a dead driver's agents are gone then."""
+ATTEMPT_S = 15.0
+"""How long an agent whose stream broke dials the coordinator before it pauses."""
+PAUSE_S = 0.5
+"""Before the second attempt; twice as long before each that follows."""
+PAUSE_AT_MOST_S = 15.0
+REST_S = 30.0
+"""How long an agent stays away whose zygote was lost too often, or whose disk is full; twice as long each time."""
+REST_AT_MOST_S = 600.0
 STORE_TIMEOUT_S = 5.0
 """How long a dismissed agent waits for its member's end, and goes on uploading."""
+
+logger = logging.getLogger("sparktrain")
+
+
+class UnfitError(InfraError, RuntimeError):
+    """The agent's host keeps it from what it is for, such as a full disk."""
 
 
 def attend(slot: int, ticket: AgentTicket) -> tuple[str, bool]:
     """Be the agent of `slot` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
-    scratch = Path(tempfile.mkdtemp(prefix="sparktrain-agent-", dir=scratch_root()))
-    tokens = TokenFile(scratch)
-    try:
+    root = scratch_root()
+    spawn(lambda: tidy(root))
+    with held(root) as scratch, closing(TokenFile(scratch)) as tokens:
         place = placement(slot, ticket)
         warm = WarmZygote(scratch, sys.path, thread_limits(place.cpus), SystemClock())
         warm.start()
-        return asyncio.run(_attend(place, ticket, warm, tokens))
-    finally:
-        tokens.close()
-        shutil.rmtree(scratch, ignore_errors=True)
+        return asyncio.run(Attendance(place, ticket, warm, tokens).run())
 
 
-async def _attend(place: Placement, ticket: AgentTicket, warm: WarmZygote, tokens: TokenFile) -> tuple[str, bool]:
-    dialer = GrpcDialer(ticket)
-    deadline_s, reached = ticket.connect_s, False
-    try:
+class Attendance:
+    """All lives of the agent of one Spark task."""
+
+    def __init__(
+        self,
+        place: Placement,
+        ticket: AgentTicket,
+        warm: WarmZygote,
+        tokens: TokenFile,
+        dialer: Dialer | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._place = place
+        self._ticket = ticket
+        self._warm = warm
+        self._tokens = tokens
+        self._dialer = dialer or GrpcDialer(ticket)
+        self._clock = clock or SystemClock()
+
+    async def run(self) -> tuple[str, bool]:
+        """Attend until dismissed or refused: why it ended, and whether it ever reached the coordinator."""
+        reached, rest_s, away = False, REST_S, ""
+        try:
+            link = await self._dialer.attend(self._ticket.connect_s)
+            while True:
+                reached = True
+                life = Agent(self._place, self._warm, self._dialer, link, self._clock, self._tokens)
+                if (reason := await life.run(away)) is not None:
+                    return reason, reached
+                lost_at = self._clock.now()
+                if life.unfit:
+                    await self._clock.sleep(rest_s)
+                    rest_s = min(2 * rest_s, REST_AT_MOST_S)
+                    self._warm.forgive()
+                link = await self._dial(life.cut)
+                away = f"away for {self._clock.now() - lost_at:.0f} s: {life.cut}"
+        except Unreachable as error:
+            return f"agent on {self._place.host}: {error}", reached
+        finally:
+            await self._warm.close()
+            await self._dialer.close()
+
+    async def _dial(self, cause: str) -> Link:
+        """Reach the coordinator again, however long that takes: Spark ends this task when its driver is gone.
+
+        Raises Unreachable where the ticket says that Spark does not, when the driver's host has said for too long that
+        nobody of this pool listens there.
+        """
+        pause_s, refused_since = PAUSE_S, None
         while True:
-            link = await dialer.attend(deadline_s)
-            reached, deadline_s = True, REJOIN_S
-            if (reason := await Agent(place, warm, dialer, link, SystemClock(), tokens).run()) is not None:
-                return reason, reached
-    except Unreachable as error:
-        return f"agent on {place.host}: {error}", reached
-    finally:
-        await warm.close()
-        await dialer.close()
+            begun = self._clock.now()
+            try:
+                return await self._dialer.attend(ATTEMPT_S)
+            except Unreachable as error:
+                refused_since = (begun if refused_since is None else refused_since) if error.refused else None
+                limit_s = self._ticket.refused_s
+                if limit_s is not None and refused_since is not None and self._clock.now() >= refused_since + limit_s:
+                    raise
+                if pause_s == PAUSE_S:
+                    logger.warning("the agent on %s tries to come back (%s): %s", self._place.host, cause, error)
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_AT_MOST_S)
 
 
 class Agent:
@@ -82,31 +142,41 @@ class Agent:
         self._member: MemberSession | None = None
         self._training: asyncio.Task[str | None] | None = None
         self._storing: set[asyncio.Task[str | None]] = set()
-        self._lease_until = float("inf")
+        self._lease = Lease(0.0)
+        self._leased = asyncio.Event()
+        """The coordinator has answered a heartbeat: there is a lease to hold a member by."""
+        self.cut = ""
+        """Why it lost its stream or its lease, or is unfit."""
+        self.unfit = False
+        """Its host could do nothing for the run, and may after a rest."""
         self._tasks: set[asyncio.Task[str | None]] = set()
         self._ended: asyncio.Future[str | None] | None = None
 
-    async def run(self) -> str | None:
-        """Attend until dismissed or refused, and say why; None when the stream or the lease was lost."""
+    async def run(self, away: str = "") -> str | None:
+        """Attend until dismissed or refused, and say why; None when it may join again: see `cut`.
+
+        `away` is why this task's agent was gone before, for how long.
+        """
         self._ended = asyncio.get_running_loop().create_future()
         try:
-            welcome = await self._join()
+            welcome = await self._join(away)
             if isinstance(welcome, str):
                 return welcome
-            self._lease_until = self._clock.now() + welcome.lease_s
-            self._spawn(self._obey(welcome.lease_s))
+            self._lease = Lease(welcome.lease_s)
+            self._spawn(self._obey())
             self._spawn(self._beat(welcome.beat_s))
             self._spawn(self._keep_zygote())
             self._spawn(self._ready(welcome.preload, None))
             return await self._ended
-        except LinkClosedError:
+        except (LinkClosedError, UnfitError) as error:
+            self.cut, self.unfit = str(error), isinstance(error, UnfitError)
             return None
         finally:
             await self._leave()
 
-    async def _join(self) -> m.Welcome | str:
+    async def _join(self, away: str) -> m.Welcome | str:
         place = self._place
-        where = place.devices, place.executor, place.address, place.task
+        where = place.devices, place.executor, place.address, place.task, away
         self._post(m.Join(self.id, place.slot, place.host, place.pid, place.versions, *where))
         match await self._link.receive():
             case m.Welcome() as welcome:
@@ -118,7 +188,8 @@ class Agent:
 
     def _post(self, message: m.FromAgent) -> None:
         with suppress(LinkClosedError):  # the reader of the stream finds out, and ends the agent
-            self._link.post(message)
+            for each in fitting(message):
+                self._link.post(each)
 
     def _spawn(self, work: Coroutine[None, None, str | None]) -> "asyncio.Task[str | None]":
         """Run `work` beside the others; its error, or the text that it returns, ends the agent."""
@@ -138,15 +209,18 @@ class Agent:
 
     # ---- while attending
 
-    async def _obey(self, lease_s: float) -> str:
+    async def _obey(self) -> str:
         while True:
             match await self._link.receive():
                 case m.BeatAck():
-                    self._lease_until = self._clock.now() + lease_s
+                    self._lease.answered()
+                    self._leased.set()
                 case m.Prepare() as prepare:
                     self._spawn(self._prepare(prepare))
                 case m.Tokens(content=content):
                     await asyncio.to_thread(self._tokens.keep, content)  # what comes next may need them
+                case m.Certificates() as renewed:
+                    self._dialer.renew(renewed.bundle)
                 case m.StartMember() as start:
                     self._start(start)
                 case m.StopMember(member=member, grace_s=grace_s) if (mine := self._mine(member)) is not None:
@@ -171,32 +245,43 @@ class Agent:
 
     async def _beat(self, beat_s: float) -> None:
         """Raises when the lease has run out: the coordinator may have given this agent's member to another."""
-        while self._clock.now() < self._lease_until:
+        while self._lease.left_s(now := self._clock.now()) > 0.0:
+            self._lease.sent(now)
             self._post(m.Beat())
-            await self._clock.sleep(beat_s)
+            await self._clock.sleep(min(beat_s, self._lease.left_s(now)))
         raise LinkClosedError("the coordinator did not answer before the lease ran out")
 
-    async def _keep_zygote(self) -> str:
+    async def _keep_zygote(self) -> None:
+        """Raises UnfitError when the zygote was lost too often."""
         try:
             await self._warm.keep()
-        except InfraError as error:
-            reason = f"agent on {self._place.host} leaves: {error}"
-            self._post(m.Leave(reason))
-            return reason
-        raise AssertionError("unreachable")
+        except ZygoteLostError as error:
+            raise self._unfit(str(error)) from error
+
+    def _unfit(self, why: str) -> "UnfitError":
+        """Say goodbye, but not for good: the agent's end would cost a slot, and its failure Spark's whole job."""
+        self._post(m.Leave(f"agent on {self._place.host} leaves for a while: {why}"))
+        return UnfitError(why)
 
     async def _prepare(self, prepare: m.Prepare) -> None:
-        self._codes[prepare.run] = await asyncio.to_thread(keep, prepare.code, self._warm.scratch / "code")
+        """Raises UnfitError when the disk does not take the code."""
+        try:
+            self._codes[prepare.run] = await asyncio.to_thread(keep, prepare.code, self._warm.scratch / "code")
+        except OSError as error:
+            why = f"the code of run {prepare.run} cannot be kept below {self._warm.scratch}: {error}"
+            raise self._unfit(why) from error
         await self._ready(prepare.preload, prepare.run)
 
     async def _ready(self, modules: tuple[str, ...], run: RunId | None) -> None:
         failed = await self._warm.preload(modules)
+        await self._leased.wait()
         self._post(m.Ready(run, failed))
 
     def _start(self, start: m.StartMember) -> None:
-        home = self._warm.scratch / f"trial-{start.member.trial}-{start.member.generation}-{start.member.rank}"
+        told = start.member  # a run before may have had such a member, whose files are still on their way
+        name = f"trial-{told.trial}-{told.generation}-{told.rank}-{uuid.uuid4().hex[:12]}"
         code = self._codes[start.member.run]
-        self._member = MemberSession(start, code, home, self._clock, self._snapshots)
+        self._member = MemberSession(start, code, self._warm.scratch / name, self._clock, self._snapshots)
         self._training = self._spawn(self._train(self._member, self._training))
         storing = self._spawn(self._member.store(self.id, self._dialer, self._post))
         self._storing.add(storing)

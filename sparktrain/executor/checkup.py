@@ -10,7 +10,6 @@ import platform
 import socket
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -21,6 +20,7 @@ from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError, SparktrainError
 from sparktrain.executor.placement import Placement, placement, spark_version
 from sparktrain.executor.process import scratch_root
+from sparktrain.executor.scratch import held
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.checkup import CLOCK, MARKER, PACKAGES, Peer, SlotTold, member, to_json
@@ -86,8 +86,8 @@ async def visit(told: SlotTold, dialer: Dialer, connect_s: float) -> SlotTold:
         link = await dialer.attend(connect_s)
     except Unreachable as error:
         return replace(told, problem=str(error))
-    with TemporaryDirectory(prefix="sparktrain-doctor-", dir=scratch_root()) as scratch:
-        tokens = TokenFile(Path(scratch))
+    with held(scratch_root()) as scratch:
+        tokens = TokenFile(scratch)
         visitor = Visitor(told, link, SystemClock(), tokens)
         try:
             async with asyncio.timeout(VISIT_S):

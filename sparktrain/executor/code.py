@@ -1,14 +1,26 @@
 """The user's code on an executor: kept in local files, by digest, and never loaded here."""
 
 import hashlib
+import os
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
+from uuid import uuid4
 
 from msgspec import Struct
 
 from sparktrain.errors import ProtocolError
+from sparktrain.executor.folders import discard, remove
 from sparktrain.protocol.messages import Code
+
+KEPT = 3
+"""An agent has one run at a time; a member of the one before may still be ending."""
+
+_FUNCTION, _MODULES = "function", "modules"
+_UNFINISHED = "unfinished-"
+_KEEPING = Lock()
+"""Of this process, whose agents follow each other with one folder: one of them writes at a time."""
 
 
 class LocalCode(Struct, frozen=True):
@@ -20,19 +32,41 @@ class LocalCode(Struct, frozen=True):
 
 
 def keep(code: Code, folder: Path) -> LocalCode:
-    """Write `code` below `folder`, once for each digest. Blocks on local disk.
+    """Write `code` below `folder`, once for each digest; the newest `KEPT` stay. Blocks on local disk; any thread.
 
-    Raises ProtocolError when the bytes do not have the digest that came with them.
+    Raises ProtocolError when the bytes do not have the digest that came with them, OSError when the disk fails.
     """
     digest = hashlib.sha256(code.function + code.archive).hexdigest()
     if digest != code.digest:
         raise ProtocolError(f"code with digest {digest} came as {code.digest}: it was damaged on its way")
     home = folder / digest
-    local = LocalCode(home / "function", code.by_reference, (str(home / "modules"),) if code.archive else ())
-    if not home.exists():
-        home.mkdir(parents=True)
+    with _KEEPING:
+        if not home.exists():
+            _write(code, home)
+        os.utime(home)
+        _free(home)
+    return LocalCode(home / _FUNCTION, code.by_reference, (str(home / _MODULES),) if code.archive else ())
+
+
+def _write(code: Code, home: Path) -> None:
+    """All of it, or nothing: it is written elsewhere, and gets its name when it is whole."""
+    unfinished = home.with_name(f"{_UNFINISHED}{uuid4().hex}")
+    try:
+        unfinished.mkdir(parents=True)
         if code.archive:
             with zipfile.ZipFile(BytesIO(code.archive)) as archive:
-                archive.extractall(home / "modules")
-        local.path.write_bytes(code.function)
-    return local
+                archive.extractall(unfinished / _MODULES)
+        (unfinished / _FUNCTION).write_bytes(code.function)
+        unfinished.rename(home)
+    finally:
+        remove(unfinished)  # nothing is there when it has its name
+
+
+def _free(newest: Path) -> None:
+    """Give up the code that was wanted longest ago: a pool may see hundreds of runs.
+
+    The newest stays whatever its time says, for two calls may come within one tick of the file system's clock.
+    """
+    others = [each for each in newest.parent.iterdir() if each != newest and not each.name.startswith(_UNFINISHED)]
+    for old in sorted(others, key=lambda each: each.stat().st_mtime_ns)[: 1 - KEPT]:
+        discard(old)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sparktrain.clock import Clock
+from sparktrain.executor.files import open_regular
 
 CHUNK_BYTES = 256 * 1024
 TAIL_BYTES = 64 * 1024
@@ -39,11 +40,15 @@ class LogFollower:
         self._finished = True
 
     def trim(self) -> None:
-        """Keep the file within its bound, as the iteration does, where none is under way. Blocks on local disk."""
+        """Keep the file within its bound, as the iteration does, where none is under way. Blocks on local disk.
+
+        Raises OSError where a training function has put something else in its place.
+        """
         with suppress(FileNotFoundError):
-            if os.path.getsize(self._path) > self._limit + SLACK_BYTES:
+            if os.lstat(self._path).st_size > self._limit + SLACK_BYTES:
                 self._tail = self._last()
-                os.truncate(self._path, self._limit)
+                with open_regular(self._path, os.O_RDWR) as file:
+                    file.truncate(self._limit)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Chunks of at most 256 KiB, as soon as they are there. Blocks on local disk for each. Raises OSError."""
@@ -81,12 +86,12 @@ class LogFollower:
         """The last 64 KiB past the cap."""
         kept = b""
         with suppress(FileNotFoundError):  # removed by the training function
-            kept = self._read(max(self._limit, os.path.getsize(self._path) - TAIL_BYTES), TAIL_BYTES)
+            kept = self._read(max(self._limit, os.lstat(self._path).st_size - TAIL_BYTES), TAIL_BYTES)
         return (self._tail + kept)[-TAIL_BYTES:]
 
     def _read(self, start: int, size: int) -> bytes:
         try:
-            with self._path.open("rb", buffering=0) as file:
+            with open_regular(self._path) as file:
                 file.seek(start)
                 return file.read(size)
         except FileNotFoundError:
@@ -103,13 +108,20 @@ def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:
     Blocks on local disk.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - CHUNK_BYTES))
             data = file.read(CHUNK_BYTES)
     except OSError:
         return ()
     return tuple(_shown(line) for line in data.removesuffix(b"\n").split(b"\n")[-n:]) if data else ()
+
+
+def lines_before(ending: str, path: Path, n: int = 20) -> tuple[str, ...]:
+    """As `tail_lines`, of what the process printed before `ending`, where the file ends with that."""
+    last = tuple(_shown(line) for line in ending.encode().removesuffix(b"\n").split(b"\n"))
+    lines = tail_lines(path, n + len(last))
+    return lines[: -len(last)] if lines[-len(last) :] == last else lines[-n:]
 
 
 def _shown(line: bytes) -> str:

@@ -12,7 +12,7 @@ from pyspark import __version__ as pyspark_version
 from sparktrain.executor.devices import devices
 from sparktrain.ids import SparkTask
 from sparktrain.protocol.ticket import AgentTicket
-from sparktrain.spec.versions import installed_versions
+from sparktrain.spec.versions import TOLD, installed_versions
 
 
 class Placement(Struct, frozen=True):
@@ -50,7 +50,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
         cpus=cpus,
         gpus=gpus,
         devices=devices(gpus),
-        versions=installed_versions(),
+        versions=installed_versions(TOLD),
         address=_address_towards(ticket.hosts, ticket.port),
         task=known,
     )

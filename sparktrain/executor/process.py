@@ -254,6 +254,11 @@ class MemberProcess:
         assert self._end is not None
         return self._end
 
+    @property
+    def lost(self) -> bool:
+        """It ended with its zygote."""
+        return isinstance(self._end, ZygoteLostError)
+
     def kill(self, grace_s: float) -> None:
         """End the process: SIGTERM, and SIGKILL `grace_s` later; only SIGKILL for 0. Returns at once."""
         if self._end is None:

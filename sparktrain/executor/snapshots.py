@@ -16,6 +16,7 @@ from msgspec import Struct
 from sparktrain.aside import aside, spawn
 from sparktrain.clock import SystemClock, pause
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
+from sparktrain.executor.folders import discard, remove
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
@@ -42,6 +43,8 @@ class Patience(Struct, frozen=True):
     between_s: float = 1.0
     """Before the second attempt; twice that before the next, and so on."""
     longest_between_s: float = 30.0
+    local_s: float = 60.0
+    """For the local disk to move a checkpoint's files."""
 
 
 class SnapshotKeeper:
@@ -83,18 +86,22 @@ class SnapshotKeeper:
         One at a time for each member. What fails is said in the answer, and the checkpoint before it stays at hand; the
         snapshot's files are gone then. When the member's process is gone, cancel it.
         """
+        local_s = self._patience.local_s
         try:
-            folder = await self._take(home, snapshot)
+            folder = await asyncio.wait_for(self._take(home, snapshot), local_s)
+        except TimeoutError:
+            return pm.Kept(snapshot.step, f"the local disk below {home} did not answer within {local_s:g} s")
         except (OSError, ProtocolError) as error:
             return pm.Kept(snapshot.step, str(error))
         try:
             checkpoint = await self._write(start, snapshot, folder)
             await self._acknowledge(start.member, checkpoint)
-            await aside(lambda: self._hold(folder, checkpoint.digest))
+            with suppress(OSError):  # it counts; the next restart reads the store then
+                await asyncio.wait_for(aside(lambda: self._hold(folder, checkpoint.digest)), local_s)
         except (SparktrainError, OSError) as error:
             return pm.Kept(snapshot.step, str(error))
         finally:
-            spawn(lambda: shutil.rmtree(folder, ignore_errors=True))  # nothing is there when it is held
+            spawn(lambda: remove(folder))  # nothing is there when it is held
         return pm.Kept(snapshot.step)
 
     def acknowledged(self, ack: m.AckCheckpoint) -> None:
@@ -240,7 +247,7 @@ class SnapshotKeeper:
         with suppress(FileExistsError):
             folder.rename(self._local / digest)
         for path in older:
-            shutil.rmtree(path, ignore_errors=True)
+            discard(path)  # its name must not stand for half of its files
 
 
 def _check_shared(store: Store, layout: RunLayout) -> None:

@@ -10,7 +10,9 @@ from sparktrain.errors import InfraError
 from sparktrain.executor.process import MemberProcess, Zygote, ZygoteLostError
 
 RESTARTS = 20
-"""Times a lost zygote is replaced; then the agent leaves, for its host must be sick."""
+"""Times a zygote is replaced that was lost by itself; then the agent leaves for a while, for its host must be sick.
+Where a member ran, the loss is that member's: the function may have ended its zygote, and its trial is restarted only
+so often."""
 RETRY_S = 0.05
 """Between two looks whether a lost zygote has been replaced."""
 
@@ -29,8 +31,14 @@ class WarmZygote:
         self._loaded: set[str] = set()
         self._loading = False
         self._spare: asyncio.Task[MemberProcess] | None = None
+        self._taken: MemberProcess | None = None
+        """The newest member."""
         self._lost = 0
         self._lock = asyncio.Lock()
+
+    def forgive(self) -> None:
+        """Count losses from 0 again."""
+        self._lost = 0
 
     def start(self) -> None:
         """Start the zygote's process; before any gRPC channel exists in this process. Blocks for the exec alone."""
@@ -52,7 +60,7 @@ class WarmZygote:
                 spare, self._spare = self._spare, None
                 with suppress(ZygoteLostError):
                     assert spare is not None
-                    child = await spare
+                    child = self._taken = await spare
                     self._fork_spare()
                     return child
             await self._clock.sleep(RETRY_S)
@@ -62,7 +70,8 @@ class WarmZygote:
         while True:
             await self._zygote.wait_lost()
             async with self._lock:
-                self._lost += 1
+                self._lost += self._taken is None or not self._taken.lost
+                self._taken = None
                 if self._lost > RESTARTS:
                     raise ZygoteLostError(f"the zygote was lost {self._lost} times; see the executor's memory limits")
                 await self._close()

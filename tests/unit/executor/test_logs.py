@@ -1,6 +1,7 @@
 """Following a log and showing its end, with a clock that appends to the file when it is slept on."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.executor import logs
-from sparktrain.executor.logs import LogFollower, tail_lines
+from sparktrain.executor.logs import LogFollower, lines_before, tail_lines
 
 
 class Script:
@@ -120,3 +121,33 @@ def test_the_last_lines_of_a_log_are_as_many_as_there_are(tmp_path: Path) -> Non
 
     assert tail_lines(path) == ("one", "two")
     assert tail_lines(path, 1) == ("two",)
+
+
+@pytest.mark.parametrize(
+    ("content", "before"), [("one\ntwo\nend\n", ("two",)), ("one\ntwo\nthree\n", ("three",)), ("end\n", ())]
+)
+def test_what_was_printed_before_the_ending(content: str, before: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(content)
+    assert lines_before("end\n", tmp_path / "log", 1) == before
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_what_a_function_puts_in_place_of_its_log_is_not_opened(tmp_path: Path, kind: str) -> None:
+    log, other = tmp_path / "log.txt", tmp_path / "other"
+    other.write_bytes(b"of somebody else\n")
+    if kind == "pipe":
+        os.mkfifo(log)
+    elif kind == "link":
+        log.symlink_to(other)
+    else:
+        log.mkdir()
+    follower = LogFollower(log, 2, Script())
+    follower.finish()
+
+    async def first() -> bytes:
+        return await anext(aiter(follower))
+
+    with pytest.raises(OSError, match=r"log\.txt"):
+        asyncio.run(first())
+    assert tail_lines(log) == ()
+    assert other.read_bytes() == b"of somebody else\n"

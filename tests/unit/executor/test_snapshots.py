@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError
@@ -347,3 +348,19 @@ async def test_a_snapshot_that_is_not_there(desk: Desk) -> None:
 async def _settled(holds: Callable[[], bool]) -> None:
     """Wait for threads that clean up behind an answer."""
     await eventually(holds, 30.0, "threads have cleaned up")
+
+
+async def test_a_local_disk_that_hangs_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    released, desk.keeper = threading.Event(), desk.new_keeper(replace(QUICK, local_s=0.05))
+    monkeypatch.setattr(Path, "rename", lambda self, target: released.wait(30.0))
+    kept = await desk.keep(7)
+    released.set()
+    assert kept == pm.Kept(7, f"the local disk below {desk.home()} did not answer within 0.05 s")
+    assert desk.written == []
+
+
+async def test_a_checkpoint_that_counts_is_kept_although_there_is_no_copy_at_hand(desk: Desk) -> None:
+    (desk.folder / "scratch").mkdir()
+    (desk.folder / "scratch" / "checkpoints").write_text("in the way")
+    assert await desk.keep(7) == pm.Kept(7)
+    assert [message.checkpoint.step for message in desk.written] == [7]
