@@ -5,6 +5,7 @@ import socket
 import sys
 
 from sparktrain.clock import SystemClock
+from sparktrain.nesting import enter_member
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.training.member import live
@@ -13,11 +14,12 @@ from sparktrain.training.zygote import Zygote
 
 def main() -> None:
     """Be the zygote until its agent goes; in each forked child, be a member."""
+    enter_member()
     zygote = Zygote(_control(), SystemClock())
     zygote.start(agent_pid=int(sys.argv[1]))
     child = zygote.serve()
     if child is not None:
-        live(child)
+        live(child, zygote.began)
 
 
 def _control() -> BlockingPipe[m.ToZygote]:

@@ -32,6 +32,13 @@ class Joining:
     """Stop holding this member's port (`formation.mine.port`), for the backend binds it now. Again: does nothing."""
     timeout_s: float
     """How long the ring waits for a member that does not answer: while it forms, and in each operation later."""
+    slow_s: float | None = None
+    """How long an operation waits for a member that answers, but has not called it yet; None: no longer."""
+
+    @property
+    def operation_s(self) -> float:
+        """How long an operation waits in all."""
+        return self.timeout_s if self.slow_s is None else max(self.timeout_s, self.slow_s)
 
 
 class Join(Protocol):

@@ -18,12 +18,14 @@ import tensorflow as tf
 
 from sparktrain.clock import Clock
 from sparktrain.errors import SpecError
+from sparktrain.spec.direction import mode_of
 from sparktrain.spec.values import described
-from sparktrain.training.checkpointing import Cadence, Resume, SaveCheckpoints, Scoring, Snapshots, optimizers_of
-from sparktrain.training.optimizer import is_distributed
+from sparktrain.training.checkpointing import Cadence, EndStage, Resume, SaveCheckpoints, Scoring, Snapshots
+from sparktrain.training.optimizer import own_optimizers, stray_optimizer
 from sparktrain.training.position import Position
 from sparktrain.training.result import NotANumberError, number
 from sparktrain.training.ring import Ring
+from sparktrain.training.siblings import Arrange, Keep, Ours, Past, stops_midway
 
 PROGRESS_S = 0.5
 """A member tells its step at most so often."""
@@ -55,34 +57,37 @@ class Ties:
     """`check(model)` by all members after the first step: raises where their weights differ."""
     snapshots: Snapshots | None
     """None: nothing is restored or saved."""
+    own_folders: tuple[str, ...] = ()
+    """Those whose files are this member's alone."""
 
 
 def keras_callbacks(
-    ties: Ties, *, checkpoint_every: Any = "epoch", monitor: str | None = None, mode: str = "max", warmup: int = 0
+    ties: Ties, *, checkpoint_every: Any = "epoch", monitor: str | None = None, mode: str | None = None, warmup: int = 0
 ) -> list[Any]:
     """The callbacks of one call of `fit`; the user's own go after them.
 
     `checkpoint_every`: a number of steps, a time such as "30s", "epoch", or None for never. `monitor` names the metric
-    by which a checkpoint is the best one, in `mode` "max" or "min"; it is known when an epoch is over, so with a
-    monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to that of the optimizer
-    from that of one member alone (`schedule.Warmup` counts steps instead). Raises SpecError.
+    by which a checkpoint is the best one, in `mode` "max" or "min", by default as its name tells; it is known when an
+    epoch is over, so with a monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to
+    that of the optimizer from that of one member alone (`schedule.Warmup` counts steps instead). Raises SpecError.
     """
-    cadence, scoring = Cadence.of(checkpoint_every), Scoring(monitor, mode)
-    ring, position = ties.ring, ties.position
-    found: list[Any] = (
-        [TrackPosition(position), WarmUp(ring, position, warmup)] if warmup else [TrackPosition(position)]
-    )
-    found += [Resume(ring, position, ties.snapshots), StartTogether(ring, position, ties.compare), AverageMetrics(ring)]
-    found += [Progress(position, ties.stepped, ties.check, ties.clock)]
+    cadence, scoring = Cadence.of(checkpoint_every), Scoring(monitor, mode_of(monitor, mode))
+    ring, position, past = ties.ring, ties.position, Past()
+    keep = Keep(position, past)
+    found: list[Any] = [Arrange(ring.rank, ties.own_folders, position.reads), TrackPosition(position)]
+    if warmup:
+        found += [WarmUp(ring, position, warmup)]
+    found += [Resume(ring, position, ties.snapshots, past), StartTogether(ring, position, ties.compare)]
+    found += [AverageMetrics(ring), Progress(position, ties.stepped, ties.check, ties.clock)]
     if ring.rank == 0:
-        found += [ReportMetrics(ties.report)]
-    found += [StopWhenAsked(ring, position, ties.should_stop, ties.clock)]
-    if ring.rank == 0 and ties.snapshots is not None:
-        found += [SaveCheckpoints(position, ties.snapshots, cadence, scoring, ties.clock)]
+        found += [ReportMetrics(position, ties.report)]
+    found += [StopWhenAsked(ring, position, ties.should_stop, ties.clock), keep, StopTogether(ring)]
+    if ties.snapshots is not None:
+        found += [SaveCheckpoints(ring, ties.snapshots, keep, (cadence, scoring), ties.clock), EndStage(ring, keep)]
     return found
 
 
-class TrackPosition(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+class TrackPosition(Ours):
     """Keeps the position, for all others; and ends the epochs whose end Keras does not know.
 
     Keras expects all steps of a resumed epoch, and takes the length of a first epoch that runs out of data for that of
@@ -139,7 +144,7 @@ class TrackPosition(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         self._quiet.close()
 
 
-class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+class StartTogether(Ours):
     """All members begin with the weights and the optimizer that the chief has; random seeds stay their own."""
 
     def __init__(self, ring: Ring, position: Position, compare: Callable[[Any, int | None], None]) -> None:
@@ -152,17 +157,18 @@ class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         """Raises SpecError where members would not train together, and what comparing them raises."""
         if self._ring.size == 1:
             return
-        if not any(is_distributed(each) for each in optimizers_of(self.model)):
+        if (stray := stray_optimizer(self.model)) is not None:
             raise SpecError(
-                "the optimizer does not know the gang, and each member would train for itself: compile the model with "
-                "optimizer=ctx.distribute(...)"
+                f"the {stray} does not know the gang, and each member would train for itself: compile the model with "
+                f"{stray}=ctx.distribute(...)"
             )
         if self.model.jit_compile:  # XLA knows no operation of a ring
             self.model.jit_compile = False
             self.model.make_train_function(force=True)
         self._compare_data()
         self._compare(self.model, self.params.get("steps"))
-        variables = [*self.model.weights, *self.model.optimizer.variables]
+        optimizers = [self.model.optimizer, *own_optimizers(self.model).values()]
+        variables = [*self.model.weights, *(each for one in optimizers if one is not None for each in one.variables)]
         values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in variables], name="start")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
@@ -182,7 +188,7 @@ class StartTogether(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
                 raise SpecError(f"the members of the gang have different {difference}{shown}")
 
 
-class AverageMetrics(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+class AverageMetrics(Ours):
     """Puts the mean over all members in place of each metric of an epoch, and of an `evaluate` on its own."""
 
     def __init__(self, ring: Ring) -> None:
@@ -224,8 +230,11 @@ class AverageMetrics(keras.callbacks.Callback):  # type: ignore[misc] # Keras ha
         logs.update(zip(names, rows[:, 2:].mean(axis=0).tolist(), strict=True))
 
 
-class WarmUp(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
-    """Raises the learning rate step by step from that of one member (arXiv 1706.02677, section 2.2)."""
+class WarmUp(Ours):
+    """Raises the learning rate step by step from that of one member (arXiv 1706.02677, section 2.2).
+
+    Once for each optimizer: a further `fit` with the same one goes on.
+    """
 
     def __init__(self, ring: Ring, position: Position, epochs: int) -> None:
         super().__init__()
@@ -235,7 +244,7 @@ class WarmUp(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no typ
         self._position = position
         self._epochs = epochs
         self._goal = 0.0
-        self._steps = 0
+        self._began = self._steps = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Raises SpecError where there is no learning rate to raise, or no end of an epoch known."""
@@ -247,19 +256,22 @@ class WarmUp(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no typ
             raise SpecError(
                 "warmup counts epochs, whose steps are not known for this data: pass steps_per_epoch to fit"
             )
-        self._goal = float(self.model.optimizer.learning_rate)  # before a checkpoint's takes its place
+        position, optimizer = self._position, self.model.optimizer
+        if position.warming is None or position.warming[0] is not optimizer:  # before a checkpoint's takes its place
+            position.warming = optimizer, float(optimizer.learning_rate), position.step
+        _, self._goal, self._began = position.warming
         self._steps = self._epochs * self.params["steps"]
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        done = self._position.step
+        done = self._position.step - self._began
         if done <= self._steps:
             start = self._goal / self._size
             rate = start + (self._goal - start) * min(1.0, done / self._steps)
             self.model.optimizer.learning_rate.assign(rate)
 
 
-class Progress(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+class Progress(Ours):
     """Tells that the member lives, and how far it is; and has the weights checked when they have first changed."""
 
     def __init__(
@@ -268,12 +280,14 @@ class Progress(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no t
         super().__init__()
         self._position = position
         self._stepped = stepped
-        self._check: Callable[[Any], None] | None = check
+        self._check = check
+        self._checked = False
         self._clock = clock
         self._told = -math.inf
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
+        self._checked = False
         self._stepped(self._position.step, True)
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -282,9 +296,9 @@ class Progress(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no t
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        if self._check is not None:
+        if not self._checked:
             self._check(self.model)
-            self._check = None
+            self._checked = True
         self._tell()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -297,21 +311,20 @@ class Progress(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no t
             self._stepped(self._position.step, True)
 
 
-class ReportMetrics(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
-    """Reports the metrics of each epoch, by its number; numbers go on to grow where another `fit` begins again at 0."""
+class ReportMetrics(Ours):
+    """Reports the metrics of each epoch, by its number; numbers grow over all calls of `fit`."""
 
-    def __init__(self, report: Callable[..., None]) -> None:
+    def __init__(self, position: Position, report: Callable[..., None]) -> None:
         super().__init__()
+        self._position = position
         self._report = report
-        self._last = -1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        self._last = max(epoch, self._last + 1)
-        self._report(self._last, **scalars(logs or {}))
+        self._report(max(epoch, self._position.reported + 1), **scalars(logs or {}))
 
 
-class StopWhenAsked(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+class StopWhenAsked(Ours):
     """Stops all members after the same step, soon after one of them was asked to.
 
     They agree after the first step of a fit, and then about every `AGREE_S`: at a step that they reckon from what all
@@ -342,7 +355,7 @@ class StopWhenAsked(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         elif self._position.step >= self._next:
             self._agree()
         if self._stop:
-            self.model.stop_training = True
+            self._position.asked = self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
@@ -357,6 +370,37 @@ class StopWhenAsked(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         self._stop = asked > 0
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
         self._since, self._next = (step, now), step + self._gap
+
+
+class StopTogether(Ours):
+    """All members stop when a callback of the user's has stopped one of them; after the same step.
+
+    They agree at the end of each epoch, and after each step where a callback is called then, which might stop there.
+    """
+
+    last = True
+
+    def __init__(self, ring: Ring) -> None:
+        super().__init__()
+        self._ring = ring
+        self._midway = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._midway = self._ring.size > 1 and self._any(stops_midway(self))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._midway:
+            self.model.stop_training = self._any(self.model.stop_training)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._ring.size > 1:
+            self.model.stop_training = self._any(self.model.stop_training)
+
+    def _any(self, mine: bool) -> bool:
+        return bool(np.asarray(self._ring.allgather(tf.constant([int(mine)], tf.int32), name="stopping")).any())
 
 
 def scalars(logs: dict[str, Any]) -> dict[str, float]:

@@ -13,6 +13,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -20,9 +21,11 @@ from uuid import uuid4
 
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.protocol.pipe_messages import Kept, Snapshot
+from sparktrain.protocol.pipe_messages import Kept, Snapshot, Unsaved
 from sparktrain.training import tensors, variables
 from sparktrain.training.content import pack, unpack
+from sparktrain.training.notices import notice
+from sparktrain.training.result import MAX_STEP
 from sparktrain.training.tensors import Array, TensorFiles
 
 VERSION = 1
@@ -36,13 +39,15 @@ QUIET_S = 1.0
 """How long of that nothing is said."""
 
 _EXTRA = "extra/"
+_LONGEST_PROBLEM = 1000
+"""Characters."""
 
 
 class SnapshotLink(Protocol):
     """The way to the agent, for one snapshot at a time. Used by one thread."""
 
-    def send(self, message: Snapshot) -> None:
-        """Hand over a snapshot; does not wait for an answer. Raises OSError when the agent is gone."""
+    def send(self, message: Snapshot | Unsaved) -> None:
+        """Hand over a snapshot, or say that there is none; does not wait. Raises OSError when the agent is gone."""
         ...
 
     def kept(self, timeout_s: float) -> Kept | None:
@@ -118,13 +123,23 @@ def capture(
     return State(step, found, document)
 
 
-def restore(model: Any, folder: Path, rank: int) -> Restored:
+def peek(folder: Path) -> Restored:
+    """Where the checkpoint in `folder` was taken, and what was saved with it. Changes nothing.
+
+    Blocks on the local disk. Raises CheckpointError when the files cannot be read.
+    """
+    with TensorFiles(folder) as files:
+        return _restored(files, _document(files))
+
+
+def restore(model: Any, folder: Path, rank: int, *, alike: bool = False) -> Restored:
     """Give `model` (None: nothing but `extra` is wanted) and the process the state in `folder`, in place.
 
     The chief goes on exactly as it would have. Every other rank gets the same, but of Keras's generators it keeps its
-    own seeds and takes the chief's counters alone, and Python's and NumPy's it leaves as they are: ranks that drew
-    differently still do. Blocks on the local disk. Raises UserError, with nothing changed, when the checkpoint is of
-    another model, and CheckpointError when the files cannot be read.
+    own seeds and takes the chief's counters alone, and Python's and NumPy's it leaves as they are, unless they are
+    `alike`, the same as the chief's have been: ranks that drew differently still do. Blocks on the local disk. Raises
+    UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError when the files cannot
+    be read.
     """
     with TensorFiles(folder) as files:
         document = _document(files)
@@ -137,11 +152,9 @@ def restore(model: Any, folder: Path, rank: int) -> Restored:
             variables.assign(variables.named(model), files, document["step"], rank)
             if variables.GLOBAL_SEED in files:
                 variables.assign_global_seed(files.read(variables.GLOBAL_SEED), rank)
-        if not rank:  # last, for building an optimizer or a generator draws from them
+        if alike or not rank:  # last, for building an optimizer or a generator draws from them
             variables.assign_generators(document["generators"])
-        arrays = [files.read(f"{_EXTRA}{number}") for number in range(len(document["arrays"]))]
-    extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
-    return Restored(document["step"], document["epoch"], document["batch"], extra)
+        return _restored(files, document)
 
 
 def export(model: Any, folder: str | os.PathLike[str], rank: int) -> None:
@@ -158,6 +171,12 @@ def export(model: Any, folder: str | os.PathLike[str], rank: int) -> None:
         os.replace(unfinished, Path(folder) / "model.keras")
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:
+    arrays = [files.read(f"{_EXTRA}{number}") for number in range(len(document["arrays"]))]
+    extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
+    return Restored(document["step"], document["epoch"], document["batch"], extra)
 
 
 def _document(files: TensorFiles) -> dict[str, Any]:
@@ -246,7 +265,11 @@ class Checkpoints:
             self._last_step, self._restored_step = count, None
             self._stage(_Job(state, snapshot))
 
-    def restore(self, model: Any = None) -> Restored | None:
+    def peek(self) -> Restored | None:
+        """Where the newest checkpoint was made, and what was saved with it: see `peek`. None when there is none."""
+        return peek(Path(self._restore_dir)) if self._restore_dir else None
+
+    def restore(self, model: Any = None, *, alike: bool = False) -> Restored | None:
         """Go on from the newest checkpoint: see `restore`. None when there is none, as in the first generation.
 
         Every rank calls it, before it trains, with the model that is saved, built and compiled. Blocks on the local
@@ -254,7 +277,7 @@ class Checkpoints:
         """
         if not self._restore_dir:
             return None
-        restored = restore(model, Path(self._restore_dir), self._rank)
+        restored = restore(model, Path(self._restore_dir), self._rank, alike=alike)
         self._last_step = max(self._last_step, restored.step)
         self._restored_step = restored.step
         return restored
@@ -309,10 +332,9 @@ class Checkpoints:
             late = self._in_flight or self._staged
         if late is not None and not self._told_to_wait:
             self._told_to_wait = True
-            print(
-                f"[sparktrain] step {late.snapshot.step} is still being checkpointed, and step {step} is due: training "
-                f"waits, up to {SAVE_TIMEOUT_S:.0f} s for each; save less often, or in a faster store",
-                file=sys.stderr,
+            notice(
+                f"step {late.snapshot.step} is still being checkpointed, and step {step} is due: training "
+                f"waits, up to {SAVE_TIMEOUT_S:.0f} s for each; save less often, or in a faster store"
             )
         with self._changed:
             self._changed.wait_for(self._all_through, max(0.0, SAVE_TIMEOUT_S - QUIET_S))
@@ -361,6 +383,8 @@ class Checkpoints:
             self._link.send(snapshot)
         except Exception as error:  # training goes on, whatever it is
             shutil.rmtree(snapshot.folder, ignore_errors=True)
+            with suppress(OSError):  # nobody is left to tell
+                self._link.send(Unsaved(snapshot.step, str(error)[:_LONGEST_PROBLEM], isinstance(error, OSError)))
             return f"{failed}: {error}"
         try:
             return self._answer(snapshot.step, failed)
@@ -398,6 +422,8 @@ def _count(value: Any, name: str) -> int:
         raise TypeError(f"ctx.checkpoint.save({name}={value!r:.100}): an integer is needed, not {type(value).__name__}")
     if count < 0:
         raise ValueError(f"ctx.checkpoint.save({name}={count}): counts from 0")
+    if count > MAX_STEP:
+        raise ValueError(f"ctx.checkpoint.save(): {name} has {count.bit_length()} bits, and must be below 2**63")
     return count
 
 

@@ -1,40 +1,44 @@
 """When a model is saved and where training goes on: the Keras side of checkpoints."""
 
+import gc
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from sparktrain.clock import Clock
 from sparktrain.errors import SpecError
 from sparktrain.spec.quantities import seconds
-from sparktrain.spec.values import described, did_you_mean, shown
+from sparktrain.spec.sweep import Mode
+from sparktrain.spec.values import described, did_you_mean
+from sparktrain.training import variables
+from sparktrain.training.notices import notice
+from sparktrain.training.optimizer import own_optimizers
 from sparktrain.training.position import Position
 from sparktrain.training.ring import Ring
-
-
-class Restored(Protocol):
-    """Where the checkpoint was made that a model has been restored from."""
-
-    step: int
-    """Steps in all."""
-    epoch: int
-    """The epoch to go on in, from 0."""
-    batch: int
-    """Steps of that epoch that are done."""
+from sparktrain.training.siblings import Keep, Ours, Past, continue_files
+from sparktrain.training.stages import Finished, Place
+from sparktrain.training.tensors import Array
 
 
 class Snapshots(Protocol):
     """Where models are saved and restored; made for one member."""
 
-    def restore(self, model: Any) -> Restored | None:
-        """Set the built `model` and its optimizer to the newest checkpoint; None where there is none."""
+    def peek(self) -> Place | None:
+        """Where the newest checkpoint was made; None where there is none. Changes nothing."""
         ...
 
-    def save(self, model: Any, step: int, epoch: int, batch: int, score: float | None) -> None:
+    def restore(self, model: Any, *, alike: bool) -> None:
+        """Set the built `model`, its optimizer and the generators to the newest checkpoint.
+
+        `alike`: this member has drawn the same random numbers as the chief.
+        """
+        ...
+
+    def save(self, model: Any, place: Place, score: float | None) -> None:
         """Save what `restore` needs; returns when the copy is taken. Only the chief calls it."""
         ...
 
@@ -65,14 +69,10 @@ class Cadence:
 
 @dataclass(frozen=True)
 class Scoring:
-    """By which metric one checkpoint is better than another. Construction raises SpecError for another mode."""
+    """By which metric one checkpoint is better than another."""
 
     monitor: str | None
-    mode: str
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("max", "min"):
-            raise SpecError(f"mode ({shown(self.mode)}) must be 'max' or 'min'")
+    mode: Mode
 
     def score(self, logs: dict[str, Any]) -> float | None:
         """Larger is better; None without a monitor. Raises SpecError where the metric is missing."""
@@ -87,34 +87,39 @@ class Scoring:
         return value if self.mode == "max" else -value
 
 
-class Resume(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+class Resume(Ours):
     """Builds the model and its optimizer, and goes on from the newest checkpoint; all members where the chief does.
 
+    A `fit` that was finished before that checkpoint was made runs no epoch, and one in which it was made runs the rest.
     Goes before the callback that hands the chief's variables to the others. In an epoch that is resumed in its middle
-    metrics go on too, where they were saved; they are those of the chief.
+    metrics go on too, where they were saved.
     """
 
-    def __init__(self, ring: Ring, position: Position, snapshots: Snapshots | None) -> None:
+    def __init__(self, ring: Ring, position: Position, snapshots: Snapshots | None, past: Past) -> None:
         super().__init__()
         self._ring = ring
         self._position = position
         self._snapshots = snapshots
+        self._past = past
         self._metrics: list[tuple[Any, Any]] = []
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Raises SpecError where the model cannot be built yet, and CheckpointError."""
+        self._past.states, self._past.values, self._past.midway, self._metrics = {}, [], False, []
         if self._snapshots is None and self._ring.size == 1:
             return
-        _build(self.model, self._position.spec)
-        if self._snapshots is None or self._position.opened:
+        position, stages = self._position, self._position.stages
+        if self._snapshots is not None and not stages.opened:
+            self._open(self._snapshots)
+        behind = stages.behind(position.fit) or stages.resumes(position.fit)
+        _build(self.model, position.spec, needed=behind or self._ring.size > 1)
+        if self._snapshots is None:
             return
-        self._position.opened = True
-        restored = self._snapshots.restore(self.model)
-        mine = [restored.step, restored.epoch, restored.batch] if restored else [-1, 0, 0]
-        [agreed] = self._ring.broadcast([tf.constant(mine, tf.int64)], name="resume")
-        step, epoch, batch = np.asarray(agreed).tolist()
-        if step >= 0:
-            self._go_on(step, epoch, batch)
+        if (finished := stages.went_by(position.fit)) is not None:
+            self._pass_by(finished)
+        elif stages.resumes(position.fit) and stages.place is not None:
+            self._snapshots.restore(self.model, alike=stages.alike)
+            self._go_on(stages.place)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
@@ -123,38 +128,81 @@ class Resume(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no typ
             variable.assign(value)
         self._metrics = []
 
-    def _go_on(self, step: int, epoch: int, batch: int) -> None:
-        if batch and not self._position.feeds:
-            print(f"[sparktrain] epoch {epoch} begins anew: only data of ctx.shard() can be resumed in its middle")
+    def on_train_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self.model._initial_epoch = None
+
+    def _open(self, snapshots: Snapshots) -> None:
+        """Agree on the checkpoint; the chief's word counts."""
+        place = snapshots.peek()
+        drawn = zlib.crc32(repr(variables.generators()).encode())
+        mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
+        [agreed] = self._ring.broadcast([tf.constant(mine, tf.int64)], name="resume")
+        step, epoch, batch, stage, chiefs = np.asarray(agreed).tolist()
+        content = place.content if place is not None and place.step == step else {"stage": stage}
+        self._position.stages.open(Place(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
+
+    def _pass_by(self, finished: Finished) -> None:
+        facts, position = finished.facts, self._position
+        position.step, position.reported = facts["step"], facts["reported"]
+        position.recall(facts["passes"])
+        position.stages.attach(position.fit, self.model)
+        self.model._initial_epoch = self.params["epochs"]
+        self._past.states = facts["callbacks"]
+        continue_files(self, self._past, None)
+
+    def _go_on(self, place: Place) -> None:
+        position, content, batch = self._position, place.content, place.batch
+        if not content.get("fed", bool(position.feeds)):
+            begun = f"epoch {place.epoch} begins anew, and " if batch else ""
+            notice(
+                f"{begun}an order in which fit() shuffles is not gone on with: only data of ctx.shard() "
+                "can be resumed as if nothing had happened"
+            )
             batch = 0
-        self.model._initial_epoch = epoch
-        self._position.resume(epoch, batch, step)
+        self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else place.epoch
+        began, first = content.get("began", 0), content.get("first", 0)
+        position.resume(place.epoch, batch, place.step, began=began, first=first)
+        position.reported = max(position.reported, content.get("reported", -1))
+        position.recall(content.get("passes", []))
+        held = [*self.model.variables, *self.model.optimizer.variables]
+        self._past.states, self._past.midway = content.get("callbacks", {}), batch > 0
+        self._past.values = [(each, variables.value(each)) for each in held]
         if batch:
-            variables = [each for metric in self.model.metrics for each in metric.variables]
-            self._metrics = [(each, each.numpy()) for each in variables]
+            metrics = [each for metric in self.model.metrics for each in metric.variables]
+            self._metrics = [(each, each.numpy()) for each in metrics]
+        continue_files(self, self._past, place.epoch)
 
 
-class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
-    """Saves the model when it is due; for the chief alone, and as the last of our callbacks.
+class SaveCheckpoints(Ours):
+    """Has the chief save the model when it is due, after the user's callbacks, whose state is saved too.
 
-    What falls due with the last step of an epoch is saved when the epoch has ended, and goes on in the next one. An
-    epoch that was stopped in its middle is not saved.
+    Of an epoch that is saved in its middle after a number of steps, which all members know, the metrics are those of
+    all members; where a time has passed, those of the chief. What falls due with the last step of an epoch is saved
+    when the epoch has ended, and goes on in the next one. An epoch that was stopped in its middle is not saved.
     """
 
+    last = True
+
     def __init__(
-        self, position: Position, snapshots: Snapshots, cadence: Cadence, scoring: Scoring, clock: Clock
+        self, ring: Ring, snapshots: Snapshots, keep: Keep, when: tuple[Cadence, Scoring], clock: Clock
     ) -> None:
         super().__init__()
-        self._position = position
+        self._ring = ring
+        self._position = keep.position
         self._snapshots = snapshots
-        self._cadence = cadence
-        self._scoring = scoring
+        self._keep = keep
+        self._cadence, self._scoring = when
         self._clock = clock
         self._last = (0, 0.0)
+        self._quiet = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
-        self._last = (self._position.step, self._clock.now())
+        position = self._position
+        self._last = (position.step, self._clock.now())
+        # After a fit that was cut short, none is one to go on in; nor is one that only makes an earlier one again.
+        self._quiet = position.asked or position.stages.behind(position.fit)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Raises what saving raises."""
@@ -175,22 +223,143 @@ class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc] # Keras h
         return self._cadence.seconds is not None and self._clock.now() - at >= self._cadence.seconds
 
     def _save(self, epoch: int, batch: int, score: float | None) -> None:
-        self._snapshots.save(self.model, self._position.step, epoch, batch, score)
-        self._last = (self._position.step, self._clock.now())
+        position = self._position
+        self._last = (position.step, self._clock.now())
+        if self._quiet:
+            return
+        shared = self._of_all() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
+        if self._ring.rank:
+            return
+        content = {
+            "stage": position.fit,
+            "began": position.began,
+            "first": position.first,
+            "reported": position.reported,
+            "passes": position.passes(),
+            "fed": position.fed,
+            "stopped": self.model.stop_training and not position.asked,
+            "callbacks": self._keep.states(),
+        }
+        place = Place(position.step, epoch, batch, content | position.stages.packed())
+        own = [(variable, variable.numpy()) for variable, _ in shared]
+        for variable, value in shared:
+            variable.assign(value)
+        self._snapshots.save(self.model, place, score)
+        for variable, value in own:
+            variable.assign(value)
+
+    def _of_all(self) -> list[tuple[Any, Any]]:
+        """The variables of the metrics, each with its mean over all members: so each goes on with its part of them."""
+        found = [each for each in self.model.metrics_variables if tf.as_dtype(each.dtype).is_floating]
+        held = [tf.convert_to_tensor(each.value) for each in found]
+        return list(zip(found, self._ring.allreduce(held, average=True, name="saved_metrics"), strict=True))
 
 
-def optimizers_of(model: Any) -> list[Any]:
-    """The model's optimizer and those that it wraps."""
-    found = []
-    optimizer = getattr(model, "optimizer", None)
-    while optimizer is not None:
-        found.append(optimizer)
-        optimizer = getattr(optimizer, "inner_optimizer", None)
+class EndStage(Ours):
+    """The last of all: notes what a `fit` leaves, or gives it to the model where a former process has noted it."""
+
+    last = True
+
+    def __init__(self, ring: Ring, keep: Keep) -> None:
+        super().__init__()
+        self._rank = ring.rank
+        self._position = keep.position
+        self._keep = keep
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """What other models' optimizers have is noted, as late as can be; and what is not needed is forgotten."""
+        stages = self._position.stages
+        if self._rank or stages.behind(self._position.fit):
+            return
+        if any(not each.optimizer for each in stages.others(self.model)):
+            gc.collect()  # models have cycles, and one that the function let go of needs nothing
+        for each in stages.others(self.model):
+            optimizer = each.model().optimizer
+            if not each.optimizer and optimizer is not None and optimizer.built:
+                each.optimizer = _values(_named(each.model(), "optimizer/"))
+        if said := stages.make_room(self.model):
+            notice(said)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Raises UserError where the model of a finished `fit` is another one than before."""
+        position, stages = self._position, self._position.stages
+        if (finished := stages.went_by(position.fit)) is not None:
+            self._give(finished)
+            return
+        facts = {
+            "step": position.step,
+            "reported": position.reported,
+            "passes": [[count, count] for _, count in position.passes()],
+            "callbacks": self._keep.states(),
+            "generators": _compact(variables.generators()),
+            "seed": variables.global_seed(),
+        }
+        chief = not self._rank and not position.asked
+        stages.finish(position.fit, facts, _values(_named(self.model, "model/", "seeds/")) if chief else {}, self.model)
+
+    def _give(self, finished: Finished) -> None:
+        facts, stages = finished.facts, self._position.stages
+        for part, prefixes in ((finished.weights, ("model/", "seeds/")), (finished.optimizer, ("optimizer/",))):
+            if part:
+                held: Any = _Held(part)
+                variables.assign(_named(self.model, *prefixes), held, facts["step"], self._rank)
+        if facts["seed"] is not None:
+            variables.assign_global_seed(np.array(facts["seed"]), self._rank)
+        if not self._rank or stages.alike:
+            variables.assign_generators(_whole(facts["generators"]))
+
+
+class _Held:
+    """Tensors in memory, as `variables.assign` reads those in files."""
+
+    def __init__(self, tensors: dict[str, Array]) -> None:
+        self._tensors = tensors
+        self.document = {"variables": {name: f"{each.dtype} {each.shape}" for name, each in tensors.items()}}
+
+    def read(self, name: str) -> Array:
+        return self._tensors[name].copy()
+
+
+def _named(model: Any, *prefixes: str) -> dict[str, Any]:
+    return {name: each for name, each in variables.named(model).items() if name.startswith(prefixes)}
+
+
+def _values(named: dict[str, Any]) -> dict[str, Array]:
+    return {name: variables.value(each) for name, each in named.items()}
+
+
+def _compact(generators: dict[str, Any]) -> dict[str, Any]:
+    """The states of generators, their thousands of numbers as arrays."""
+    version, internal, gauss = generators["python"]
+    found = {"python": [version, np.array(internal, np.uint32), gauss]}
+    if "numpy" in generators:
+        key, *rest = generators["numpy"]
+        found["numpy"] = [np.array(key, np.uint32), *rest]
     return found
 
 
-def _build(model: Any, spec: Any) -> None:
-    """Make all variables of `model`, its metrics and its optimizer; `spec`: of its batches, None where not known."""
+def _whole(generators: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: [each.tolist() if hasattr(each, "tolist") else each for each in state]
+        for name, state in generators.items()
+    }
+
+
+def optimizers_of(model: Any) -> list[Any]:
+    """The optimizer of `compile()`, those that the model has for a train_step of its own, and those that they wrap."""
+    found = []
+    for optimizer in (getattr(model, "optimizer", None), *own_optimizers(model).values()):
+        while optimizer is not None:
+            found.append(optimizer)
+            optimizer = getattr(optimizer, "inner_optimizer", None)
+    return found
+
+
+def _build(model: Any, spec: Any, *, needed: bool) -> None:
+    """Make all variables of `model`, its metrics and its optimizer; `spec`: of its batches, None where not known.
+
+    Raises SpecError where the variables are `needed` and cannot be made; else Keras makes them with the first batch.
+    """
     if not optimizers_of(model):
         raise SpecError("the model has no optimizer: compile it with optimizer=ctx.distribute(...)")
     leaves = [] if spec is None else tf.nest.flatten(spec)
@@ -199,9 +368,16 @@ def _build(model: Any, spec: Any) -> None:
         with suppress(RuntimeError):  # that says to build it by hand, as we do below
             model._symbolic_build(data_batch=batch)
     if not model.built:
+        if not needed:
+            return
         raise SpecError(
             "the model has no variables yet, which all members must begin with: give it an Input layer, or build() it "
             "before fit()"
         )
-    if not model.optimizer.built:
+    for name in [name for name, each in own_optimizers(model).items() if not each.built]:
+        notice(
+            f"after a restart the model's {name} begins with no state, for it is built by its first step: "
+            f"call {name}.build(...) with the variables that it trains before fit()"
+        )
+    if model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)

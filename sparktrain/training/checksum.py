@@ -1,6 +1,5 @@
 """Finds members that train another model: by what they run, before the first step, and by their weights after it."""
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.errors import OutOfStepError, SpecError
+from sparktrain.training.forgotten import digest, unequal
 from sparktrain.training.optimizer import reduce_outside_scale
 from sparktrain.training.ring import Ring
 
@@ -34,7 +34,7 @@ def check_same_program(ring: Ring, model: Any, *, steps: int | None = None) -> N
         reduce_outside_scale(model.optimizer)
     facts = _facts(model, steps)
     text = json.dumps(facts).encode()
-    digests = ring.allgather(tf.constant([_digest(text)], tf.int64), name="program").numpy()
+    digests = ring.allgather(tf.constant([digest(np.frombuffer(text, np.uint8))], tf.int64), name="program").numpy()
     if len(set(digests.tolist())) == 1:
         return
     lengths = ring.allgather(tf.constant([len(text)], tf.int64), name="program-lengths").numpy()
@@ -53,24 +53,14 @@ def check_equal(ring: Ring, model: Any) -> None:
     variables = list(model.trainable_variables)
     if getattr(model, "optimizer", None) is not None:
         variables += model.optimizer.variables
-    own = [_digest(np.ascontiguousarray(each.numpy()).tobytes()) for each in variables]
+    own = [digest(each.numpy()) for each in variables]
     table = ring.allgather(tf.constant([own], tf.int64), name="weights").numpy()
-    columns = [index for index in range(len(own)) if len(set(table[:, index].tolist())) > 1]
-    if columns:
-        raise OutOfStepError(_unequal(table, columns, [each.path for each in variables]))
-
-
-def _unequal(table: np.ndarray[Any, Any], columns: Sequence[int], names: Sequence[str]) -> str:
-    rows = [tuple(row) for row in table.tolist()]
-    usual, _ = Counter(rows).most_common(1)[0]
-    others = ", ".join(str(rank) for rank, row in enumerate(rows) if row != usual)
-    shown = ", ".join(repr(names[index]) for index in columns[:_SHOWN])
-    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
-    return (
-        f"rank {others} differs from the others in {shown}{more}: the members do not train one model. Make the "
-        "optimizer with ctx.distribute(...) after the model was loaded, start from equal weights (the callbacks of "
-        "ctx.keras_callbacks() see to it), and change weights and learning rate on all ranks alike"
-    )
+    if said := unequal(table, [each.path for each in variables]):
+        raise OutOfStepError(
+            f"{said}: the members do not train one model. Make the optimizer with ctx.distribute(...) after the model "
+            "was loaded, start from equal weights (the callbacks of ctx.keras_callbacks() see to it), and change "
+            "weights and learning rate on all ranks alike"
+        )
 
 
 def _facts(model: Any, steps: int | None) -> list[tuple[str, str]]:
@@ -102,7 +92,3 @@ def _differences(told: Sequence[dict[str, str]]) -> list[str]:
 def _stem(text: str) -> str:
     """Without the numbers that Keras appends to the names of layers of one class as it makes them."""
     return re.sub(r'_\d+(?=[/"]|$)', "", text)
-
-
-def _digest(data: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)

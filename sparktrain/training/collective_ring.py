@@ -19,6 +19,7 @@ from sparktrain.errors import FormError, FunctionError, RingError
 from sparktrain.state.formation import Formation
 from sparktrain.training import meeting
 from sparktrain.training.backend import Joining
+from sparktrain.training.calls import Calls
 from sparktrain.training.carriers import carry
 from sparktrain.training.chunks import in_chunks
 from sparktrain.training.op_names import PREFIX, OpNames, as_written
@@ -50,6 +51,8 @@ def join(joining: Joining) -> Ring:
         ring.allreduce([tf.zeros([1])], average=False, name="forming")
     except RingError as error:
         raise FormError(f"the ring of {formation.size} members could not be formed: {error}") from error
+    # A member whose process or host is gone is noticed by its connection, and by its agent's lease.
+    ring.timeout_s = joining.operation_s
     return ring
 
 
@@ -85,18 +88,21 @@ def _start_server(formation: Formation) -> None:
 class CollectiveRing(Ring):
     """See base class. Made by `join`."""
 
+    calls: Calls
+
     def __init__(self, formation: Formation, timeout_s: float) -> None:
         self.rank = formation.rank
         self.size = formation.size
         self._formation = formation
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        self.calls = Calls()
         self._names = OpNames()
         self._closed = False
 
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
         """See base class."""
-        with self._operation(name) as unique:
+        with self._operation("allreduce", name, tensors) as unique:
             carried = [carry(each, _REDUCED) for each in tensors]
 
             def reduce(flat: tf.Tensor, label: str) -> tf.Tensor:
@@ -109,7 +115,7 @@ class CollectiveRing(Ring):
     @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
         """See base class."""
-        with self._operation(name) as unique:
+        with self._operation("broadcast", name, tensors) as unique:
             carried = [carry(each, _MOVED) for each in tensors]
             sent = in_chunks(
                 [each for each, _ in carried], lambda flat, label: self._copy(flat, f"{unique}/copy/{label}")
@@ -119,7 +125,7 @@ class CollectiveRing(Ring):
     @as_written
     def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
         """See base class."""
-        with self._operation(name) as unique:
+        with self._operation("allgather", name, [tensor]) as unique:
             if not tensor.shape.rank:
                 raise ValueError(f"allgather {name!r}: a tensor of shape {tensor.shape} has no first axis; give it one")
             carried, back = carry(tensor, _MOVED)
@@ -140,14 +146,16 @@ class CollectiveRing(Ring):
                 self.allreduce([tf.zeros([1])], average=False, name="closing")
 
     @contextmanager
-    def _operation(self, name: str) -> Iterator[str]:
+    def _operation(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Iterator[str]:
         try:
             with tf.name_scope(PREFIX), tf.device("/CPU:0"):
+                noted = self.calls.note(kind, name, tensors)
+            with tf.name_scope(PREFIX), tf.device("/CPU:0"), tf.control_dependencies([noted]):
                 yield self._names.unique(name)
         except tf.errors.OpError as error:
             raise RingError(
                 f"{meeting.own(self._formation)}: operation {name!r} of the ring failed: a member is gone, has not "
-                f"called it for {self._timeout_s:g} s, or passed another shape ({error.message})"
+                f"called it for {self.timeout_s:g} s, or passed another shape ({error.message})"
             ) from error
 
     def _sum(self, flat: tf.Tensor, name: str) -> tf.Tensor:
@@ -171,7 +179,7 @@ class CollectiveRing(Ring):
             group_key=_GROUP_KEY,
             instance_key=key,
             communication_hint="ring",
-            timeout_seconds=self._timeout_s,
+            timeout_seconds=self.timeout_s,
             **rest,
         )
 

@@ -14,7 +14,8 @@ Path = list[str | int]
 def pack(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[Path, Array]]]:
     """`values` as JSON has them, with null in place of each array, and copies of the arrays with their paths.
 
-    An array is whatever numpy can read as one: numpy's own arrays and scalars, tensors, variables. Raises TypeError for
+    An array is whatever numpy can read as one: numpy's own arrays and scalars, tensors, variables. One that owns its
+    memory and is read-only is not copied, for nobody can change it. Raises TypeError for
     anything that is neither that nor JSON, and for keys that are not texts.
     """
     arrays: list[tuple[Path, Array]] = []
@@ -34,7 +35,7 @@ def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Array]]) -> dict
 
 def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
     if hasattr(value, "__array__"):
-        array = np.array(value.__array__(), order="C")
+        array = value if _constant(value) else np.array(value.__array__(), order="C")
         if not numeric(array.dtype):
             raise TypeError(f"{_named(path)} is an array of {array.dtype}, and only numbers can be saved")
         arrays.append((path, array))
@@ -49,6 +50,11 @@ def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
         f"{_named(path)} is of type {type(value).__name__}, and cannot be saved: numbers, texts, arrays, and lists and "
         "dicts of them can"
     )
+
+
+def _constant(value: Any) -> bool:
+    flags = value.flags if isinstance(value, np.ndarray) else None
+    return flags is not None and flags.owndata and flags.c_contiguous and not flags.writeable
 
 
 def _key(key: Any, path: Path) -> str:

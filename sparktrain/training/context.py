@@ -16,12 +16,13 @@ from sparktrain.state.outcome import Report
 from sparktrain.training.cluster import cluster_spec
 from sparktrain.training.forming import RING_TIMEOUT_S, Gang, alone
 from sparktrain.training.position import Position
-from sparktrain.training.result import NotANumberError, number
+from sparktrain.training.result import MAX_STEP, NotANumberError, number, size_problem
 from sparktrain.training.strategy import Strategies
 from sparktrain.training.wire import Wire, sendable
 
 if TYPE_CHECKING:
     from sparktrain.training.checkpoint import Checkpoints
+    from sparktrain.training.ring import Ring
 
 SNAPSHOTS = "snapshots"
 """Folder beside the log directory in which the chief's state waits for its agent."""
@@ -42,7 +43,6 @@ class TrainContext:
         self._clock = clock
         self._pid = os.getpid()
         self._reporting = threading.Lock()
-        self._last_step = -1
         self._checkpoints: Checkpoints | None = None
         self._position = Position()
         self._strategies: Strategies | None = None
@@ -110,22 +110,25 @@ class TrainContext:
 
         `step` is an integer from 0 on that grows with each report; a metric is any real number, also NaN, or a scalar
         array or tensor. Every report is kept in `metrics.jsonl` of the trial. Raises ValueError for a step that does
-        not grow, TypeError for a step or a metric that is no number, RuntimeError in a process that the function
-        forked, OSError when the executor is being lost or its disk is full.
+        not grow or is 2**63 or more, and for more than 10,000 metrics, TypeError for a step or a metric that is no
+        number, RuntimeError in a process that the function forked, OSError when the executor is being lost or its disk
+        is full.
         """
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
         count = _step(step)
         values = {sendable(name): _metric(name, value) for name, value in metrics.items()}
+        if problem := size_problem(values):
+            raise ValueError(f"ctx.report(step={count}) has {problem}: write them to a file in ctx.log_dir")
         with self._reporting:
-            if count <= self._last_step:
+            if count <= self._position.reported:
                 raise ValueError(
-                    f"ctx.report(step={count}) came after step {self._last_step}: steps must grow, "
+                    f"ctx.report(step={count}) came after step {self._position.reported}: steps must grow, "
                     "over all epochs and all calls of fit()"
                 )
             self._keep(count, values)
             self._wire.send(Reported(Report(count, values)))
-            self._last_step = count
+            self._position.reported = count
 
     def should_stop(self) -> bool:
         """Whether the trial is no longer needed, and the function should return what it has. Returns at once."""
@@ -180,13 +183,13 @@ class TrainContext:
         """
         from sparktrain.training.optimizer import distribute
 
-        return distribute(optimizer, self._gang.ring, compression=compression)
+        return distribute(optimizer, self._known_ring(), compression=compression)
 
     def distribute_tape(self, tape: Any, *, compression: str = "none") -> Any:
         """A `tf.GradientTape` whose `gradient()` is averaged over all members; it takes Keras variables too."""
         from sparktrain.training.optimizer import distribute_tape
 
-        return distribute_tape(tape, self._gang.ring, compression=compression)
+        return distribute_tape(tape, self._known_ring(), compression=compression)
 
     def shard(
         self,
@@ -196,12 +199,14 @@ class TrainContext:
         uneven: str = "drop",
         shuffle: bool = False,
         seed: int | None = None,
+        class_weight: Mapping[int, float] | None = None,
     ) -> Any:
         """This member's share of `data`, for `fit`: each batch once in an epoch, over all members.
 
         A member has the same number of steps as the others; after a restart it goes on in the middle of the epoch. See
         `sparktrain.training.feed.shard` for what `data` may be, and what becomes of data that cannot be shared out
-        evenly. `seed` is that of `shuffle`; by default `ctx.seed`. Raises SpecError.
+        evenly, for which `fit` cannot take `class_weight`: give it here. `seed` is that of `shuffle`; by default
+        `ctx.seed`. Raises SpecError.
         """
         from sparktrain.training.feed import shard
 
@@ -214,6 +219,7 @@ class TrainContext:
             uneven=uneven,
             shuffle=shuffle,
             seed=chosen,
+            class_weight=class_weight,
             position=self._position,
         )
 
@@ -229,15 +235,16 @@ class TrainContext:
         checkpoint_every: int | str | None = "epoch",
         keep: int = 2,
         monitor: str | None = None,
-        mode: str = "max",
+        mode: str | None = None,
         warmup: int = 0,
     ) -> list[Any]:
         """The callbacks for one call of `fit`, in a gang and alone; your own go after them.
 
         They have all members begin with the chief's weights, average metrics, report each epoch, stop when that is
         advised, and save and resume. `checkpoint_every` is a number of steps, a time such as "30s", "epoch", or None
-        for never; the newest `keep` checkpoints stay, and the best one by `monitor` in `mode`. `warmup`: epochs in
-        which the learning rate rises from that of one member. Raises SpecError.
+        for never; the newest `keep` checkpoints stay, and the best one by `monitor` in `mode`, which its name
+        tells by default ("min" for a loss). `warmup`: epochs in which the learning rate rises from that of one member.
+        Raises SpecError.
         """
         from sparktrain.training.glue import keras_callbacks
 
@@ -249,6 +256,7 @@ class TrainContext:
             self.report,
             self.should_stop,
             self._stepped,
+            own_folders=(self._assignment.work_dir, self.log_dir),
             keep=keep,
             checkpoint_every=checkpoint_every,
             monitor=monitor,
@@ -285,6 +293,15 @@ class TrainContext:
 
     # ---- within
 
+    def _known_ring(self) -> "Ring":
+        """The ring, which Keras in this process knows from now on."""
+        from sparktrain.training.losses import weigh_losses
+        from sparktrain.training.synchronized import synchronize_batches
+
+        weigh_losses(self._gang.ring)
+        synchronize_batches(self._gang.ring)
+        return self._gang.ring
+
     def _stepped(self, step: int, training: bool) -> None:
         self._wire.send(Stepped(step, training))
 
@@ -303,6 +320,8 @@ def _step(value: Any) -> int:
         raise TypeError(f"ctx.report(step={value!r:.100}): a step is an integer, not {type(value).__name__}")
     if step < 0:
         raise ValueError(f"ctx.report(step={step}): steps count from 0")
+    if step > MAX_STEP:
+        raise ValueError(f"ctx.report(): a step of {step.bit_length()} bits is too large: steps must be below 2**63")
     return step
 
 

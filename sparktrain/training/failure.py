@@ -1,25 +1,34 @@
 """An exception as text: nothing of the user's is pickled for the way to the driver. Pure."""
 
+import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
+from types import CodeType, FrameType, TracebackType
 
-from sparktrain.errors import FormError, RingError
+from sparktrain.errors import FormError, OutOfStepError, RingError, UserError
 from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.training.homes import Homes
+from sparktrain.training.ring_errors import causes
 from sparktrain.training.wire import sendable
 
 SUMMARY_CHARS = 500
 TRACEBACK_BYTES = 64 * 1024
 
 _OURS = str(Path(__file__).parent)
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+_ELSEWHERE = Homes()
+_KERAS_ASKS = "register_keras_serializable"
+"""In what Keras says of an object whose class it does not find where it is unpickled."""
 _MEMORY = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
 """What TensorFlow and torch raise for a device without memory; they derive from no MemoryError."""
 
 
-def of_exception(error: BaseException, ring_broke: Callable[[BaseException], bool] = lambda error: False) -> Failure:
+def of_exception(
+    error: BaseException, ring_broke: Callable[[BaseException], bool] = lambda error: False, homes: Homes = _ELSEWHERE
+) -> Failure:
     """The failure of a training function that raised `error`; `ring_broke` tells what follows from a broken ring."""
-    text = _traceback(error)
+    text = _traceback(error, homes)
     if isinstance(error, SystemExit):
         call = "sys.exit()" if error.code is None else f"sys.exit({_repr(error.code)})"
         return Failure(FailureKind.EXIT, _line(f"{call} was called before the function returned a result"), text)
@@ -28,22 +37,38 @@ def of_exception(error: BaseException, ring_broke: Callable[[BaseException], boo
         return Failure(FailureKind.EXCEPTION, summary, text)
     if isinstance(error, FormError):
         return Failure(FailureKind.FORM, _line(str(error)), text)
+    if any(isinstance(each, OutOfStepError) for each in causes(error)):  # AutoGraph raises others from it
+        return Failure(FailureKind.MISMATCH, _line(_summary(error)), text)
     if isinstance(error, RingError) or ring_broke(error):
         return Failure(FailureKind.RING, _line(_summary(error)), text)
     if isinstance(error, MemoryError) or type(error).__name__ in _MEMORY:
         advice = "lower the batch size, or give trials more memory"
         return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({advice})"), text)
-    return Failure(FailureKind.EXCEPTION, _line(_summary(error)), text)
+    return Failure(FailureKind.EXCEPTION, _line(_summary(error), homes.hint(error)), text)
 
 
-def of_loading(error: BaseException, host: str) -> Failure:
+def of_mistake(said: str, where: str) -> Failure:
+    """The failure of a member that called other operations of the ring than the others; `where`: as text."""
+    return Failure(FailureKind.MISMATCH, _line(said), where)
+
+
+def where(frame: FrameType, called: CodeType) -> str:
+    """The lines that a thread is in, below the function of the code `called`; empty where that has returned."""
+    frames = list(traceback.walk_stack(frame))  # the innermost first
+    codes = [each.f_code for each, _ in frames]
+    below = frames[: codes.index(called)] if called in codes else []
+    return sendable("".join(traceback.StackSummary.extract(iter(below[::-1])).format()))
+
+
+def of_loading(error: BaseException, host: str, homes: Homes = _ELSEWHERE) -> Failure:
     """The failure of a member on `host` whose function could not be loaded."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         bring = "bring it with sc.addPyFile(...) / --py-files / spark.addArtifacts(..., pyfile=True)"
         summary = f"module {error.name!r} cannot be imported on executor host {host}; {bring}, or install it there"
     else:
         summary = f"the function cannot be loaded on executor host {host}: {_summary(error)}"
-    return Failure(FailureKind.LOAD, _line(summary), _traceback(error))
+    step = "; build Keras objects within the function" if _KERAS_ASKS in _str(error) else homes.hint(error)
+    return Failure(FailureKind.LOAD, _line(summary, step), _traceback(error, homes))
 
 
 def _summary(error: BaseException) -> str:
@@ -52,11 +77,14 @@ def _summary(error: BaseException) -> str:
     return f"{name}: {message}" if message else name
 
 
-def _traceback(error: BaseException) -> str:
+def _traceback(error: BaseException, homes: Homes) -> str:
     """With frames of this package left out as far as the user's first one; cut in the middle when too long."""
     try:
-        lines = traceback.TracebackException(type(error), error, _users(error.__traceback__)).format()
-        text = sendable("".join(lines))
+        told = traceback.TracebackException(type(error), error, _users(error.__traceback__))
+        if isinstance(error, UserError):  # the line that called what has refused tells more than ours below it
+            told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(_PACKAGE)]
+        homes.rename(told)
+        text = sendable("".join(told.format()))
     except Exception as broken:  # such as a cause that is no exception, or a group changed while it is read
         return sendable(f"{_summary(error)}\n(its traceback cannot be shown: {_summary(broken)})\n")
     data = text.encode()

@@ -9,7 +9,7 @@ number of steps, and in each step all members have the same number of examples.
 
 import inspect
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -18,9 +18,10 @@ import tensorflow as tf
 
 from sparktrain.errors import SpecError
 from sparktrain.spec.values import described, shown, type_name
-from sparktrain.training import pipeline, rounds
+from sparktrain.training import pipeline, rounds, weighing
 from sparktrain.training.position import Cursor, Position
 from sparktrain.training.rounds import Share, Uneven
+from sparktrain.training.turns import Turns, changes, tupled
 
 
 def shard(
@@ -32,6 +33,7 @@ def shard(
     uneven: str = "drop",
     shuffle: bool = False,
     seed: int = 0,
+    class_weight: Mapping[int, float] | None = None,
     position: Position | None = None,
 ) -> Any:
     """The share that member `rank` of `size` has of `data`, as a `tf.data.Dataset` of batches; pass it to `fit` as is.
@@ -39,11 +41,16 @@ def shard(
     `data` is one of
     - a `tf.data.Dataset` of batches. Its own shuffling is kept; it must have a seed, and TensorFlow's global seed must
       be the same on all members, for `shuffle(seed=...)` makes its order from both;
-    - an array, or `(x, y)` or `(x, y, sample_weight)` of arrays or of dicts of them, whose first axes are of one
-      length: `batch_size` examples at a time, which are not copied before they are due, in the order of `shuffle`: a
-      new one in each epoch, the same on all members;
+    - an array, or `(x, y)` or `(x, y, sample_weight)` of arrays or of dicts, lists or tuples of them, whose first axes
+      are of one length: `batch_size` examples at a time, which are not copied before they are due, in the order of
+      `shuffle`: a new one in each epoch, the same on all members;
     - a function without parameters that returns an iterator over batches, called for each epoch, or an iterable that
-      can be read again and again. What it yields must be the same on all members.
+      can be read again and again. What it yields must be the same on all members. A `PyDataset` may change its order in
+      `on_epoch_end()`, by Python's or numpy's global generator, which is seeded for each call, or by one that it has
+      seeded itself.
+
+    Lists within the data become tuples, for to TensorFlow a list is one tensor. `class_weight` is what `fit` takes by
+    that name, and cannot take beside sample weights: each example's weight is multiplied by that of its class.
 
     `uneven` says what becomes of a last step that lacks batches, or has one that is smaller than the others:
     - `drop` leaves it out; where no batch is missing, all members' batches are cut to the smallest;
@@ -59,11 +66,14 @@ def shard(
     where = position or Position()
     if isinstance(data, tf.data.Dataset):
         _check_unused("a tf.data.Dataset of batches", batch_size, shuffle)
-        return _of_batches(data, share, where)
+        return _of_batches(weighing.by_class(data, class_weight), share, where)
     if callable(data) or (isinstance(data, Iterable) and not _holds_arrays(data)):
         _check_unused("an iterable of batches", batch_size, shuffle)
-        return _of_batches(_generated(data), share, where)
-    return _of_arrays(data, share, _batch(batch_size), seed if shuffle else None, where)
+        turns = Turns(data, seed) if changes(data) else None
+        return _of_batches(weighing.by_class(_generated(turns or data), class_weight), share, where, turns)
+    return _of_arrays(
+        weighing.by_class(tupled(data), class_weight), share, _batch(batch_size), seed if shuffle else None, where
+    )
 
 
 def steps_of(data: Any) -> int | None:
@@ -99,7 +109,7 @@ def _batch(batch_size: Any) -> int:
 # --- datasets of batches
 
 
-def _of_batches(batches: Any, share: Share, position: Position) -> Any:
+def _of_batches(batches: Any, share: Share, position: Position, turns: Turns | None = None) -> Any:
     spec = batches.element_spec
     _check_spec(spec, share)
     if share.size > 1:
@@ -107,6 +117,8 @@ def _of_batches(batches: Any, share: Share, position: Position) -> Any:
     cardinality = int(batches.cardinality())
     steps = share.steps(cardinality) if cardinality >= 0 else None
     cursor = Cursor(position, steps, endless=cardinality == tf.data.INFINITE_CARDINALITY)
+    if turns is not None:
+        turns.cursor = cursor
     feed = pipeline.resumable(cursor, batches, share)
     position.describe(feed.element_spec, order_of(batches))
     return feed
@@ -211,8 +223,6 @@ class _Gather:
 def _generated(data: Any) -> Any:
     """A dataset of what a function or an iterable yields."""
     again = data if callable(data) else lambda: data
-    if isinstance(data, keras.utils.PyDataset) and type(data).on_epoch_end is not keras.utils.PyDataset.on_epoch_end:
-        raise SpecError(f"{shown(data)} changes by on_epoch_end(), and no epoch of it could be resumed: pass arrays")
     if inspect.isgenerator(data) or (hasattr(data, "__next__") and not callable(data)):
         raise SpecError(
             f"the data is {shown(data)}, which can be read once, and each epoch reads it anew: pass the function "
@@ -228,7 +238,8 @@ def _generated(data: Any) -> Any:
 
 def _reader(again: Callable[[], Iterable[Any]]) -> Callable[[], Any]:
     def read() -> Any:
-        yield from again()
+        for batch in again():
+            yield tupled(batch)
 
     return read
 
@@ -248,4 +259,4 @@ def _signature(batches: Iterable[Any]) -> Any:
         sides = [side[0] if len(set(side)) == 1 else None for side in list(zip(*shapes, strict=True))[1:]]
         return tf.TensorSpec([None, *sides], tf.as_dtype(np.asarray(leaves[0]).dtype))
 
-    return tf.nest.map_structure(spec, *found)
+    return tf.nest.map_structure(spec, *map(tupled, found))

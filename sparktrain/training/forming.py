@@ -1,43 +1,76 @@
 """How a member becomes one of its gang: it loads the backend, holds a port, learns where the others are, and joins."""
 
-import inspect
 import os
+import sys
 from collections.abc import Callable
-from types import CodeType
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from sparktrain.errors import FormError
+from sparktrain.clock import SystemClock
+from sparktrain.errors import FormError, RingError
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.spec.gang import Backend, Role
+from sparktrain.spec.uses import STRATEGY, names
 from sparktrain.state.formation import ALONE, Formation
-from sparktrain.training import backend
+from sparktrain.training import backend, setting
 from sparktrain.training.cluster import has_ps, is_cluster_error, tf_config
+from sparktrain.training.lookout import Lookout
 from sparktrain.training.port import HeldPort
 from sparktrain.training.ring import LocalRing, Ring
 from sparktrain.training.ring_errors import is_ring_error
 from sparktrain.training.wire import AgentWire
 
-STRATEGY = "strategy"
-"""What a training function calls on its context to make a strategy of TensorFlow's."""
+if TYPE_CHECKING:
+    from sparktrain.training.forgotten import Strays
+
 RING_TIMEOUT_S = 30.0
-"""How long the ring waits for a member whose process does not answer; a slow one answers."""
+"""How long the ring waits for a member whose process does not answer."""
+SLOW_S = 3600.0
+"""How long it waits for one that does answer, and only takes its time: whether that hangs is for `hang_timeout` to say,
+and who is dead for the agents."""
+ASK_S = 1.5
+"""A member whose operation has failed waits so long for the others to say which ones they have called."""
 
 
 class Gang:
     """The gang of this process, and its ring."""
 
-    def __init__(self, formation: Formation, join: Callable[[], Ring], release_port: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        formation: Formation,
+        join: Callable[[], Ring],
+        release_port: Callable[[], None],
+        exchange: backend.Exchange | None = None,
+    ) -> None:
         self.formation = formation
         self.release_port = release_port
         """Stop holding this member's port, for whoever binds it. Again: does nothing."""
         self._join = join
         self._ring: Ring | None = None
+        self._strays: Strays | None = None
+        self._exchange = exchange
+        self._lookout: Lookout | None = None
+        self._found: Callable[[str], None] | None = None
 
     @property
     def ring(self) -> Ring:
         """The ring. Connected at the first use, which all members must have in common. Raises FormError."""
         if self._ring is None:
             self._ring = self._join()
+            self._watch()
+            self._look_out()
         return self._ring
+
+    def on_mistake(self, found: Callable[[str], None]) -> None:
+        """Have `found` called, in a thread, when members turn out to call different operations of the ring."""
+        self._found = found
+        self._look_out()
+
+    def mistake(self) -> str | None:
+        """What members do differently, where that is why an operation failed; waits a short time for what they say."""
+        with suppress(OSError):
+            return self._lookout.ask(ASK_S) if self._lookout is not None else None
+        return None
 
     def broke(self, error: BaseException) -> bool:
         """Whether the training function raised `error` because a member is gone, or stuck."""
@@ -45,8 +78,28 @@ class Gang:
 
     def leave(self) -> None:
         """Leave the ring, if there is one, as a member that has trained to its end."""
-        if self._ring is not None:
-            self._ring.close()
+        if self._ring is None:
+            return
+        if self._strays is not None:
+            with suppress(RingError):  # a member that is gone already takes nothing from what the others have done
+                self._strays.compare(self._ring)
+        self._ring.close()
+
+    def _look_out(self) -> None:
+        calls = None if self._ring is None else self._ring.calls
+        if calls is None or self._exchange is None or self._found is None or self._lookout is not None:
+            return
+        self._lookout = Lookout(calls, self._exchange, self.formation.rank, SystemClock())
+        self._lookout.start(self._found)
+
+    def _watch(self) -> None:
+        """Look out for optimizers that do not know the ring, unless the function does not use Keras."""
+        if self.formation.size > 1 and "tensorflow" in sys.modules:  # the backend of a ring has imported it
+            from sparktrain.training.forgotten import Strays
+
+            self._strays = Strays()
+            if "keras" in sys.modules:
+                self._strays.watch()
 
 
 def alone() -> Gang:
@@ -69,32 +122,15 @@ def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object
     if places is None:
         raise FormError("the agent is gone, and with it the way to the other members")
     formation = Formation(assignment.member.rank, places)
-    joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S)
-    gang = Gang(formation, lambda: join(joining), held.release)
+    setting.connect(assignment, formation)  # before the ring, which initialises TensorFlow and with it the devices
+    joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S, SLOW_S)
+    gang = Gang(formation, lambda: join(joining), held.release, wire)
     if assignment.backend is Backend.TENSORFLOW:
         os.environ["TF_CONFIG"] = tf_config(formation)
         if has_ps(formation) or formation.role is Role.EVALUATOR or names(function, STRATEGY):
             return gang
     _ = gang.ring
     return gang
-
-
-def names(function: object, name: str) -> bool:
-    """Whether `function` has `name` in its code, or in that of the functions of its module that it refers to."""
-    seen: set[int] = set()
-    waiting: list[object] = [function]
-    while waiting:
-        found = inspect.unwrap(waiting.pop())  # type: ignore[arg-type]
-        code = getattr(found, "__code__", found)
-        if not isinstance(code, CodeType) or id(code) in seen:
-            continue
-        seen.add(id(code))
-        if name in code.co_names:
-            return True
-        known = getattr(found, "__globals__", {})
-        waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
-        waiting += [known[each] for each in code.co_names if inspect.isfunction(known.get(each))]
-    return False
 
 
 def _hold(address: str) -> HeldPort:

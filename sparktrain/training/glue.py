@@ -7,11 +7,13 @@ from sparktrain.clock import Clock
 from sparktrain.training.callbacks import Ties
 from sparktrain.training.callbacks import keras_callbacks as callbacks
 from sparktrain.training.checkpoint import Checkpoints
-from sparktrain.training.checkpoint import Restored as Saved
-from sparktrain.training.checkpointing import Restored
 from sparktrain.training.checksum import check_equal, check_same_program
 from sparktrain.training.position import Position
 from sparktrain.training.ring import Ring
+from sparktrain.training.stages import Place
+
+_FIT = "fit()"
+"""What `fit` saves beside its model."""
 
 
 class KerasSnapshots:
@@ -21,23 +23,23 @@ class KerasSnapshots:
         self._checkpoints = checkpoints
         self._keep = keep
 
-    def restore(self, model: Any) -> Restored | None:
+    def peek(self) -> Place | None:
+        """Where the newest checkpoint was made; one that a loop of the user's saved has no epoch. CheckpointError."""
+        found = self._checkpoints.peek()
+        return (
+            None if found is None else Place(found.step, found.epoch or 0, found.batch or 0, found.extra.get(_FIT, {}))
+        )
+
+    def restore(self, model: Any, *, alike: bool) -> None:
         """Set the built model and its optimizer to the newest checkpoint. Raises UserError, CheckpointError."""
-        found = self._checkpoints.restore(model)
-        return None if found is None else _Place(found)
+        self._checkpoints.restore(model, alike=alike)
 
-    def save(self, model: Any, step: int, epoch: int, batch: int, score: float | None) -> None:
+    def save(self, model: Any, place: Place, score: float | None) -> None:
         """Copy what `restore` needs; it is written meanwhile."""
-        self._checkpoints.save(step, model, epoch=epoch, batch=batch, score=score, keep=self._keep)
-
-
-class _Place:
-    """Where in `fit` a checkpoint was taken; one that a loop of the user's saved has no epoch."""
-
-    def __init__(self, saved: Saved) -> None:
-        self.step = saved.step
-        self.epoch = saved.epoch or 0
-        self.batch = saved.batch or 0
+        content: dict[str, Any] = {_FIT: dict(place.content)}
+        self._checkpoints.save(
+            place.step, model, epoch=place.epoch, batch=place.batch, score=score, keep=self._keep, **content
+        )
 
 
 def keras_callbacks(
@@ -49,6 +51,7 @@ def keras_callbacks(
     should_stop: Callable[[], bool],
     stepped: Callable[[int, bool], None],
     *,
+    own_folders: tuple[str, ...],
     keep: int,
     **options: Any,
 ) -> list[Any]:
@@ -62,5 +65,5 @@ def keras_callbacks(
             check_equal(ring, model)
 
     snapshots = KerasSnapshots(checkpoints, keep)
-    ties = Ties(ring, position, clock, report, should_stop, stepped, compare, check, snapshots)
+    ties = Ties(ring, position, clock, report, should_stop, stepped, compare, check, snapshots, own_folders)
     return callbacks(ties, **options)

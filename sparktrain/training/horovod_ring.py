@@ -18,6 +18,7 @@ from sparktrain.errors import FormError, RingError
 from sparktrain.state.formation import Formation
 from sparktrain.training import meeting
 from sparktrain.training.backend import Joining
+from sparktrain.training.calls import Calls
 from sparktrain.training.carriers import carry
 from sparktrain.training.chunks import in_chunks
 from sparktrain.training.op_names import PREFIX, OpNames, as_written
@@ -45,19 +46,19 @@ def join(joining: Joining) -> Ring:
     shared = meeting.meet(joining, SystemClock())
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
         os.environ.pop("HOROVOD_ELASTIC", None)
-        os.environ.update(_environment(formation, rendezvous.address, joining.timeout_s))
+        os.environ.update(_environment(formation, rendezvous.address, joining))
         try:
             hvd.init()
         except Exception as error:
             raise FormError(_not_formed(formation, rendezvous.heard, error)) from error
     # At exit it would wait for members that are dead; and those that live are left in peace by `close` alone.
     atexit.unregister(hvd.shutdown)
-    return HorovodRing(formation, joining.timeout_s)
+    return HorovodRing(formation, joining.operation_s)
 
 
-def _environment(formation: Formation, address: tuple[str, int], timeout_s: float) -> dict[str, str]:
+def _environment(formation: Formation, address: tuple[str, int], joining: Joining) -> dict[str, str]:
     """What Horovod reads of the environment. Raises FormError."""
-    timeout = meeting.whole_seconds(timeout_s)
+    patience = meeting.whole_seconds(joining.operation_s)
     values = {
         "RANK": formation.rank,
         "SIZE": formation.size,
@@ -71,9 +72,9 @@ def _environment(formation: Formation, address: tuple[str, int], timeout_s: floa
         "GLOO_RENDEZVOUS_ADDR": address[0],
         "GLOO_RENDEZVOUS_PORT": address[1],
         "GLOO_IFACE": _interface(formation),
-        "GLOO_TIMEOUT_SECONDS": timeout,
-        "STALL_CHECK_TIME_SECONDS": max(1, timeout // 2),
-        "STALL_SHUTDOWN_TIME_SECONDS": max(2, timeout),  # must be more than the check's
+        "GLOO_TIMEOUT_SECONDS": meeting.whole_seconds(joining.timeout_s),
+        "STALL_CHECK_TIME_SECONDS": max(1, patience // 2),
+        "STALL_SHUTDOWN_TIME_SECONDS": max(2, patience),  # must be more than the check's
     }
     return {f"HOROVOD_{name}": str(value) for name, value in values.items()}
 
@@ -100,18 +101,21 @@ def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
 class HorovodRing(Ring):
     """See base class. Made by `join`."""
 
+    calls: Calls
+
     def __init__(self, formation: Formation, timeout_s: float) -> None:
         self.rank = formation.rank
         self.size = formation.size
         self._formation = formation
         self._timeout_s = timeout_s
+        self.calls = Calls()
         self._names = OpNames()
         self._closed = False
 
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
         """See base class. Horovod itself joins small tensors."""
-        with self._operation(name) as unique:
+        with self._operation("allreduce", name, tensors) as unique:
             carried = [carry(each, _REDUCED) for each in tensors]
             sums = self._sums([each for each, _ in carried], unique)
             whole = averaged(sums, self.size) if average else sums
@@ -120,7 +124,7 @@ class HorovodRing(Ring):
     @as_written
     def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
         """See base class."""
-        with self._operation(name) as unique:
+        with self._operation("broadcast", name, tensors) as unique:
             carried = [carry(each, _MOVED) for each in tensors]
             sent = in_chunks(
                 [each for each, _ in carried],
@@ -131,7 +135,7 @@ class HorovodRing(Ring):
     @as_written
     def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
         """See base class."""
-        with self._operation(name) as unique:
+        with self._operation("allgather", name, [tensor]) as unique:
             if not tensor.shape.rank:
                 raise ValueError(f"allgather {name!r}: a tensor of shape {tensor.shape} has no first axis; give it one")
             carried, back = carry(tensor, _MOVED)
@@ -159,9 +163,11 @@ class HorovodRing(Ring):
         return sums
 
     @contextmanager
-    def _operation(self, name: str) -> Iterator[str]:
+    def _operation(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Iterator[str]:
         try:
             with tf.name_scope(PREFIX), tf.device("/CPU:0"):
+                noted = self.calls.note(kind, name, tensors)
+            with tf.name_scope(PREFIX), tf.device("/CPU:0"), tf.control_dependencies([noted]):
                 yield self._names.unique(name)
         except tf.errors.OpError as error:
             raise RingError(

@@ -5,6 +5,7 @@ import inspect
 import os
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,20 +22,27 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.training import failure, forming, setting
 from sparktrain.training.cluster import serve_if_server
 from sparktrain.training.context import TrainContext
+from sparktrain.training.homes import Homes, find
+from sparktrain.training.notices import given
 from sparktrain.training.result import metrics_of
 from sparktrain.training.wire import AgentWire
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
 
 
-def live(pipe: BlockingPipe[m.ToMember]) -> NoReturn:
-    """Be one member from its assignment to the end of its process. Only the main thread of a forked child calls it."""
+def live(pipe: BlockingPipe[m.ToMember], began: Callable[[], None]) -> NoReturn:
+    """Be one member from its assignment to the end of its process. Only the main thread of a forked child calls it.
+
+    `began` is called when the assignment has come, before anything of the user's runs.
+    """
     try:
         assignment = pipe.receive()
         if not isinstance(assignment, m.Assignment):
             os._exit(0)  # the agent closed its end: nobody needs this member
+        began()
         wire = AgentWire(pipe, SystemClock())
         outcome = _outcome(assignment, wire, SystemClock())
+        _print(outcome.failure)
         setting.flush()
         if not _tell(wire, outcome):
             os._exit(UNREACHABLE_STATUS)
@@ -48,7 +56,7 @@ def live(pipe: BlockingPipe[m.ToMember]) -> NoReturn:
 
 def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome:
     """Set up, load, form the gang, and train."""
-    host = socket.gethostname()
+    host, homes = socket.gethostname(), find(assignment.sys_path)
     try:
         setting.enter(assignment)
     except OSError as error:
@@ -61,15 +69,16 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))
     except BaseException as error:
-        return Outcome(0.0, failure=failure.of_loading(error, host))
-    setting.connect(assignment, gang.formation)
+        return Outcome(0.0, failure=failure.of_loading(error, host, homes))
     context = TrainContext(assignment, wire, clock, gang)
+    entered = clock.now()
+    gang.on_mistake(lambda said: _end_mistaken(said, clock.now() - entered, wire))
     wire.send(m.Entered(os.getpid()))
     try:
         serve_if_server(gang.formation, gang.release_port)
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))
-    return _train(function, context, gang, assignment.metric, clock)
+    return _train(function, context, gang, assignment.metric, homes)
 
 
 def _load(assignment: m.Assignment) -> Callable[..., Any]:
@@ -90,21 +99,37 @@ def _referred(reference: str) -> Any:
 
 
 def _train(
-    function: Callable[..., Any], context: TrainContext, gang: forming.Gang, metric: str | None, clock: Clock
+    function: Callable[..., Any], context: TrainContext, gang: forming.Gang, metric: str | None, homes: Homes
 ) -> Outcome:
-    pid = os.getpid()
+    pid, clock = os.getpid(), SystemClock()
     started = clock.now()
     ended: dict[str, float] | Failure
+    returned = False
     try:
-        ended = metrics_of(_call(function, context), metric if context.rank == 0 else None)
+        value = _call(function, context)
+        returned = True
+        ended = metrics_of(value, metric if context.rank == 0 else None)
         context.finish()
         gang.leave()
     except BaseException as error:
-        ended = failure.of_exception(error, gang.broke)
+        ended = failure.of_exception(error, gang.broke, homes)
+        if ended.kind is FailureKind.RING and (said := gang.mistake()) is not None:
+            ended = failure.of_mistake(said, "" if returned else ended.traceback)
     if os.getpid() != pid:
         os._exit(0)  # a child that the function forked came back from it: only the member itself has an outcome
     seconds = clock.now() - started
-    return Outcome(seconds, failure=ended) if isinstance(ended, Failure) else Outcome(seconds, metrics=ended)
+    if isinstance(ended, Failure):
+        return Outcome(seconds, failure=ended, notices=given())
+    return Outcome(seconds, metrics=ended, notices=given())
+
+
+def _end_mistaken(said: str, seconds: float, wire: AgentWire) -> NoReturn:
+    """End a member whose training thread waits in an operation that the others do not call; any other thread."""
+    training = sys._current_frames()[threading.main_thread().ident or 0]
+    ended = failure.of_mistake(said, failure.where(training, _call.__code__))
+    print(f"[sparktrain] {said}", file=sys.stderr)
+    setting.flush()
+    os._exit(0 if _tell(wire, Outcome(seconds, failure=ended)) else UNREACHABLE_STATUS)
 
 
 def _call(function: Callable[..., Any], context: TrainContext) -> Any:
@@ -114,6 +139,15 @@ def _call(function: Callable[..., Any], context: TrainContext) -> Any:
         wants_context = False
     injected = {"ctx": context} if wants_context else {}
     return function(**{**context.params, **injected})
+
+
+def _print(failed: Failure | None) -> None:
+    """Have the log end with what the function failed of: whoever reads it looks there first."""
+    if failed is None:
+        return
+    with suppress(Exception):  # the function may have closed stderr
+        sys.stdout.flush()
+        print(failed.ending, end="", file=sys.__stderr__, flush=True)
 
 
 def _tell(wire: AgentWire, outcome: Outcome) -> bool:

@@ -3,11 +3,13 @@
 import traceback
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
 import tensorflow as tf
 
 from sparktrain.errors import SpecError
+from sparktrain.training.forgotten import FirstStep
 from sparktrain.training.gradients import Gradient, averaged_gradients, width
 from sparktrain.training.op_names import as_written
 from sparktrain.training.ring import Ring
@@ -64,9 +66,35 @@ def is_distributed(optimizer: Any) -> bool:
     return _reducer(optimizer) is not None
 
 
+def own_optimizers(model: Any) -> dict[str, Any]:
+    """The optimizers that `model` has for a train_step of its own, by the names of its attributes."""
+    found = {name: each for name, each in vars(model).items() if isinstance(each, keras.optimizers.Optimizer)}
+    return {name: each for name, each in found.items() if each is not getattr(model, "optimizer", None)}
+
+
+def stray_optimizer(model: Any) -> str | None:
+    """How to call an optimizer of `model` that does not know the gang; None where all do that train it.
+
+    `compile()` without one makes one that is not used, where train_step has its own.
+    """
+    own = own_optimizers(model)
+    alone = [name for name, each in own.items() if not _reduces(each)]
+    if not own and not _reduces(getattr(model, "optimizer", None)):
+        return "optimizer"
+    return alone[0] if alone else None
+
+
+def _reduces(optimizer: Any) -> bool:
+    return optimizer is not None and any(map(is_distributed, (optimizer, getattr(optimizer, "inner_optimizer", None))))
+
+
 def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "none") -> "DistributedTape":
     """`tape`, whose `gradient` averages over all members. Raises SpecError for an unknown compression."""
     return DistributedTape(tape, ring, width(compression))
+
+
+_FIRST_TAPE: "WeakKeyDictionary[Ring, FirstStep]" = WeakKeyDictionary()
+"""A loop makes a tape for each of its steps: the first one of a ring is looked at."""
 
 
 class DistributedTape:
@@ -76,6 +104,7 @@ class DistributedTape:
         self._tape = tape
         self._ring = ring
         self._narrow = narrow
+        self._first = _FIRST_TAPE.setdefault(ring, FirstStep(ring, narrow))
 
     def __enter__(self) -> "DistributedTape":
         self._tape.__enter__()
@@ -92,7 +121,9 @@ class DistributedTape:
         """The averaged gradients of `target`, in the structure of `sources`: Keras variables, or TensorFlow's."""
         plain = tf.nest.map_structure(lambda each: each.value if isinstance(each, keras.Variable) else each, sources)
         gradients = tf.nest.flatten(self._tape.gradient(target, plain, **options))
-        averaged = averaged_gradients(self._ring, gradients, self._narrow, "tape")
+        self._first.begin([each for each in tf.nest.flatten(sources) if hasattr(each, "numpy")])
+        averaged = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)
+        self._first.compare(gradients, averaged)
         return tf.nest.pack_sequence_as(plain, averaged)
 
 
@@ -105,6 +136,7 @@ class _Reducer:
         self._optimizer = optimizer
         self._apply = optimizer.apply
         self._looked = False
+        self._first = FirstStep(ring, narrow)
 
     @as_written
     def __call__(self, grads: Sequence[Gradient], trainable_variables: Sequence[Any] | None = None) -> None:
@@ -113,7 +145,11 @@ class _Reducer:
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
             gradients = [_shaped(*each) for each in zip(gradients, trainable_variables, strict=True)]
-        self._apply(averaged_gradients(self.ring, gradients, self.narrow, "gradients"), trainable_variables)
+        self._first.begin(self._optimizer._trainable_variables if trainable_variables is None else trainable_variables)
+        single = not _adds_rows(self._optimizer)
+        averaged = averaged_gradients(self.ring, gradients, self.narrow, "gradients", single=single)
+        self._first.compare(gradients, averaged)
+        self._apply(averaged, trainable_variables)
 
     def _refuse_outer_scale(self) -> None:
         """Raise SpecError when a loss scale calls, for it has decided by this member's gradients alone."""
@@ -127,6 +163,16 @@ class _Reducer:
                     f"the optimizer {self._optimizer.name!r} was wrapped into a LossScaleOptimizer after it was "
                     "distributed; wrap it first, and distribute the LossScaleOptimizer"
                 )
+
+
+def _adds_rows(optimizer: Any) -> bool:
+    """Whether a row that occurs twice in a gradient is to the optimizer what the sum of the two is.
+
+    To others it is not: Adam adds up the squares of the two, and clipping measures them one by one.
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    clips = any(getattr(inner, name, None) for name in ("clipnorm", "clipvalue", "global_clipnorm"))
+    return type(inner) is keras.optimizers.SGD and not clips
 
 
 def _shaped(gradient: Gradient, variable: Any) -> Gradient:

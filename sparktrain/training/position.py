@@ -1,9 +1,13 @@
 """Where a member is in its data: kept by the callbacks, read by the feeds whenever a pass over the data begins. Pure.
 
-A pass is one reading of the data. It is an epoch, unless `fit(steps_per_epoch=...)` cuts the data in another way.
+A pass is one reading of the data. It is an epoch, unless `fit(steps_per_epoch=...)` cuts the data in another way. Each
+call of `fit` is a stage: its epochs and passes begin anew, and its steps go on from those of the stage before.
 """
 
 import threading
+from collections.abc import Sequence
+
+from sparktrain.training.stages import Stages
 
 
 class Position:
@@ -14,14 +18,14 @@ class Position:
         self.feeds: list[Cursor] = []
         """Those that were made with this position, oldest first."""
         self.spec: object = None
-        """Element spec of the first feed."""
+        """Element spec of what the fit reads; before the first fit, that of the first feed."""
         self.order = 0
         """A number that is equal on members whose first feeds are in the same order."""
         self.epoch = 0
         self.batch = 0
         """Steps of this member in the epoch; those before a resume count too."""
         self.step = 0
-        """Steps of this member in all epochs."""
+        """Steps of this member in all epochs of all fits."""
         self.per_epoch: int | None = None
         """Steps of an epoch; None where Keras does not know."""
         self.training = False
@@ -29,12 +33,20 @@ class Position:
         self.resumed = False
         """Whether this fit goes on from a checkpoint."""
         self.fit = 0
-        """Calls of `fit` so far."""
+        """Calls of `fit` so far: the number of the stage, from 1."""
+        self.began = 0
+        """`step` where this fit began."""
+        self.first: int | None = None
+        """The epoch in which this fit began; None until it has begun one."""
         self.offset = 0
         """Steps of this epoch that were run before the resume; 0 in all epochs but the resumed one."""
-        self.opened = False
-        """Whether a checkpoint to go on from has been looked for: that is done once."""
-        self._pending = False
+        self.reported = -1
+        """Step of the newest report; -1 before the first."""
+        self.asked = False
+        """Whether the members have stopped because one of them was asked to."""
+        self.stages = Stages()
+        self.warming: tuple[object, float, int] | None = None
+        """The optimizer whose learning rate rises, to what, and the step from which on."""
         self._base = 0
         self._pass_end: int | None = None
 
@@ -53,21 +65,30 @@ class Position:
         if self.spec is None:
             self.spec, self.order = spec, order
 
+    def reads(self, spec: object) -> None:
+        """What the fit that begins reads."""
+        self.spec = spec
+
     def begin_fit(self, per_epoch: int | None) -> None:
         """A call of `fit` begins, with so many steps in an epoch; None where Keras does not know."""
         with self.lock:
             self.fit += 1
-            self.per_epoch, self.resumed, self._pass_end = per_epoch, self._pending, None
+            self.began, self.first, self.offset = self.step, None, 0
+            self.per_epoch, self.resumed, self._pass_end = per_epoch, False, None
 
-    def resume(self, epoch: int, batch: int, step: int) -> None:
-        """Go on in `epoch`, from 0, after `batch` of its steps, `step` in all. After `begin_fit`."""
+    def resume(self, epoch: int, batch: int, step: int, *, began: int = 0, first: int | None = 0) -> None:
+        """Go on in `epoch`, from 0, after `batch` of its steps, `step` in all. After `begin_fit`.
+
+        `began` is the step in which the fit began, `first` its first epoch.
+        """
         with self.lock:
-            self.epoch, self.batch, self.step, self.resumed, self._pending = epoch, batch, step, True, True
+            self.epoch, self.batch, self.step, self.resumed = epoch, batch, step, True
+            self.began, self.first = began, first
 
     def begin_epoch(self, epoch: int) -> None:
         """An epoch begins: its first step comes next, or the one after the steps that a resumed epoch has."""
         with self.lock:
-            self._pending = False  # a fit that ends before the epoch to go on in leaves the resume to the next one
+            self.first = epoch if self.first is None else self.first
             self.offset = self.batch if self.resumed and epoch == self.epoch else 0
             self.epoch, self.batch, self._base, self.training = epoch, self.offset, self.step, True
 
@@ -89,6 +110,22 @@ class Position:
         with self.lock:
             self.training = False
 
+    def passes(self) -> list[list[int]]:
+        """By feed: how many passes were begun before this fit trained on it, and how many in all."""
+        with self.lock:
+            return [cursor.passes() for cursor in self.feeds]
+
+    def recall(self, passes: Sequence[Sequence[int]]) -> None:
+        """Count passes on from those that `passes` told in a process that is gone."""
+        with self.lock:
+            for cursor, (base, count) in zip(self.feeds, passes, strict=False):
+                cursor.recall(base, count)
+
+    @property
+    def fed(self) -> bool:
+        """Whether a feed is what this fit trains on."""
+        return any(cursor.fit == self.fit for cursor in self.feeds)
+
     def pass_ends(self, step: int | None) -> None:
         """The feed's pass is over after `step` steps of all; None: it has no end, or none that is known."""
         with self.lock:
@@ -102,10 +139,13 @@ class Cursor:
         self._position = position
         self.steps = steps
         """Steps of a pass; None where that is not known, or where a pass has no end."""
+        self.fit = 0
+        """The newest fit that has trained on this feed, from 1."""
         self._endless = endless
-        self._begun = 0
-        self._base: int | None = None
-        self._fit = 0
+        self._made = 0  # passes that this process has read or played
+        self._count = 0  # passes begun, those of processes that are gone among them
+        self._base = 0
+        self._recalled: int | None = None
         self._trained: tuple[int, int] | None = None
         with position.lock:
             position.feeds.append(self)
@@ -114,16 +154,24 @@ class Cursor:
         """A pass begins: its number, how many passes are to be played before it, and how many steps of it to skip.
 
         Playing a pass advances the generators that shuffle as that pass would have. So pass number p is in the same
-        order whether the passes before it were read by this process or by one that is gone.
+        order whether the passes before it were read by this process or by one that is gone. Passes without an end
+        cannot be played.
         """
         with self._position.lock:
             training, started = self._position.training, self._position.step
-            number, skipped = self._target() if training else (self._begun, 0)
-            played, self._begun = number - self._begun, number + 1
+            number, skipped = self._target() if training else (self._count, 0)
+            number = self._made if self._endless else max(number, self._made)
+            played, self._made = number - self._made, number + 1
+            self._count = number + 1
             self._trained = (number, started - skipped) if training else None
             if training:
                 self._position.pass_ends(None if self.steps is None else max(started, started - skipped + self.steps))
             return number, played, skipped
+
+    @property
+    def number(self) -> int:
+        """Of the pass that was begun last; 0 before any."""
+        return max(0, self._count - 1)
 
     def end(self, number: int, steps: int) -> None:
         """Pass `number` turns out to have `steps` steps, the skipped ones among them. Before the last one is read."""
@@ -131,14 +179,26 @@ class Cursor:
             if self._trained is not None and self._trained[0] == number:
                 self._position.pass_ends(self._trained[1] + steps)
 
+    def passes(self) -> list[int]:
+        """How many passes were begun before the fit trained on this feed, and how many in all."""
+        return [self._base if self.fit == self._position.fit else self._count, self._count]
+
+    def recall(self, base: int, count: int) -> None:
+        """Go on from what `passes` told in a process that is gone."""
+        self._recalled, self._count = base, max(count, self._count)
+
     def _target(self) -> tuple[int, int]:
         position = self._position
-        resumed, self._fit = position.resumed and self._fit != position.fit, position.fit
-        if self._base is None:
-            self._base = self._begun  # passes before any training: a process that resumes makes them again
+        first, self.fit = self.fit != position.fit, position.fit
+        resumed = position.resumed and first
+        if first:  # without a word of a former process: passes before any training are made again by this one
+            self._base = self._recalled if resumed and self._recalled is not None else self._count
+        if not resumed:
+            return self._count, 0
+        done = position.step - position.began
         if self._endless or (self.steps is None and position.per_epoch is not None):
-            return self._begun, position.step if resumed else 0
+            return self._base, done
         if self.steps is not None and position.per_epoch not in (None, self.steps):
-            passes, skipped = divmod(position.step, self.steps) if resumed else (0, 0)
-            return max(self._begun, self._base + passes), skipped
-        return max(self._begun, self._base + position.epoch), position.batch if resumed else 0
+            passes, skipped = divmod(done, self.steps)
+            return self._base + passes, skipped
+        return self._base + position.epoch - (position.first or 0), position.batch

@@ -8,11 +8,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.state.outcome import LACKS_METRIC, Failure, FailureKind
 from sparktrain.training.wire import sendable
 
 UNNAMED = "result"
 """Name of a bare number where no metric was asked for."""
+
+MAX_STEP = 2**63 - 1
+"""What readers of messages and files have room for."""
+MAX_METRICS = 10_000
+"""In one result or one report: each travels in messages and stays in the journal. Arrays belong into files."""
+MAX_NAMES_BYTES = 2**20
+"""For the names of all of them together."""
 
 ALLOWED = "return a number, or a flat dict of metric names to numbers"
 
@@ -36,6 +43,15 @@ def number(value: Any) -> float:
         raise NotANumberError(f"{_described(value)} ({type(error).__name__}: {error})") from error
 
 
+def size_problem(metrics: Mapping[str, float]) -> str:
+    """Why there are too many `metrics` for one message; empty when there are not."""
+    if len(metrics) > MAX_METRICS:
+        return f"{len(metrics):,} metrics, and at most {MAX_METRICS:,} can be sent"
+    if (names := sum(len(name.encode()) for name in metrics)) > MAX_NAMES_BYTES:
+        return f"names of metrics with {names:,} bytes, and at most {MAX_NAMES_BYTES:,} can be sent"
+    return ""
+
+
 def metrics_of(returned: Any, metric: str | None) -> dict[str, float] | Failure:
     """The metrics in what a training function returned; a failure when they are none, or lack a finite `metric`."""
     if returned is None and metric is None:
@@ -44,6 +60,8 @@ def metrics_of(returned: Any, metric: str | None) -> dict[str, float] | Failure:
         metrics = _mapped(returned) if isinstance(returned, Mapping) else {metric or UNNAMED: number(returned)}
     except NotANumberError as error:
         return Failure(FailureKind.RESULT, f"the function returned {error}; {ALLOWED}")
+    if problem := size_problem(metrics):
+        return Failure(FailureKind.RESULT, f"the result is too large: it has {problem}; write them to ctx.log_dir")
     return metrics if metric is None else _with(metric, metrics)
 
 
@@ -61,7 +79,7 @@ def _mapped(returned: Mapping[Any, Any]) -> dict[str, float]:
 
 def _with(metric: str, metrics: dict[str, float]) -> dict[str, float] | Failure:
     if metric not in metrics:
-        return Failure(FailureKind.METRIC, f"the result lacks metric {metric!r}; {_alternatives(metric, metrics)}")
+        return Failure(FailureKind.METRIC, f"{LACKS_METRIC} {metric!r}; {_alternatives(metric, metrics)}")
     if not math.isfinite(metrics[metric]):
         problem = f"metric {metric!r} is {metrics[metric]}, and no finite number"
         return Failure(FailureKind.METRIC, f"{problem}: did the training diverge? A lower learning rate may help")

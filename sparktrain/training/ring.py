@@ -2,7 +2,8 @@
 
 Every operation may be called eagerly and while a `tf.function` is traced; what it adds to a graph runs at each call.
 The members call the same operations with tensors of equal dtypes, and but for `allgather` of equal shapes. A ring whose
-members do not is broken: it raises `sparktrain.errors.RingError`, at the latest when its timeout is over.
+members do not is broken: it raises `sparktrain.errors.RingError`, at the latest when its timeout is over, and the
+`Lookout` of a member finds out what each has called. A ring keeps `calls` for it.
 """
 
 from abc import ABC, abstractmethod
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from sparktrain.training.calls import Calls
+
 
 class Ring(ABC):
     """One member's end of the ring. All methods belong to the thread that trains, and block until all members call."""
 
     rank: int
     size: int
+    calls: "Calls | None" = None
+    """The operations that this member has begun; None where there is nobody to compare them with."""
 
     @abstractmethod
     def allreduce(self, tensors: "Sequence[tf.Tensor]", *, average: bool, name: str) -> "list[tf.Tensor]":

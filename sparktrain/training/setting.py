@@ -16,6 +16,7 @@ from sparktrain import reaper
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.spec.gang import Role
 from sparktrain.state.formation import Formation
+from sparktrain.training import no_spark
 
 EXIT_TIMEOUT_S = 5.0
 """How long a member's threads and exit handlers have together; then the process ends as it is."""
@@ -37,12 +38,14 @@ def enter(assignment: Assignment) -> None:
     os.chdir(assignment.work_dir)
     sys.argv = ["sparktrain"]
     sys.path[:0] = assignment.sys_path
+    os.environ.update(assignment.env)
+    no_spark.refuse()
     if assignment.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpus)
 
 
 def connect(assignment: Assignment, formation: Formation) -> None:
-    """What the libraries of a member must know of its gang. Once, before the training function is called."""
+    """Which devices a member of a gang may see. Once, before anything initialises TensorFlow: it looks only then."""
     if formation.mine.role in (Role.PS, Role.EVALUATOR):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it would take memory of a GPU that another member trains on
     elif formation.size > 1 and not assignment.gpus and "CUDA_VISIBLE_DEVICES" not in os.environ:

@@ -1,6 +1,7 @@
 """Tensors in files and back: safetensors files, and one JSON document beside them. No pickle."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,9 @@ from sparktrain.errors import CheckpointError
 SHARD_BYTES = 127 * 2**20
 """The most of tensors in one file: with its header it fits in a block of HDFS, 128 MiB. Larger tensors are cut."""
 DOCUMENT = "state.json"
+
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What Python and numpy raise for names, types and numbers that `save` has not written."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -58,7 +62,8 @@ class TensorFiles:
             self.document: Any = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
             for path in sorted(folder.glob("*.safetensors")):
                 self._index(self._open.enter_context(safe_open(path, framework="np")))
-        except (OSError, SafetensorError, ValueError) as error:
+        except (OSError, SafetensorError, *_DAMAGED) as error:
+            self._parts.clear()
             self._open.close()
             raise CheckpointError(f"files in {folder} are no saved state: {error}") from error
 
@@ -86,7 +91,7 @@ class TensorFiles:
             [(_, key, file)] = parts
             whole: Array = file.get_tensor(key)
             return whole
-        except (KeyError, SafetensorError, TypeError, ValueError) as error:
+        except (SafetensorError, *_DAMAGED) as error:
             raise CheckpointError(f"tensor {name!r} cannot be read from {self.folder}: {error}") from error
 
     def _index(self, file: Any) -> None:
@@ -135,6 +140,9 @@ def _save_shard(path: Path, parts: dict[str, Array], tensors: Mapping[str, Array
 
 def _joined(name: str, parts: list[tuple[int, str, Any]], dtype: str, shape: list[int]) -> Array:
     """A tensor of what is stored as integers."""
+    stored = sum(math.prod(file.get_slice(key).get_shape()) for _, key, file in parts)
+    if min(shape, default=0) < 0 or math.prod(shape) * _dtype(dtype).itemsize > 8 * stored:
+        raise ValueError(f"it has the shape {shape}, and {stored} integers are stored")  # before it takes the memory
     tensor = np.empty(shape, _dtype(dtype))
     integers, filled = _as_integers(name, tensor), 0
     for start, key, file in sorted(parts, key=lambda part: part[0]):

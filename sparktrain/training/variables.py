@@ -16,6 +16,8 @@ from sparktrain.training.tensors import Array, TensorFiles
 
 SEEDS = "seeds/"
 METRICS = "metrics/"
+OWN = "optimizers/"
+"""Of the optimizers that a model has beside that of `compile()`; those that are not built yet have no variables."""
 GLOBAL_SEED = "global_seed"
 """The state of Keras's generator for random operations without a seed of their own."""
 
@@ -30,6 +32,8 @@ def named(model: Any) -> dict[str, Any]:
 
     Builds the optimizer. Raises UserError when the model is not built.
     """
+    from sparktrain.training.optimizer import own_optimizers
+
     if not model.built:
         raise UserError(
             f"model {model.name!r} has no variables yet: build it first, with an Input, model.build(), or a first call"
@@ -42,6 +46,9 @@ def named(model: Any) -> dict[str, Any]:
         _add(found, (SEEDS if variable.name == "seed_generator_state" else "model/") + variable.path, variable)
     for variable in optimizer.variables if optimizer is not None else ():
         _add(found, f"optimizer/{variable.name}", variable)  # its path depends on who has built the optimizer
+    for attribute, own in own_optimizers(model).items():
+        for variable in own.variables if own.built else ():
+            _add(found, f"{OWN}{attribute}/{variable.name}", variable)
     for variable in model.metrics_variables:
         _add(found, METRICS + variable.path, variable)
     return found
@@ -65,10 +72,12 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
     """Give the variables the values in `files`; a rank that is not the chief keeps the seeds of its generators.
 
     Raises UserError, and changes nothing, when the files are not of this model. Metrics may differ, for they are built
-    with the first batch: those that do keep their values.
+    with the first batch: those that do keep their values. So do a model's own optimizers that only one side has built.
     """
     stored = files.document["variables"]
-    sources = _matched(_but_metrics(variables), _but_metrics(stored), step)
+    built, saved = _own(variables), _own(stored)
+    known = _but_metrics({name: each for name, each in variables.items() if _group(name) in saved | {""}})
+    sources = _matched(known, _but_metrics({n: each for n, each in stored.items() if _group(n) in built | {""}}), step)
     for name, source in sources.items():
         content = files.read(source)
         if name.startswith(SEEDS) and rank:
@@ -150,6 +159,15 @@ def _add(found: dict[str, Any], name: str, value: Any) -> None:
 
 def _but_metrics(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in variables.items() if not name.startswith(METRICS)}
+
+
+def _group(name: str) -> str:
+    """The attribute of the own optimizer that variable `name` is of; empty for all others."""
+    return name.split("/")[1] if name.startswith(OWN) else ""
+
+
+def _own(names: Iterable[str]) -> set[str]:
+    return set(map(_group, names)) - {""}
 
 
 def _matched(variables: Mapping[str, Any], stored: Mapping[str, str], step: int) -> dict[str, str]:

@@ -6,6 +6,7 @@ that kind may happen here, and only modules from the driver's list of safe ones 
 
 import faulthandler
 import importlib
+import mmap
 import os
 import select
 import signal
@@ -23,7 +24,7 @@ from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 
 WAITING = "member-waiting"
-"""Name of a member's process until it has its assignment."""
+"""Name of a member's process until it has its assignment: for people, since a process may call itself anything."""
 TERM_GRACE_S = 0.3
 """At the zygote's own end, between SIGTERM and SIGKILL for its members."""
 KILL_TIMEOUT_S = 1.2
@@ -42,6 +43,9 @@ class Zygote:
         self._clock = clock
         self._kill_at: dict[int, float] = {}
         """For each member, the moment of its SIGKILL."""
+        self._begun: dict[int, mmap.mmap] = {}
+        """For each member, one byte that it shares with this process: whether it has its assignment."""
+        self._mine: mmap.mmap | None = None
         self._wakeup: tuple[int, int] = (-1, -1)
 
     def start(self, agent_pid: int) -> None:
@@ -68,6 +72,11 @@ class Zygote:
             traceback.print_exc()
             self._end(status=1)
         self._end()
+
+    def began(self) -> None:
+        """In a forked member, which has its assignment now, and may start processes."""
+        assert self._mine is not None
+        self._mine[0] = 1
 
     # ---- obeying
 
@@ -101,6 +110,7 @@ class Zygote:
 
     def _fork(self) -> BlockingPipe[m.ToMember] | None:
         agent_end, member_end = socket.socketpair()
+        begun = mmap.mmap(-1, 1)
         sys.stdout.flush()
         sys.stderr.flush()
         reaper.flush_native()
@@ -114,13 +124,14 @@ class Zygote:
             os.setpgid(0, 0)
             agent_end.close()
             self._forget()
+            self._mine = begun
             reaper.name_process(WAITING)
             return BlockingPipe(member_end, m.ToMember)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         member_end.close()
         with suppress(ProcessLookupError):
             os.setpgid(pid, pid)  # in both processes, so that neither can be too early with a signal
-        self._kill_at[pid] = _NEVER
+        self._kill_at[pid], self._begun[pid] = _NEVER, begun
         with agent_end:
             self._control.send(m.Forked(pid), fds=(agent_end.fileno(),))
         return None
@@ -136,6 +147,8 @@ class Zygote:
             os.close(fd)
         self._control.close()
         self._kill_at.clear()
+        while self._begun:
+            self._begun.popitem()[1].close()
 
     # ---- children
 
@@ -161,7 +174,8 @@ class Zygote:
 
     def _conclude(self, pid: int) -> None:
         # A member that never had an assignment started nothing: orphans are those of one that still runs.
-        childless = reaper.process_name(pid) == WAITING
+        with self._begun.pop(pid) as begun:
+            childless = not begun[0]
         _, status, usage = os.wait4(pid, 0)
         del self._kill_at[pid]
         orphans = 0 if childless else self._end_orphans()

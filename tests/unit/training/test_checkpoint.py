@@ -12,7 +12,7 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.protocol.pipe_messages import Kept, Snapshot
+from sparktrain.protocol.pipe_messages import Kept, Snapshot, Unsaved
 from sparktrain.training import checkpoint, tensors
 from sparktrain.training.checkpoint import Checkpoints
 
@@ -25,12 +25,16 @@ class Agent:
     def __init__(self, *, at_once: bool = True) -> None:
         self.snapshots: Queue[Snapshot] = Queue()
         self.answers: Queue[Kept | OSError] = Queue()
+        self.unsaved: list[Unsaved] = []
         self.at_once = at_once
         self.gone = False
 
-    def send(self, message: Snapshot) -> None:
+    def send(self, message: Snapshot | Unsaved) -> None:
         if self.gone:
             raise BrokenPipeError("nobody listens")
+        if isinstance(message, Unsaved):
+            self.unsaved.append(message)
+            return
         self.snapshots.put(message)
         if self.at_once:
             self.answers.put(Kept(message.step))
@@ -59,7 +63,7 @@ def checkpoints(agent: Agent, tmp_path: Path, restore_dir: str = "", rank: int =
 
 def test_a_loop_without_keras_resumes(agent: Agent, tmp_path: Path) -> None:
     first = checkpoints(agent, tmp_path)
-    assert first.restore() is None
+    assert first.restore() is None is first.peek()
     weights = np.zeros(4)
     first.save(10, weights=weights, position=3, epoch=1, batch=7, keep=5, score=np.float32(0.5))
     weights += 1
@@ -85,7 +89,11 @@ def test_the_global_generators_go_on_where_they_were(agent: Agent, tmp_path: Pat
     np.random.seed(0)
     state = random.getstate()
     checkpoints(agent, tmp_path, snapshot.folder, rank=1).restore()
-    assert random.getstate() == state
+    found = checkpoints(agent, tmp_path, snapshot.folder).peek()
+    assert found is not None
+    assert (found.step, random.getstate()) == (1, state)
+    checkpoints(agent, tmp_path, snapshot.folder, rank=1).restore(alike=True)
+    assert [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()] == straight
     checkpoints(agent, tmp_path, snapshot.folder).restore()
     assert [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()] == straight
 
@@ -190,6 +198,9 @@ def test_a_local_disk_that_fails(agent: Agent, tmp_path: Path) -> None:
         saving.wait(SOON_S)
     saving.finish(SOON_S)
     assert agent.steps() == []
+    [unsaved] = agent.unsaved
+    assert (unsaved.step, unsaved.disk) == (1, True)
+    assert "Not a directory" in unsaved.problem
 
 
 def test_saving_stalls_for_no_one_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,6 +260,7 @@ def test_steps_grow(agent: Agent, tmp_path: Path) -> None:
     [
         ({"step": 1.5}, TypeError, "save(step=1.5): an integer is needed, not float"),
         ({"step": True}, TypeError, "save(step=True): an integer is needed, not bool"),
+        ({"step": 2**70}, ValueError, "save(): step has 71 bits, and must be below 2**63"),
         ({"step": -1}, ValueError, "save(step=-1): counts from 0"),
         ({"step": 1, "keep": 0}, ValueError, "save(keep=0): at least 1"),
         ({"step": 1, "data": object()}, TypeError, "save(data=...): data is of type object"),

@@ -38,6 +38,19 @@ def test_arrays_are_copied() -> None:
     assert copy.tolist() == [0, 0, 0]
 
 
+def test_arrays_that_nobody_can_change_are_not_copied() -> None:
+    constant = np.arange(4)
+    constant.flags.writeable = False
+    seen = np.arange(4)
+    view = seen[:]
+    view.flags.writeable = False
+    _, arrays = pack({"constant": constant, "view": view})
+    seen += 1
+
+    assert arrays[0][1] is constant
+    assert arrays[1][1].tolist() == [0, 1, 2, 3]
+
+
 def test_any_order_of_memory_comes_back() -> None:
     array = np.asfortranarray(np.arange(6).reshape(2, 3))[:, ::-1]
     _, [(_, copy)] = pack({"a": array})

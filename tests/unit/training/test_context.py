@@ -83,6 +83,15 @@ def test_a_report_is_sent_and_kept(ctx: TrainContext, wire: Recorder, tmp_path: 
         ("4", {}, TypeError, "not str"),
         (4, {"loss": "low"}, TypeError, "metric 'loss' is a value of type str, and must be a number"),
         (4, {"loss": [1]}, TypeError, "metric 'loss' is a list of 1"),
+        (2**63, {}, ValueError, "a step of 64 bits is too large"),
+        (2**70, {}, ValueError, "a step of 71 bits is too large"),
+        (
+            4,
+            {f"m{number}": 1 for number in range(10_001)},
+            ValueError,
+            r"step=4\) has 10,001 metrics, and at most",
+        ),
+        (4, {"m" * (2**20 + 1): 1}, ValueError, "names of metrics with 1,048,577 bytes"),
         (4, {"wall": 1}, ValueError, "'wall' is the time of a report"),
     ],
 )
@@ -95,6 +104,7 @@ def test_what_is_no_report(
         ctx.report(step, **metrics)
     assert len(wire.sent) == 1
     ctx.report(4, loss=1)
+    ctx.report(2**63 - 1, **{f"m{number}": 1 for number in range(10_000)})
 
 
 def test_reports_of_threads_are_in_order(ctx: TrainContext, wire: Recorder) -> None:

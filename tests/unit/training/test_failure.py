@@ -1,7 +1,11 @@
 """Exceptions as text."""
 
+import sys
+
 import pytest
 
+from sparktrain.errors import OutOfStepError, UserError
+from sparktrain.spec.quantities import count
 from sparktrain.state.outcome import FailureKind as Kind
 from sparktrain.training import failure
 
@@ -86,3 +90,33 @@ def test_another_error_while_loading_is_shown() -> None:
 
     assert made.summary == "the function cannot be loaded on executor host host-1: AttributeError: no train"
     assert "_caught" in made.traceback
+
+
+def test_an_error_that_refuses_a_call_ends_at_the_line_of_the_call() -> None:
+    with pytest.raises(UserError) as caught:
+        count(0, "slots", least=1)
+    made = failure.of_exception(caught.value)
+    assert 'count(0, "slots", least=1)' in made.traceback
+    assert "quantities.py" not in made.traceback
+
+
+def test_members_out_of_step_are_a_mismatch_also_where_autograph_raises_another_error_of_it() -> None:
+    own = OutOfStepError("rank 1 differs")
+    wrapped = _caught(RuntimeError("in user code: rank 1 differs"))
+    wrapped.__cause__ = own
+    assert failure.of_exception(own).kind is failure.of_exception(wrapped).kind is Kind.MISMATCH
+
+
+def test_where_a_thread_is_begins_below_the_very_function_and_not_one_of_its_name() -> None:
+    def _called(frames: list[str]) -> list[str]:
+        frames.append(failure.where(sys._getframe(), _called.__code__))
+        return within(frames)
+
+    def within(frames: list[str]) -> list[str]:
+        frames.append(failure.where(sys._getframe(), _called.__code__))
+        return frames
+
+    own, below = _called([])
+    assert own == ""
+    assert [line.strip().rpartition(" in ")[2] for line in below.splitlines() if "File" in line] == ["within"]
+    assert failure.where(sys._getframe(), failure.where.__code__) == ""

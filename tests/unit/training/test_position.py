@@ -107,16 +107,49 @@ def test_the_end_of_a_pass_may_be_told_late() -> None:
     assert position.at_epoch_end
 
 
-def test_a_fit_that_ends_before_the_epoch_leaves_the_resume_to_the_next() -> None:
+def test_each_fit_begins_at_its_first_epoch_and_steps_grow_over_all() -> None:
     position = Position()
-    cursor = Cursor(position, 5)
+    first, second = Cursor(position, 5), Cursor(position, 4)
     position.begin_fit(5)
-    position.resume(epoch=3, batch=2, step=17)
+    assert [epoch(position, first, number, 5) for number in range(2)] == [(0, 0, 0), (1, 0, 0)]
+    position.begin_fit(4)
+    assert [epoch(position, second, number, 4) for number in range(2)] == [(0, 0, 0), (1, 0, 0)]
     position.begin_fit(5)
+    assert epoch(position, first, 7, 5) == (2, 0, 0)
+    assert (position.fit, position.began, position.first, position.step) == (3, 18, 7, 23)
 
-    assert epoch(position, cursor, 3, 3) == (3, 3, 2)
-    position.begin_fit(5)
-    assert epoch(position, cursor, 3, 5) == (4, 0, 0)
+
+def test_a_fit_that_resumes_counts_the_passes_of_those_before_it() -> None:
+    whole, resumed = Position(), Position()
+    for position, first_fits in ((whole, 2), (resumed, 0)):
+        trained, validated = Cursor(position, 5), Cursor(position, 3)
+        for number in range(first_fits):
+            position.begin_fit(5)
+            epoch(position, trained, number, 5)
+            validated.begin()
+    whole.begin_fit(5)
+    epoch(whole, whole.feeds[0], 2, 5)
+    epoch(whole, whole.feeds[0], 3, 2)
+    for _ in range(3):
+        resumed.begin_fit(5)
+    assert whole.passes() == [[2, 4], [2, 2]]
+    resumed.recall(whole.passes())
+    resumed.resume(whole.epoch, whole.batch, whole.step, began=whole.began, first=whole.first)
+
+    assert epoch(resumed, resumed.feeds[0], 3, 3) == (3, 3, 2)
+    assert resumed.feeds[1].begin() == (2, 2, 0)
+    assert epoch(resumed, resumed.feeds[0], 4, 5) == (4, 0, 0)
+    assert (resumed.step, resumed.passes()) == (whole.step + 3 + 5, [[2, 5], [3, 3]])
+
+
+def test_a_pass_without_an_end_is_never_played() -> None:
+    position = Position()
+    cursor = Cursor(position, None, endless=True)
+    position.begin_fit(7)
+    position.recall([[3, 4]])
+    position.resume(epoch=1, batch=2, step=30, began=21)
+
+    assert epoch(position, cursor, 1, 5) == (0, 0, 9)
 
 
 @pytest.mark.parametrize(("feeds", "steps"), [(0, 10), (1, 12)])

@@ -130,3 +130,18 @@ def test_the_metric_must_be_there_and_finite(returned: Any, words: str) -> None:
     assert isinstance(failure, Failure)
     assert failure.kind is Kind.METRIC
     assert words in failure.summary
+
+
+def test_a_result_of_too_many_metrics_fails_with_the_limit() -> None:
+    assert metrics_of({f"m{number}": number for number in range(10_000)}, None) == {
+        f"m{number}": float(number) for number in range(10_000)
+    }
+    assert metrics_of({f"m{number}": number for number in range(300_000)}, "m1") == Failure(
+        Kind.RESULT,
+        "the result is too large: it has 300,000 metrics, and at most 10,000 can be sent; write them to ctx.log_dir",
+    )
+    assert metrics_of({"m" * 2**21: 1}, None) == Failure(
+        Kind.RESULT,
+        "the result is too large: it has names of metrics with 2,097,152 bytes, and at most 1,048,576 can be sent; "
+        "write them to ctx.log_dir",
+    )

@@ -1,6 +1,7 @@
 """Tensors in files: every dtype and shape comes back bit by bit, and files that are damaged are found out."""
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import ml_dtypes
@@ -112,3 +113,48 @@ def test_damaged_files(tmp_path: Path, name: str, content: bytes | None) -> None
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"no saved state|tensor 'a' cannot be read"):
         TensorFiles(tmp_path / "state").read("a")
+
+
+FOREIGN = [
+    "[1]",
+    "3",
+    '{"t": 3}',
+    '{"t": ["nope", [4]]}',
+    '{"t": ["bfloat16", "four"]}',
+    '{"t": ["bfloat16", [-4]]}',
+    '{"t": ["bfloat16", [4000000000000]]}',
+    '{"t": ["bfloat16", [1e400]]}',
+    '{"t": ["bfloat16", [[4]]]}',
+    '{"t": ["object", [4]]}',
+    "[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("said", FOREIGN, ids=lambda said: said[:30])
+def test_what_a_file_says_wrongly_of_its_tensors_is_damage(tmp_path: Path, said: str) -> None:
+    save(tmp_path / "state", {}, {})
+    path = tmp_path / "state" / "tensors-00000.safetensors"
+    safetensors.numpy.save_file({"t": np.arange(4, dtype="uint16")}, path, {"sparktrain": said})
+    with pytest.raises(CheckpointError, match=r"no saved state|cannot be read|must be of numbers"):
+        load(tmp_path / "state")
+
+
+def test_whatever_bytes_change_no_other_error_is_raised(tmp_path: Path) -> None:
+    """A member takes it for a damaged checkpoint, and no other error for that: it would be the training function's."""
+    tensors = {"a": np.arange(40).astype(ml_dtypes.bfloat16), "b": np.ones((2, 3)), "c": np.arange(4, dtype="uint8")}
+    save(tmp_path / "state", tensors, {"step": 3}, shard_bytes=60)
+    files = sorted((tmp_path / "state").iterdir())
+    random, damaged = Random(7), 0
+    for turn in range(300):
+        path = random.choice(files)
+        whole = path.read_bytes()
+        start = random.randrange(len(whole))
+        changed = bytes(random.randrange(256) for _ in range(random.choice((1, 1, 2, 8))))
+        path.write_bytes((whole[:start] + changed + whole[start + len(changed) :])[: len(whole) if turn % 5 else start])
+        try:
+            load(tmp_path / "state")
+        except CheckpointError:
+            damaged += 1
+        path.write_bytes(whole)
+    assert damaged > 100
+    assert load(tmp_path / "state").keys() == tensors.keys()

@@ -1,0 +1,50 @@
+"""Spark within a trial is refused: it would start a JVM of its own on the executor, and hang or take its memory."""
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any, NoReturn
+
+from sparktrain.errors import SessionError
+
+_GATEWAY = "pyspark.java_gateway"
+_STARTER = "launch_gateway"
+_HOLDERS = (_GATEWAY, "pyspark.core.context")
+"""Modules that have the function which starts a JVM."""
+
+
+def refuse() -> None:
+    """Have whatever makes a Spark session in this process raise SessionError; importing PySpark stays free."""
+    for name in _HOLDERS:
+        if name in sys.modules:
+            setattr(sys.modules[name], _STARTER, _refused)
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module as Python does, and has it refused once it is loaded."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See base class."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == _GATEWAY else None
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            load = loader.exec_module
+
+            def load_and_refuse(module: ModuleType) -> None:
+                load(module)
+                setattr(module, _STARTER, _refused)
+
+            loader.exec_module = load_and_refuse
+        return spec
+
+
+def _refused(*_: object, **__: object) -> NoReturn:
+    raise SessionError(
+        "a trial cannot use Spark: it runs on an executor, where a session would start a Spark of its own; write the "
+        "data to files in the driver first, and read those in the function, or pass values as parameters"
+    )

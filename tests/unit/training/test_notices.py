@@ -1,0 +1,25 @@
+"""What a member notices of a training that goes on."""
+
+import pytest
+
+from sparktrain.training import notices
+
+
+def test_a_notice_is_in_the_log_and_kept_once_each_within_a_limit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(notices, "_given", [])
+    for number in range(notices.MOST + 5):
+        for _ in range(2):
+            notices.notice(f"{number} of something")
+    notices.notice("x" * 5000)
+    assert capsys.readouterr().err.splitlines()[:3] == [
+        "[sparktrain] 0 of something", "[sparktrain] 0 of something", "[sparktrain] 1 of something"
+    ]  # fmt: skip
+    assert notices.given() == tuple(f"{number} of something" for number in range(notices.MOST))
+
+
+def test_a_long_notice_travels_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "_given", [])
+    notices.notice("y" * 5000)
+    assert [len(each) for each in notices.given()] == [notices.LONGEST]
