@@ -19,6 +19,7 @@ from sparktrain.errors import (
     InfraError,
     JoinTimeoutError,
     JournalDamagedError,
+    NestedCallError,
     PoolError,
     ResourceError,
     ResumeError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from sparktrain.driver.results import RunResult, SweepResult, TrialResult
     from sparktrain.search.space import cases, grid, when, zipped
     from sparktrain.training.context import TrainContext
+    from sparktrain.training.schedule import Warmup
 
 _HOMES = {
     "Pool": "sparktrain.api",
@@ -58,6 +60,7 @@ _HOMES = {
     "when": "sparktrain.search.space",
     "zipped": "sparktrain.search.space",
     "TrainContext": "sparktrain.training.context",
+    "Warmup": "sparktrain.training.schedule",
 }
 """Public names that are imported when they are used: executors import this package too, and need none of the driver."""
 
@@ -70,6 +73,15 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
+_FOUND_FIRST = ("InfraError", "RunFailedError", "SparktrainError", "UserError")
+"""Of the errors, those that programs catch; the others are found in `sparktrain.errors`."""
+
+
+def __dir__() -> list[str]:
+    """What users call, for completion in a notebook: none of it is in this module before it is used."""
+    return [*_HOMES, *_FOUND_FIRST, "errors", "__doc__", "__version__"]
+
+
 __all__ = [
     "AgentsLostError",
     "BugError",
@@ -80,6 +92,7 @@ __all__ = [
     "InfraError",
     "JoinTimeoutError",
     "JournalDamagedError",
+    "NestedCallError",
     "Pool",
     "PoolError",
     "ResourceError",
@@ -99,6 +112,7 @@ __all__ = [
     "TrainContext",
     "TrialResult",
     "UserError",
+    "Warmup",
     "cases",
     "grid",
     "launch",

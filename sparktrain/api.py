@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from sparktrain.boundary import users_call
 from sparktrain.driver import preflight
 from sparktrain.driver.admission import admit, session_of
+from sparktrain.driver.backends import HOROVOD
 from sparktrain.driver.compose import Composed, compose, compose_again, module_names
 from sparktrain.driver.display import choose_display
-from sparktrain.driver.ending import finished, result, run_end, unloadable
+from sparktrain.driver.ending import finished, interrupted, result, run_end, unloadable
+from sparktrain.driver.opening import nothing_run, opening
 from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.preflight import Session
@@ -16,9 +19,9 @@ from sparktrain.driver.progress import Display
 from sparktrain.driver.results import RunResult, SweepResult
 from sparktrain.driver.run import RunEnd
 from sparktrain.driver.signature import Target
-from sparktrain.driver.work import Work
+from sparktrain.nesting import check_not_nested
 from sparktrain.search.space import Space, single, zipped
-from sparktrain.spec.gang import Backend
+from sparktrain.spec.gang import AUTO, Backend
 from sparktrain.spec.quantities import Duration, seconds
 from sparktrain.spec.sweep import Mode
 from sparktrain.state.sweep import Ending
@@ -29,12 +32,13 @@ DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
 SpaceLike = Space | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 
+@users_call
 def sweep(
     train: Callable[..., Any],
     space: SpaceLike,
     *,
     metric: str,
-    mode: Mode = "max",
+    mode: Mode | None = None,
     spark: Session | None = None,
     agents: int | None = None,
     **options: Any,
@@ -42,7 +46,7 @@ def sweep(
     """Call `train` once for each set of parameters in `space`, each in a fresh process on a Spark executor.
 
     Blocks until every trial has ended, and shows progress meanwhile. A trial that fails is a result. Call it in the
-    driver, in one thread at a time for a session.
+    driver, in any thread: calls at the same time share the session's slots, and one that wants too many is refused.
 
     Args:
         train: the training function. It takes the parameters by name, and `ctx` (a `TrainContext`) if it names it; it
@@ -50,20 +54,27 @@ def sweep(
         space: a dict of lists or `grid(...)` (every combination), `zipped(...)` (position by position), or a list of
             dicts.
         metric: the entry of the result that trials are compared by.
-        mode: "max" or "min", the better end of the metric.
+        mode: "max" or "min", the better end of the metric; by default what its name tells: "min" for a loss or an
+            error, "max" for an accuracy or a score. Needed where the name tells nothing.
         spark: the session to use; the active one by default. Spark Connect sessions will do.
         agents: how many trials run at a time; by default one for each slot (`spark.task.cpus` cores) of the session.
         **options: trials (run at most so many), dir (run directories are made here; default `sparktrain-runs`), name
-            (of the run; default the function's name and the time), store_timeout (how long the run outlives an
-            outage of its store, default 300 s; then it ends, and can be resumed), data_version (what you call the
-            data), allow_changed (of "code", "space", "data", "metric", "seed" and "gang": what may differ from the run
-            that the directory has), retry_failed (run trials again that have failed), seed (of the run; `ctx.seed`
-            follows from it and the trial's id), trial_timeout and timeout (seconds, `timedelta`, or "90s", "5m", "2h"),
-            start_timeout (how long to wait while there are no agents, default 300 s), retries (times a trial is run
-            again after its process, agent or executor was lost, default 3), workers_per_trial and backend (members of
-            the gang that trains each trial, default 1, and what connects them; as of `run`), gpus (for each member),
-            log_limit (bytes of a member's log that are kept, default 1 GiB), preload (modules that are imported before
-            trials start; by default those that `train` uses), progress (False: show nothing).
+            (of the run; default the function's name and the time, for a run of its own), store_timeout (how long the
+            run outlives an outage of its store, default 300 s; then it ends, and can be resumed), data_version (what
+            you call the data), allow_changed (of "code", "space", "data", "metric", "seed" and "gang": what may differ
+            from the run that the directory has), retry_failed (run trials again that have failed, with the code as it
+            is now), seed (of the run; `ctx.seed` follows from it and the trial's id), trial_timeout and timeout
+            (seconds, `timedelta`, or "90s", "5m", "2h"), hang_timeout (a trial that has reported steps, and reports
+            none for so long, is ended; default 120 s where `ctx.keras_callbacks()` tells its steps, none for what calls
+            `ctx.report` alone), start_timeout (how long to wait while there are no agents, default 300 s), retries
+            (times a trial is run again after its process, agent or executor was lost, default 3), max_failures (the
+            sweep stops when so many trials have failed; by default when those that start first, two for each slot and
+            at least three, fail in the same way; None: never), workers_per_trial and backend (members of the gang that
+            trains each trial, default 1, and what connects them; as of `run`), gpus (for each member), log_limit (bytes
+            of a member's log that are kept, default 1 GiB), env and forward_env (variables of the trials' environment,
+            by value, and by name in the driver's), code_limit (bytes that the function may have with all that it takes
+            along, default 60 MiB), preload (modules that are imported before trials start; by default those that
+            `train` uses), progress (False: show nothing).
 
     Returns:
         What became of each trial, best first to find under `.best`. The same is in `results.json` of the run directory.
@@ -73,10 +84,12 @@ def sweep(
         InfraError: the cluster failed; `results.json` has what was done until then.
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has what was done until then.
     """
+    check_not_nested("sweep")
     chosen = options_of(SweepOptions, metric=metric, mode=mode, **options)
     return _alone(compose(train, space, chosen), chosen.progress, spark, agents)
 
 
+@users_call
 def launch(
     spark: Session | None, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Any
 ) -> SweepResult:
@@ -84,17 +97,19 @@ def launch(
 
     The lists must have equal lengths; `map_fun` may return nothing. Options, blocking and errors as of `sweep`.
     """
+    check_not_nested("launch")
     agents = options.pop("agents", None)
     chosen = options_of(SweepOptions, **options)
     return _alone(compose(map_fun, zipped(args_dict), chosen), chosen.progress, spark, agents)
 
 
+@users_call
 def run(
     train: Callable[..., Any],
     params: Mapping[str, Any] | None = None,
     *,
     workers: int,
-    backend: Backend | str = Backend.HOROVOD,
+    backend: Backend | str = AUTO,
     spark: Session | None = None,
     agents: int | None = None,
     **options: Any,
@@ -102,7 +117,7 @@ def run(
     """Call `train` once in each member of a gang of `workers`, which train together: one process on each agent.
 
     Blocks until every member has ended, and shows progress meanwhile. When a member is lost, the gang is formed again,
-    and goes on from its last checkpoint. Call it in the driver, in one thread at a time for a session.
+    and goes on from its last checkpoint. Call it in the driver, in any thread, as `sweep`.
 
     Args:
         train: the training function. It takes the parameters by name, and `ctx` (a `TrainContext`) if it names it; what
@@ -110,7 +125,8 @@ def run(
         params: its parameters.
         workers: members that train.
         backend: what connects them: "horovod", "tensorflow" (collectives, or parameter servers), or "none" (nothing
-            does: each member runs by itself, and knows its rank).
+            does: each member runs by itself, and knows its rank). By default Horovod where driver and executors have
+            it, else TensorFlow; the first line of the run says which, and why.
         spark: the session to use; the active one by default. Spark Connect sessions will do.
         agents: how many agents to start; by default one for each member. More than that stand by for lost ones,
             and all are alike then: see `docs/sessions.md`, GPUs.
@@ -118,8 +134,8 @@ def run(
             backend "tensorflow" alone), min_workers (go on with so many when agents are lost for good; default: wait
             for all), max_restarts (times the gang is formed again, default 3), hang_timeout (a member that reports no
             step for so long is ended, default 120 s), metric and mode (the entry of the result that must be there, and
-            that checkpoints are compared by), and, as of `sweep`, dir, name, seed, timeout, start_timeout, gpus,
-            log_limit, preload and progress.
+            that checkpoints are compared by; mode as of `sweep`), and, as of `sweep`, dir, name, seed, timeout,
+            start_timeout, gpus, log_limit, env, forward_env, code_limit, preload and progress.
 
     Returns:
         What the chief returned, and where model and logs are. `results.json` of the run directory has it as a sweep of
@@ -133,11 +149,13 @@ def run(
         InfraError: the cluster failed.
         KeyboardInterrupt: Ctrl-C; no training process is left.
     """
+    check_not_nested("run")
     chosen = options_of(RunOptions, workers=workers, backend=backend, **options)
     composed = compose(train, single({} if params is None else params), chosen)
     return run_end(composed, _alone(composed, chosen.progress, spark, agents)).result()
 
 
+@users_call
 def resume(
     directory: str,
     *,
@@ -145,6 +163,7 @@ def resume(
     agents: int | None = None,
     retry_failed: bool = False,
     progress: bool = True,
+    env: Mapping[str, str] | None = None,
 ) -> SweepResult | RunResult:
     """Go on with the run in `directory`, as it was begun, without the program that began it.
 
@@ -158,6 +177,7 @@ def resume(
         agents: how many trials run at a time, as of `sweep`.
         retry_failed: run trials again that have failed, too.
         progress: False: show nothing.
+        env: variables of the trials' environment, as of `sweep`; needed when the run was begun with some.
 
     Returns:
         What the call that began the run would have returned.
@@ -166,7 +186,8 @@ def resume(
         UserError: there is no run, another driver is on it, or its files are damaged: see `sparktrain fsck`.
         The errors of `sweep` or `run`.
     """
-    composed = compose_again(directory, retry_failed)
+    check_not_nested("resume")
+    composed = compose_again(directory, retry_failed, env)
     made = _alone(composed, progress, spark, agents)
     return run_end(composed, made).result() if composed.plan.kind == "run" else made
 
@@ -205,9 +226,10 @@ def resume_target(
     agents: int | None = None,
     retry_failed: bool = False,
     display: Display | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> SweepResult | RunEnd:
     """A run that is resumed for the command line; `session` as of `sweep_target`."""
-    composed = compose_again(directory, retry_failed)
+    composed = compose_again(directory, retry_failed, env)
     made = _with_session(composed, True, session, agents, display)
     return run_end(composed, made) if composed.plan.kind == "run" else made
 
@@ -235,13 +257,15 @@ class Pool:
         """How many trials can run at a time."""
         return self._agents.agents
 
+    @users_call
     def sweep(
-        self, train: Callable[..., Any], space: SpaceLike, *, metric: str, mode: Mode = "max", **options: Any
+        self, train: Callable[..., Any], space: SpaceLike, *, metric: str, mode: Mode | None = None, **options: Any
     ) -> SweepResult:
         """As `sparktrain.sweep`, on the agents of this pool. Raises PoolError when it is closed."""
         chosen = options_of(SweepOptions, metric=metric, mode=mode, **options)
         return self._call(compose(train, space, chosen), chosen)
 
+    @users_call
     def launch(
         self, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Any
     ) -> SweepResult:
@@ -249,13 +273,14 @@ class Pool:
         chosen = options_of(SweepOptions, **options)
         return self._call(compose(map_fun, zipped(args_dict), chosen), chosen)
 
+    @users_call
     def run(
         self,
         train: Callable[..., Any],
         params: Mapping[str, Any] | None = None,
         *,
         workers: int,
-        backend: Backend | str = Backend.HOROVOD,
+        backend: Backend | str = AUTO,
         **options: Any,
     ) -> RunResult:
         """As `sparktrain.run`, on the agents of this pool. Raises PoolError when it is closed."""
@@ -273,12 +298,13 @@ class Pool:
         preflight.check_pool(self.agents, composed.spec.gang.size)
         self._agents.check_free()
         composed = composed.authorized(self._agents.spark).attached(self._agents.who())
-        if (done := finished(composed)) is not None:
-            return done
         display = choose_display(quiet=not options.progress)
-        return _run(self._agents, composed, composed.work(self.agents, display, self._agents.who()), display)
+        if (done := _finished(composed, display)) is not None:
+            return done
+        return _run(self._agents, composed, self.agents, display)
 
 
+@users_call
 def pool(
     spark: Session | None = None,
     agents: int | None = None,
@@ -300,6 +326,7 @@ def pool(
     Raises:
         UserError: there is no session, or it has too few slots.
     """
+    check_not_nested("pool")
     session, facts = session_of(spark)
     preflight.check_cluster(facts)
     count = preflight.agents_for(facts, agents, None)
@@ -313,10 +340,11 @@ def _with_session(
 ) -> SweepResult:
     """A run in a session that is made once the call is known to be right."""
     preflight.check_agents(agents)
-    if not composed.needs_session and (done := finished(composed.attached())) is not None:
+    shown = display or choose_display(quiet=not progress)
+    if not composed.needs_session and (done := _finished(composed.attached(), shown)) is not None:
         return done
     with session() as spark:
-        return _alone(composed, progress, spark, agents, display)
+        return _alone(composed, progress, spark, agents, shown)
 
 
 def _alone(
@@ -328,28 +356,43 @@ def _alone(
 ) -> SweepResult:
     """A run with agents of its own."""
     there = admit(composed, spark, agents)
-    if (done := finished(there.composed)) is not None:
+    shown = display or choose_display(quiet=not progress)
+    if (done := _finished(there.composed, shown)) is not None:
         return done
     preload = there.composed.plan.preload
     own = AgentPool(there.session, there.facts, there.agents, preload, None, there.without_gpus)
-    shown = display or choose_display(quiet=not progress)
     try:
         own.open()
-        return _run(own, there.composed, there.composed.work(there.agents, shown, own.who()), shown)
+        return _run(own, there.composed, there.agents, shown)
     finally:
         own.close()
 
 
-def _run(agents: AgentPool, composed: Composed, work: Work, display: Display) -> SweepResult:
+def _finished(composed: Composed, display: Display) -> SweepResult | None:
+    """The result of a run in which nothing is left to do, which is told; None for any other."""
+    if (done := finished(composed)) is not None:
+        display.start()
+        display.tell(nothing_run(done))
+        display.close()
+    return done
+
+
+def _run(agents: AgentPool, composed: Composed, count: int, display: Display) -> SweepResult:
     """Run, write the result, and raise what ended the run before its time."""
+    if composed.choice is not None and composed.choice.tentative:
+        composed = composed.settled(agents.have(HOROVOD, composed.spec.start_timeout_s))
+    composed = composed.begun()
+    work = composed.work(count, display, agents.who())
     display.start()
+    for line in opening(composed):
+        display.tell(line)
     try:
-        ran, interrupted = agents.run(work)
+        ran, was_interrupted = agents.run(work)
     finally:
         display.close()
     made = result(composed, ran, work.journal)
-    if interrupted:
-        raise KeyboardInterrupt(f"run {made.name} was interrupted; {made.directory} has its results so far")
+    if was_interrupted:
+        raise KeyboardInterrupt(interrupted(made))
     if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
         raise unloadable(composed, ran.end.failure)
     if (failure := agents.failure(ran, composed.spec.start_timeout_s)) is not None:

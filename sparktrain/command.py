@@ -24,7 +24,7 @@ EXIT_CODES = {
     0: "at least one trial succeeded, and none was lost",
     1: "an unexpected error, perhaps a bug of sparktrain",
     2: "the call is wrong: an option, a file, the function or the Spark session",
-    3: "no trial succeeded",
+    3: "no trial succeeded, or --max-failures of them failed",
     4: "trials were lost: the cluster failed more often than they were run again",
     5: "the cluster failed before the end; the same call may succeed later",
     6: "stopped by --timeout before every trial had ended",
@@ -43,7 +43,6 @@ LOOKING_CODES = {
 }
 """Of the commands that look after a run directory."""
 _PLAIN_FILES = (".py", ".zip", ".egg", ".whl")
-_TENSORFLOW_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _PIPE_WIDTH = 4000
 """Nothing is broken into lines for a file."""
 
@@ -159,9 +158,10 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
 
 def load(target: str) -> "Target":
     """Import the function's module. Raises FunctionError."""
+    from sparktrain.driver.quiet import OF_TENSORFLOW, stderr_without
     from sparktrain.driver.signature import resolve
 
-    with _quiet_import():
+    with stderr_without(OF_TENSORFLOW):
         return resolve(target)
 
 
@@ -175,12 +175,21 @@ def prepare(request: Request, app_name: str) -> Call:
 
     @contextmanager
     def session() -> Iterator[Any]:
-        with local_session(request.master, conf, app_name) as spark:
+        with local_session(request.master, conf, app_name, _silent if request.quiet else _told) as spark:
             for path in py_files:
                 spark.sparkContext.addPyFile(path)
             yield spark
 
     return Call(session, choose_display(quiet=request.quiet))
+
+
+def _told(line: str) -> None:
+    with suppress(OSError):  # perhaps nobody is there to read it
+        print(line, file=sys.stderr, flush=True)
+
+
+def _silent(line: str) -> None:
+    """For those who want to see nothing."""
 
 
 def fail(message: str, code: int) -> int:
@@ -189,18 +198,6 @@ def fail(message: str, code: int) -> int:
     with suppress(OSError):
         print(f"error: {message}", file=sys.stderr, flush=True)
     return code
-
-
-@contextmanager
-def _quiet_import() -> Iterator[None]:
-    """Have TensorFlow not tell about this machine when the function's module imports it; in trials it may."""
-    given = os.environ.get(_TENSORFLOW_LOG_LEVEL)
-    os.environ.setdefault(_TENSORFLOW_LOG_LEVEL, "2")
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ[_TENSORFLOW_LOG_LEVEL]
 
 
 def spark_home() -> str | None:
@@ -217,6 +214,17 @@ def conf_of(entries: Sequence[str]) -> dict[str, str]:
             raise SpecError(f"--conf {entry!r} must be KEY=VALUE, such as spark.executor.memory=4g")
         conf[key.strip()] = value.strip()
     return conf
+
+
+def variables_of(entries: Sequence[str] | None) -> dict[str, Any]:
+    """The settings that entries `NAME=VALUE` and `NAME` make, not yet checked; none where there are none."""
+    if not entries:
+        return {}
+    pairs = [entry.partition("=") for entry in entries]
+    return {
+        "env": {name: value for name, equals, value in pairs if equals},
+        "forward_env": tuple(name for name, equals, _ in pairs if not equals),
+    }
 
 
 def _py_files(given: str | None) -> list[str]:

@@ -11,6 +11,7 @@
     |   |-- RunDirectoryError      the run directory cannot be made or written
     |   |   `-- JournalDamagedError  records in the middle of the journal are lost: `sparktrain fsck` says which
     |   |-- ResumeError            the run in the directory is not the one that is asked for
+    |   |-- NestedCallError        a call within a trial, or while the function's module is imported
     |   |-- PoolError              a pool is used in a way that it does not allow
     |   `-- OutOfStepError         members of a gang run different programs, or hold different weights
     |-- InfraError                 the cluster failed; the same call may succeed later
@@ -82,6 +83,10 @@ class ResumeError(UserError, ValueError):
 
 class PoolError(UserError, RuntimeError):
     """A pool was used when closed, or for two calls at once."""
+
+
+class NestedCallError(UserError, RuntimeError):
+    """A call was made where it would be made again by each of its trials."""
 
 
 class OutOfStepError(UserError, RuntimeError):

@@ -30,15 +30,8 @@ def die_with_parent(signum: signal.Signals, parent: int) -> None:
 
 
 def name_process(name: str) -> None:
-    """Give this process a name, of at most 15 bytes, that `process_name` and `ps -o comm` show."""
+    """Give this process a name, of at most 15 bytes, that `ps -o comm` shows."""
     _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
-
-
-def process_name(pid: int) -> str:
-    """The name of `pid`, which may be dead but must not have been waited for; empty when there is no such process."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
-    return ""
 
 
 def process_state(pid: int) -> str:

@@ -12,7 +12,6 @@ from sparktrain.cli.options import Command
 
 app = typer.Typer(
     name="sparktrain",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

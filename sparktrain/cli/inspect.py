@@ -12,6 +12,7 @@ from sparktrain import command
 from sparktrain.cli.options import OUTPUT, SHOWN, Command, Debug, Directory, option
 from sparktrain.command import LOOKING_CODES, Output
 from sparktrain.errors import SpecError, UserError
+from sparktrain.spec.store import DEFAULT_DIR
 
 if TYPE_CHECKING:
     from sparktrain.driver.log_files import LogFile, Wanted
@@ -22,8 +23,9 @@ How a run stands, from any host that reaches its directory:
   sparktrain status hdfs:///runs/mnist
 The same as it changes, until the run has ended:
   sparktrain status /shared/runs/mnist --watch
-All runs in a directory:
+All runs in a directory, and in the one where runs are made by default:
   sparktrain status /shared/runs
+  sparktrain status
 """
 LOGS_EXAMPLES = """\
 What trial 3 prints, as it does, from the last 20 lines on:
@@ -33,7 +35,7 @@ The log of each generation and member of a run of one gang:
 """
 BEST_EXAMPLES = """\
 The three trials with the smallest loss, whatever the run's own metric is:
-  sparktrain best /shared/runs/mnist --metric loss --mode min --top 3
+  sparktrain best /shared/runs/mnist --metric loss --top 3
 """
 
 
@@ -66,7 +68,10 @@ AsJson = Annotated[bool, option(OUTPUT, "", "Print one JSON object, for programs
 
 
 def status(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="A run directory, or a directory of several runs.")],
+    directory: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A run directory, or a directory of several runs.", show_default=True),
+    ] = DEFAULT_DIR,
     watch: Annotated[bool, option(SHOWN, "", "Go on showing it until the run has ended.", "--watch", "-w")] = False,
     every: Annotated[str, option(SHOWN, "TIME", "How often --watch looks (default: 2s).")] = "2s",
     as_json: AsJson = False,
@@ -222,7 +227,9 @@ def _print_logs(out: Output, place: "Place", found: "list[LogFile]", wanted: "Wa
 def best(
     directory: Directory,
     metric: Annotated[str | None, option(SHOWN, "NAME", "Compare trials by this (default: the run's metric).")] = None,
-    mode: Annotated[str | None, option(SHOWN, "max|min", "Which end of it is best (default: as of the run).")] = None,
+    mode: Annotated[
+        str | None, option(SHOWN, "max|min", "Which end of it is best (default: as of the run, or by its name).")
+    ] = None,
     top: Annotated[int, option(SHOWN, "N", "Show the best N trials (default: 1).")] = 1,
     as_json: AsJson = False,
     debug: Debug = False,

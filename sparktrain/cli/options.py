@@ -58,14 +58,22 @@ DataVersion = Annotated[
 AllowChanged = Annotated[
     str | None, option(RESUMING, "K1,K2", "What may differ from before: code, space, data, metric, seed or gang.")
 ]
-RetryFailed = Annotated[bool, option(RESUMING, "", "Run trials again that have failed, too.", "--retry-failed")]
+RetryFailed = Annotated[
+    bool, option(RESUMING, "", "Run failed trials again, too, with the code as it is.", "--retry-failed")
+]
 Backend = Annotated[
-    str | None, option(GANG, "NAME", "What connects members: horovod, tensorflow or none (default: horovod).")
+    str | None, option(GANG, "NAME", "What connects members: horovod, tensorflow, none, or auto (the default).")
 ]
 Master = Annotated[str | None, option(SPARK, "URL", "Spark's master (default: two executors on this machine).")]
 Gpus = Annotated[int | None, option(SPARK, "N", "GPUs for each process that trains (default: 0).")]
 PyFiles = Annotated[str | None, option(SPARK, "F1,F2", "Python files and archives for the executors.")]
 Conf = Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")]
+Env = Annotated[
+    list[str] | None,
+    option(
+        RUN, "NAME[=VALUE]", "A variable for trials; of NAME alone the value here, which `ps` does not show.", "--env"
+    ),
+]
 AsJson = Annotated[bool, option(OUTPUT, "", "Print the result as results.json has it.", "--json")]
 Quiet = Annotated[bool, option(OUTPUT, "", "Show no progress.", "--quiet", "-q")]
 Debug = Annotated[bool, option(OUTPUT, "", "Show the traceback of an error.", "--debug")]

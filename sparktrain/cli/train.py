@@ -19,6 +19,7 @@ from sparktrain.cli.options import (
     Debug,
     Dir,
     Directory,
+    Env,
     Gpus,
     Master,
     Name,
@@ -46,7 +47,7 @@ Every combination, on this machine:
       --metric accuracy
 Values taken position by position, the smallest loss wins:
   sparktrain sweep train.py:train --zip lr=0.1,0.01 --zip dropout=0.4,0.7 \\
-      --metric loss --mode min
+      --metric loss
 What to try from a file, on YARN, the result as JSON for a program:
   sparktrain sweep train.py:train --params sweep.yaml --master yarn \\
       --dir /shared/runs --json > result.json
@@ -123,17 +124,25 @@ def sweep(
     ] = None,
     trials: Annotated[int | None, option(TRIALS, "N", "Run at most N trials.")] = None,
     metric: Annotated[str | None, option(TRIALS, "NAME", "The result's entry that trials are compared by.")] = None,
-    mode: Annotated[str | None, option(TRIALS, "max|min", "Which end of the metric is best (default: max).")] = None,
+    mode: Annotated[
+        str | None, option(TRIALS, "max|min", "Which end of the metric is best (default: by its name).")
+    ] = None,
     workers_per_trial: Annotated[int | None, option(GANG, "N", "Members that train each trial (default: 1).")] = None,
     backend: Backend = None,
     seed: Seed = None,
     dir: Dir = None,
     name: Name = None,
     trial_timeout: Annotated[str | None, option(RUN, "TIME", "End a trial after so long, as in 90s, 5m, 2h.")] = None,
+    hang_timeout: Annotated[str | None, option(RUN, "TIME", "End a trial that reports no step for so long.")] = None,
     timeout: Timeout = None,
     store_timeout: StoreTimeout = None,
     retries: Annotated[int | None, option(RUN, "N", "How often a lost trial is run again (default: 3).")] = None,
+    max_failures: Annotated[
+        str | None,
+        option(RUN, "N", "Stop when so many trials failed; none: never (default: when the first all do alike)."),
+    ] = None,
     preload: Preload = None,
+    env: Env = None,
     data_version: DataVersion = None,
     allow_changed: AllowChanged = None,
     retry_failed: RetryFailed = False,
@@ -154,13 +163,13 @@ def sweep(
     """
     settings = {
         "metric": metric, "mode": mode, "trials": trials, "seed": seed, "dir": dir, "name": name, "retries": retries,
-        "trial_timeout": trial_timeout, "timeout": timeout, "store_timeout": store_timeout,
-        "gpus": gpus, "preload": names(preload), "agents": agents,
+        "trial_timeout": trial_timeout, "hang_timeout": hang_timeout, "timeout": timeout,
+        "store_timeout": store_timeout, "gpus": gpus, "preload": names(preload), "agents": agents,
         "workers_per_trial": workers_per_trial, "backend": backend, "data_version": data_version,
-        "allow_changed": names(allow_changed), "retry_failed": retry_failed or None,
+        "allow_changed": names(allow_changed), "retry_failed": retry_failed or None, "max_failures": max_failures,
     }  # fmt: skip
     request = SweepRequest(
-        target, given(settings), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        target, given(settings) | command.variables_of(env), master, tuple(conf or ()), py_files, as_json, quiet, debug,
         grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
     )  # fmt: skip
     return command.perform(request, lambda: perform_sweep(request))
@@ -190,13 +199,16 @@ def run(
     metric: Annotated[
         str | None, option(FUNCTION, "NAME", "The result's entry that checkpoints are compared by.")
     ] = None,
-    mode: Annotated[str | None, option(FUNCTION, "max|min", "Which end of the metric is best (default: max).")] = None,
+    mode: Annotated[
+        str | None, option(FUNCTION, "max|min", "Which end of the metric is best (default: by its name).")
+    ] = None,
     seed: Seed = None,
     dir: Dir = None,
     name: Name = None,
     timeout: Timeout = None,
     store_timeout: StoreTimeout = None,
     preload: Preload = None,
+    env: Env = None,
     data_version: DataVersion = None,
     allow_changed: AllowChanged = None,
     retry_failed: RetryFailed = False,
@@ -223,7 +235,7 @@ def run(
         "data_version": data_version, "allow_changed": names(allow_changed), "retry_failed": retry_failed or None,
     }  # fmt: skip
     request = RunRequest(
-        target, given(settings), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        target, given(settings) | command.variables_of(env), master, tuple(conf or ()), py_files, as_json, quiet, debug,
         params=tuple(param or ()), file=params,
     )  # fmt: skip
     return command.perform(request, lambda: perform_run(request))
@@ -232,6 +244,7 @@ def run(
 def resume(
     directory: Directory,
     retry_failed: RetryFailed = False,
+    env: Env = None,
     master: Master = None,
     agents: Annotated[
         int | None, option(SPARK, "N", "Processes that train at a time (default: as of sweep, run).")
@@ -246,7 +259,7 @@ def resume(
 
     Trials that have a result stay as they are; the others are run, from their newest checkpoint where they have one.
     """
-    settings = given({"agents": agents})
+    settings = given({"agents": agents}) | command.variables_of(env)
     request = ResumeRequest(
         directory, settings, master, tuple(conf or ()), py_files, as_json, quiet, debug, retry_failed=retry_failed
     )
@@ -296,15 +309,19 @@ def perform_resume(request: ResumeRequest) -> Ended:
     call = command.prepare(request, "sparktrain resume")
 
     from sparktrain.api import resume_target
+    from sparktrain.driver.environment import environment
     from sparktrain.driver.report import Lines, summary_table
     from sparktrain.driver.run import RunEnd
+
+    settings = request.settings
 
     end = resume_target(
         request.target,
         session=call.session,
-        agents=request.settings.get("agents"),
+        agents=settings.get("agents"),
         retry_failed=request.retry_failed,
         display=call.display,
+        env=environment(settings.get("env", {}), settings.get("forward_env", ())),
     )
     return Ended(end.sweep, Lines(end.lines())) if isinstance(end, RunEnd) else Ended(end, summary_table(end))
 

@@ -38,7 +38,7 @@ class GcCommand(Command):
     """Its help."""
 
     examples = GC_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
+    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 7: "a checkpoint that stays is damaged"}
 
 
 def fsck(
@@ -125,4 +125,4 @@ def make_room(out: Output, directory: str, keep: str, older_than: str, dry_run: 
         out.document(found.document())
     else:
         out.show(Lines(found.lines()))
-    return 0
+    return found.code

@@ -7,7 +7,9 @@ from msgspec import Struct
 from sparktrain.driver import preflight
 from sparktrain.driver.compose import Composed
 from sparktrain.driver.doctor.session import warn
+from sparktrain.driver.jvm import hush
 from sparktrain.driver.preflight import Facts, Session
+from sparktrain.driver.pythons import settle_python
 
 
 class Admitted(Struct, frozen=True):
@@ -24,9 +26,12 @@ class Admitted(Struct, frozen=True):
 
 
 def session_of(spark: Session | None) -> tuple[Session, Facts]:
-    """The session, and its facts; warns of what in them costs a run something. Raises UserError."""
+    """The session, and its facts; has executors of a local master run this Python, and warns of what costs a run
+    something. Raises UserError."""
     session = preflight.active_session(spark)
     facts = preflight.read_facts(session, os.cpu_count() or 1)
+    settle_python(session, facts)
+    hush(session)
     warn(facts)
     return session, facts
 

@@ -16,8 +16,10 @@ MAX_DATA_BYTES = 2**20
 
 MIB = 2**20
 
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Of every file, so that archives are equal where their files are."""
+
 _CODE_SUFFIXES = frozenset({".py", ".pyi", ".so"})
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def archive_beside(folder: Path) -> bytes:
@@ -42,7 +44,7 @@ def archive_of(places: Iterable[Path]) -> bytes:
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry = zipfile.ZipInfo(name, EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, _content(files[name]))

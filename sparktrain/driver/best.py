@@ -12,7 +12,8 @@ from sparktrain.driver.results import SweepResult
 from sparktrain.driver.run import model_of
 from sparktrain.driver.table import names
 from sparktrain.errors import SpecError
-from sparktrain.spec.sweep import metric_name, mode
+from sparktrain.spec.direction import mode_of
+from sparktrain.spec.sweep import metric_name
 from sparktrain.spec.values import did_you_mean
 from sparktrain.state.trial import TrialStatus
 
@@ -63,9 +64,10 @@ def best_in(place: Place, view: RunView, metric: str | None, direction: str | No
     """
     if top < 1:
         raise SpecError(f"--top ({top}) must be at least 1")
-    by, way = metric_name(metric, "--metric") or view.metric, mode(direction or view.mode, "--mode")
+    by = metric_name(metric, "--metric") or view.metric
     succeeded = [trial for trial in view.trials if trial.result.status is TrialStatus.SUCCEEDED]
     _check_metric(by, succeeded, view)
+    way = mode_of(by, direction or (view.mode if by == view.metric or not succeeded else None), "--mode")
     trials = succeeded if by is None else _ranked(view, by, way)
     trials = trials[:top]
     models = tuple(model_of(place.store, place.layout, trial.result) for trial in trials)

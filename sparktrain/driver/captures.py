@@ -77,6 +77,14 @@ def belongs_to_driver(value: object) -> bool:
     )
 
 
+def is_custom_keras(value: object) -> bool:
+    """Whether `value` is of a class that a script or notebook derives from one of Keras: Keras pickles it by the name
+    of that class, under which it finds nothing elsewhere."""
+    kind = type(value)
+    by_value = kind.__module__ == "__main__" or "<locals>" in kind.__qualname__
+    return by_value and any(base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)
+
+
 def captures_of(function: object) -> Iterator[Capture]:
     """What `function` itself takes along: globals, closure variables, defaults, and what it is bound to."""
     if isinstance(function, functools.partial):

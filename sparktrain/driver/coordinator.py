@@ -11,12 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from sparktrain.aside import aside
 from sparktrain.clock import Clock
 from sparktrain.driver.losses import reading
 from sparktrain.driver.scribe import Scribe
 from sparktrain.driver.server import LEASE_S, Server
 from sparktrain.driver.snapshot import progress_of, result_of
+from sparktrain.driver.tally import Tally
 from sparktrain.driver.tokens import TokenKeeper
 from sparktrain.driver.uploads import Uploads
 from sparktrain.driver.words import Words
@@ -31,7 +34,7 @@ from sparktrain.state import events as on
 from sparktrain.state.checkpoints import Checkpoint
 from sparktrain.state.machine import Commands, Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.sweep import Sweep
+from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store import checkpoints
 from sparktrain.store.base import Store
@@ -61,6 +64,7 @@ class ActiveRun:
         self.id = RunId(work.spec.name)
         self.uploads = uploads
         self.scribe = scribe
+        self.tally = Tally(work.spec)
         self.begun_at = clock.now()
         self.end: asyncio.Future[do.EndRun] = asyncio.get_running_loop().create_future()
         self.outlook = ""
@@ -86,6 +90,8 @@ class Coordinator:
         self._folding = False
         self._run: ActiveRun | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._broken: BaseException | None = None
+        """Why there are no ticks any more, without which no run gets to its end."""
         self._sampling: ThreadPoolExecutor | None = None
 
     # ---- life
@@ -93,13 +99,15 @@ class Coordinator:
     async def open(self) -> tuple[str, int]:
         """Listen for agents; the address that they can connect to."""
         self._sampling = ThreadPoolExecutor(1, "sparktrain-sampler")
-        self._background(self._tick())
+        self._background(self._tick(), self._break)
+        self._background(self._server.keep_certificates())
         if self._words is not None:
             self._background(self._explain_losses(self._words))
-        return await self._server.open(self.feed, self._on_stored, self._on_upload)
+        return await self._server.open(self._hear, self._on_stored, self._on_upload)
 
     async def close(self, reason: str) -> None:
-        """Dismiss every agent and stop listening; waits a few seconds for them to say goodbye."""
+        """Stop the run, if any, dismiss every agent and stop listening; waits a few seconds for them to say goodbye."""
+        self.stop(reason, 0.0)  # or trials that dismissed agents end would count as lost
         await self._server.dismiss(reason)
         await self._server.close()
         for task in list(self._tasks):
@@ -116,31 +124,56 @@ class Coordinator:
         """Agents that have joined and are not lost."""
         return len(self._machine.agents)
 
+    @property
+    def joined(self) -> dict[str, str] | None:
+        """Versions that the newest agent has; None before the first one. In any thread.
+
+        Raises EnvironmentMismatchError when one came whose versions are others, and none whose are the driver's.
+        """
+        if self._server.joined is None and self._server.mismatch is not None:
+            raise EnvironmentMismatchError(self._server.mismatch)
+        return self._server.joined
+
+    @property
+    def refused(self) -> str | None:
+        """Why agents were refused for their versions, while none has come whose versions are the driver's. In any
+        thread."""
+        return self._server.refused
+
+    @property
+    def broken(self) -> bool:
+        """Its clock has stopped, and it does nothing more than to close."""
+        return self._broken is not None
+
     # ---- runs
 
     async def run(self, work: Work) -> Ran:
         """Run all trials of `work`; returns when each is final and its files are stored.
 
-        Raises PoolError when another run is on, EnvironmentMismatchError when an executor has other versions.
+        Raises PoolError when another run is on or this coordinator is broken, EnvironmentMismatchError when an executor
+        has other versions.
         """
         if self._run is not None:
             name = self._run.work.spec.name
             raise PoolError(f"the pool is on run {name!r}: wait for its end, or open a second pool")
+        if self._broken is not None:
+            raise _broken(self._broken)
         uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
-        scribe = Scribe(work.journal, work.records, self._perform, self._clock)
+        scribe = Scribe(work.journal, work.records, self._perform, self._clock, self._background)
         self._run = run = ActiveRun(work, uploads, scribe, self._clock)
         try:
             if work.tokens is not None:
                 self._hand_out(work.tokens)
                 self._background(self._keep_tokens(run, work.tokens))
             self.feed(on.RunBegun(run.begun_at, run.id, work.limits(), work.records, work.began))
+            run.tally = Tally(work.spec, self._sweep().trials.values())
             self._background(self._look_out(run))
             end = await run.end
             await run.uploads.settle()
             self._show_progress(run)
             if run.error is not None:
                 raise run.error
-            if self._server.mismatch is not None:
+            if end.ending is Ending.UNAVAILABLE and self._server.mismatch is not None:
                 raise EnvironmentMismatchError(self._server.mismatch)
             trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
             return Ran(trials, end, self._sweep().ran_s, run.outlook)
@@ -160,6 +193,8 @@ class Coordinator:
 
     def feed(self, event: on.Event) -> None:
         """Fold `event` and perform what follows, after the events that came before."""
+        if self.broken:
+            return
         self._inbox.append(event)
         if self._folding:
             return
@@ -169,6 +204,16 @@ class Coordinator:
                 self._take(self._machine.handle(self._inbox.popleft()))
         finally:
             self._folding = False
+
+    def _hear(self, event: on.Event) -> None:
+        """Feed what an agent says; of a checkpoint no more than that it is there, for its path is the coordinator's."""
+        if isinstance(event, on.CheckpointWritten) and self._run is not None:
+            placed = checkpoints.placed(self._run.work.layout, event.member, event.checkpoint)
+            if placed is None:
+                logger.warning("agent %s claims a checkpoint that cannot be one: %s", event.agent, event.checkpoint)
+                return
+            event = replace(event, checkpoint=placed)
+        self.feed(event)
 
     def _take(self, commands: Commands) -> None:
         if self._run is None:
@@ -221,12 +266,14 @@ class Coordinator:
                 self._server.send(agent, m.StopMember(member, grace_s))
             case do.DropAgent(agent=agent, reason=reason):
                 self._background(self._server.drop(agent, reason))
-            case do.EndRun():
+            case do.EndRun(run=name, ending=ending, reason=reason):
+                if ending == Ending.FAILING:
+                    logger.warning("run %s has ended early: %s", name, reason)
                 self._active().end.set_result(command)
+            case do.ExcludeAgent(agent=agent, reason=reason):
+                logger.warning("agent %s gets no more trials of this run: %s", agent, reason)
             case do.Refused(agent=agent, reason=reason):
                 logger.info("a message of agent %s was refused: %s", agent, reason)
-            case do.DeliverReports():
-                pass  # the next progress shows the newest report
             case _:
                 raise BugError(f"no such command: {type(command).__name__}")
 
@@ -255,6 +302,7 @@ class Coordinator:
             backend=spec.gang.backend,
             store=run.work.store.address,
             checkpoint=start.checkpoint,
+            env=run.work.env,
         )
         self._server.send(start.agent, message)
 
@@ -285,6 +333,7 @@ class Coordinator:
         metrics = trial.metrics if trial.status is TrialStatus.SUCCEEDED else None
         if trial.status.observed:
             self._background(self._observe(work.sampler, trial_id, trial.params, metrics))
+        self._active().tally.add(trial)
         work.watcher.trial_ended(result_of(trial, work))
 
     async def _observe(
@@ -294,17 +343,34 @@ class Coordinator:
 
     # ---- beside the loop
 
-    def _background(self, work: Coroutine[None, None, None]) -> None:
+    def _background(
+        self, work: Coroutine[None, None, None], failed: Callable[[BaseException], None] | None = None
+    ) -> None:
+        """Have `work` done beside the loop; its error ends the run that it is for, or goes to `failed`."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(partial(self._done, failed or partial(self._fail, self._run)))
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _done(self, failed: Callable[[BaseException], None], task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and self._run is not None:
-            self._run.error = error
-            self.stop(f"an error in the driver: {error}", 0.0)
+        if error is not None:
+            logger.error("an error in the driver: %s: %s", type(error).__name__, error, exc_info=error)
+            failed(error)
+
+    def _fail(self, run: ActiveRun | None, error: BaseException) -> None:
+        """End `run`, unless it is over; what went wrong first is what its caller hears of."""
+        if run is None or run is not self._run:
+            return
+        run.error = run.error or error
+        self.stop(f"an error in the driver: {error}", 0.0)
+
+    def _break(self, error: BaseException) -> None:
+        """There are no ticks any more: the run, if any, is over at once, for it would wait for ever, and so is the
+        coordinator."""
+        self._broken = error
+        if self._run is not None and not self._run.end.done():
+            self._run.end.set_exception(self._run.error or _broken(error))
 
     async def _tick(self) -> None:
         while True:
@@ -317,7 +383,8 @@ class Coordinator:
         """Find out, as long as agents are missing, what they wait for."""
         while self._run is run:
             missing = len(self._machine.agents) < run.work.agents
-            run.outlook = await aside(self._outlook, "sparktrain-outlook") if missing else ""
+            said = await aside(self._outlook, "sparktrain-outlook") if missing else ""
+            run.outlook = "; ".join(filter(None, (self._server.absences.told() if missing else "", said)))
             await self._clock.sleep(OUTLOOK_S)
 
     async def _explain_losses(self, words: Words) -> None:
@@ -344,7 +411,7 @@ class Coordinator:
 
     def _show_progress(self, run: ActiveRun) -> None:
         now = self._clock.now()
-        progress = progress_of(self._machine, run.work, now, run.scribe.behind_s, run.outlook)
+        progress = progress_of(self._machine, run.work, now, run.scribe.behind_s, run.outlook, run.tally)
         run.work.watcher.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:
@@ -355,3 +422,12 @@ class Coordinator:
         if self._run is None or self._run.id != header.member.run:
             raise ProtocolError(f"{header.name!r} of {header.member} comes when its run is over")
         return await self._run.uploads.receive(header, chunks)
+
+
+def _broken(error: BaseException) -> PoolError:
+    told = PoolError(
+        f"the pool is broken by an error in the driver ({type(error).__name__}: {error}): close it, open another one, "
+        "and resume the run; please report the error, whose traceback is in the log of the driver"
+    )
+    told.__cause__ = error
+    return told

@@ -42,6 +42,7 @@ class DrawingDisplay(Display):
     def __init__(self) -> None:
         self._latest: Progress | None = None
         self._ended: deque[TrialResult] = deque()
+        self._lines: deque[str] = deque()
         self._told_restarts = 0
         self._news = threading.Event()
         self._closing = threading.Event()
@@ -51,6 +52,11 @@ class DrawingDisplay(Display):
         """See base class."""
         self._thread = threading.Thread(target=self._work, name="sparktrain-display", daemon=True)
         self._thread.start()
+
+    def tell(self, line: str) -> None:
+        """See base class."""
+        self._lines.append(line)
+        self._news.set()
 
     def update(self, progress: Progress) -> None:
         """See base class."""
@@ -83,6 +89,8 @@ class DrawingDisplay(Display):
             logger.warning("progress is not shown any more: %s: %s", type(error).__name__, error)
 
     def _show(self) -> None:
+        while self._lines:
+            self._draw_line(self._lines.popleft())
         while self._ended:
             self._draw_ended(self._ended.popleft())
         progress = self._latest
@@ -97,6 +105,10 @@ class DrawingDisplay(Display):
         """Prepare to draw. This and what follows is called in the display's thread."""
 
     def _draw(self, progress: Progress) -> None:
+        raise NotImplementedError
+
+    def _draw_line(self, line: str) -> None:
+        """Show a line that stays."""
         raise NotImplementedError
 
     def _draw_ended(self, trial: TrialResult) -> None:
@@ -136,6 +148,9 @@ class TerminalDisplay(DrawingDisplay):
         self._screen.update(progress)
         self._live.refresh()
 
+    def _draw_line(self, line: str) -> None:
+        self._console.print(Text(line))
+
     def _draw_ended(self, trial: TrialResult) -> None:
         self._screen.trial_ended(trial)
         if trial.status not in _FAILED:
@@ -143,7 +158,7 @@ class TerminalDisplay(DrawingDisplay):
         cause = trial.error.summary if trial.error else ""
         self._causes[cause] += 1
         if self._causes[cause] <= _TOLD_PER_CAUSE:
-            self._console.print(screen.failed_lines(trial))
+            self._console.print(self._screen.failed(trial))
         if self._causes[cause] == _TOLD_PER_CAUSE:
             self._console.print("  further trials with this cause are only counted", style="dim")
 
@@ -152,7 +167,8 @@ class TerminalDisplay(DrawingDisplay):
 
     def _end(self, progress: Progress | None) -> None:
         self._live.stop()
-        self._console.print(screen.summary(self._screen))
+        if progress is not None:
+            self._console.print(screen.summary(self._screen))
 
 
 class NotebookDisplay(DrawingDisplay):
@@ -165,6 +181,7 @@ class NotebookDisplay(DrawingDisplay):
         self._screen = screen.Screen()
         self._failures: deque[TrialResult] = deque(maxlen=_NOTEBOOK_FAILURES)
         self._restarts: deque[str] = deque(maxlen=_NOTEBOOK_FAILURES)
+        self._told: list[str] = []
         self._handle: Any = None  # IPython has no types
 
     def start(self) -> None:
@@ -177,6 +194,10 @@ class NotebookDisplay(DrawingDisplay):
 
     def _draw(self, progress: Progress) -> None:
         self._screen.update(progress)
+        self._publish(self._screen)
+
+    def _draw_line(self, line: str) -> None:
+        self._told.append(line)
         self._publish(self._screen)
 
     def _draw_ended(self, trial: TrialResult) -> None:
@@ -199,11 +220,13 @@ class NotebookDisplay(DrawingDisplay):
             force_jupyter=False,
             highlight=False,
         )
+        for line in self._told:
+            console.print(Text(line))
         console.print(picture)
         for line in self._restarts:
             console.print(Text(line, style="yellow"))
         for trial in self._failures:
-            console.print(screen.failed_lines(trial))
+            console.print(self._screen.failed(trial))
         page = console.export_html(theme=_NOTEBOOK_THEME, inline_styles=True, code_format=_NOTEBOOK_PAGE)
         self._handle.update({"text/html": page, "text/plain": ""}, raw=True)
 
@@ -234,6 +257,9 @@ class LineDisplay(DrawingDisplay):
         for line in lines:
             self._write(f"    {line}")
         self._members_at = progress.seconds if lines else self._members_at
+
+    def _draw_line(self, line: str) -> None:
+        self._write(line)
 
     def _draw_restart(self, progress: Progress, line: str) -> None:
         self._write(f"[{text.clock(progress.seconds)}] {line}")

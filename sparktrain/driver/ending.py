@@ -1,5 +1,9 @@
 """From the end of a run to what the user gets."""
 
+import shlex
+from collections import Counter
+
+from sparktrain.driver import text
 from sparktrain.driver.compose import Composed
 from sparktrain.driver.report import to_bytes
 from sparktrain.driver.results import SweepResult, status_of
@@ -15,19 +19,23 @@ from sparktrain.state.records import RunEnded
 from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.journal import Journal
+from sparktrain.store.layout import RunLayout
+
+_ON_PURPOSE = (Ending.STOPPED, Ending.FAILING)
 
 
 def result(composed: Composed, ran: Ran, journal: Book | None) -> SweepResult:
     """What the user gets; written to `results.json`. Blocks on the store. Raises OSError.
 
-    The file follows from the journal alone: one that is there and differs is of a driver before, which was stopped when
-    it was about to write that, and has woken up since. `journal` is that of the calling driver, if it had to take
-    charge. Raises DeposedError where it is in charge no more, and would replace the file of another driver.
+    The file follows from the journal alone: one that is there and differs is of an earlier end of the run, or of a
+    driver before that was stopped when it was about to write it, and has woken up since. `journal` is that of the
+    calling driver, if it had to take charge. Raises DeposedError where it is in charge no more, and would replace the
+    file of another driver.
     """
-    spec, stopped = composed.spec, ran.end.ending == Ending.STOPPED
+    spec, ending = composed.spec, ran.end.ending
     made = SweepResult(
         name=spec.name,
-        status=status_of(ran.trials, stopped=stopped),
+        status=status_of(ran.trials, stopped=ending == Ending.STOPPED, failing=ending == Ending.FAILING),
         metric=spec.metric,
         mode=spec.mode,
         seconds=ran.seconds,
@@ -54,7 +62,7 @@ def finished(composed: Composed) -> SweepResult | None:
         return None
     sweep = found.sweep()
     same = sweep.space == composed.plan.space_digest
-    if composed.replaces and same and found.end is not None and found.end.ending == Ending.STOPPED:
+    if composed.replaces and same and found.end is not None and found.end.ending in _ON_PURPOSE:
         return _as_it_ended(composed, sweep, found.end)
     statuses = {trial.status for trial in sweep.trials.values()}
     again = {TrialStatus.FAILED} if composed.retry_failed else set()
@@ -71,8 +79,8 @@ def finished(composed: Composed) -> SweepResult | None:
 
 
 def _as_it_ended(composed: Composed, sweep: Sweep, end: RunEnded) -> SweepResult:
-    """The result of a run that the driver before has stopped, as at its timeout, and that YARN has begun again because
-    its exit code was not 0. Trials that were lost are another matter: perhaps they were lost with that driver."""
+    """The result of a run that the driver before has ended early, as at its timeout, and that YARN has begun again
+    because its exit code was not 0. Trials that were lost are another matter: perhaps it was with that driver."""
     # The next call of this program for the run is a new one, as it would have been there.
     journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
     trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
@@ -81,7 +89,18 @@ def _as_it_ended(composed: Composed, sweep: Sweep, end: RunEnded) -> SweepResult
 
 def run_end(composed: Composed, made: SweepResult) -> RunEnd:
     """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
-    return RunEnd(made, model_of(composed.store, composed.layout, next(iter(made.trials), None)))
+    return RunEnd(made, model_of(composed.store, RunLayout(made.name), next(iter(made.trials), None)))
+
+
+def interrupted(made: SweepResult) -> str:
+    """What is told of a run that Ctrl-C has ended: what it has, and how to go on."""
+    counts = Counter(trial.status for trial in made.trials)
+    told = [f"{counts[TrialStatus.SUCCEEDED]} of {text.count(len(made.trials), 'trial')} succeeded"]
+    told += [f"{counts[status]} {status}" for status in (TrialStatus.FAILED, TrialStatus.LOST) if counts[status]]
+    return (
+        f"run {made.name} was interrupted; {made.directory} has its results so far: {', '.join(told)}; to go on: "
+        f"sparktrain resume {shlex.quote(made.directory or '')}, or the same call with name={made.name!r}"
+    )
 
 
 def unloadable(composed: Composed, failure: Failure) -> UserError:

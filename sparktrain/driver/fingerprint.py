@@ -16,8 +16,9 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 
 from sparktrain.driver.captures import captures_of
 from sparktrain.driver.signature import Target
-from sparktrain.driver.sources import is_users
+from sparktrain.driver.sources import imports_of_files, is_users
 from sparktrain.protocol.messages import Code
+from sparktrain.protocol.origins import NAME as ORIGINS
 
 DIGITS = 16
 """Of a SHA-256, in hexadecimal: enough to tell versions of one file apart."""
@@ -32,15 +33,29 @@ def fingerprint(target: Target, code: Code) -> dict[str, str]:
     and names of files. What a function captures counts as far as it is plain data, arrays, and functions, classes and
     objects of the user's; what a library has made counts by its name or type.
     """
-    parts = dict(_of_archive(code.archive))
+    used = _used(target)
+    parts = {name: digest for name, digest in _of_archive(code.archive) if used is None or _top(name) in used}
     whole = _hashed([code.function]) if code.by_reference else _Digests().of(target.function)
     return {f"function {target.name}": whole.hex()[:DIGITS], **parts}
+
+
+def _used(target: Target) -> set[str] | None:
+    """The top-level modules that count: of a file that the command line names all that lies beside it travels along,
+    and what the file imports is its code. None for all that travel."""
+    if target.file is None or target.reference is None:
+        return None
+    imported = imports_of_files([target.file]).modules
+    return {each.partition(".")[0] for each in (target.reference.partition(":")[0], *imported)}
+
+
+def _top(name: str) -> str:
+    return name.partition("/")[0].removesuffix(".py")
 
 
 def _of_archive(archive: bytes) -> Iterator[tuple[str, str]]:
     if archive:
         with zipfile.ZipFile(BytesIO(archive)) as opened:
-            for name in sorted(opened.namelist()):
+            for name in sorted(set(opened.namelist()) - {ORIGINS}):
                 yield name, _hashed([opened.read(name)]).hex()[:DIGITS]
 
 

@@ -13,6 +13,7 @@ from sparktrain.driver.places import Place
 from sparktrain.driver.plan import Plan
 from sparktrain.driver.report import from_json
 from sparktrain.driver.resume import answers, read_overview
+from sparktrain.driver.witness import lost_records
 from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
 from sparktrain.ids import RunId, TrialId
 from sparktrain.state.checkpoints import Checkpoint
@@ -142,7 +143,7 @@ class Examiner:
         """What is there. Raises RunDirectoryError when a later sparktrain wrote it, OSError from the store."""
         store, layout = self._place.store, self._place.layout
         report, records = journal_fsck.examine(store, layout)
-        findings = list(_of_journal(report))
+        findings = [*_of_journal(report), *self._of_records(report, records)]
         overview = self._overview(findings)
         plan = self._plan(findings, overview, records)
         view = None if plan is None else self._view(plan, overview, records)
@@ -163,6 +164,17 @@ class Examiner:
             plan=plan,
             view=view,
         )
+
+    def _of_records(self, report: Report, records: tuple[AnyRecord, ...]) -> Iterator[Finding]:
+        """What is not in a journal that can be read, though there is proof that it was."""
+        store, layout = self._place.store, self._place.layout
+        lost = lost_records(store, layout, records, lambda: journal_fsck.examine(store, layout)[1])
+        if lost and report.whole:
+            step = "--repair takes the results from there" if lost.results else "--repair begins a new generation"
+            yield Finding(Gravity.BLOCKING, "journal", f"{lost}; {step}")
+        for trial in lost.trials if report.whole else ():
+            where = store.where(layout.trial(trial))
+            yield Finding(Gravity.BLOCKING, "journal", f"trial {trial} cannot be kept: move {where} away", trial)
 
     def _overview(self, findings: list[Finding]) -> dict[str, Any]:
         try:

@@ -16,9 +16,9 @@ def restart_line(number: int, restart: Restart) -> str:
     cost = text.duration(restart.seconds)
     if restart.steps_lost is not None:
         cost += f", {text.count(restart.steps_lost, 'step')} done again"
-    elif restart.resumed_from is None:
+    elif restart.resumed_from_step is None:
         cost += ", from the start"
-    return f"restart {number}: {member(restart.rank, restart.host)}: {text.plain(restart.summary)}; {cost}"
+    return f"restart {number}: {member(restart.rank, restart.host)}: {text.plain(restart.cause)}; {cost}"
 
 
 def restart_lines(restarts: tuple[Restart, ...]) -> list[str]:
@@ -42,6 +42,7 @@ def run_lines(result: "RunResult") -> list[str]:
     lines = [_headline(result)]
     lines += [f"metrics: {metrics(result.metrics)}"] if result.metrics else []
     lines += restart_lines(result.restarts)
+    lines += [f"warning: {text.plain(each)}" for each in (result.unsaved, *result.notices) if each]
     lines += [f"model: {text.plain(result.model_path)}"] if result.model_path is not None else []
     lines += [f"results and logs: {text.plain(result.directory)}"] if result.directory is not None else []
     return lines

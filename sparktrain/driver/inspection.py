@@ -145,7 +145,7 @@ class RunView:
         """How it ended, as `results.json` says it; None unless it did."""
         if self.state is not RunState.ENDED:
             return None
-        return status_of(self.results, stopped=self.ending == Ending.STOPPED)
+        return status_of(self.results, stopped=self.ending == Ending.STOPPED, failing=self.ending == Ending.FAILING)
 
     def seconds(self, now: float) -> float:
         """How long drivers have been on the run, at `now` by this host's clock."""

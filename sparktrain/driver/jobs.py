@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from uuid import uuid4
 
 from msgspec import Struct
 
 from sparktrain.clock import SystemClock
-from sparktrain.driver.compose import DEFAULT_DIR
 from sparktrain.driver.sources import NEVER_LOCAL, imports_of_file
 from sparktrain.driver.submission import (
     MODE_KEY,
@@ -24,6 +24,7 @@ from sparktrain.driver.submission import (
 )
 from sparktrain.errors import SpecError
 from sparktrain.spec.load import GangFile, ParamsFile, load_gang, load_params
+from sparktrain.spec.store import DEFAULT_DIR
 
 PROGRAMS = {"sweep": "grid_search.py", "run": "run_gang.py", "resume": "resume_run.py"}
 
@@ -95,7 +96,8 @@ def _named(asked: Asked, arguments: Mapping[str, Any], mode: Mode) -> tuple[tupl
         check_shared(folder)
     words = asked.words
     if name is None:
-        name = f"{arguments['target'].rpartition(':')[2]}-{SystemClock().stamp()}"
+        # its job takes an equal name for one to resume, so two that are submitted in one second must differ
+        name = f"{arguments['target'].rpartition(':')[2]}-{SystemClock().stamp()}-{token_hex(2)}"
         words = (*words, "--name", name)
     return words, f"{(folder or DEFAULT_DIR).rstrip('/')}/{name}"
 

@@ -3,6 +3,7 @@
 import functools
 import logging
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.resource import ExecutorResourceRequests, ResourceProfile, Resource
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.missing import Missing, missing_in
-from sparktrain.driver.words import failures_of
+from sparktrain.driver.words import failures_of, finished_of
 from sparktrain.executor.entry import EXIT_SCHEMA, TOLD_SCHEMA, agent_task, checkup_task
 from sparktrain.protocol.ticket import AgentTicket
 
@@ -59,6 +60,13 @@ class SlotJob:
         found = [each for each in map(missing_in, failures_of(self._spark, self._tag)) if each is not None]
         return found[-1] if len(found) >= MISSING_FAILURES else None
 
+    def vacant(self) -> set[int]:
+        """Slots whose tasks have ended; with Spark Connect, none before the job has. Blocks for a moment; raises
+        nothing."""
+        if self.join(0.0):
+            return set(self._slots)
+        return {self._slots[partition] for partition in finished_of(self._spark, self._tag)}
+
     def cancel(self) -> None:
         """Have Spark end the tasks that did not end by themselves; waits a little for that."""
         if self._thread is None or not self._thread.is_alive():
@@ -103,6 +111,15 @@ class SlotJob:
         return getattr(self._spark, "_sc", None)
 
 
+REFUSED_S = 15.0
+"""How long agents of a Spark Connect session, which outlives its client, dial one that does not listen any more."""
+
+
+def refused_s(spark: SparkSession) -> float | None:
+    """As an agent's ticket has it: a classic session ends its executors, and with them its agents, by itself."""
+    return REFUSED_S if getattr(spark, "_sc", None) is None else None
+
+
 class AgentJob(SlotJob):
     """The Spark job that carries the agents of a pool."""
 
@@ -115,7 +132,8 @@ class AgentJob(SlotJob):
         profile: ResourceProfile | None = None,
     ) -> None:
         """`on_end` is called in the job's thread, once."""
-        super().__init__(spark, f"sparktrain-{ticket.pool}", slots, profile)
+        # A tag of its own: agents of one job may be ended when those of the pool's next have begun.
+        super().__init__(spark, f"sparktrain-{ticket.pool}-{uuid.uuid4().hex[:8]}", slots, profile)
         self._ticket = ticket
         self._on_end = on_end
 

@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktrain.driver import text
+from sparktrain.driver.causes import STYLES
 from sparktrain.driver.inspection import RunView
 from sparktrain.driver.log_files import LogFile, Wanted, chosen
 from sparktrain.driver.places import Place
-from sparktrain.driver.table import STYLES
 
 VERSION = 1
 _GAP = 2

@@ -8,17 +8,22 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_made: list[asyncio.AbstractEventLoop] = []
+_making = threading.Lock()
+"""Of two threads that call first at the same time, one makes the loop, and both have it."""
 
-@cache
+
 def _loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="sparktrain-coordinator", daemon=True).start()
-    return loop
+    with _making:
+        if not _made:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="sparktrain-coordinator", daemon=True).start()
+            _made.append(loop)
+        return _made[0]
 
 
 def submit(work: "Coroutine[Any, Any, T]") -> "Future[T]":

@@ -1,11 +1,14 @@
 """What a call may be told besides its function and its parameters, as `sparktrain.api` documents it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
+from sparktrain.driver.backends import Choice, choose
+from sparktrain.driver.environment import environment
+from sparktrain.driver.shipping import CODE_BYTES, MOST_CODE_BYTES
 from sparktrain.errors import SpecError
-from sparktrain.spec.gang import Backend, GangSpec, backend
+from sparktrain.spec.gang import ALONE, AUTO, Backend, GangSpec, wanted
 from sparktrain.spec.quantities import Duration, count, seconds
 from sparktrain.spec.store import STORE_TIMEOUT_S
 from sparktrain.spec.sweep import Mode
@@ -24,8 +27,8 @@ class Options:
     """What the call gives back."""
 
     metric: str | None = None
-    mode: Mode = "max"
-    backend: Backend | str = Backend.HOROVOD
+    mode: Mode | None = None
+    backend: Backend | str = AUTO
     dir: str | None = None
     name: str | None = None
     seed: int | None = None
@@ -33,6 +36,9 @@ class Options:
     start_timeout: Duration = 300.0
     gpus: int = 0
     log_limit: int = GIB
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    forward_env: Sequence[str] = ()
+    code_limit: int = CODE_BYTES
     preload: Sequence[str] | None = None
     progress: bool = True
     store_timeout: Duration = STORE_TIMEOUT_S
@@ -41,8 +47,36 @@ class Options:
     retry_failed: bool = False
 
     def gang(self) -> GangSpec:
-        """What trains each trial. Raises SpecError."""
+        """What trains each trial; its backend counts only where `choice` is None. Raises SpecError."""
         raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        """Variables that trials get; those that are given prevail over the driver's. Raises SpecError."""
+        return environment(self.env, self.forward_env)
+
+    def most_code(self) -> int:
+        """Bytes that the function may have with all that it takes along. Raises SpecError."""
+        limit = count(self.code_limit, "code_limit", least=1)
+        if limit > MOST_CODE_BYTES:
+            raise SpecError(
+                f"code_limit ({limit}) must be at most {MOST_CODE_BYTES} bytes: each agent gets them in one message; "
+                "load data within the function, from files that executors can read"
+            )
+        return limit
+
+    def choice(self, gang: GangSpec, *, strategy: bool = False) -> Choice | None:
+        """The backend of `gang` where none is named; None where one is, or none is needed.
+
+        `strategy`: the function makes one of TensorFlow's.
+        """
+        if gang.size == 1 or wanted(self.backend) != AUTO:
+            return None
+        return choose(servers=gang.size > gang.workers, strategy=strategy)
+
+    def _named(self, servers: bool = False) -> Backend:
+        if (backend := wanted(self.backend)) != AUTO:
+            return backend
+        return Backend.TENSORFLOW if servers else ALONE.backend
 
     def limits(self) -> dict[str, Any]:
         """How long and how often trials run, as fields of `SweepSpec`. Raises SpecError."""
@@ -58,18 +92,26 @@ class SweepOptions(Options):
 
     trials: int | None = None
     trial_timeout: Duration | None = None
+    hang_timeout: Duration | None = None
     retries: int = 3
+    max_failures: int | str | None = "auto"
     workers_per_trial: int = 1
 
     def gang(self) -> GangSpec:
         """See base class."""
         workers = count(self.workers_per_trial, "workers_per_trial", least=1)
-        return GangSpec(workers=workers, backend=backend(self.backend))
+        hang_timeout_s = seconds(self.hang_timeout, "hang_timeout") or GangSpec.hang_timeout_s
+        return GangSpec(workers=workers, backend=self._named(), hang_timeout_s=hang_timeout_s)
 
     def limits(self) -> dict[str, Any]:
         """See base class."""
-        timeout_s = seconds(self.trial_timeout, "trial_timeout")
-        return {"trials": self.trials, "trial_timeout_s": timeout_s, "retries": self.retries}
+        return {
+            "trials": self.trials,
+            "trial_timeout_s": seconds(self.trial_timeout, "trial_timeout"),
+            "report_timeout_s": seconds(self.hang_timeout, "hang_timeout"),
+            "retries": self.retries,
+            "max_failures": self.max_failures,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +134,7 @@ class RunOptions(Options):
             workers=self.workers,
             ps=self.ps,
             evaluator=self.evaluator,
-            backend=backend(self.backend),
+            backend=self._named(bool(self.ps or self.evaluator)),
             min_workers=self.min_workers,
             hang_timeout_s=cast(float, seconds(self.hang_timeout, "hang_timeout")),  # it refuses None
         )
@@ -107,7 +149,7 @@ Kind = TypeVar("Kind", bound=Options)
 
 def options_of(kind: type[Kind], **given: Any) -> Kind:
     """The options. Raises SpecError for one that there is not."""
-    known = [field.name for field in fields(kind)]
+    known = [each.name for each in fields(kind)]
     for name in given:
         if name not in known:
             raise SpecError(

@@ -3,8 +3,10 @@
 import difflib
 import hashlib
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -22,6 +24,8 @@ VERSION = 1
 KINDS = ("code", "space", "data", "metric", "seed", "gang")
 """What may not change between two drivers of a run, unless the later one says so."""
 _TOLD_LINES = 12
+_COMPARED_LINES = 40
+"""Of more, lines are not paired with those that they resemble."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -42,6 +46,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What the user calls the data."""
     spec: dict[str, Any]
     """The fields of a `SweepSpec`."""
+    text: str = ""
+    """Of the function, for people; see `changes.text_of`."""
+    env: tuple[str, ...] = ()
+    """Names of the variables that trials get; their values, which may be secrets, are stored nowhere."""
 
     def encode(self) -> bytes:
         """As it is stored: the same bytes for the same plan. The order of a space's parameters counts."""
@@ -144,21 +152,43 @@ def allowed(changes: Sequence[str]) -> frozenset[str]:
     return frozenset(map(str, named))
 
 
-def check_unchanged(old: Plan, new: Plan, where: str, allow: frozenset[str]) -> None:
-    """Raises ResumeError, with what is different, when the run at `where` is not the one that is asked for."""
-    found = {kind: lines for kind, lines in _differences(old, new).items() if lines and kind not in allow}
+def check_unchanged(
+    old: Plan,
+    new: Plan,
+    where: str,
+    allow: frozenset[str],
+    code_lines: Callable[[], list[str]] | None = None,
+    failed: int = 0,
+) -> None:
+    """Raises ResumeError, with what is different, when the run at `where` is not the one that is asked for.
+
+    `code_lines` makes the lines that tell of other code, and is called only then; `failed` trials of the run have.
+    """
+    found = {kind: lines for kind, lines in _differences(old, new, allow).items() if lines}
     if not found:
         return
-    lines = [line for kind, told in found.items() for line in (f"{kind}:", *_shortened(told))]
+    if "code" in found and code_lines is not None:
+        found["code"] = code_lines()
+    told_of = {kind: told if kind == "code" else _shortened(told) for kind, told in found.items()}
+    lines = [line for kind, told in told_of.items() for line in (f"{kind}:", *told)]
     raise ResumeError(
         f"the run at {where} was begun with other {' and '.join(found)}; what has changed (- then, + now):\n"
         + "\n".join(f"    {line}" for line in lines)
-        + f"\nchoose another name for a new run, or resume with allow_changed={','.join(found)!r} "
-        "(--allow-changed) to use what is new for the trials that have no result"
+        + f"\n{_again(failed) if set(found) == {'code'} else ''}choose another name for a new run, or resume with "
+        f"allow_changed={','.join(found)!r} (--allow-changed) to use what is new for the trials that have no result"
     )
 
 
-def _differences(old: Plan, new: Plan) -> dict[str, list[str]]:
+def _again(failed: int) -> str:
+    """The step for whoever has put a mistake right."""
+    if not failed:
+        return ""
+    trials = "the trial that failed" if failed == 1 else f"the {failed} trials that failed"
+    return f"pass retry_failed=True (--retry-failed) to run {trials} again with the new code, and keep other results; "
+
+
+def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[str]]:
+    """Lines that tell what has changed, of each kind that may not."""
     sides = [
         {
             "code": plan.parts,
@@ -170,12 +200,30 @@ def _differences(old: Plan, new: Plan) -> dict[str, list[str]]:
         }
         for plan in (old, new)
     ]
-    return {kind: _diff(*(side[kind] for side in sides)) for kind in KINDS}
+    return {kind: _diff(*(side[kind] for side in sides)) for kind in KINDS if kind not in allow}
 
 
 def _diff(old: object, new: object) -> list[str]:
-    changed = difflib.ndiff(_lines(old), _lines(new))
-    return [line for line in changed if line[0] in "+-"]
+    """In time that grows with what is compared and no faster: `ndiff` takes hours for lists of thousands of cases."""
+    then, now = _changed(_lines(old), _lines(new))
+    if max(len(then), len(now)) <= _COMPARED_LINES:
+        return [line for line in difflib.ndiff(then, now) if line[0] in "+-"]
+    gone, come = Counter(then) - Counter(now), Counter(now) - Counter(then)
+    if not gone and not come:  # all is there, in another order
+        gone, come = Counter(then[:1]), Counter(now[:1])
+    # Of each as many as are told: where there is more of one, the other has its place all the same.
+    removed, added = [f"- {line}" for line in gone.elements()], [f"+ {line}" for line in come.elements()]
+    shown = max(_TOLD_LINES // 2, _TOLD_LINES - len(added))
+    return [*removed[:shown], *added, *removed[shown:]]
+
+
+def _changed(then: list[str], now: list[str]) -> tuple[list[str], list[str]]:
+    """Both without what they have in common at their begin and at their end."""
+    pairs = list(zip(then, now, strict=False))
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    rest = zip(reversed(then[same:]), reversed(now[same:]), strict=False)
+    tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], rest))
+    return then[same : len(then) - tail], now[same : len(now) - tail]
 
 
 def _lines(value: object) -> list[str]:

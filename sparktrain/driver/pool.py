@@ -1,6 +1,7 @@
 """Agents that stay: a coordinator, a Spark job of agents, and their warm zygotes, for one call or for several."""
 
 import atexit
+import logging
 import signal
 import threading
 import uuid
@@ -13,24 +14,29 @@ from functools import partial
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
+from sparktrain.aside import aside
 from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.launch import AgentJob, JobEnd, without_gpus
+from sparktrain.driver.holders import HOLDERS
+from sparktrain.driver.launch import AgentJob, JobEnd, refused_s, without_gpus
 from sparktrain.driver.loop import call, submit
 from sparktrain.driver.missing import advice
 from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, listener_of, outlook_of
-from sparktrain.driver.resume import fingerprint_of, this_driver
+from sparktrain.driver.preflight import slots as slots_in
+from sparktrain.driver.resume import this_driver
 from sparktrain.driver.server import Server
+from sparktrain.driver.vacancies import Vacancies
 from sparktrain.driver.work import Ran, Work
 from sparktrain.errors import (
     AgentsLostError,
     DriverUnreachableError,
-    InfraError,
+    EnvironmentMismatchError,
     JoinTimeoutError,
     PoolError,
     SessionError,
+    SparktrainError,
 )
-from sparktrain.protocol.certificates import Certificates, issue
+from sparktrain.protocol.certificates import CertificateKeeper, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import ListenError
@@ -43,12 +49,17 @@ RELAUNCHES = 5
 RELAUNCH_PAUSE_S = 0.5
 CONNECT_S = 15.0
 """How long a fresh agent tries to reach the coordinator."""
+JOIN_POLL_S = 0.02
 OPEN_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 2.0
 """How long the tasks of dismissed agents may take to end."""
 INTERRUPT_TIMEOUT_S = 15.0
 """How long Ctrl-C waits for the trials' processes to be gone."""
+
+NO_SLOTS = "either other jobs hold the session's slots, or it has no executors yet"
+
+logger = logging.getLogger("sparktrain")
 
 
 class AgentPool:
@@ -72,17 +83,20 @@ class AgentPool:
         self._idle_timeout_s = idle_timeout_s
         self._id = uuid.uuid4().hex[:12]
         self._coordinator: Coordinator | None = None
-        self._certificates: Certificates | None = None
+        self._certificates: CertificateKeeper | None = None
         self._hosts: tuple[str, ...] = ()
         self._port = 0
         self._jobs: dict[range, AgentJob] = {}
         """Those that run, by their slots."""
         self._profiles: dict[range, ResourceProfile | None] = {}
         self._job_lock = threading.Lock()
+        self._wants_jobs = False
+        """False while it is idle or closed: a job that ends then is not followed by another."""
+        self._vacancies = Vacancies(self._resubmit, SystemClock())
         self._relaunches = 0
         self._outlook = outlook_of(facts, agents - without_gpus)
         self._idle: Future[None] | None = None
-        self._unavailable: InfraError | None = None
+        self._unavailable: SparktrainError | None = None
         self._on: str | None = None
         """Name of the run that it is on."""
 
@@ -91,22 +105,28 @@ class AgentPool:
     def open(self) -> None:
         """Listen and submit the agents' job; does not wait for agents to join.
 
-        Raises SessionError when the coordinator can listen nowhere.
+        Raises SessionError when the coordinator can listen nowhere, PoolError when others hold the slots.
         """
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        _OPEN.add(self)
+
+    def _open(self) -> None:
         address = address_of(self._facts)
-        self._certificates = issue(self._id)
+        self._certificates = CertificateKeeper(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
-        server = Server(listener, SystemClock(), installed_versions(), self._preload)
+        server = Server(listener, SystemClock(), installed_versions(), self._preload, self._certificates)
         self._coordinator = Coordinator(server, SystemClock(), self._why_none, listener_of(self.spark, self._facts))
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
         except ListenError as error:
-            self.close()
             raise SessionError(f"{error}; see {PORT_KEY}, {HOST_KEY} and spark.driver.bindAddress") from error
         self._hosts = address.hosts
         self._profiles = self._parts()
-        self._launch()
-        _OPEN.add(self)
+        self._want_jobs()
 
     def close(self) -> None:
         """Dismiss the agents and give their slots back; again does nothing. Blocks for some seconds at most."""
@@ -115,16 +135,22 @@ class AgentPool:
             return
         self._cancel_idle()
         jobs = self._retire_jobs()
-        call(coordinator.close("the pool closes"), CLOSE_TIMEOUT_S)
-        for job in jobs:
-            if not job.join(LEAVE_TIMEOUT_S):
-                job.cancel()  # some agents had not joined yet, and heard of nothing
+        try:
+            call(coordinator.close("the pool closes"), CLOSE_TIMEOUT_S)
+        except Exception as error:  # the slots are given back all the same
+            logger.warning("the pool did not close in order: %s: %s", type(error).__name__, error)
+        _end(jobs)
+
+    @property
+    def _session(self) -> object:
+        """What has the slots: sessions of one SparkContext share them."""
+        return getattr(self.spark, "_sc", None) or self.spark
 
     def who(self) -> Who:
         """This driver, as others find it in the journal of its run."""
         certificate = self._certificates.server.certificate if self._certificates is not None else b""
         address = f"{self._hosts[0]}:{self._port}" if self._hosts else ""
-        return this_driver(address, fingerprint_of(certificate) if certificate else "")
+        return this_driver(address, server_fingerprint(certificate) if certificate else "")
 
     def check_free(self) -> Coordinator:
         """The coordinator. Raises PoolError when the pool is closed, or on a run."""
@@ -136,23 +162,46 @@ class AgentPool:
 
     # ---- runs
 
+    def have(self, package: str, timeout_s: float) -> bool:
+        """Whether executors have `package`, as far as the first one of them tells. Blocks until that has joined.
+
+        Raises JoinTimeoutError when none has within `timeout_s`, and whatever keeps agents from joining.
+        """
+        coordinator, clock = self.check_free(), SystemClock()
+        self._cancel_idle()
+        self._unavailable = None
+        self._want_jobs()
+        until = clock.now() + timeout_s
+        with _keyboard_interrupts():
+            while (joined := coordinator.joined) is None:
+                if self._unavailable is not None:
+                    raise self._unavailable
+                if clock.now() > until:
+                    why = self._outlook() or NO_SLOTS
+                    raise JoinTimeoutError(self._too_late(f"no agent joined within {timeout_s:g} s", why, timeout_s))
+                pause(JOIN_POLL_S)
+        return package in joined
+
     def run(self, work: Work) -> tuple[Ran, bool]:
         """Run `work` to its end; what became of it, and whether Ctrl-C ended it.
 
         A KeyboardInterrupt of the calling thread ends the trials at once, and closes the pool. Raises PoolError when
         the pool is closed, or on another run.
         """
-        coordinator, self._on = self.check_free(), work.spec.name
+        with self._job_lock:
+            coordinator, self._on = self.check_free(), work.spec.name
         try:
             return self._run(coordinator, work)
         finally:
             self._on = None
+            if coordinator.broken:
+                self.close()
 
     def _run(self, coordinator: Coordinator, work: Work) -> tuple[Ran, bool]:
         self._cancel_idle()
         self._unavailable = None
         self._relaunches = 0
-        self._launch()
+        self._want_jobs()
         with _keyboard_interrupts():
             running = submit(coordinator.run(work))
             try:
@@ -177,17 +226,19 @@ class AgentPool:
         finally:
             self.close()
 
-    def failure(self, ran: Ran, start_timeout_s: float) -> InfraError | None:
+    def failure(self, ran: Ran, start_timeout_s: float) -> SparktrainError | None:
         """The error that ended a run for want of agents, if any."""
         if ran.end.ending == Ending.UNAVAILABLE:
             return self._unavailable or AgentsLostError(ran.end.reason)
         if ran.end.ending == Ending.NO_AGENTS:
-            why = ran.outlook or "either other jobs hold the session's slots, or it has no executors yet"
-            return JoinTimeoutError(
-                f"{ran.end.reason}, on {self._facts.master}: {why}; free them, or wait longer with start_timeout "
-                f"({start_timeout_s:g} s)"
-            )
+            return JoinTimeoutError(self._too_late(ran.end.reason, ran.outlook or NO_SLOTS, start_timeout_s))
         return None
+
+    def _too_late(self, reason: str, why: str, start_timeout_s: float) -> str:
+        return (
+            f"{reason}, on {self._facts.master}: {why}; free them, or wait longer with start_timeout "
+            f"({start_timeout_s:g} s)"
+        )
 
     async def _stop(self, reason: str) -> None:
         if self._coordinator is not None:
@@ -204,27 +255,56 @@ class AgentPool:
         profile = without_gpus(self._facts.number("spark.executor.cores", cpus), cpus)
         return {range(first): None, range(first, self.agents): profile}
 
-    def _launch(self) -> None:
-        """Submit the agents' jobs, unless they run."""
+    def _want_jobs(self) -> None:
+        """Take the slots, and submit the agents' jobs, unless they run. Raises PoolError when others hold the slots."""
+        HOLDERS.take(self._id, self._session, self.agents - self._without_gpus, slots_in(self._facts))
         with self._job_lock:
-            if self._certificates is None:
+            self._wants_jobs = self._coordinator is not None
+        if not self._wants_jobs:  # another thread has closed it
+            HOLDERS.free(self._id)
+        self._launch()
+
+    def _launch(self) -> None:
+        """Submit the agents' jobs, unless they run, or are not wanted any more."""
+        with self._job_lock:
+            if self._certificates is None or not self._wants_jobs:
                 return
-            ticket = AgentTicket(self._id, self._hosts, self._port, self._certificates.agent, CONNECT_S)
+            ticket = self._ticket(self._certificates)
             for slots, profile in self._profiles.items():
                 if slots not in self._jobs:
                     on_end = partial(self._on_job_end, slots)
                     self._jobs[slots] = AgentJob(self.spark, ticket, slots, on_end, profile)
                     self._jobs[slots].start()
 
+    def _ticket(self, certificates: CertificateKeeper) -> AgentTicket:
+        stay_s = refused_s(self.spark)
+        return AgentTicket(self._id, self._hosts, self._port, certificates.agent, CONNECT_S, stay_s)
+
+    def _resubmit(self, slot: int) -> AgentJob | None:
+        """Submit one slot again whose agent has ended, while its job goes on."""
+        with self._job_lock:
+            slots = next((each for each in self._jobs if slot in each), None)
+            if slots is None or self._certificates is None:
+                return None
+            alone = range(slot, slot + 1)
+            ticket, profile = self._ticket(self._certificates), self._profiles[slots]
+            job = AgentJob(self.spark, ticket, alone, lambda job, end: None, profile)
+            job.start()
+            return job
+
     def _running(self) -> list[AgentJob]:
         with self._job_lock:
             return list(self._jobs.values())
 
-    def _retire_jobs(self) -> list[AgentJob]:
-        """The jobs, whose end is expected from now on."""
+    def _retire_jobs(self, *, idle: bool = False) -> list[AgentJob]:
+        """The jobs, whose end is expected from now on; with `idle` none when a call has just come."""
         with self._job_lock:
+            if idle and self._on is not None:
+                return []
+            self._wants_jobs = False
             jobs, self._jobs = list(self._jobs.values()), {}
-            return jobs
+        HOLDERS.free(self._id)
+        return [*jobs, *self._vacancies.retire()]
 
     def _on_job_end(self, slots: range, job: AgentJob, end: JobEnd) -> None:
         """Called in the job's thread: submit it again, or give up."""
@@ -232,6 +312,8 @@ class AgentPool:
             if self._jobs.get(slots) is not job:
                 return
             del self._jobs[slots]
+        for alone in self._vacancies.retire():
+            alone.cancel()  # the whole job is submitted again
         self._relaunches += 1
         error = self._final_error(end)
         if error is None:
@@ -246,6 +328,7 @@ class AgentPool:
     def _why_none(self) -> str:
         """Why agents do not come, as far as it is known. Gives up where their executors lack what none can do without:
         Spark would try for a quarter of an hour. Blocks, in any thread."""
+        self._vacancies.look(self._running())
         job, coordinator = next(iter(self._running()), None), self._coordinator
         if job is not None and coordinator is not None and coordinator.agents_alive == 0:
             missing = job.lacking()
@@ -254,13 +337,15 @@ class AgentPool:
                 submit(_tell(coordinator, str(self._unavailable)))
         return self._outlook()
 
-    def _final_error(self, end: JobEnd) -> InfraError | None:
+    def _final_error(self, end: JobEnd) -> SparktrainError | None:
         if end.exits and not any(reached for _, _, reached in end.exits):
             return DriverUnreachableError(unreachable(end.exits[0][1]))
         if end.missing is not None:
             return AgentsLostError(advice(end.missing))
         if self._relaunches <= RELAUNCHES and not is_stopped(self.spark):
             return None
+        if self._coordinator is not None and self._coordinator.refused is not None:
+            return EnvironmentMismatchError(self._coordinator.refused)
         said = end.error or "; ".join(reason for _, reason, _ in end.exits)
         times = f" for the {self._relaunches}th time" if self._relaunches > 1 else ""
         return AgentsLostError(f"the Spark job of the agents ended{times}: {said}")
@@ -270,9 +355,9 @@ class AgentPool:
     async def _rest(self, seconds: float) -> None:
         await SystemClock().sleep(seconds)
         coordinator = self._coordinator
-        if coordinator is not None:
-            self._retire_jobs()
+        if coordinator is not None and (jobs := self._retire_jobs(idle=True)):
             await coordinator.dismiss(f"the pool was idle for {seconds:g} s")
+            await aside(partial(_end, jobs), "sparktrain-idle")
 
     def _cancel_idle(self) -> None:
         idle, self._idle = self._idle, None
@@ -286,6 +371,14 @@ def unreachable(said: str) -> str:
         f"executors cannot reach the driver: {said}; set {HOST_KEY} to an address of the driver that executors reach, "
         f"and {PORT_KEY} to a port that the firewall lets through"
     )
+
+
+def _end(jobs: list[AgentJob]) -> None:
+    """Wait for the agents of jobs that were dismissed, and have Spark end those that heard of nothing: they had not
+    joined yet, or are cut off and would come back. Blocks for some seconds at most."""
+    for job in jobs:
+        if not job.join(LEAVE_TIMEOUT_S):
+            job.cancel()
 
 
 async def _tell(coordinator: Coordinator, reason: str) -> None:
@@ -312,4 +405,7 @@ _OPEN: "weakref.WeakSet[AgentPool]" = weakref.WeakSet()
 def _close_all() -> None:
     """A driver that ends with an open pool gives its slots back first."""
     for pool in list(_OPEN):
-        pool.close()
+        try:
+            pool.close()
+        except Exception as error:  # the others have slots to give back, too
+            logger.warning("a pool was not closed: %s: %s", type(error).__name__, error)

@@ -324,14 +324,22 @@ def _default_session() -> SparkSession | None:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether the session, or the JVM that it lives in, is gone."""
+    """Whether the session, or the JVM that it lives in, is gone. An error that does not say so is none of that."""
     context = getattr(session, "_sc", None)
-    try:
-        if context is None:  # Spark Connect
-            return bool(getattr(session, "is_stopped", False))
-        return context._jsc is None or bool(context._jsc.sc().isStopped())
-    except Exception:  # the JVM is gone: Py4J has many words for that
+    if context is None:  # Spark Connect
+        return bool(getattr(session, "is_stopped", False))
+    if context._jsc is None:
         return True
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except Exception as error:
+        return _is_of_a_dead_jvm(error)
+
+
+def _is_of_a_dead_jvm(error: Exception) -> bool:
+    """Py4J's error says that nobody answers; not an exception of Java's, or that this process is short of something."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}  # a driver with Spark Connect alone has no Py4J
+    return isinstance(error, ConnectionError | EOFError) or ("Py4JError" in kinds and "Py4JJavaError" not in kinds)
 
 
 def read_facts(session: SparkSession, cores: int) -> Facts:

@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import sys
+from collections.abc import Collection
 
 from sparktrain.driver.sources import Imports
 from sparktrain.spec.gang import ALONE, Backend, GangSpec
@@ -43,6 +44,11 @@ _READ_AT_IMPORT = {
     "MKL_NUM_THREADS": SAFE,
 }
 """Environment variables that a library reads when it is imported: code that names one wants to set it before."""
+_GIVEN_AT_IMPORT = {
+    "TF_CPP_MIN_LOG_LEVEL": {"keras", "tensorflow"},
+    "TF_ENABLE_ONEDNN_OPTS": {"keras", "tensorflow"},
+}
+"""The same, but code that names them need not mean it so: without them the import only says more."""
 
 
 _FRAMEWORKS = {
@@ -53,9 +59,15 @@ _FRAMEWORKS = {
 """What connects the members of a gang. `horovod.tensorflow` starts its threads in `init()`, which only members call."""
 
 
-def chosen(imports: Imports, gang: GangSpec = ALONE) -> tuple[str, ...]:
-    """The safe modules among those that some code imports, and those that connect its gang, sorted."""
-    excluded = set().union(*(names for variable, names in _READ_AT_IMPORT.items() if variable in imports.texts))
+def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) -> tuple[str, ...]:
+    """The safe modules among those that some code imports, and those that connect its gang, sorted.
+
+    Those are left out that read a variable of `env` when they are imported, or one that the code names.
+    """
+    excluded = set().union(
+        *(names for variable, names in _READ_AT_IMPORT.items() if variable in imports.texts or variable in env),
+        *(names for variable, names in _GIVEN_AT_IMPORT.items() if variable in env),
+    )
     if not _keras_runs_on_tensorflow():
         excluded.add("keras")
     modules = {_module(name) for name in imports.modules if name.partition(".")[0] in SAFE - excluded}

@@ -1,6 +1,5 @@
 """How a run stands, and the contract of what shows it."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -15,8 +14,7 @@ from sparktrain.state.outcome import Restart
 class MemberState(StrEnum):
     """What a member of a gang does. The value is the word that is shown."""
 
-    STARTING = "starting"  # its process loads the training function
-    JOINING = "joining"  # it waits for the other members, or connects to them
+    STARTING = "starting"  # its process loads the training function, and connects to the others
     TRAINING = "training"  # it is in the training function
     ENDED = "ended"  # its process is gone
 
@@ -65,6 +63,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Trials that are known and not started; of those that wait for a new gang after a loss, too."""
     failed: int
     lost: int
+    stopped: int = 0
     seconds: float
     """Since this driver began with the run."""
     eta_s: float | None
@@ -95,6 +94,10 @@ class Display(Protocol):
         """Begin; called once, before anything else."""
         ...
 
+    def tell(self, line: str) -> None:
+        """Show a line that stays, such as what a run begins with; in any thread."""
+        ...
+
     def update(self, progress: Progress) -> None:
         """The run stands so; called up to ten times a second, and once a second at least for a clock that goes."""
         ...
@@ -114,6 +117,9 @@ class NullDisplay(Display):
     def start(self) -> None:
         """See base class."""
 
+    def tell(self, line: str) -> None:
+        """See base class."""
+
     def update(self, progress: Progress) -> None:
         """See base class."""
 
@@ -124,16 +130,11 @@ class NullDisplay(Display):
         """See base class."""
 
 
-def eta(mean_s: float | None, running_s: Sequence[float], queued: int, slots: int) -> float | None:
-    """Seconds until `queued` trials and those that have run for `running_s` are final, `slots` of them at a time.
+def eta(ended: int, seconds: float, left: int, at_a_time: int) -> float | None:
+    """Seconds until `left` more trials are final, the running ones among them, after `ended` of them in `seconds`.
 
-    Each is taken to last `mean_s`, the mean of those that succeeded; None before there is one, or without slots.
+    None before as many have ended as run at a time: the first to end are no measure of the others.
     """
-    slots = max(slots, len(running_s))
-    if mean_s is None or slots == 0:
-        return None
-    left = sorted([max(0.0, mean_s - seconds) for seconds in running_s] + [0.0] * (slots - len(running_s)))
-    rounds, rest = divmod(queued, slots)
-    # No trial has more than a mean left, so that slots become free in the same order in each round.
-    last = max(left[-1], left[rest - 1] + mean_s) if rest else left[-1]
-    return rounds * mean_s + last
+    if left == 0:
+        return 0.0
+    return seconds / ended * left if ended >= max(1, at_a_time) else None

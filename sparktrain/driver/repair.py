@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 from sparktrain.clock import Clock
+from sparktrain.driver import text
 from sparktrain.driver.fsck import Examined, Finding, Gravity
 from sparktrain.driver.inspection import RunState
 from sparktrain.driver.observer import Observer, this_process
 from sparktrain.driver.places import Place
 from sparktrain.driver.plan import overview
 from sparktrain.driver.report import to_bytes
+from sparktrain.driver.witness import lost_records, restored
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.search.document import from_document
 from sparktrain.search.grid import SpaceSampler
@@ -23,14 +25,15 @@ PURPOSE = "sparktrain fsck --repair"
 def repair(place: Place, examined: Examined, clock: Clock) -> list[str]:
     """Repair what was found, as far as that is possible; what was done, one line each. Blocks on the store.
 
-    Deletes nothing but `results.json`, which it writes anew, and code that cannot be read, which the call that began
-    the run stores again. Raises RunDirectoryError when a driver is on the run, and as the functions of the journal.
+    Deletes nothing but `results.json`, which it writes anew or puts under another name, and code that cannot be read,
+    which the call that began the run stores again. Raises RunDirectoryError when a driver is on the run, and as the
+    functions of the journal.
     """
     if examined.view is not None and examined.view.state is RunState.RUNNING:
         raise RunDirectoryError(
             f"run directory {place.where} is in use by {examined.view.driver}: wait for its end, or stop it"
         )
-    done = list(_journal(place, examined, clock))
+    done = [*_journal(place, examined, clock), *_records(place, examined, clock)]
     if any(_found(examined, subject) for subject in ("checkpoint", "code", "results.json", "run.json")):
         writer, _ = Journal.claim(place.store, place.layout.journal, this_process(clock, PURPOSE))
         done += _checkpoints(writer, examined)
@@ -46,7 +49,29 @@ def _found(examined: Examined, subject: str) -> list[Finding]:
 def _journal(place: Place, examined: Examined, clock: Clock) -> Iterator[str]:
     if _found(examined, "journal"):
         report = journal_fsck.repair(place.store, place.layout, this_process(clock, PURPOSE))
-        yield f"the journal has a new beginning, of the {report.kept} records that could be kept"
+        if not report.whole:
+            yield f"the journal has a new beginning, of the {report.kept} records that could be kept"
+
+
+def _records(place: Place, examined: Examined, clock: Clock) -> Iterator[str]:
+    """What the journal has lost, as far as `results.json` has it; and no generation is used again."""
+    store, layout = place.store, place.layout
+    if not _found(examined, "journal"):
+        return
+    writer, opened = Journal.claim(store, layout.journal, this_process(clock, PURPOSE))
+    lost = lost_records(store, layout, opened.records, lambda: opened.records)
+    if not lost:
+        return
+    writer.append(restored(lost))
+    back = [each.id for each in lost.results if each.id not in lost.trials]
+    if back:
+        yield f"the journal has got back {text.count(len(back), 'result')} from {store.where(layout.results)}"
+    if lost.trials and store.exists(layout.results):
+        aside = layout.old_results(writer.epoch)
+        store.put_if_absent(aside, store.read(layout.results))
+        writer.check()
+        store.delete(layout.results)
+        yield f"results of trials that cannot be kept are in {store.where(aside)} alone"
 
 
 def _checkpoints(writer: Journal, examined: Examined) -> Iterator[str]:

@@ -12,20 +12,18 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from sparktrain.driver import text
+from sparktrain.driver.causes import explained
 from sparktrain.driver.results import SweepResult, TrialResult
-from sparktrain.driver.table import STYLES, TrialTable, headline
+from sparktrain.driver.table import TrialTable, headline
 from sparktrain.errors import SpecError
 from sparktrain.state.outcome import Failure
-from sparktrain.state.trial import TrialStatus
 
 VERSION = 1
 """Of the format of `results.json`. It grows when a reader of the old one would misread the new one."""
 
 _TABLE_WIDTH = 160
 """At most, however wide the terminal is, or a file."""
-_TOLD_CAUSES = 10
-_TOLD_LINES = 8
-_TOLD_TRIALS = 8
+_MOST_WARNINGS = 5
 
 
 def to_json(result: SweepResult) -> dict[str, Any]:
@@ -80,12 +78,8 @@ class Summary:
         if self._result.trials:
             yield Text()
         yield from console.render(TrialTable(self._result), options.update(width=min(options.max_width, _TABLE_WIDTH)))
-        groups = _causes(self._result)
-        for trials in groups[:_TOLD_CAUSES]:
-            yield Text()
-            yield from _explained(trials, options.max_width)
-        if len(groups) > _TOLD_CAUSES:
-            yield Text(f"\n{text.count(len(groups) - _TOLD_CAUSES, 'other cause')}: see the logs of the trials")
+        yield from explained(self._result, options.max_width)
+        yield from _warnings(self._result)
         if self._result.directory is not None:
             yield Text(f"\nresults and logs: {text.plain(self._result.directory)}", style="dim")
 
@@ -102,36 +96,17 @@ class Lines:
             yield from (Text(part, style, no_wrap=True) for part in chop_cells(text.plain(line), options.max_width))
 
 
-def _causes(result: SweepResult) -> list[list[TrialResult]]:
-    """Failed and lost trials, those with the same root cause together."""
-    groups: dict[str, list[TrialResult]] = {}
+def _warnings(result: SweepResult) -> Iterator[Text]:
+    """What is worth a warning, each once: trials whose last state is in no checkpoint, and what trials have noticed."""
+    trials: dict[str, list[int]] = {}
+    if unsaved := [trial for trial in result.trials if trial.unsaved]:
+        trials[unsaved[0].unsaved] = [trial.id for trial in unsaved]
     for trial in result.trials:
-        if trial.error is not None and trial.status in (TrialStatus.FAILED, TrialStatus.LOST):
-            groups.setdefault(f"{trial.status} {trial.error.summary}", []).append(trial)
-    return list(groups.values())
-
-
-def _explained(trials: list[TrialResult], width: int) -> Iterator[Text]:
-    """The root cause first, then where it happened, then where to read on."""
-    first = trials[0]
-    if first.error is None:
-        return
-    ids = ", ".join(str(trial.id) for trial in trials[:_TOLD_TRIALS])
-    more = f" and {len(trials) - _TOLD_TRIALS} more" if len(trials) > _TOLD_TRIALS else ""
-    noun = "trial" if len(trials) == 1 else "trials"
-    line = Text(f"{noun} {ids}{more} {first.status}: ", style=STYLES[first.status])
-    yield line.append(text.plain(first.error.summary), style="bold")
-    lines = first.error.traceback.rstrip().splitlines() or first.error.log_tail
-    for told in lines[-_TOLD_LINES:]:
-        yield from _indented(text.plain(told), width)
-    if first.log is not None:
-        of = f" of trial {first.id}" if len(trials) > 1 else ""
-        yield from _indented(f"log{of}: {text.plain(first.log)}", width, "dim")
-
-
-def _indented(line: str, width: int, style: str = "") -> Iterator[Text]:
-    """`line`, broken only where the terminal ends: a path that is broken at its words cannot be copied."""
-    yield from (Text(part, style=style, no_wrap=True) for part in chop_cells(f"    {line}", width))
+        for each in trial.notices:
+            trials.setdefault(each, []).append(trial.id)
+    for each, of in list(trials.items())[:_MOST_WARNINGS]:
+        others = f", and {text.count(len(of) - 1, 'other trial')} likewise" if len(of) > 1 else ""
+        yield Text(f"\nwarning: trial {of[0]}: {text.plain(each)}{others}", style="yellow")
 
 
 def _best(result: SweepResult) -> dict[str, Any] | None:
@@ -153,6 +128,8 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "host": trial.host,
         "members": [{**asdict(member), "role": str(member.role)} for member in trial.members],
         "restarts": [json_value(msgspec.to_builtins(restart)) for restart in trial.restarts],
+        "unsaved": trial.unsaved,
+        "notices": list(trial.notices),
     }
 
 

@@ -20,7 +20,7 @@ class SweepStatus(StrEnum):
     """How a run ended. The value is the word in `results.json`."""
 
     SUCCEEDED = "succeeded"  # at least one trial succeeded, none was lost, and it was not stopped; some may have failed
-    FAILED = "failed"  # no trial succeeded
+    FAILED = "failed"  # no trial succeeded, or so many failed that the run ended early
     STOPPED = "stopped"  # by the user, or by the run's timeout, before every trial had ended
     LOST = "lost"  # a trial was lost more often than it is retried
 
@@ -63,6 +63,10 @@ class TrialResult:
     """Of its newest gang, by rank; none when it never ran."""
     restarts: tuple[Restart, ...] = ()
     """Why its gang was formed again, and what that cost; oldest first."""
+    unsaved: str = ""
+    """Why what it saved last did not become a checkpoint; empty when it did, or nothing was saved."""
+    notices: tuple[str, ...] = ()
+    """What the user should know of how it trained, such as data that was not shared out; one line each."""
 
     def __repr__(self) -> str:
         parts = [f"id={self.id}", f"status={self.status.value!r}", f"params={self.params!r}"]
@@ -142,6 +146,10 @@ class RunResult:
     """Of its newest gang, by rank."""
     restarts: tuple[Restart, ...] = ()
     """Why its gang was formed again, and what that cost; oldest first."""
+    unsaved: str = ""
+    """Why what it saved last did not become a checkpoint; empty when it did, or nothing was saved."""
+    notices: tuple[str, ...] = ()
+    """What the user should know of how it trained, such as data that was not shared out; one line each."""
 
     @property
     def log(self) -> tuple[str, ...]:
@@ -186,13 +194,15 @@ def best_of(trials: Sequence[M], metric: str | None, mode: str) -> M | None:
     return min(_comparable(trials, metric), key=lambda trial: _rank(trial, metric, mode), default=None)
 
 
-def status_of(trials: Sequence[TrialResult], *, stopped: bool) -> SweepStatus:
-    """How a run of `trials` ended, when `stopped` says whether the user or its timeout stopped it."""
+def status_of(trials: Sequence[TrialResult], *, stopped: bool, failing: bool = False) -> SweepStatus:
+    """How a run of `trials` ended: `stopped` by the user or its timeout, or early as `failing`."""
     found = {trial.status for trial in trials}
     if TrialStatus.LOST in found:
         return SweepStatus.LOST
     if stopped:
         return SweepStatus.STOPPED
+    if failing:
+        return SweepStatus.FAILED
     return SweepStatus.SUCCEEDED if TrialStatus.SUCCEEDED in found else SweepStatus.FAILED
 
 

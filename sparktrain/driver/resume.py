@@ -1,11 +1,11 @@
 """What a run directory holds of a run, and how a driver that resumes it gets to where those before were."""
 
-import hashlib
 import json
 import os
 import socket
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,8 +15,10 @@ from sparktrain.clock import SystemClock, time_of_day
 from sparktrain.driver import plan as plans
 from sparktrain.driver.container import this_attempt
 from sparktrain.driver.plan import Plan
+from sparktrain.driver.witness import check_whole
 from sparktrain.errors import ResumeError, RunDirectoryError
 from sparktrain.ids import RunId, TrialId
+from sparktrain.protocol.certificates import server_fingerprint
 from sparktrain.search.sampler import Sampler
 from sparktrain.spec.versions import installed_versions
 from sparktrain.state.events import RunLimits
@@ -32,6 +34,7 @@ from sparktrain.store.layout import RunLayout
 
 ALIVE_TIMEOUT_S = 2.0
 """How long the driver that was last on a run may take to answer."""
+_PIECE_BYTES = 16384
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,14 @@ def look(store: Store, layout: RunLayout) -> Found | None:
     except FileNotFoundError:
         return None
     opened = journal_reader.read(store, layout.journal)
+    check_whole(store, layout, opened.records, lambda: journal_reader.read(store, layout.journal).records)
     begun = [record.plan for record in opened.records if isinstance(record, DriverBegan)]
     plan = plans.read(store, layout, begun[-1] if begun else str(overview["plan"]))
     return Found(plan, opened, journal.newest_driver(store, layout.journal))
 
 
 def this_driver(address: str = "", fingerprint: str = "") -> Who:
-    """The calling process; with the address and the certificate's fingerprint of its coordinator, where it has one."""
+    """The calling process; with address and fingerprint of its coordinator, where it has one."""
     application, attempt = this_attempt()
     return Who(
         host=socket.gethostname(),
@@ -144,15 +148,35 @@ def answers(driver: Who) -> bool:
     if not host or not port.isdigit():
         return False
     try:
-        certificate = ssl.get_server_certificate((host, int(port)), timeout=ALIVE_TIMEOUT_S)
-    except (OSError, ValueError):
+        certificate = ssl.DER_cert_to_PEM_cert(_certificate_of((host, int(port))))
+        return server_fingerprint(certificate.encode()) == driver.fingerprint
+    except (OSError, ValueError, OverflowError):
         return False
-    return fingerprint_of(certificate.encode()) == driver.fingerprint
 
 
-def fingerprint_of(certificate: bytes) -> str:
-    """SHA-256 of a certificate in PEM, hexadecimal."""
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
+def _certificate_of(address: tuple[str, int]) -> bytes:
+    """The certificate of who listens there, in DER. Blocks for 2 s at most; raises OSError.
+
+    It goes away without an answer to that certificate. A handshake that ends with the caller having none of its own is
+    one that gRPC refuses, and tells of on the driver's stderr: at each look at a run that goes on.
+    """
+    clock = SystemClock()
+    until = clock.now() + ALIVE_TIMEOUT_S
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3  # in which the certificate comes before anything is asked for
+    received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(received, to_send)
+    with socket.create_connection(address, ALIVE_TIMEOUT_S) as connection:
+        while True:
+            with suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+                return tls.getpeercert(binary_form=True) or b""
+            connection.settimeout(max(0.001, until - clock.now()))
+            connection.sendall(to_send.read())
+            if not (data := connection.recv(_PIECE_BYTES)):
+                raise ConnectionError(f"{address} ends the connection")
+            received.write(data)
 
 
 def proposed_before(records: Sequence[AnyRecord], space: str) -> list[dict[str, object]]:

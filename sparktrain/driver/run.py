@@ -36,6 +36,8 @@ class RunEnd:
             model_path=self.model_path,
             members=trial.members,
             restarts=trial.restarts,
+            unsaved=trial.unsaved,
+            notices=trial.notices,
         )
 
     def lines(self) -> list[str]:

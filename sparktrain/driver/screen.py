@@ -22,7 +22,7 @@ _AFTER = (("time", 7),)
 _GANG = ("members", 7)
 _NAME_LIMITS = range(24, 5, -1)
 """Widest headings of metrics and parameters: the first that fits."""
-_RESERVED_NAME = 8
+_RESERVED_NAME = 14
 """Widest headings of parameters for which metrics leave room."""
 _VALUE_LIMIT = 16
 _MOST_ROWS = 32
@@ -88,7 +88,7 @@ class Columns:
         varying = self._varying_names()
         sizes = (limit for limit in _NAME_LIMITS if _total(self._sized(varying, limit)) <= width)
         limit = next(sizes, _NAME_LIMITS[-1])
-        names = [*varying, *(name for name in self._params if name not in self._varying)]
+        names = [*varying, *(name for name in self._params if name not in varying)]
         found: list[tuple[str, int]] = []
         for column in self._sized(names, limit):
             if _total([*found, column]) <= width:
@@ -96,8 +96,13 @@ class Columns:
         places = list(self._params)
         return sorted(found, key=lambda column: places.index(column[0]))
 
+    def by_difference(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """`params`, those in which trials differ first: a line may end before the others."""
+        return {name: params[name] for name in sorted(params, key=lambda name: name not in self._varying)}
+
     def _varying_names(self) -> list[str]:
-        return [name for name in self._params if name in self._varying]
+        """While nothing is known to differ, each may."""
+        return [name for name in self._params if name in self._varying] or list(self._params)
 
     def _sized(self, names: list[str], limit: int) -> list[tuple[str, int]]:
         return [(name, max(self._params[name], min(limit, cell_len(text.plain(name))))) for name in names]
@@ -124,6 +129,10 @@ class Screen:
     def trial_ended(self, trial: TrialResult) -> None:
         """Know the parameters of `trial`, for it may be the best."""
         self._params[trial.id] = trial.params
+
+    def failed(self, trial: TrialResult) -> Group:
+        """The end of a failed or lost trial: its root cause first."""
+        return failed_lines(trial, self._columns.by_difference(trial.params))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.progress is None:
@@ -164,7 +173,8 @@ class Screen:
         trial, value = progress.best
         line.append(f"{text.plain(progress.metric or '')} {text.number(value)}", style="bold green")
         line.append(f"  trial {trial}")
-        return line.append(f"  {text.params(self._params.get(trial, {}))}", style="dim")
+        told = self._columns.by_difference(self._params.get(trial, {}))
+        return line.append(f"  {text.params(told)}", style="dim")
 
     def _running(self, progress: Progress, width: int, rows: int) -> Table:
         gang = [_GANG] if progress.gang > 1 else []
@@ -237,11 +247,11 @@ def ended_line(trial: TrialResult, metric: str | None) -> str:
     return f"trial {trial.id} {trial.status} in {text.duration(trial.seconds)}{_metrics(told)}{params}"
 
 
-def failed_lines(trial: TrialResult) -> Group:
-    """The end of a failed or lost trial: its root cause first."""
+def failed_lines(trial: TrialResult, params: Mapping[str, Any] | None = None) -> Group:
+    """The end of a failed or lost trial: its root cause first. `params` are its own, those that tell most first."""
     line = Text(f"trial {trial.id} {trial.status} after {text.duration(trial.seconds)}: ", style="red")
     line.append(text.plain(trial.error.summary if trial.error else "no cause is known"), style="bold")
-    where = [one_line(Text(f"  {text.params(trial.params)}", style="dim"))]
+    where = [one_line(Text(f"  {text.params(params or trial.params)}", style="dim"))]
     if trial.log:
         where.append(Text(f"  log: {text.plain(trial.log)}", style="dim"))
     return Group(line, *where)
@@ -256,9 +266,11 @@ def _metrics(of: Mapping[str, float]) -> str:
 def _counts(progress: Progress, over: bool = False) -> Text:
     line = Text(text.plain(progress.name), style="bold")
     of = "" if progress.total is None else f" of {progress.total}"
-    line.append(
-        f"  {progress.done}{of} {'trial' if (progress.total or progress.done) == 1 else 'trials'} done", "not bold"
-    )
+    # A trial that was stopped has no result: of such a run it counts which trials need not be run again.
+    told, word = progress.done, "done"
+    if progress.stopped:
+        told, word = progress.done - progress.failed - progress.lost - progress.stopped, "succeeded"
+    line.append(f"  {told}{of} {'trial' if (progress.total or told) == 1 else 'trials'} {word}", "not bold")
     if not over:
         # What a sampler will propose is as good as queued, where it is known how much that is.
         queued = progress.queued if progress.total is None else progress.total - progress.done - progress.running
@@ -266,6 +278,8 @@ def _counts(progress: Progress, over: bool = False) -> Text:
     for count, word in ((progress.failed, "failed"), (progress.lost, "lost")):
         if count:
             line.append("  ").append(f"{count} {word}", style="red")
+    if progress.stopped:
+        line.append("  ").append(f"{progress.stopped} stopped", style="yellow")
     return line
 
 

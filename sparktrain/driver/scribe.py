@@ -2,11 +2,12 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
 from sparktrain.aside import aside
 from sparktrain.clock import Clock
+from sparktrain.errors import DeposedError
 from sparktrain.ids import AgentId
 from sparktrain.state import commands as do
 from sparktrain.state.records import AnyRecord
@@ -15,11 +16,20 @@ from sparktrain.state.recovery import compacted
 MOST_RECORDS = 1000
 """In one group."""
 COMPACT_AFTER = 2000
-"""Records after which the journal is compacted."""
+"""Records after which the journal is compacted at the earliest."""
 CHECK_S = 5.0
-"""A driver that has nothing to write asks at such intervals whether another one has taken over."""
+"""A driver that has nothing to write asks at such intervals whether another one has taken over. The first time it
+writes an empty batch, which says that the one before was whole."""
 
 logger = logging.getLogger("sparktrain")
+
+
+class Rewriting(Protocol):
+    """What a scribe needs of `store.journal.Compaction`."""
+
+    def write(self, records: Sequence[AnyRecord]) -> None:
+        """All records that were there, in fewer words; blocks. The journal is whole wherever this ends."""
+        ...
 
 
 class Book(Protocol):
@@ -29,8 +39,12 @@ class Book(Protocol):
         """Write records that follow those before; they are durable when it returns."""
         ...
 
-    def compact(self, records: Sequence[AnyRecord]) -> None:
-        """All records that were appended, in fewer words. The journal is whole when it raises OSError, too."""
+    def compaction(self) -> "Rewriting":
+        """What puts fewer words in the place of all that was appended so far: beside `append`, in another thread."""
+        ...
+
+    def settle(self) -> None:
+        """Write something that follows the newest records: if they are lost after that, somebody notices."""
         ...
 
     def check(self) -> None:
@@ -47,16 +61,23 @@ class Scribe:
     """
 
     def __init__(
-        self, book: Book, records: Sequence[AnyRecord], perform: Callable[[do.Command], None], clock: Clock
+        self,
+        book: Book,
+        records: Sequence[AnyRecord],
+        perform: Callable[[do.Command], None],
+        clock: Clock,
+        background: Callable[[Coroutine[None, None, None]], object],
     ) -> None:
-        """`records` are those that the journal has already."""
+        """`records` are those that the journal has already; `background` runs a task beside the others."""
         self.failed: Exception | None = None
         """Why the journal cannot be written any more: another driver has taken over, or the store is gone."""
         self._book = book
         self._perform = perform
         self._clock = clock
         self._written: list[AnyRecord] = list(records)
-        self._compact_at = len(self._written) + COMPACT_AFTER
+        self._background = background
+        self._compact_at = _doubled(len(compacted(self._written)))
+        self._compacting = False
         self._pending: deque[AnyRecord] = deque()
         self._taken = self._done = 0
         """Records that were taken, and that are durable."""
@@ -64,6 +85,10 @@ class Scribe:
         """Commands, each with the number of records that must be durable first."""
         self._waiting_since: float | None = None
         self._check_at = clock.now() + CHECK_S
+        self._newest = False
+        """Records were written, and nothing after them."""
+        self._settling = False
+        """It was tried to write something after them, and is to be tried again before anything else is written."""
 
     def take(self, command: do.Command) -> None:
         """Perform the command, or write it down, or hold it back."""
@@ -123,32 +148,40 @@ class Scribe:
 
     async def _check(self) -> None:
         try:
-            await aside(self._book.check)
+            await (self._settle() if self._newest else aside(self._book.check))
         except OSError as error:  # it matters once there is something to write
             logger.info("the store does not say who is in charge of the run: %s", error)
 
+    async def _settle(self) -> None:
+        self._settling = True
+        await aside(self._book.settle)
+        self._settling = self._newest = False
+
     async def _write_group(self) -> None:
+        if self._settling:
+            await self._settle()
         group = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_RECORDS))]
         await aside(lambda: self._book.append(group))
+        self._newest = True
         self._written += group
         self._done += len(group)
         while self._held and self._held[0][0] <= self._done:
             self._perform(self._held.popleft()[1])
-        if len(self._written) >= self._compact_at:
-            await self._compact()
+        if len(self._written) >= self._compact_at and not self._compacting:
+            self._compacting = True
+            self._background(self._compact(self._book.compaction(), list(self._written)))
 
-    async def _compact(self) -> None:
+    async def _compact(self, rewriting: Rewriting, records: list[AnyRecord]) -> None:
+        """Put fewer words in the place of the first records, while others follow them."""
         try:
-            self._written = await aside(self._compacted)
-        except OSError as error:
+            left = await aside(lambda: _rewritten(rewriting, records))
+            self._written[: len(records)] = left
+            self._compact_at = _doubled(len(left))
+        except (OSError, DeposedError) as error:  # who is deposed hears it at the next record
             logger.warning("the journal was not compacted, and is tried again later: %s", error)
-        self._compact_at = len(self._written) + COMPACT_AFTER
-
-    def _compacted(self) -> list[AnyRecord]:
-        """Blocks, and takes a while for many records: beside the loop, which adds none before it is done."""
-        left = list(compacted(self._written))
-        self._book.compact(left)
-        return left
+            self._compact_at = len(self._written) + COMPACT_AFTER
+        finally:
+            self._compacting = False
 
     def _must_wait(self, command: do.Command) -> bool:
         if self.failed is not None:
@@ -157,6 +190,21 @@ class Scribe:
             return bool(self._held) or self._taken > self._done
         agent = _agent_of(command)
         return agent is not None and any(_agent_of(held) == agent for _, held in self._held)
+
+
+def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord]:
+    """Blocks, and takes a while for many records."""
+    left = list(compacted(records))
+    rewriting.write(left)
+    return left
+
+
+def _doubled(left: int) -> int:
+    """How many records a journal has when it is time to compact it, after what a compaction has left, or would leave.
+
+    So all compactions together write twice as many records as there are at most, though none become fewer.
+    """
+    return max(2 * left, left + COMPACT_AFTER)
 
 
 def _agent_of(command: do.Command) -> AgentId | None:

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from sparktrain.clock import Clock
+from sparktrain.driver.absences import Absences
 from sparktrain.driver.devices import Devices
 from sparktrain.driver.losses import Unexplained
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
+from sparktrain.protocol.certificates import CertificateKeeper
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
 from sparktrain.spec.versions import mismatch
 from sparktrain.state import events as on
@@ -24,6 +26,10 @@ JOIN_TIMEOUT_S = 20.0
 DISMISS_TIMEOUT_S = 8.0
 """How long dismissed agents may take to end their members and their uploads."""
 POLL_S = 0.01
+CERTIFICATES_S = 60.0
+"""Interval at which a pool looks whether it is time for other certificates."""
+COMPANY_S = 5.0
+"""How long an agent of other versions waits for one of the right versions to join, before it ends the run."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -31,15 +37,30 @@ logger = logging.getLogger("sparktrain")
 class Server:
     """The streams of all agents of a pool. All methods belong to the coordinator's event loop."""
 
-    def __init__(self, listener: Listener, clock: Clock, versions: dict[str, str], preload: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        clock: Clock,
+        versions: dict[str, str],
+        preload: tuple[str, ...],
+        certificates: CertificateKeeper | None = None,
+    ) -> None:
+        """`certificates` are those that the listener shows; None where it shows none."""
         self.mismatch: str | None = None
-        """Why an executor cannot be used as it is: the last one that was refused."""
+        """Why no executor can be used as it is."""
+        self.joined: dict[str, str] | None = None
+        """Versions that the newest agent told; None before the first one."""
+        self._refused: str | None = None
+        self.absences = Absences(clock)
         self.unexplained = Unexplained()
         self._listener = listener
         self._clock = clock
         self._versions = versions
         self._preload = preload
+        self._keeper = certificates
         self._tokens: m.Tokens | None = None
+        self._certificates: m.Certificates | None = None
+        """Those that agents use in place of their tickets', once there are newer ones."""
         self._links: dict[AgentId, Link] = {}
         self._devices = Devices(clock)
         self._feed: Callable[[on.Event], None] = lambda event: None
@@ -73,8 +94,21 @@ class Server:
     def hand_out(self, tokens: m.Tokens) -> None:
         """Send `tokens` to all agents, and to those that join later, in place of those before."""
         self._tokens = tokens
+        self._send_all(tokens)
+
+    async def keep_certificates(self) -> None:
+        """Have the port and the agents use certificates that have not ended. Never returns."""
+        while True:
+            await self._clock.sleep(CERTIFICATES_S)
+            if self._keeper is not None and self._keeper.renew():
+                logger.info("the certificates of this pool are renewed")
+                self._listener.renew(self._keeper.server)
+                self._certificates = m.certificates(self._keeper.agent)
+                self._send_all(self._certificates)
+
+    def _send_all(self, message: m.ToAgent) -> None:
         for agent in self._links:
-            self.send(agent, tokens)
+            self.send(agent, message)
 
     async def drop(self, agent: AgentId, reason: str) -> None:
         """Close the stream of an agent that is lost."""
@@ -92,6 +126,7 @@ class Server:
             await self._clock.sleep(POLL_S)
         for agent in list(self._links):
             await self.drop(agent, reason)
+        self.absences.forget()
 
     # ---- one agent
 
@@ -101,17 +136,26 @@ class Server:
             join = await link.receive()
         if not isinstance(join, m.Join):
             raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
-        if reason := mismatch(self._versions, join.versions, join.host) or await self._devices.take(join):
-            self.mismatch = reason
-            link.post(m.Refuse(reason))
-            await link.close(reason)
-            self._feed(on.AgentsUnavailable(self._clock.now(), reason))
+        if reason := mismatch(self._versions, join.versions, join.host):
+            self._refused = reason
+            await self._refuse(link, join, reason)
+            await self._clock.sleep(COMPANY_S)
+            if self.joined is None:
+                self._give_up(reason)
             return
+        if reason := await self._devices.take(join):
+            await self._refuse(link, join, reason)
+            self._give_up(reason)
+            return
+        self.absences.over(join.slot)
+        if join.away:
+            logger.info("agent %s of host %s is back: %s", join.agent, join.host, join.away)
         self._links[join.agent] = link
+        self.joined = join.versions
         self.unexplained.joined(join.agent, join.task)
         link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
-        if self._tokens is not None:
-            link.post(self._tokens)
+        for news in filter(None, (self._tokens, self._certificates)):
+            link.post(news)
         gpus = len(join.devices)
         self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address, gpus))
         reason = "its stream ended"
@@ -126,8 +170,26 @@ class Server:
         finally:
             self._links.pop(join.agent, None)
             self._devices.free(join.agent)
+            self.absences.begin(join.slot, join.host, reason)
             self.unexplained.lost(join.agent, self._clock.now())
             self._feed(on.AgentGone(self._clock.now(), join.agent, reason))
+
+    async def _refuse(self, link: Link, join: m.Join, reason: str) -> None:
+        logger.warning("agent %s is refused: %s", join.agent, reason)
+        self.absences.begin(join.slot, join.host, reason)
+        with suppress(LinkClosedError):
+            link.post(m.Refuse(reason))
+        await link.close(reason)
+
+    @property
+    def refused(self) -> str | None:
+        """Why agents were refused for their versions, while none has come whose versions are the driver's."""
+        return self._refused if self.joined is None else None
+
+    def _give_up(self, reason: str) -> None:
+        """No executor can be used as it is: the run, if any, is over."""
+        self.mismatch = reason
+        self._feed(on.AgentsUnavailable(self._clock.now(), reason))
 
     def _on_message(self, agent: AgentId, link: Link, message: m.Message) -> None:
         at = self._clock.now()

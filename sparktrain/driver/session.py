@@ -4,14 +4,14 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from sparktrain.driver import resourcemanager
+from sparktrain.driver import jvm, masters, resourcemanager
 from sparktrain.driver.preflight import FAILURES_KEY, YARN
 from sparktrain.errors import SessionError, SparktrainError
 
@@ -30,55 +30,59 @@ _LOCAL_CONF = {
     "spark.driver.host": "127.0.0.1",
 }
 
-_QUIET_LOG = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-"""
-
 
 @contextmanager
-def local_session(master: str | None, conf: Mapping[str, str], name: str) -> Iterator[SparkSession]:
+def local_session(
+    master: str | None, conf: Mapping[str, str], name: str, tell: Callable[[str], None] = lambda line: None
+) -> Iterator[SparkSession]:
     """The session that `spark-submit` brought, or one on `master`, stopped at the end. Blocks while Spark starts.
 
-    Without `master` and outside of `spark-submit`, a cluster of two executor processes on this machine. Raises
-    SessionError when there can be no session.
+    `tell` is called with a line for people before Spark starts. Without `master` and outside of `spark-submit`, a
+    cluster of two executor processes on this machine. Raises SessionError when there can be no session.
     """
     # Executors may still write into it when it is removed.
     with tempfile.TemporaryDirectory(prefix="sparktrain-spark-", ignore_cleanup_errors=True) as scratch:
+        if not is_submitted():
+            tell(f"starting Spark on {master or DEFAULT_MASTER} ...")
         session = _session(master, conf, name, scratch)
         try:
             yield session
         finally:
+            jvm.hush_end(session)
             session.stop()
 
 
 def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: str) -> SparkSession:
     submitted = is_submitted()
-    builder = SparkSession.builder.appName(name)
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    if not submitted:
-        builder = _on(builder, master or DEFAULT_MASTER, conf, scratch)
-    elif master is not None:
-        builder = builder.master(master)
     try:
-        settings = {**(_submitted() if submitted else {}), **conf}
         if submitted:
-            _check_cluster(master, settings)
-        for key, value in _PATIENCE.items():
-            builder = builder if key in settings else builder.config(key, value)
+            known = {**_submitted(), **conf}
+            _check_cluster(master, known)
+            settings = {**_absent(_PATIENCE, known), **conf}
+        else:
+            master = master or DEFAULT_MASTER
+            masters.check(master)
+            settings = {**_PATIENCE, **_ours(master, scratch), **conf}
+        settings = {"spark.app.name": name, **settings} | ({"spark.master": master} if master is not None else {})
+        if not submitted:
+            jvm.start(settings, scratch)
+        builder = SparkSession.builder
+        for key, value in settings.items():
+            builder = builder.config(key, value)
         return builder.getOrCreate()
     except SparktrainError:
         raise
     except Exception as error:  # Py4J, Spark and PySpark's own errors have no common root
-        where = master or ("spark-submit" if submitted else DEFAULT_MASTER)
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise SessionError(f"no Spark session on {where}: {said}; is Java 17 there, and the master?") from error
+        raise SessionError(_problem(master or "spark-submit", error)) from error
+
+
+def _absent(defaults: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in defaults.items() if key not in known}
+
+
+def _problem(where: str, error: Exception) -> str:
+    said = next(iter(str(error).splitlines()), type(error).__name__)
+    return f"no Spark session on {where}: {said}; is Java 17 there, and the master?"
 
 
 def jvm_here(environment: Path = Path(sys.prefix)) -> str:
@@ -107,20 +111,15 @@ def _check_cluster(master: str | None, settings: Mapping[str, str]) -> None:
         resourcemanager.check(settings)
 
 
-def _on(builder: SparkSession.Builder, master: str, conf: Mapping[str, str], scratch: str) -> SparkSession.Builder:
+def _ours(master: str, scratch: str) -> dict[str, str]:
+    """What a session of our own on `master` has where nothing else is said."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ.setdefault("SPARK_WORKER_DIR", scratch)  # local-cluster would write into site-packages
-        log = os.path.join(scratch, "log4j2.properties")
-        with open(log, "w", encoding="utf-8") as file:
-            file.write(_QUIET_LOG)
-        quiet = {
-            **_LOCAL_CONF,
-            "spark.driver.extraJavaOptions": f"{jvm_here()} -Dlog4j2.configurationFile={log}",
-            "spark.executor.extraJavaOptions": jvm_here(),
-        }
-        for key, value in quiet.items():
-            if key not in conf:
-                builder = builder.config(key, value)
-    return builder.master(master)
+    if not master.startswith("local"):
+        return {"spark.ui.showConsoleProgress": "false"}
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_WORKER_DIR", scratch)  # local-cluster would write into site-packages
+    return {
+        **_LOCAL_CONF,
+        "spark.driver.extraJavaOptions": jvm_here(),
+        "spark.executor.extraJavaOptions": jvm_here(),
+    }

@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,16 @@ from typing import Any
 import cloudpickle
 
 from sparktrain.driver.archive import MIB, archive_beside, archive_of
-from sparktrain.driver.captures import Capture, belongs_to_driver, captures_of, culprit, describe, hint_for
+from sparktrain.driver.captures import (
+    Capture,
+    belongs_to_driver,
+    captures_of,
+    culprit,
+    describe,
+    hint_for,
+    is_custom_keras,
+)
+from sparktrain.driver.origins import with_origins
 from sparktrain.driver.preload import chosen
 from sparktrain.driver.signature import Target
 from sparktrain.driver.sources import (
@@ -25,38 +34,47 @@ from sparktrain.errors import FunctionError
 from sparktrain.protocol.messages import Code
 from sparktrain.spec.gang import ALONE, GangSpec
 
-MAX_CODE_BYTES = 60 * 2**20
-"""Below the limit of a message, `codec.MAX_MESSAGE_BYTES`."""
+CODE_BYTES = 60 * 2**20
+"""What a function may take along, unless the user says otherwise."""
+MOST_CODE_BYTES = 120 * 2**20
+"""What they may say: below the limit of a message, `codec.MAX_MESSAGE_BYTES`."""
 MEASURED_BYTES = 2**30
 """A captured value is measured up to here."""
 
 
-def pack(function: Callable[..., Any] | Target) -> Code:
+def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES) -> Code:
     """The function and the local modules that it needs, in one message.
 
     A target of the command line is imported by executors; every other function is pickled by cloudpickle, by value when
     it is defined in a script, a notebook or another function, and by reference when its module can be imported. Runs no
-    code of the user's but what pickling calls. Raises FunctionError when it cannot be pickled, or is too large.
+    code of the user's but what pickling calls. Raises FunctionError when it cannot be pickled, or has more than `limit`
+    bytes with all that it takes along.
     """
     target = function if isinstance(function, Target) else Target.of(function)
     if target.reference is not None:
         data, archive = target.reference.encode(), _beside(target)
     else:
-        data = _pickle(target.function)
+        data = _pickle(target.function, limit)
         archive = archive_of(_local_modules(target.function, data))
-    if len(data) + len(archive) > MAX_CODE_BYTES:
-        raise _too_large(target.function, f"{(len(data) + len(archive)) / MIB:.0f} MiB")
+    if len(data) + len(archive) > limit:
+        raise _too_large(target.function, f"{(len(data) + len(archive)) / MIB:.0f} MiB", limit)
+    archive = with_origins(archive, data, target.root)
     return Code(hashlib.sha256(data + archive).hexdigest(), data, target.reference is not None, archive)
 
 
-def preload_for(function: Callable[..., Any] | Target, gang: GangSpec = ALONE) -> tuple[str, ...]:
-    """Modules that a zygote should import before its children train in `gang`, sorted. Imports nothing."""
+def preload_for(
+    function: Callable[..., Any] | Target, gang: GangSpec = ALONE, env: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Modules that a zygote should import before its children train in `gang`, sorted. Imports nothing.
+
+    `env` has the names of variables that trials get: what reads one of them when it is imported is left to the trials.
+    """
     target = function if isinstance(function, Target) else Target.of(function)
     files = [target.file] if target.file else []
     defined = sys.modules.get(getattr(plain_function_of(target.function), "__module__", ""))
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
         files += source_files_of(defined.__name__.partition(".")[0]) or [Path(defined.__file__)]
-    return chosen(imports_of_function(target.function) | imports_of_files(files), gang)
+    return chosen(imports_of_function(target.function) | imports_of_files(files), gang, env)
 
 
 def _beside(target: Target) -> bytes:
@@ -89,17 +107,19 @@ class _Sink(BytesIO):
         return super().write(data) if self._keep else size
 
 
-def _pickle(function: Callable[..., Any]) -> bytes:
+def _pickle(function: Callable[..., Any], limit: int) -> bytes:
     for capture in captures_of(function):
         if belongs_to_driver(capture.value):
             raise _cannot_be_sent(function, capture, "is Spark's")
-        if (_known_size(capture.value) or 0) > MAX_CODE_BYTES:  # found without making a copy of it
-            raise _too_large(function, f"more than {MAX_CODE_BYTES // MIB} MiB")
-    sink = _Sink(MAX_CODE_BYTES, keep=True)
+        if is_custom_keras(capture.value):
+            raise _cannot_be_sent(function, capture, "is an object of a Keras class that executors do not know")
+        if (_known_size(capture.value) or 0) > limit:  # found without making a copy of it
+            raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit)
+    sink = _Sink(limit, keep=True)
     try:
         cloudpickle.Pickler(sink).dump(function)
     except _TooLargeError:
-        raise _too_large(function, f"more than {MAX_CODE_BYTES // MIB} MiB") from None
+        raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit) from None
     except Exception as error:
         found = culprit(function, _cannot_be_pickled)
         if found is None:
@@ -134,12 +154,13 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0]
 
 
-def _too_large(function: object, size: str) -> FunctionError:
+def _too_large(function: object, size: str, limit: int) -> FunctionError:
     sizes = sorted(((_size(capture.value), capture) for capture in captures_of(function)), key=lambda pair: -pair[0])
     listed = ", ".join(f"{capture} has {_mib(size)}" for size, capture in sizes[:3] if size >= MIB)
     return FunctionError(
-        f"{describe(function)} has {size} with all that it takes along, {MAX_CODE_BYTES // MIB} MiB can be sent to "
+        f"{describe(function)} has {size} with all that it takes along, {limit / MIB:.3g} MiB can be sent to "
         f"executors{': ' if listed else ''}{listed}; load data within the function, from files that executors can read"
+        f"{f', or raise code_limit (to {MOST_CODE_BYTES // MIB} MiB at most)' if limit < MOST_CODE_BYTES else ''}"
     )
 
 

@@ -16,7 +16,9 @@ from typing import Any
 from sparktrain.driver.captures import describe
 from sparktrain.driver.preload import SAFE
 from sparktrain.driver.sources import NEVER_SENT, is_local, plain_function_of
-from sparktrain.errors import FunctionError
+from sparktrain.driver.unknown_names import check_names
+from sparktrain.errors import FunctionError, NestedCallError
+from sparktrain.nesting import importing
 from sparktrain.spec.values import CONTEXT_NAME, described, did_you_mean, shown
 
 MAX_CASES = 100_000
@@ -49,13 +51,18 @@ class Target:
         return self.reference or _own_name(self.function)
 
     @property
+    def module(self) -> str | None:
+        """The module that defines it, where that is known."""
+        return getattr(plain_function_of(self.function), "__module__", None)
+
+    @property
     def slug(self) -> str:
         """The function's own name as the begin of a run's name: letters, digits, '.', '_' and '-', a letter first."""
         return re.sub(r"[^A-Za-z0-9._-]", "", _own_name(self.function)).lstrip("0123456789._-")[:64] or "run"
 
 
 def check_call(function: Callable[..., Any], cases: Iterable[Mapping[str, Any]], place: str = "the space") -> None:
-    """Raises FunctionError unless `function` can be called with the names of each case, and `ctx`.
+    """Raises FunctionError unless `function` can be called with the names of each case, and `ctx`; or must fail then.
 
     `cases` is a space, or any list of parameters; each set of names is checked once, among the first 100,000 cases.
     `place` is where the caller wrote them.
@@ -70,6 +77,7 @@ def check_call(function: Callable[..., Any], cases: Iterable[Mapping[str, Any]],
                 f"{subject}: parameter {parameter.name!r} is positional-only, parameters are passed by name; "
                 "remove the '/' from its signature"
             )
+    check_names(function)
     for case in _one_of_each(cases):
         _check_unknown(subject, parameters, case, place)
         _check_missing(subject, parameters, case, place)
@@ -248,7 +256,10 @@ def _import(name: str, place: str, folder: Path) -> ModuleType:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        with importing(place):
+            return importlib.import_module(name)
+    except NestedCallError as error:
+        raise FunctionError(f"{place}: {error}{_own_lines(error, folder)}") from None
     except SyntaxError as error:
         line = f"{error.filename or place}:{error.lineno or 1}"
         text = f": {shown(error.text.strip())}" if error.text and error.text.strip() else ""
@@ -266,9 +277,6 @@ def _import(name: str, place: str, folder: Path) -> ModuleType:
 
 def _import_failed(place: str, folder: Path, error: BaseException) -> FunctionError:
     """The error with the user's own lines of its traceback; all but ours when there are none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if is_local(frame.filename) and Path(frame.filename).is_relative_to(folder)]
-    lines = "".join(traceback.format_list(own)).rstrip()
     if isinstance(error, SystemExit):
         step = "put what a script does when it is run below: if __name__ == '__main__':"
     elif isinstance(error, ModuleNotFoundError):
@@ -278,7 +286,15 @@ def _import_failed(place: str, folder: Path, error: BaseException) -> FunctionEr
     else:
         step = "correct it, or put what a script does when it is run below: if __name__ == '__main__':"
     told = "".join(traceback.format_exception_only(error)).strip()
-    return FunctionError(f"{place}: its import raised {told}; {step}" + (f"\n{lines}" if lines else ""))
+    return FunctionError(f"{place}: its import raised {told}; {step}{_own_lines(error, folder)}")
+
+
+def _own_lines(error: BaseException, folder: Path) -> str:
+    """The user's own lines of a traceback, below a line break; empty when there are none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_local(frame.filename) and Path(frame.filename).is_relative_to(folder)]
+    lines = "".join(traceback.format_list(own)).rstrip()
+    return f"\n{lines}" if lines else ""
 
 
 def _function(module: ModuleType, place: str, name: str) -> Callable[..., Any]:

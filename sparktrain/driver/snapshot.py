@@ -1,12 +1,14 @@
 """The state of a run as users see it: results of trials, and progress."""
 
-from collections import Counter
+from collections.abc import Iterable
+from itertools import takewhile
 from typing import Protocol
 
 from sparktrain.driver.progress import MemberLine, MemberState, Progress, RunningTrial, eta
-from sparktrain.driver.results import MemberResult, TrialResult, best_of
+from sparktrain.driver.results import MemberResult, TrialResult
+from sparktrain.driver.tally import Tally
 from sparktrain.driver.work import Work
-from sparktrain.ids import CHIEF, Member, Rank, RunId
+from sparktrain.ids import CHIEF, Member, Rank, RunId, TrialId
 from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state.gang import Gang, GangStatus
 from sparktrain.state.machine import Machine
@@ -53,6 +55,8 @@ def result_of(trial: Trial, home: Home) -> TrialResult:
         host=trial.host,
         members=members,
         restarts=trial.restarts,
+        unsaved=trial.unsaved,
+        notices=trial.notices,
     )
 
 
@@ -73,42 +77,49 @@ def _hosts(trial: Trial) -> tuple[str | None, ...]:
     return trial.hosts or (trial.host,)
 
 
-def progress_of(machine: Machine, work: Work, at: float, behind_s: float = 0.0, outlook: str = "") -> Progress:
+def progress_of(
+    machine: Machine, work: Work, at: float, behind_s: float = 0.0, outlook: str = "", tally: Tally | None = None
+) -> Progress:
     """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records. `outlook`
-    is what the cluster says of agents that have not come."""
+    is what the cluster says of agents that have not come. With a `tally` of the trials that have ended, it looks at
+    those alone that have not."""
     sweep = machine.last
     assert sweep is not None
-    trials = list(sweep.trials.values())
-    count = Counter(trial.status for trial in trials)
-    running = tuple(
-        _running(trial, at, _members(trial, sweep.gangs[trial.id]))
-        for trial in trials
-        if trial.status is TrialStatus.RUNNING
-    )
-    succeeded = [trial for trial in trials if trial.status is TrialStatus.SUCCEEDED]
-    best = best_of(succeeded, work.spec.metric, work.spec.mode)
-    left = None if work.total is None else max(0, work.total - len(trials)) + count[TrialStatus.QUEUED]
-    mean_s = sum(trial.seconds for trial in succeeded) / len(succeeded) if succeeded else None
+    trials = sweep.trials
+    ended = _counted(work, trials.values()) if tally is None else tally
+    active = [trials[each] for each in sorted(sweep.gangs) if trials[each].status is TrialStatus.RUNNING]
+    running = tuple(_running(trial, at, _members(trial, sweep.gangs[trial.id])) for trial in active)
+    best, queued, seconds = ended.best, len(sweep.queue), at - sweep.begun_at
+    left = None if work.total is None else work.total - ended.done
+    again = [*active, *takewhile(lambda trial: trial.generation != NOT_FORMED, sweep.queue)]
     return Progress(
         name=work.spec.name,
         total=work.total,
-        done=sum(trial.status.final for trial in trials),
+        done=ended.done,
         running=len(running),
-        queued=count[TrialStatus.QUEUED],
-        failed=count[TrialStatus.FAILED],
-        lost=count[TrialStatus.LOST],
-        seconds=at - sweep.begun_at,
-        eta_s=None if left is None else eta(mean_s, [each.seconds for each in running], left, len(machine.agents)),
+        queued=queued,
+        failed=ended.counts[TrialStatus.FAILED],
+        lost=ended.counts[TrialStatus.LOST],
+        stopped=ended.counts[TrialStatus.STOPPED],
+        seconds=seconds,
+        eta_s=None if left is None else eta(ended.fresh, seconds, left, len(running)),
         metric=work.spec.metric,
         best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,
         agents_alive=len(machine.agents),
         agents_wanted=work.agents,
-        restarts=sum(len(trial.restarts) for trial in trials),
+        restarts=ended.restarts + sum(len(trial.restarts) for trial in again),
         running_trials=running,
         gang=work.spec.gang.size,
-        causes=_causes(trials[0]) if work.total == 1 and trials else (),
-        note=_store_note(work, behind_s) or _note(machine, work, at, outlook) or _unsaved(trials),
+        causes=_causes(trials[TrialId(0)]) if work.total == 1 and trials else (),
+        note=_store_note(work, behind_s) or _note(machine, work, at, outlook) or _unsaved(active),
     )
+
+
+def _counted(work: Work, trials: Iterable[Trial]) -> Tally:
+    tally = Tally(work.spec)
+    for trial in trials:
+        tally.add(trial)
+    return tally
 
 
 def _causes(trial: Trial) -> tuple[Restart, ...]:
@@ -167,7 +178,7 @@ def _store_note(work: Work, behind_s: float) -> str:
 
 def _unsaved(trials: list[Trial]) -> str:
     """The first running trial that cannot be checkpointed: it goes on, and a restart would cost it more and more."""
-    told = (f"trial {each.id}: {each.unsaved}" for each in trials if each.unsaved and not each.status.final)
+    told = (f"trial {each.id}: {each.unsaved}" for each in trials if each.unsaved)
     return next(told, "")
 
 
@@ -175,7 +186,7 @@ def _note(machine: Machine, work: Work, at: float, outlook: str) -> str:
     if (sweep := machine.sweep) is not None and sweep.stop is not None:
         return f"stopping: {sweep.stop[0]}"
     missing = outlook if len(machine.agents) < work.agents else ""
-    waiting = _unexplained(machine), _waiting(machine, work, at)
+    waiting = _unexplained(machine), _waiting(machine, work, at), _unwell(machine)
     if any(waiting):
         return "; ".join(filter(None, (*waiting, missing)))
     return missing if machine.ready else "agents are loading the frameworks"
@@ -186,6 +197,16 @@ def _unexplained(machine: Machine) -> str:
     gangs = machine.sweep.gangs.values() if machine.sweep is not None else ()
     ended = (f"trial {each.trial}" for each in gangs if each.status is GangStatus.ENDED)
     return next((f"waiting for Spark to say why the agent of {trial} was lost" for trial in ended), "")
+
+
+def _unwell(machine: Machine) -> str:
+    """Of agents that get no members, and of one that keeps the run waiting."""
+    sweep, agents = machine.sweep, machine.agents.all()
+    if sweep is None:
+        return ""
+    if (excluded := sweep.health.exclusions(agents)) or sweep.gangs or not sweep.queue:
+        return excluded
+    return next((f"backing off: {why}" for why in map(sweep.health.why, agents) if why), "")
 
 
 def _waiting(machine: Machine, work: Work, at: float) -> str:

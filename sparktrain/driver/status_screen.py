@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktrain.clock import time_of_day
-from sparktrain.driver import gang_text, text
+from sparktrain.driver import gang_text, table, text
 from sparktrain.driver.inspection import RunState, RunView, TrialView
 from sparktrain.driver.report import Lines, Summary
 from sparktrain.driver.run import RunEnd
@@ -20,6 +20,8 @@ _RESERVED_LINES = 12
 """Lines of a terminal that are not rows of trials, while a run is watched."""
 _TOLD_FAILURES = 3
 _TOLD_RESTARTS = 6
+_GO_FIRST = (4, 6, 3)
+"""Columns that make room for parameters: checkpoint, generation, and how old a report is."""
 _PARAMS_AT_LEAST = 16
 _FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
 _STYLES = {RunState.RUNNING: "green", RunState.GONE: "red", RunState.ENDED: ""}
@@ -167,12 +169,17 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
     columns = [("trial", "right"), ("step", "right"), ("reported", "left"), ("", "right"), ("checkpoint", "left")]
     columns += [("time", "right"), ("generation", "right"), ("host", "left")]
     cells = [_cells(trial, view, now) for trial in trials[:rows]]
-    taken = sum(max(len(name), *(len(row[i]) for row in cells)) + _GAP for i, (name, _) in enumerate(columns))
-    params = width - taken >= _PARAMS_AT_LEAST
-    grid = _grid(*columns, *([("parameters", "left")] if params else []))
+    sizes = [max(len(name), *(len(row[i]) for row in cells)) + _GAP for i, (name, _) in enumerate(columns)]
+    kept = list(range(len(columns)))
+    for number in _GO_FIRST:
+        if width - sum(sizes[each] for each in kept) < _PARAMS_AT_LEAST:
+            kept.remove(number)
+    left = max(_PARAMS_AT_LEAST, width - sum(sizes[each] for each in kept))
+    grid = _grid(*(columns[each] for each in kept), ("parameters", "left"))
+    differ = table.varying(view.results)
     for trial, row in zip(trials, cells, strict=False):
-        more = [text.params(trial.result.params, width - taken)] if params else []
-        grid.add_row(*map(Text, [*row, *more]))
+        params = dict(sorted(trial.result.params.items(), key=lambda item: item[0] not in differ))
+        grid.add_row(*(Text(row[each]) for each in kept), Text(text.params(params, left)))
     yield grid
     if len(trials) > rows:
         yield Text(f"and {len(trials) - rows} more", style="dim")

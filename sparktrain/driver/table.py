@@ -1,6 +1,6 @@
 """The trials of a run as a table: for a terminal, for a file, and for a notebook."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktrain.driver import text
+from sparktrain.driver.causes import STYLES, explained
 from sparktrain.state.trial import TrialStatus
 
 if TYPE_CHECKING:
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 BEST = "best"
 _TEXT_WIDTH = 100
+_CAUSE_WIDTH = 4000
+"""Nothing of a path or a line of code is broken into lines."""
 _MOST_ROWS = 40
 _BEST_ROWS = 20
 _CELL_LIMITS = (32, 16, 10)
 """Longest cell and heading of a parameter: the widest that fits."""
 _PARAMS_AT_LEAST = 20
 _GAP = 2
-STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow"}
 _COUNTED = (TrialStatus.FAILED, TrialStatus.LOST, TrialStatus.STOPPED)
 
 
@@ -81,12 +83,14 @@ def headline(result: "SweepResult") -> str:
 
 
 def as_text(result: "SweepResult") -> str:
-    """Headline and table without colours, for `print` and logs."""
+    """Headline, table, and why trials failed, without colours: for `print` and logs."""
     out = StringIO()
     # In a notebook rich would show the table by itself, beside the text that is asked for.
     console = Console(file=out, width=_TEXT_WIDTH, color_system=None, force_terminal=False, force_jupyter=False)
     console.print(Text(headline(result)))
     console.print(TrialTable(result))
+    for line in explained(result, _CAUSE_WIDTH):
+        console.print(line, soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
@@ -103,6 +107,8 @@ def as_html(result: "SweepResult") -> str:
         lines.append(_html_row("td", columns, number, "font-weight: bold" if trial is best else ""))
     lines.append("</table>")
     lines += [f"<p>{escape(note)}</p>" for note in _notes(result, rows)]
+    told = "\n".join(line.plain for line in explained(result, _CAUSE_WIDTH)).strip("\n")
+    lines += [f"<pre>{escape(told)}</pre>"] if told else []
     return "\n".join(["<div>", *lines, "</div>"])
 
 
@@ -125,7 +131,7 @@ def _shown(result: "SweepResult") -> "list[TrialResult]":
 
 
 def _notes(result: "SweepResult", rows: "list[TrialResult]") -> Iterator[str]:
-    fixed = _fixed(result)
+    fixed = _fixed(result.trials)
     if fixed:
         yield f"every trial: {text.params(fixed)}"
     if len(rows) < len(result.trials):
@@ -133,11 +139,11 @@ def _notes(result: "SweepResult", rows: "list[TrialResult]") -> Iterator[str]:
         yield f"{order} {len(rows)} of {text.count(len(result.trials), 'trial')}"
 
 
-def _fixed(result: "SweepResult") -> dict[str, Any]:
+def _fixed(trials: "Sequence[TrialResult]") -> dict[str, Any]:
     """Parameters that are the same in every trial, when there are several trials."""
-    if len(result.trials) < 2:
+    if len(trials) < 2:
         return {}
-    first, *others = result.trials
+    first, *others = trials
     return {
         name: value
         for name, value in first.params.items()
@@ -145,15 +151,16 @@ def _fixed(result: "SweepResult") -> dict[str, Any]:
     }
 
 
-def _varying(result: "SweepResult") -> list[str]:
-    fixed = _fixed(result)
-    return [name for name in names(trial.params for trial in result.trials) if name not in fixed]
+def varying(trials: "Sequence[TrialResult]") -> list[str]:
+    """Parameters in which the trials differ, in the order in which they first come; of one trial all."""
+    fixed = _fixed(trials)
+    return [name for name in names(trial.params for trial in trials) if name not in fixed]
 
 
 def _leading(result: "SweepResult", rows: "list[TrialResult]", limit: int = _CELL_LIMITS[0]) -> list[Column]:
     """The trial's number and one column for each parameter in which trials differ."""
     columns = [Column("trial", [str(trial.id) for trial in rows], right=True)]
-    for name in _varying(result):
+    for name in varying(result.trials):
         cells = [text.value(trial.params[name]) if name in trial.params else "" for trial in rows]
         columns.append(Column(text.shorten(text.plain(name), limit), [text.shorten(cell, limit) for cell in cells]))
     return columns
@@ -195,9 +202,9 @@ def _fitting(result: "SweepResult", rows: "list[TrialResult]", width: int) -> li
 
 
 def _joined(result: "SweepResult", rows: "list[TrialResult]", width: int) -> Column:
-    varying = _varying(result)
+    differing = varying(result.trials)
     cells = [
-        text.params({name: trial.params[name] for name in varying if name in trial.params}, width) for trial in rows
+        text.params({name: trial.params[name] for name in differing if name in trial.params}, width) for trial in rows
     ]
     return Column("parameters", cells)
 

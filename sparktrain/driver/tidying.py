@@ -77,6 +77,13 @@ class Tidied:
     records: tuple[int, int]
     """Of the journal, before and after."""
     dry: bool
+    damaged: tuple[str, ...] = ()
+    """Of the checkpoints that stay, those whose files are not there as they should be, in words."""
+
+    @property
+    def code(self) -> int:
+        """How `sparktrain gc` ends: the exit code."""
+        return 7 if self.damaged else 0
 
     @property
     def size(self) -> int:
@@ -98,7 +105,8 @@ class Tidied:
         shorter = f"; the journal has {after} records in place of {before}" if after < before else ""
         each = list(self._each())
         more = [f"  and {len(each) - _TOLD_LINES} more"] if len(each) > _TOLD_LINES else []
-        return [f"{text.plain(self.name)}: {what}{shorter}", *each[:_TOLD_LINES], *more]
+        damaged = [f"{text.plain(each)}; `sparktrain fsck` says what that means" for each in self.damaged]
+        return [f"{text.plain(self.name)}: {what}{shorter}", *each[:_TOLD_LINES], *more, *damaged]
 
     def _each(self) -> Iterator[str]:
         for dropped in self.dropped:
@@ -122,6 +130,7 @@ class Tidied:
             "unpublished": [{"path": each.name, "size": each.size} for each in self.unpublished],
             "size": self.size,
             "records": {"before": self.records[0], "after": self.records[1]},
+            "damaged": list(self.damaged),
         }
 
 
@@ -158,7 +167,8 @@ class Tidier:
     def tidy(self, who: Who) -> Tidied:
         """Delete it. Takes over the run first, so that no driver can begin meanwhile without this being noticed.
 
-        Raises as `find`, and DeposedError when a driver has begun: what was deleted until then was not needed.
+        Looks afterwards whether the files of all checkpoints that stay are there, in their sizes. Raises as `find`, and
+        DeposedError when a driver has begun: what was deleted until then was not needed.
         """
         self.find()  # nothing is taken over for a call that is wrong
         journal, _ = Journal.claim(self._place.store, self._place.layout.journal, who)
@@ -169,15 +179,34 @@ class Tidier:
             journal.append(dropped)
         else:
             journal.settle()
+        kept = [each for trial in self._observer.look().trials for each in trial.kept]
+        self._delete(found, kept, journal)
+        journal.compact(compacted(self._observer.records))
+        return replace(found, dry=False, damaged=tuple(self._damaged(kept)))
+
+    def _delete(self, found: Tidied, kept: Sequence[Checkpoint], journal: Journal) -> None:
+        """Delete what was found, but for all that a checkpoint names which is kept: whatever else is wrong."""
+        store, needed = self._place.store, set[str]()
+        for checkpoint in kept:
+            with suppress(CheckpointError):  # one that cannot be read names nothing
+                needed.update(checkpoints.files_of(checkpoint, checkpoints.manifest_of(store, checkpoint)))
         files = [file for each in found.dropped for file in each.files] + [each.file for each in found.orphans]
-        for number, file in enumerate(files):
+        for number, file in enumerate(each for each in files if each not in needed):
             if number % _CHECK_EVERY == 0:
                 journal.check()
-            self._place.store.delete(file)
+            store.delete(file)
         for left in found.unpublished:
-            self._place.store.discard_unpublished(left)
-        journal.compact(compacted([*self._observer.records, *dropped]))
-        return replace(found, dry=False)
+            store.discard_unpublished(left)
+
+    def _damaged(self, kept: Sequence[Checkpoint]) -> Iterator[str]:
+        """What is wrong with checkpoints that stay, by the sizes of their files."""
+        for checkpoint in kept:
+            try:
+                manifest = checkpoints.manifest_of(self._place.store, checkpoint)
+                for _ in checkpoints.verified(self._place.store, checkpoint, manifest, fast=True):
+                    continue
+            except CheckpointError as error:
+                yield str(error)
 
     def _check_idle(self, view: RunView) -> None:
         if view.state is RunState.RUNNING:
@@ -202,7 +231,7 @@ class Tidier:
             files, size = [checkpoint.manifest], 0
             try:
                 manifest = checkpoints.manifest_of(store, checkpoint)
-                files += [manifest.path(shard) for shard in manifest.shards]
+                files = checkpoints.files_of(checkpoint, manifest)
                 size = sum(shard.size for shard in manifest.shards)
             except CheckpointError:
                 pass  # its shards belong to nothing from now on

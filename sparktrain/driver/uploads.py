@@ -1,12 +1,13 @@
 """What agents bring of their members: logs, metrics and files, into the run directory."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 from sparktrain.aside import aside
 from sparktrain.clock import Clock
-from sparktrain.errors import ProtocolError
+from sparktrain.errors import ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.store.base import Store
@@ -15,6 +16,8 @@ from sparktrain.store.layout import RunLayout
 SETTLE_TIMEOUT_S = 60.0
 """How long the end of a run waits for uploads that make no progress."""
 POLL_S = 0.005
+AT_ONCE = 8
+"""So many small files of one upload are written at the same time."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -42,14 +45,17 @@ class Uploads:
             del self._open[member]
 
     async def receive(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
-        """Write one file into the member's directory.
+        """Write one file into the member's directory, or several small ones.
 
-        Raises ProtocolError when the sender does not have that member, SpecError when the name leads elsewhere.
+        Raises ProtocolError when the sender does not have that member, SpecError when the name leads elsewhere; of
+        several files each that is not written is told in the answer.
         """
         if self._open.get(header.member) != header.agent:
             raise ProtocolError(
                 f"agent {header.agent} uploads {header.name!r} of {header.member}, which it does not have"
             )
+        if header.parts:
+            return await self._unpack(header, chunks)
         member = self._layout.member(header.member)
         path = member.file(header.name)
         if path == member.log:
@@ -74,6 +80,27 @@ class Uploads:
         finally:
             await aside(new.discard)
 
+    async def _unpack(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
+        """Write small files, some at a time: most of what each takes is a wait for the store."""
+        content = await _held(header, chunks)
+        room, start, writing = asyncio.Semaphore(AT_ONCE), 0, []
+        for part in header.parts:
+            writing.append(self._put(header, part.name, content[start : start + part.size_bytes], room))
+            start += part.size_bytes
+        refused = [problem for problem in await asyncio.gather(*writing) if problem]
+        return m.UploadDone(len(content), tuple(refused))
+
+    async def _put(self, header: m.UploadHeader, name: str, content: bytes, room: asyncio.Semaphore) -> str:
+        """Write one file; why that was not possible, or nothing."""
+        try:
+            path = self._layout.member(header.member).file(name)
+            async with room:
+                there = not await aside(lambda: self._store.put_if_absent(path, content))
+            self._progress_at = self._clock.now()
+        except (SparktrainError, OSError) as error:
+            return f"{name}: {error}"
+        return f"{name}: {self._store.where(path)} is there already" if there else ""
+
     async def _pour(self, chunks: AsyncIterator[bytes], write: Callable[[bytes], None]) -> int:
         size = 0
         async for chunk in chunks:
@@ -90,3 +117,21 @@ class Uploads:
                 logger.warning("the logs of %s are not complete: no progress for %g s", left, SETTLE_TIMEOUT_S)
                 return
             await self._clock.sleep(POLL_S)
+
+
+async def _held(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> bytes:
+    """What several small files have together. Raises ProtocolError where that is not what the header says."""
+    size, content = sum(part.size_bytes for part in header.parts), bytearray()
+    fits = all(part.size_bytes >= 0 for part in header.parts) and size <= m.PARCEL_BYTES
+    if not fits or len(header.parts) > m.PARCEL_FILES:
+        raise ProtocolError(
+            f"{len(header.parts)} files of {size} bytes in one upload: the limits are {m.PARCEL_FILES} and "
+            f"{m.PARCEL_BYTES}"
+        )
+    async for chunk in chunks:
+        content += chunk
+        if len(content) > size:
+            break
+    if len(content) != size:
+        raise ProtocolError(f"an upload of files of {size} bytes has {len(content)} bytes or more")
+    return bytes(content)

@@ -28,33 +28,50 @@ def failures_of(session: SparkSession, tag: str) -> list[str]:
     if context is None:
         return []
     try:
-        tracker = context.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag)]
-        stages = [stage for job in jobs if job is not None for stage in job.stageIds]
         return [
             f"Lost task (TID {task.taskId()}) ({task.host()} executor {task.executorId()}): {_message(task)}"
-            for task in _failed_tasks(context, stages)
+            for task in _tasks(context, _stages(context, tag), "FAILED")
         ]
     except Exception as error:  # as below
         logger.info("why agents do not begin is not known: %s: %s", type(error).__name__, error)
         return []
 
 
+def finished_of(session: SparkSession, tag: str) -> set[int]:
+    """The partitions of the jobs with this tag whose tasks have ended well until now. Nothing for Spark Connect.
+    Blocks, in any thread; never raises."""
+    context = getattr(session, "_sc", None)
+    if context is None:
+        return set()
+    try:
+        return {int(task.partitionId()) for task in _tasks(context, _stages(context, tag), "SUCCESS")}
+    except Exception as error:  # as below
+        logger.info("which agents have ended is not known: %s: %s", type(error).__name__, error)
+        return set()
+
+
+def _stages(context: Any, tag: str) -> list[int]:
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag)]
+    return [stage for job in jobs if job is not None for stage in job.stageIds]
+
+
 def _failed(context: Any, stages: Iterable[int]) -> dict[int, str]:
     try:
-        return {int(task.taskId()): _message(task) for task in _failed_tasks(context, stages)}
+        return {int(task.taskId()): _message(task) for task in _tasks(context, stages, "FAILED")}
     except Exception as error:  # a stopped session, a JVM that is gone: Py4J has many words for that
         logger.info("why agents were lost is not known: %s: %s", type(error).__name__, error)
         return {}
 
 
-def _failed_tasks(context: Any, stages: Iterable[int]) -> Iterator[Any]:
+def _tasks(context: Any, stages: Iterable[int], status: str) -> Iterator[Any]:
     jvm, store = context._jvm, context._jsc.sc().statusStore()
-    failed = jvm.java.util.Collections.singletonList(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+    wanted = getattr(jvm.org.apache.spark.status.api.v1.TaskStatus, status)
+    statuses = jvm.java.util.Collections.singletonList(wanted)
     unsorted = jvm.scala.Option.empty()
     for stage in stages:
         # Agents read nothing that another stage has made: their stage is tried once.
-        tasks = store.taskList(stage, 0, 0, MOST_TASKS, unsorted, True, failed)
+        tasks = store.taskList(stage, 0, 0, MOST_TASKS, unsorted, True, statuses)
         for number in range(tasks.size()):
             yield tasks.apply(number)
 

@@ -1,6 +1,6 @@
 """What one call of `sweep()` gives the coordinator, and what it gets back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparktrain.driver.progress import Progress
@@ -15,6 +15,9 @@ from sparktrain.state.events import RunLimits
 from sparktrain.state.records import AnyRecord, DriverBegan
 from sparktrain.store.base import Store
 from sparktrain.store.layout import RunLayout
+
+FIRST = 3
+"""So many trials at least must fail in the same way before that ends a run."""
 
 
 class Watcher(Protocol):
@@ -51,6 +54,8 @@ class Work:
     """What it holds of drivers before."""
     tokens: TokenKeeper | None = None
     """By which agents use the store; None where they need none."""
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    """Variables that trials get, perhaps secrets."""
 
     def limits(self) -> RunLimits:
         """The part that decisions depend on."""
@@ -62,8 +67,13 @@ class Work:
             restarts=spec.retries,
             recovers=spec.recovers or spec.gang.size > 1,
             hang_timeout_s=spec.gang.hang_timeout_s,
+            report_timeout_s=spec.report_timeout_s,
             trial_timeout_s=spec.trial_timeout_s,
             timeout_s=spec.timeout_s,
+            max_failures=spec.max_failures if isinstance(spec.max_failures, int) else None,
+            alike_failures=max(FIRST, 2 * (self.agents // spec.gang.size)) if spec.max_failures == "auto" else None,
+            total=self.total,
+            agents=self.agents,
             start_timeout_s=spec.start_timeout_s,
         )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
 
+from sparktrain.boundary import users_call
 from sparktrain.errors import SpecError
 from sparktrain.spec.load import ParamsFile
 from sparktrain.spec.values import check_equal_lengths, check_name, described, plain, shown, value_list
@@ -67,6 +68,7 @@ class When:
     otherwise: Any
 
 
+@users_call
 def when(predicate: Predicate, values: object, otherwise: object = ABSENT) -> When:
     """Values for a grid that are tried only where `predicate(params)` is true of the parameters named before.
 
@@ -84,6 +86,7 @@ def when(predicate: Predicate, values: object, otherwise: object = ABSENT) -> Wh
     return When(predicate, value_list(values, "when(): the list of values"), kept)
 
 
+@users_call
 def grid(values: Mapping[str, object] | None = None, /, *, where: Predicate | None = None, **named: object) -> "Grid":
     """Every combination of the values, the last name varying fastest; those that `where(params)` is false of left out.
 
@@ -103,6 +106,7 @@ def grid(values: Mapping[str, object] | None = None, /, *, where: Predicate | No
     return space
 
 
+@users_call
 def zipped(values: Mapping[str, object] | None = None, /, **named: object) -> "Zipped":
     """The lists taken position by position: first values together, then second ones. Lengths must be equal.
 
@@ -118,6 +122,7 @@ def zipped(values: Mapping[str, object] | None = None, /, **named: object) -> "Z
     return Zipped(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
+@users_call
 def cases(rows: Sequence[Mapping[str, object]]) -> "Cases":
     """The combinations as listed; a name that one leaves out takes the function's default there.
 

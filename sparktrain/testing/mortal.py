@@ -41,7 +41,9 @@ END_TIMEOUT_S = 240.0
 def sweep(folder: Path) -> Any:
     """Short trials; how many is in FOLDER/trials."""
     space: dict[str, list[Any]] = {"x": list(range(int((folder / "trials").read_text()))), "folder": [str(folder)]}
-    return _told(st.sweep(marked, space, metric="y", dir=str(folder / "runs"), name=NAME, progress=False, preload=[]))
+    return _told(
+        st.sweep(marked, space, metric="y", mode="max", dir=str(folder / "runs"), name=NAME, progress=False, preload=[])
+    )
 
 
 def gang(folder: Path) -> Any:
@@ -51,7 +53,7 @@ def gang(folder: Path) -> Any:
         drill.train, params, workers=2, backend="none", preload=["numpy"], max_restarts=0, dir=str(folder / "runs"),
         name=NAME, progress=False,
     )  # fmt: skip
-    return {"metrics": result.metrics, "restarts": [[each.summary, each.resumed_from] for each in result.restarts]}
+    return {"metrics": result.metrics, "restarts": [[each.cause, each.resumed_from_step] for each in result.restarts]}
 
 
 def resume(folder: Path) -> Any:
@@ -59,7 +61,7 @@ def resume(folder: Path) -> Any:
     result = st.resume(str(folder / "runs" / NAME), progress=False)
     if isinstance(result, st.SweepResult):
         return _told(result)
-    return {"metrics": result.metrics, "restarts": [[each.summary, each.resumed_from] for each in result.restarts]}
+    return {"metrics": result.metrics, "restarts": [[each.cause, each.resumed_from_step] for each in result.restarts]}
 
 
 def marked(x: int, folder: str, ctx: Any) -> float:

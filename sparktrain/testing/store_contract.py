@@ -143,6 +143,14 @@ class StoreContract:
         assert store.put_if_absent("run/a", b"2") is True
         assert store.read("run/a") == b"2"
 
+    def test_many_files_are_deleted_and_no_others(self, store: Store) -> None:
+        paths = [f"run/batch-{number:04d}" for number in range(70)]
+        for path in [*paths[:40], "run/batch-0001-more"]:
+            store.put_if_absent(path, b"1")
+        store.delete_all(paths)
+        store.delete_all([])
+        assert store.list() == ["run/batch-0001-more"]
+
     def test_a_stream_is_a_prefix_while_it_grows_and_whole_when_closed(self, store: Store) -> None:
         stream = store.open_stream("run/log.txt")
         stream.write(b"one\n")

@@ -13,14 +13,15 @@ import pytest
 from grpc import aio
 
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
-from sparktrain.protocol import codec
-from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, Certificates, issue
+from sparktrain.protocol import certificates, codec
+from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, issue
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.messages import (
     AckCheckpoint,
     Advise,
     Beat,
     BeatAck,
+    Certificates,
     CheckpointFailed,
     CheckpointWritten,
     Code,
@@ -113,6 +114,7 @@ TO_AGENT: tuple[Message, ...] = (
     Advise(member=MEMBER),
     Dismiss(reason="the pool is closed"),
     Tokens(b"HDTS\x00\x01"),
+    Certificates(b"-----BEGIN", b"-----BEGIN", b"-----BEGIN"),
     Refuse(reason="it broke a rule"),
 )
 """Every message of the coordinator, in an order that is allowed."""
@@ -138,7 +140,7 @@ class GrpcHarness(TransportHarness):
     """Both sides on the loopback interface, with certificates of one run."""
 
     def __init__(self, handshake_s: float = 5, dead_after_s: float = 30) -> None:
-        self.certificates: Certificates = issue("contract")
+        self.certificates: certificates.Certificates = issue("contract")
         self.handshake_s = handshake_s
         self.dead_after_s = dead_after_s
 
@@ -321,9 +323,10 @@ async def endless() -> AsyncIterator[bytes]:
     await asyncio.get_running_loop().create_future()
 
 
-async def broken() -> AsyncIterator[bytes]:
-    """One chunk, and an error."""
+async def broken(began: asyncio.Event) -> AsyncIterator[bytes]:
+    """One chunk, and an error once it has come: gRPC tells nobody of a call that has ended before it was taken up."""
     yield b"first"
+    await began.wait()
     raise ZeroDivisionError("on purpose")
 
 

@@ -131,7 +131,7 @@ class UploadContract(ContractBase):
             agent, here = await scene.pair()
             ends, began = self._record_end(scene)
             with pytest.raises(ZeroDivisionError):
-                await scene.dialers[-1].upload(HEADER, broken())
+                await scene.dialers[-1].upload(HEADER, broken(began))
             assert isinstance(await ends, LinkClosedError)
             ends, began = self._record_end(scene)
             upload = asyncio.ensure_future(scene.dialers[-1].upload(HEADER, endless()))

@@ -34,3 +34,12 @@ def test_python_in_pages_parses_and_uses_public_names(page: Path) -> None:
 
 def test_every_public_name_can_be_imported() -> None:
     assert [name for name in sparktrain.__all__ if not hasattr(sparktrain, name)] == []
+
+
+def test_completion_finds_what_users_call() -> None:
+    found = [name for name in dir(sparktrain) if not name.startswith("_")]
+    assert {"sweep", "run", "launch", "pool", "resume", "grid", "Warmup", "TrainContext"} <= set(found)
+    assert [name for name in found if name.endswith("Error")] == [
+        "InfraError", "RunFailedError", "SparktrainError", "UserError",
+    ]  # fmt: skip
+    assert all(hasattr(sparktrain, name) for name in found)

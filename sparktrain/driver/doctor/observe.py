@@ -1,11 +1,14 @@
 """What the doctor asks of this machine, of Hadoop's daemons and of the store. Each question has its deadline."""
 
+import os
 import platform
 import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from uuid import uuid4
 
 import pyspark
@@ -124,16 +127,40 @@ def prove(directory: str, clock: Clock) -> tuple[list[Finding], Shared]:
     Raises RunDirectoryError and OSError when the store does not do what a run needs; SpecError for what is none.
     """
     store = open_store(StoreAddress(directory, timeout_s=STORE_S))
+    shared = Shared(store.address, f"probe-{uuid4().hex}", made=_absent(store))
     begun = clock.now()
-    store.probe()
-    took_s = clock.now() - begun
-    shared = Shared(store.address, f"probe-{uuid4().hex}")
-    store.put_if_absent(shared.marker, b"sparktrain doctor")
+    try:
+        store.probe()
+        took_s = clock.now() - begun
+        store.put_if_absent(shared.marker, b"sparktrain doctor")
+    except BaseException:
+        _remove(shared.made)
+        raise
     told = f"{store.where()}: a file is created once, made durable, read back and deleted, in {took_s * 1000:.0f} ms"
-    return [passed("store", told)], shared
+    found = [passed("store", told)]
+    if shared.made:
+        step = "the first run makes it; correct --dir if you meant another"
+        found.append(warned("directory", f"{store.where()} does not exist", step))
+    return found, shared
 
 
 def forget(shared: Shared) -> None:
-    """Delete the file that `prove` has left. Blocks. Raises OSError."""
+    """Delete what `prove` has left. Blocks. Raises OSError."""
     store: Store = open_store(shared.address)
     store.delete(shared.marker)
+    _remove(shared.made)
+
+
+def _absent(store: Store) -> tuple[str, ...]:
+    """The folders of this machine that the first file in `store` makes, the outermost last."""
+    scheme, marked, _ = store.address.url.partition(":/")
+    if marked and scheme != "file":
+        return ()
+    home = Path(store.where())
+    return tuple(str(folder) for folder in (home, *home.parents) if not folder.exists())
+
+
+def _remove(folders: Iterable[str]) -> None:
+    with suppress(OSError):  # somebody has put something there meanwhile
+        for folder in folders:
+            os.rmdir(folder)

@@ -47,6 +47,8 @@ class Shared:
     marker: str = ""
     tokens: m.Tokens | None = None
     """By which slots use the store, where they need some."""
+    made: tuple[str, ...] = ()
+    """Folders of this machine that were not there before, the outermost last."""
 
 
 def call_roll(spark: SparkSession, facts: Facts, slots: int, shared: Shared) -> Roll:

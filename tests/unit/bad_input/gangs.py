@@ -27,10 +27,9 @@ def run(id: str, *told: str, error: type[UserError] | None = None, **values: obj
 
 
 def sweep(id: str, *told: str, **values: object) -> Case:
+    given = {"metric": "y", "mode": "max", **values}
     return Case(
-        f"run-sweep-{id}",
-        lambda files: sparktrain.sweep(train, {"lr": [1]}, metric="y", dir=_runs(files.folder), **values),
-        told,
+        f"run-sweep-{id}", lambda files: sparktrain.sweep(train, {"lr": [1]}, dir=_runs(files.folder), **given), told
     )
 
 
@@ -122,6 +121,8 @@ RUN = [
     run("name", "^name", "'a b'", "use 'a-b'", name="a b"),
     run("metric", "^metric", "''", "name a key", metric=""),
     run("mode", "^mode", "'best'", "'max' or 'min'", mode="best"),
+    run("mode-silent", "^metric 'speed'", "which of its values are better", "pass mode='max'", metric="speed"),
+    sweep("mode-silent", "^metric 'y'", "which of its values are better", "or mode='min'", mode=None),
     run("preload", "^preload", "'numpy'", "a list of module names", preload="numpy"),
     sweep("workers", "^workers_per_trial", r"\(0\)", "at least 1", workers_per_trial=0),
     sweep("workers-text", "^workers_per_trial", r"'2' \(str\)", "whole number", workers_per_trial="2"),

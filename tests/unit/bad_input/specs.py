@@ -14,6 +14,7 @@ def spec(id: str, *told: str, **values: object) -> Case:
 CASES = [
     spec("name-empty", "^name", "''", "1 to 128", "use 'run-1'", name=""),
     spec("name-slash", "^name", "'a/b'", "letters, digits", "use 'a-b'", name="a/b"),
+    spec("name-dot", "^name", r"'mnist\.'", "does not end with '\\.'; use 'mnist'", name="mnist."),
     spec("name-dots", "^name", r"'\.\.'", "begins with a letter or digit", name=".."),
     spec("name-newline", "^name", r"'run\\n'", "use 'run-'", name="run\n"),
     spec("name-long", "^name", "1 to 128", name="a" * 129),
@@ -37,9 +38,11 @@ CASES = [
     spec("timeout-delta", "^timeout_s", r"timedelta\(days=-1\)", "above 0", timeout_s=timedelta(days=-1)),
     spec("start-timeout-none", "^start_timeout_s", "None", "must end", "300", start_timeout_s=None),
     spec("retries-negative", "^retries", r"\(-1\)", "at least 0", retries=-1),
+    spec("failures-zero", "^max_failures", r"\(0\)", "at least 1", max_failures=0),
+    spec("failures-word", "^max_failures", r"\('never'\)", "a number of trials, 'auto', or None", max_failures="never"),
+    spec("report-timeout-zero", "^report_timeout_s", r"\(0\)", "above 0", report_timeout_s=0),
     spec("gpus-negative", "^gpus", r"\(-1\)", "at least 0", gpus=-1),
     spec("log-limit", "^log_limit_bytes", r"\(100\)", "at least 1024", log_limit_bytes=100),
-    spec("agents-zero", "^agents", r"\(0\)", "at least 1", agents=0),
     spec_case("spec-duration-unit", lambda: seconds("5x", "timeout"), "^timeout", "'5x'", "no duration", "'90s', '5m'"),
     spec_case("spec-duration-type", lambda: seconds([5], "timeout"), "^timeout", r"\[5\] \(list\)", "pass seconds"),
 ]

@@ -1,6 +1,7 @@
 """The commands that look after a run directory, on real ones that no Spark has written."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +47,16 @@ def test_status_of_a_run_whose_driver_is_gone(run: StoredRun, capfd: Capture) ->
     assert any(line.startswith("trial 1 failed after 2.0 s: ValueError: units") for line in lines)
     assert lines[-1] == f"resume with: sparktrain resume {run.directory}"
     assert not any("\x1b" in line for line in lines)
+
+
+def test_status_without_a_directory_looks_where_runs_are_made(
+    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["status"]) == 2
+    assert "sparktrain-runs is no run directory" in capfd.readouterr().err
+    typical(tmp_path / "sparktrain-runs")
+    assert "mnist  driver gone" in said(capfd, "status")
 
 
 def test_a_driver_on_another_host_may_be_cut_off(tmp_path: Path, capfd: Capture) -> None:
@@ -179,7 +190,7 @@ def test_best(run: StoredRun, capfd: Capture) -> None:
     assert [line.split()[0] for line in lines[1:]] == ["parameters", "checkpoint", "log", "model", "so"]
     assert lines[-1] == "so far: 2 trials without a result"
     run.succeed(2, accuracy=0.7, loss=0.1)
-    best = json.loads(said(capfd, "best", run.directory, "--metric", "loss", "--mode", "min", "--top", "5", "--json"))
+    best = json.loads(said(capfd, "best", run.directory, "--metric", "loss", "--top", "5", "--json"))
     assert [(trial["id"], trial["checkpoint"]["step"]) for trial in best["best"]] == [(2, 100), (0, 200)]
     assert Path(best["best"][1]["model"]).is_file()
 
@@ -273,7 +284,7 @@ def test_examples_of_the_help_parse(capfd: Capture, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(command, "look", lambda work, **options: 0)
     pages = (inspect.STATUS_EXAMPLES, inspect.LOGS_EXAMPLES, inspect.BEST_EXAMPLES, upkeep.FSCK_EXAMPLES)
     lines = [line for page in (*pages, upkeep.GC_EXAMPLES) for line in page.splitlines() if line.startswith("  ")]
-    assert len(lines) == 10
+    assert len(lines) == 11
     for line in lines:
         assert cli.main(line.split()[1:]) == 0, capfd.readouterr().err
 
@@ -288,3 +299,22 @@ def test_nothing_of_spark_is_loaded(run: StoredRun) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, run.directory], timeout=60, capture_output=True, text=True)
     assert done.stderr == "[]\n"
+
+
+def test_a_shell_completes_commands() -> None:
+    asked = {"_SPARKTRAIN_COMPLETE": "complete_bash", "COMP_WORDS": "sparktrain st", "COMP_CWORD": "1"}
+    command = [str(Path(sys.executable).parent / "sparktrain")]
+    said = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, timeout=60, check=False)
+    assert said.stdout.split() == ["status"], said.stderr
+
+
+def test_status_on_80_columns_shows_the_parameter_that_differs(
+    run: StoredRun, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_PIPE_WIDTH", 80)
+    lines = said(capfd, "status", run.directory).splitlines()
+    [heading] = [line for line in lines if line.startswith("trial  step")]
+    [row] = [line for line in lines if line.startswith("    2  ")]
+    assert heading.endswith("parameters")
+    assert "lr=0.01" in row
+    assert len(row) <= 80

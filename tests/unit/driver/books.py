@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sparktrain.driver.scribe import Book
+from sparktrain.driver.scribe import Book, Rewriting
 from sparktrain.state.records import AnyRecord
 
 
@@ -12,7 +12,10 @@ class NoBook(Book):
     def append(self, records: Sequence[AnyRecord]) -> None:
         return
 
-    def compact(self, records: Sequence[AnyRecord]) -> None:
+    def compaction(self) -> Rewriting:
+        raise AssertionError("nobody writes so much")
+
+    def settle(self) -> None:
         return
 
     def check(self) -> None:

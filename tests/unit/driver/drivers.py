@@ -119,7 +119,7 @@ class Driver:
         transport = MemoryTransport()
         made = Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock())
         who = Who(host="h", pid=1, started=0.0, sparktrain="1")
-        work = composed.attached().work(self.agents, Watcher(self), who)
+        work = composed.attached().begun().work(self.agents, Watcher(self), who)
         await made.open()
         dialers = [transport.dialer(self.world.name()) for _ in range(self.agents)]
         attending = [asyncio.create_task(Agent(self, dialer).attend()) for dialer in dialers]
@@ -249,6 +249,6 @@ class Learning(Composed):
 @cache
 def composed(trials: int, learning: bool = False) -> Composed:
     """A sweep of so many trials; its store is a driver's matter."""
-    options = SweepOptions(metric="y", name=NAME, backend="none", preload=[], seed=1, trials=trials)
+    options = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, trials=trials)
     made = compose(train, grid(x=list(range(trials))), options)
     return Learning(**vars(made)) if learning else made

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from sparktrain.driver.compose import compose
 from sparktrain.driver.ending import run_end
+from sparktrain.driver.opening import opening
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
 from sparktrain.ids import TrialId
@@ -31,6 +34,13 @@ def test_a_run_is_a_sweep_of_one_trial(tmp_path: Path) -> None:
     assert made.trials == 1
     assert list(made.space) == [{"lr": 0.1}]
     assert (made.spec.gang, made.spec.retries) == (GangSpec(workers=2, backend=Backend.NONE), 5)
+
+
+@pytest.mark.parametrize(("metric", "mode", "line"), [("val_loss", "min", "lower"), ("acc", "max", "higher")])
+def test_the_better_end_of_a_metric_is_found_stored_and_told(tmp_path: Path, metric: str, mode: str, line: str) -> None:
+    made = composed(tmp_path, metric=metric)
+    assert (made.spec.mode, made.plan.spec["mode"]) == (mode, mode)
+    assert list(opening(made)) == [f"big: metric {metric}, {line} is better"]
 
 
 def test_the_model_of_a_run_is_the_one_that_the_chief_of_its_newest_gang_exported(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sparktrain.spec.gang import Role
 from sparktrain.state.outcome import FailureKind, Restart
 from tests.unit.driver.test_progress_screen import drawn
 
-RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23, resumed_from=80, steps_lost=40)
+RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23, resumed_from_step=80, steps_lost=40)
 
 
 def member(rank: int, pace: float | None = 14.2, **changes: Any) -> MemberLine:
@@ -59,10 +59,9 @@ def test_the_picture() -> None:
 
 
 def test_a_gang_that_forms() -> None:
-    forming = [member(0, None, step=None, metrics={}, state=MemberState.JOINING)]
-    forming += [member(rank, None, step=None, state=MemberState.STARTING) for rank in (1, 2)]
+    forming = [member(rank, None, step=None, metrics={}, state=MemberState.STARTING) for rank in range(3)]
     assert picture(progress(*forming, note="a note"))[1:5] == [
-        "big  gang of 3  2 starting  1 joining", "1:23", "agents 3 of 3  a note", ""
+        "big  gang of 3  3 starting", "1:23", "agents 3 of 3  a note", ""
     ]  # fmt: skip
 
 

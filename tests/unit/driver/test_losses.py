@@ -192,4 +192,4 @@ def test_a_preempted_container_costs_no_retry_and_the_result_says_which_it_was()
     assert (trial.status, trial.metrics) == ("succeeded", {"y": 0.0})
     [restart] = trial.restarts
     assert restart.loss is Loss.PREEMPTED
-    assert restart.summary.startswith("agent on host-b was lost: YARN preempted its container")
+    assert restart.cause.startswith("agent on host-b was lost: YARN preempted its container")

@@ -46,7 +46,7 @@ def test_the_trials_are_as_far_as_their_records_say(run: StoredRun) -> None:
     assert trial.checkpoint.step == 100
     assert trial.manifest is not None
     assert Path(trial.manifest).is_file()
-    assert [restart.summary for restart in trial.result.restarts] == ["agent on host-2 was lost: no sign of life"]
+    assert [restart.cause for restart in trial.result.restarts] == ["agent on host-2 was lost: no sign of life"]
 
 
 def test_a_run_whose_driver_does_not_answer_is_left_to_be_resumed(run: StoredRun) -> None:

@@ -9,8 +9,10 @@ from sparktrain.spec.gang import Backend, GangSpec
 
 def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:
     with pytest.raises(SpecError, match=r"no option 'trial_timout'.*did you mean 'trial_timeout'.*are metric, mode"):
-        options_of(SweepOptions, metric="y", trial_timout=5)
-    assert options_of(SweepOptions, metric="y", retries=1) == SweepOptions(metric="y", retries=1)
+        options_of(SweepOptions, metric="y", mode="max", trial_timout=5)
+    assert options_of(SweepOptions, metric="y", mode="max", retries=1) == SweepOptions(
+        metric="y", mode="max", retries=1
+    )
 
 
 def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> None:
@@ -22,7 +24,8 @@ def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> Non
 def test_restarts_of_a_run_are_the_retries_of_its_trial() -> None:
     assert RunOptions(workers=2, max_restarts=5).limits() == {"retries": 5, "recovers": True}
     assert SweepOptions(retries=1, trials=4, trial_timeout="1m").limits() == {
-        "trials": 4, "trial_timeout_s": 60.0, "retries": 1,
+        "trials": 4, "trial_timeout_s": 60.0, "report_timeout_s": None, "retries": 1,
+        "max_failures": "auto",
     }  # fmt: skip
 
 

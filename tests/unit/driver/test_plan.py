@@ -21,7 +21,7 @@ ORDER = {"kind": "grid", "values": {"a": [True], "x": [1, 2.0, None, "a"]}}
 
 
 def plan(**changes: object) -> Plan:
-    spec = SweepSpec(name="run", metric="y", seed=3, gang=GangSpec(workers=2, backend=Backend.TENSORFLOW))
+    spec = SweepSpec(name="run", metric="y", mode="max", seed=3, gang=GangSpec(workers=2, backend=Backend.TENSORFLOW))
     values = {
         "kind": "sweep",
         "function": "train",
@@ -48,7 +48,7 @@ def test_what_is_written_is_read_back() -> None:
     assert list(from_document(again.space)) == list(grid(x=[1, 2.0, None, "a"], a=[True]))
     assert again.space_digest == made.space_digest != plan(space=ORDER).space_digest
     assert again.sweep_spec() == SweepSpec(
-        name="run", metric="y", seed=3, gang=GangSpec(workers=2, backend=Backend.TENSORFLOW)
+        name="run", metric="y", mode="max", seed=3, gang=GangSpec(workers=2, backend=Backend.TENSORFLOW)
     )
     check_unchanged(again, made, "here", frozenset())
 
@@ -112,6 +112,47 @@ def test_changes_of_several_kinds_are_told_together_and_long_ones_are_cut() -> N
         check_unchanged(plan(), changed, "/runs/run", frozenset())
     assert "more lines" in str(caught.value)
     assert len(str(caught.value).splitlines()) < 25
+
+
+def cases(*values: int) -> Plan:
+    return plan(space={"kind": "cases", "values": [{"lr": value / 7, "seed": value} for value in values]})
+
+
+def told(old: Plan, new: Plan) -> list[str]:
+    """The lines of the error that say what has changed."""
+    with pytest.raises(ResumeError, match="begun with other space") as caught:
+        check_unchanged(old, new, "/runs/run", frozenset())
+    return [line.strip() for line in str(caught.value).splitlines() if line.startswith("    ")][1:]
+
+
+MANY = 10_000
+
+
+@pytest.mark.timeout(60)
+def test_ten_thousand_cases_are_compared_at_once() -> None:
+    """All of them have changed, which took hours; where that is allowed they are not even compared."""
+    old, new = cases(*range(MANY)), cases(*range(MANY, 2 * MANY))
+    lines = told(old, new)
+    assert lines[0] == '- "lr": 0.0'
+    assert sum(line.startswith("- ") for line in lines) == sum(line.startswith("+ ") for line in lines) == 6
+    assert lines[12:] == [f"... and {4 * MANY - 12} more lines"]
+    check_unchanged(old, new, "/runs/run", frozenset({"space"}))
+
+
+def test_one_case_that_has_changed_of_many_is_named() -> None:
+    new = [*range(MANY // 2), 99_999, *range(MANY // 2 + 1, MANY)]
+    assert {'- "seed": 5000', '+ "seed": 99999'} < set(told(cases(*range(MANY)), cases(*new)))
+
+
+def test_one_case_more_or_less_of_many_is_named() -> None:
+    fewer = told(cases(*range(MANY)), cases(*range(MANY - 1)))
+    assert fewer[-1] == '- "seed": 9999'
+    more = told(cases(*range(1, MANY)), cases(*range(MANY)))
+    assert more == ['+ "lr": 0.0', '+ "seed": 0']
+
+
+def test_the_order_of_many_cases_counts() -> None:
+    assert told(cases(*range(MANY)), cases(*reversed(range(MANY))))[:2] == ['- "lr": 0.0', '+ "lr": 1428.4285714285713']
 
 
 def test_limits_may_change() -> None:

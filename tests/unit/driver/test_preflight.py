@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -275,6 +276,48 @@ def test_a_session_that_does_not_answer_is_an_error_of_ours() -> None:
     not_one: Any = "local[2]"
     with pytest.raises(SessionError, match=r"spark \(str\) must be a SparkSession"):
         preflight.active_session(not_one)
+
+
+class Py4JError(Exception):
+    """As Py4J's."""
+
+
+class Py4JNetworkError(Py4JError):
+    """As Py4J's."""
+
+
+class Py4JJavaError(Py4JError):
+    """As Py4J's."""
+
+
+def session_whose_jvm(answers: bool | Exception) -> Any:
+    """A classic session; its JVM says whether its context is stopped, or the call raises."""
+
+    def stopped() -> bool:
+        if isinstance(answers, Exception):
+            raise answers
+        return answers
+
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=stopped))
+    return SimpleNamespace(_sc=SimpleNamespace(_jsc=java), range=None)
+
+
+@pytest.mark.parametrize(
+    ("answers", "stopped"),
+    [
+        (True, True),
+        (False, False),
+        (ConnectionRefusedError(111, "Connection refused"), True),
+        (Py4JError("An error occurred while calling o1.sc"), True),
+        (Py4JNetworkError("Answer from Java side is empty"), True),
+        (Py4JJavaError("java.lang.OutOfMemoryError"), False),
+        (OSError(24, "Too many open files"), False),
+        (MemoryError(), False),
+        (RuntimeError("can't start new thread"), False),
+    ],
+)
+def test_only_a_jvm_that_does_not_answer_is_a_session_that_is_stopped(answers: bool | Exception, stopped: bool) -> None:
+    assert preflight.is_stopped(session_whose_jvm(answers)) == stopped
 
 
 def test_on_yarn_the_agents_job_must_outlive_every_restart_of_a_trial() -> None:

@@ -129,6 +129,21 @@ def test_a_keras_on_another_backend_is_left_out(monkeypatch: pytest.MonkeyPatch)
     assert preload_for(cell("def train():\n    import keras, numpy")) == ("numpy",)
 
 
+@pytest.mark.parametrize(
+    ("env", "left"),
+    [
+        ((), ("numpy", "tensorflow")),
+        (("TF_CPP_MIN_LOG_LEVEL",), ("numpy",)),
+        (("OMP_NUM_THREADS",), ()),
+        (("HF_HOME",), ("numpy", "tensorflow")),
+    ],
+)
+def test_what_reads_a_variable_of_trials_at_its_import_is_left_to_them(
+    env: tuple[str, ...], left: tuple[str, ...]
+) -> None:
+    assert preload_for(cell("def train():\n    import numpy, tensorflow"), env=env) == left
+
+
 def test_nothing_is_imported() -> None:
     before = set(sys.modules)
     preload_for(cell("def train():\n    import h5py, sklearn.gaussian_process"))

@@ -1,50 +1,31 @@
 """The estimate of the time that is left, and the choice of a display."""
 
 import io
-import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparktrain.driver.display import LineDisplay, NotebookDisplay, TerminalDisplay, choose_display
 from sparktrain.driver.progress import NullDisplay, eta
 
 
 @pytest.mark.parametrize(
-    ("mean", "running", "queued", "slots", "left"),
+    ("ended", "seconds", "left", "at_a_time", "eta_s"),
     [
-        (10.0, [], 0, 2, 0.0),
-        (10.0, [4.0], 0, 2, 6.0),
-        (10.0, [4.0, 9.0], 0, 2, 6.0),
-        (10.0, [4.0, 9.0], 1, 2, 11.0),
-        (10.0, [4.0, 9.0], 2, 2, 16.0),
-        (10.0, [4.0, 9.0], 20, 2, 106.0),
-        (10.0, [12.0], 0, 1, 0.0),
-        (10.0, [12.0], 3, 1, 30.0),
-        (10.0, [], 3, 2, 20.0),
-        (10.0, [0.0, 0.0, 0.0], 0, 2, 10.0),
-        (None, [4.0], 3, 2, None),
-        (10.0, [], 3, 0, None),
+        (4, 60.0, 8, 2, 120.0),
+        (2, 60.0, 6, 2, 180.0),
+        (1, 60.0, 7, 2, None),
+        (0, 60.0, 8, 0, None),
+        (8, 60.0, 0, 0, 0.0),
+        (0, 0.0, 0, 0, 0.0),
     ],
 )
-def test_eta(mean: float | None, running: list[float], queued: int, slots: int, left: float | None) -> None:
-    assert eta(mean, running, queued, slots) == left
-
-
-@given(st.floats(0.1, 1000), st.lists(st.floats(0, 2000), max_size=6), st.integers(0, 40), st.integers(1, 8))
-def test_eta_is_when_the_last_trial_ends(mean: float, running: list[float], queued: int, slots: int) -> None:
-    slots = max(slots, len(running))
-    free = [max(0.0, mean - seconds) for seconds in running] + [0.0] * (slots - len(running))
-    for _ in range(queued):
-        first = free.index(min(free))
-        free[first] += mean
-    left = eta(mean, running, queued, slots)
-    assert left is not None
-    assert math.isclose(left, max(free), rel_tol=1e-9, abs_tol=1e-9)
+def test_the_time_left_is_that_of_trials_that_have_ended_by_the_clock(
+    ended: int, seconds: float, left: int, at_a_time: int, eta_s: float | None
+) -> None:
+    assert eta(ended, seconds, left, at_a_time) == eta_s
 
 
 class Terminal(io.StringIO):

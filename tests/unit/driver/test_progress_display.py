@@ -54,11 +54,13 @@ def test_lines() -> None:
     stream = io.StringIO()
     shown = LineDisplay(stream)
     shown.start()
+    shown.tell("mnist: metric accuracy, higher is better")
     shown.update(progress(seconds=1.0, done=2))
     shown.trial_ended(succeeded(0))
     shown.trial_ended(failed(1))
     shown.close()
     lines = stream.getvalue().splitlines()
+    assert lines[0] == "mnist: metric accuracy, higher is better"
     assert "[0:01] trial 0 succeeded in 1.0 s: accuracy 0.5000" in lines
     assert "[0:01] trial 1 failed after 1.0 s: ValueError: units" in lines
     assert lines.count("[0:01] mnist: 2 of 2 trials done, 0 running, 0 queued; agents 0 of 0") == 1

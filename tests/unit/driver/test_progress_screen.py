@@ -3,6 +3,7 @@
 from io import StringIO
 from typing import Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -204,3 +205,30 @@ def test_nothing_of_the_users_reaches_the_terminal_unescaped() -> None:
         text = "".join(drawn(picture, width=200))
         assert text.isprintable()
         assert "\\x1b[2J[red]" in text
+
+
+LONG = {"batch_size": 64, "augmentation_policy": "autoaugment", "optimizer": "adam"}
+METRICS = {"accuracy": 0.9, "loss": 0.31, "val_accuracy": 0.8, "val_loss": 0.44}
+
+
+def test_80_columns_show_the_parameter_that_differs() -> None:
+    shown = Screen()
+    trials = [
+        msgspec.structs.replace(running(number, accuracy=0.9), params={**LONG, "learning_rate": rate}, metrics=METRICS)
+        for number, rate in enumerate([0.1, 0.01])
+    ]
+    shown.update(progress(trials[0]))
+    assert "batch_" in drawn(shown, 80)[6], "the first trial has parameters, too"
+    shown.update(progress(*trials))
+    heading, first, second = drawn(shown, 80)[6:9]
+    assert "learning_rate" in heading
+    assert (first.split()[-1], second.split()[-1]) == ("0.1", "0.01")
+    shown.trial_ended(ended(7, params={**LONG, "learning_rate": 0.1}))
+    assert "learning_rate=0.1 batch_size=64" in drawn(shown, 80)[3], "so has the line of the best one"
+    lost = ended(1, TrialStatus.FAILED, params={**LONG, "learning_rate": 0.01})
+    assert drawn(shown.failed(lost))[1].startswith("  learning_rate=0.01 batch_size=64")
+
+
+def test_a_run_that_was_stopped_counts_what_succeeded() -> None:
+    stopped = progress(done=8, total=8, failed=1, stopped=5, running=0, queued=0)
+    assert status_line(stopped).startswith("mnist: 2 of 8 trials succeeded, 0 running, 0 queued, 1 failed, 5 stopped;")

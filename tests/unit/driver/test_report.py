@@ -32,7 +32,8 @@ RESTART = Restart(1, "node-3", FailureKind.LOST, "agent on node-3 was lost", 1.2
 GOOD = TrialResult(
     id=TrialId(0), status=TrialStatus.SUCCEEDED, params={"lr": 0.1}, metrics={"accuracy": 0.9}, seconds=3.5,
     log="/runs/mnist/trials/0000/generation-1/rank-0/log.txt", generations=2, host="node-1", members=MEMBERS,
-    restarts=(RESTART,),
+    restarts=(RESTART,), unsaved="step 90 was not checkpointed: the disk is full",
+    notices=("all members had the same batch",),
 )  # fmt: skip
 BAD = TrialResult(
     id=TrialId(1), status=TrialStatus.FAILED, params={"lr": 10.0}, error=FAILURE, seconds=1.0,
@@ -72,6 +73,8 @@ trials = st.builds(
     host=hosts,
     members=st.lists(members, max_size=2).map(tuple),
     restarts=st.lists(restarts, max_size=2).map(tuple),
+    unsaved=texts,
+    notices=st.lists(texts, max_size=2).map(tuple),
 )
 sweeps = st.builds(
     SweepResult,
@@ -120,6 +123,8 @@ def test_every_field() -> None:
                 "resumed_from_step": 80, "steps_lost": 40, "loss": "preempted",
             }
         ],
+        "unsaved": "step 90 was not checkpointed: the disk is full",
+        "notices": ["all members had the same batch"],
     }  # fmt: skip
     bad = {
         "id": 1, "params": {"lr": 10.0}, "metrics": {}, "status": "failed", "seconds": 1.0,
@@ -128,7 +133,7 @@ def test_every_field() -> None:
             "kind": "exception", "summary": "ValueError: units", "traceback": TRACEBACK, "log_tail": ["epoch 1"],
             "rank": 0, "host": "node-2", "loss": None,
         },
-        "generations": 1, "host": "node-2", "members": [], "restarts": [],
+        "generations": 1, "host": "node-2", "members": [], "restarts": [], "unsaved": "", "notices": [],
     }  # fmt: skip
     expected = {
         "version": 1, "name": "mnist", "status": "succeeded", "reason": None, "metric": "accuracy", "mode": "max",
@@ -137,6 +142,11 @@ def test_every_field() -> None:
     assert to_json(RESULT) == expected
     assert list(to_json(RESULT)) == list(expected)
     assert list(to_json(RESULT)["trials"][0]) == list(good)
+
+
+def test_a_restart_has_the_same_words_in_python() -> None:
+    (restart,) = to_json(RESULT)["trials"][0]["restarts"]
+    assert {name: getattr(RESTART, name) for name in restart} == restart
 
 
 def test_every_field_and_word_is_documented() -> None:
@@ -195,6 +205,10 @@ def test_the_final_table() -> None:
         "    ValueError: units\n"
         "    log: /runs/mnist/trials/0001/generation-1/rank-0/log.txt\n"
         "\n"
+        "warning: trial 0: step 90 was not checkpointed: the disk is full\n"
+        "\n"
+        "warning: trial 0: all members had the same batch\n"
+        "\n"
         "results and logs: /runs/mnist"
     )
 
@@ -230,3 +244,10 @@ def test_nothing_that_a_trial_says_reaches_the_terminal_unescaped() -> None:
     assert "\x1b" not in text
     assert "\r" not in text
     assert "[red]x[/red]" in text
+
+
+def test_each_notice_is_shown_once_whatever_number_of_trials_have_it() -> None:
+    noticing = [replace(GOOD, id=TrialId(number), unsaved="", notices=("the same batch",)) for number in range(3)]
+    said = shown(replace(RESULT, trials=tuple(noticing)))
+    assert said.count("warning") == 1
+    assert "warning: trial 0: the same batch, and 2 other trials likewise" in said

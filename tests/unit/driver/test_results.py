@@ -73,6 +73,11 @@ def test_status(trials: list[TrialStatus], stopped: bool, status: SweepStatus) -
     assert status_of([ended(number, trial) for number, trial in enumerate(trials)], stopped=stopped) is status
 
 
+def test_a_run_that_ended_early_for_its_failures_has_failed_whatever_else_succeeded() -> None:
+    trials = [ended(number, trial) for number, trial in enumerate([S.SUCCEEDED, S.FAILED, S.STOPPED])]
+    assert status_of(trials, stopped=False, failing=True) is SweepStatus.FAILED
+
+
 def test_to_pandas_has_a_row_for_each_trial() -> None:
     frame = sweep(
         succeeded(0, 0.5, lr=0.1), succeeded(1, 0.9, lr=0.2, units=[8]), ended(2, S.FAILED, lr=0.3)
@@ -105,7 +110,22 @@ def test_text_is_compact_and_names_the_best() -> None:
         "    1  0.2    0.9000  1.0000  succeeded  2.0 s  best",
         "    2  0.3                    failed     0.0 s",
         "every trial: units=8",
+        "",
+        "trial 2 failed: ValueError: no <units>",
+        "    log: /runs/2/log.txt",
     ]
+
+
+def test_text_and_html_have_the_traceback_of_each_cause() -> None:
+    trace = 'Traceback (most recent call last):\n  File "train.py", line 3, in train\nValueError: <units>\n'
+    failure = Failure(FailureKind.EXCEPTION, "ValueError: <units>", trace)
+    trials = [TrialResult(id=TrialId(n), status=S.FAILED, params={"lr": n}, error=failure) for n in range(3)]
+    result = sweep(*trials)
+    told = "trials 0, 1, 2 failed: ValueError: <units>\n    Traceback (most recent call last):\n"
+    assert told + '      File "train.py", line 3, in train\n    ValueError: <units>' in str(result)
+    page = Tags(result._repr_html_())
+    assert page.tags.count("pre") == 1
+    assert '      File "train.py", line 3, in train' in "".join(page.texts)
 
 
 def test_text_of_many_trials_shows_the_best() -> None:
@@ -152,7 +172,7 @@ def test_html_shows_what_users_named_as_text() -> None:
         name=attack, status=SweepStatus.FAILED, metric=attack, reason=attack, trials=(hostile, hostile)
     )
     page = Tags(result._repr_html_())
-    assert set(page.tags) == {"div", "p", "b", "table", "tr", "th", "td"}
+    assert set(page.tags) == {"div", "p", "b", "table", "tr", "th", "td", "pre"}
     assert sum(attack in text for text in page.texts) >= 4
 
 

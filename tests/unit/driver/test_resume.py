@@ -1,5 +1,8 @@
 """What a driver makes of what others have left in the run directory."""
 
+import asyncio
+import json
+import socket
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -12,10 +15,13 @@ from sparktrain.driver.compose import Composed
 from sparktrain.driver.ending import finished, result
 from sparktrain.driver.plan import spec_fields
 from sparktrain.driver.progress import NullDisplay
+from sparktrain.driver.report import from_json
 from sparktrain.driver.results import SweepResult, SweepStatus
 from sparktrain.driver.work import Ran
 from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError
 from sparktrain.ids import RunId, TrialId
+from sparktrain.protocol.certificates import issue, server_fingerprint
+from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.search.document import to_document
 from sparktrain.search.space import Space, grid
 from sparktrain.state.commands import EndRun
@@ -44,9 +50,10 @@ def attached(world: World, run: Composed | None = None) -> Composed:
 
 
 def with_journal(world: World, records: Iterable[AnyRecord], who: Who = OTHER) -> World:
-    """The same run with a journal of these records."""
-    other = World()
-    other.store.files.update({path: data for path, data in world.store.files.items() if "/journal/" not in path})
+    """The same run with a journal of these records, and without results, which would follow from others."""
+    other, results = World(), composed(TRIALS).layout.results
+    kept = {path: data for path, data in world.store.files.items() if "/journal/" not in path and path != results}
+    other.store.files.update(kept)
     journal, _ = Journal.claim(other.store, composed(TRIALS).layout.journal, who)
     journal.append(list(records))
     return other
@@ -172,6 +179,17 @@ def test_more_trials_are_run_and_none_of_the_first_again() -> None:
     assert finished(attached(world)) == made
 
 
+def test_the_results_of_the_last_end_stay_until_there_are_others() -> None:
+    world, path = World(), composed(TRIALS).layout.results
+    driven(world, changed(composed(TRIALS), trials=4))
+    before = world.store.files[path]
+    attached(world).work(1, NullDisplay(), OTHER)
+    assert world.store.files[path] == before, "whoever reads them meanwhile finds a whole file"
+    made, _ = driven(world, composed(TRIALS))
+    assert len(made.trials) == TRIALS
+    assert from_json(json.loads(world.store.files[path])) == made
+
+
 def test_fewer_trials_take_none_away(done: tuple[World, SweepResult]) -> None:
     world, first = done
     made, _ = driven(world, changed(composed(TRIALS), trials=2))
@@ -222,10 +240,11 @@ def test_a_driver_that_yarn_has_replaced_is_not_asked(
     assert replace(composed(TRIALS), store=running.store).attached(SECOND).replaces
 
 
+@pytest.mark.parametrize("ending", [Ending.STOPPED, Ending.FAILING])
 def test_what_a_driver_has_stopped_is_not_begun_again_by_that_which_replaces_it(
-    done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch
+    done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch, ending: Ending
 ) -> None:
-    lost = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=Ending.STOPPED, reason="why")), FIRST)
+    lost = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=ending, reason="why")), FIRST)
     monkeypatch.setenv("CONTAINER_ID", "container_e07_1_0001_02_000001")
     run = replace(composed(TRIALS), retry_failed=True, store=lost.store)
     made = finished(run.attached())
@@ -235,7 +254,7 @@ def test_what_a_driver_has_stopped_is_not_begun_again_by_that_which_replaces_it(
     assert finished(run.attached()) is None, "the program's next call for the run is a new one"
 
 
-@pytest.mark.parametrize("ending", [*(each for each in Ending if each is not Ending.STOPPED), None])
+@pytest.mark.parametrize("ending", [*(each for each in Ending if each not in (Ending.STOPPED, Ending.FAILING)), None])
 def test_what_a_driver_has_not_ended_or_could_not_go_on_with_is_gone_on_with_by_that_which_replaces_it(
     done: tuple[World, SweepResult], ending: Ending | None
 ) -> None:
@@ -289,12 +308,37 @@ def test_a_driver_without_an_address_does_not_answer() -> None:
         assert not resume.answers(structs.replace(OTHER, address=address))
 
 
+async def test_who_looks_whether_a_driver_answers_makes_no_noise_there(capfd: pytest.CaptureFixture[str]) -> None:
+    """gRPC writes a line to the driver's stderr for each connection that it refuses."""
+    certificates = issue("run")
+    listener = GrpcListener("127.0.0.1", [0], certificates.server)
+    host, port = await listener.start(never_called, never_called)
+    here = structs.replace(OTHER, address=f"{host}:{port}")
+    mine = structs.replace(here, fingerprint=server_fingerprint(certificates.server.certificate))
+    try:
+        assert [await asyncio.to_thread(resume.answers, who) for who in (mine, here)] == [True, False]
+    finally:
+        await listener.close(1.0)
+    assert capfd.readouterr().err == ""
+
+
+def test_who_accepts_and_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume, "ALIVE_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert not resume.answers(structs.replace(OTHER, address=address))
+
+
+async def never_called(*arguments: Any) -> Any:
+    raise AssertionError(arguments)
+
+
 def test_of_two_first_drivers_at_the_same_time_one_is_told() -> None:
     store = MemoryStore()
     first, second = (replace(composed(TRIALS), store=store).attached() for _ in range(2))
-    first.work(1, NullDisplay(), OTHER)
+    first.begun()
     with pytest.raises(RunDirectoryError, match="at the same time"):
-        second.work(1, NullDisplay(), OTHER)
+        second.begun()
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}"])

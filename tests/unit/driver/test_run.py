@@ -18,9 +18,9 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in t
 RAISED = Failure(FailureKind.EXCEPTION, "ValueError: units", TRACEBACK, ("epoch 1",), 1, "gpu-2")
 KILLED = Failure(FailureKind.LOST, "agent on gpu-2 was lost", "", tuple(f"line {n}" for n in range(30)), 1, "gpu-2")
 RESTARTS = (
-    Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23, resumed_from=80, steps_lost=40),
+    Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23, resumed_from_step=80, steps_lost=40),
     Restart(0, None, FailureKind.LOST, "agent was lost", 12.6),
-    Restart(3, "gpu-4", FailureKind.LOST, "agent was lost", 2.0, resumed_from=0),
+    Restart(3, "gpu-4", FailureKind.LOST, "agent was lost", 2.0, resumed_from_step=0),
 )
 MEMBERS = (
     MemberResult(rank=0, role=Role.CHIEF, host="gpu-1", log="/runs/big/rank-0/log.txt"),
@@ -41,6 +41,16 @@ def end(status: TrialStatus, error: Failure | None = None, **changes: Any) -> Ru
         trials=(replace(trial, **changes),),
     )
     return RunEnd(sweep, "/runs/big/model.keras" if error is None else None)
+
+
+def test_a_run_whose_last_state_is_in_no_checkpoint_warns() -> None:
+    result = end(TrialStatus.SUCCEEDED, unsaved="step 90 was not checkpointed: the disk is full").result()
+    assert "warning: step 90 was not checkpointed: the disk is full" in str(result).splitlines()
+
+
+def test_a_run_tells_what_its_training_noticed() -> None:
+    result = end(TrialStatus.SUCCEEDED, notices=("all members had the same batch",)).result()
+    assert "warning: all members had the same batch" in str(result).splitlines()
 
 
 def error_of(ended: RunEnd) -> RunFailedError:

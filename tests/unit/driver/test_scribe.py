@@ -2,13 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.driver import scribe as module
-from sparktrain.driver.scribe import CHECK_S, Book, Scribe
+from sparktrain.driver.scribe import CHECK_S, Book, Rewriting, Scribe
 from sparktrain.errors import DeposedError, StoreTimeoutError
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state import commands as do
@@ -19,6 +19,19 @@ A, B = AgentId("a"), AgentId("b")
 MEMBER = Member(RunId("run"), TrialId(0), Generation(1))
 
 
+class SlowRewriting(Rewriting):
+    """Puts a snapshot when it is let to."""
+
+    def __init__(self, book: "SlowBook") -> None:
+        self._book = book
+
+    def write(self, records: Sequence[AnyRecord]) -> None:
+        assert self._book.free_to_compact.acquire(timeout=30.0)
+        if self._book.no_snapshot is not None:
+            raise self._book.no_snapshot
+        self._book.snapshots.append(list(records))
+
+
 class SlowBook(Book):
     """Writes a group when it is let to."""
 
@@ -26,8 +39,10 @@ class SlowBook(Book):
         self.groups: list[list[AnyRecord]] = []
         self.snapshots: list[list[AnyRecord]] = []
         self.free = threading.Semaphore(0)
+        self.free_to_compact = threading.Semaphore(0)
+        self.no_snapshot: Exception | None = None
         self.error: Exception | None = None
-        self.checks = 0
+        self.checks = self.settled = 0
 
     def append(self, records: Sequence[AnyRecord]) -> None:
         assert self.free.acquire(timeout=30.0)
@@ -35,10 +50,13 @@ class SlowBook(Book):
             raise self.error
         self.groups.append(list(records))
 
-    def compact(self, records: Sequence[AnyRecord]) -> None:
+    def compaction(self) -> Rewriting:
+        return SlowRewriting(self)
+
+    def settle(self) -> None:
         if self.error is not None:
             raise self.error
-        self.snapshots.append(list(records))
+        self.settled += 1
 
     def check(self) -> None:
         self.checks += 1
@@ -63,8 +81,22 @@ class Desk:
         self.done: list[do.Command] = []
         self.failed: list[tuple[Exception, list[do.Command]]] = []
         self.clock = HandClock()
-        self.scribe = Scribe(self.book, [], self.done.append, self.clock)
+        self.beside: list[asyncio.Task[None]] = []
+        self.scribe = self.new_scribe()
         self.writing: asyncio.Task[None] | None = None
+
+    def new_scribe(self, records: Sequence[AnyRecord] = ()) -> Scribe:
+        return Scribe(self.book, records, self.done.append, self.clock, self.spawn)
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        self.beside.append(asyncio.create_task(work))
+
+    async def compact(self) -> None:
+        """Let each compaction come to its end."""
+        for task in self.beside:
+            self.book.free_to_compact.release()
+            await asyncio.wait_for(task, 30.0)
+        self.beside.clear()
 
     def take(self, *commands: do.Command) -> None:
         for command in commands:
@@ -138,28 +170,84 @@ async def test_a_journal_that_fails_gives_back_what_was_not_done(desk: Desk) -> 
     assert desk.scribe.idle
 
 
-async def test_the_journal_is_compacted_now_and_then(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COMPACT_AFTER", 3)
-    desk.scribe = Scribe(desk.book, [], desk.done.append, desk.clock)
-    desk.take(*(reported(step) for step in range(5)))
-    await desk.write()
-    assert [[each.report.step for each in snapshot] for snapshot in desk.book.snapshots] == [[4]]
-    desk.take(reported(5))
-    await desk.write()
-    assert len(desk.book.snapshots) == 1
+@pytest.fixture
+def few(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A desk at which four records are worth a compaction."""
+    monkeypatch.setattr(module, "COMPACT_AFTER", 4)
+    desk.scribe = desk.new_scribe()
+    return desk
 
 
-async def test_a_journal_that_cannot_be_compacted_goes_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COMPACT_AFTER", 2)
-    desk.scribe = Scribe(desk.book, [], desk.done.append, desk.clock)
-    monkeypatch.setattr(desk.book, "compact", lambda records: (_ for _ in ()).throw(StoreTimeoutError("slow")))
-    desk.take(reported(0), reported(1), START)
+def steps(snapshot: list[AnyRecord]) -> list[int]:
+    return [each.report.step for each in snapshot if isinstance(each, TrialReported)]
+
+
+async def test_the_journal_is_compacted_now_and_then(few: Desk) -> None:
+    few.take(*(reported(step) for step in range(5)))
+    await few.write()
+    await few.compact()
+    few.take(*(reported(step) for step in range(5, 7)))
+    await few.write()
+    assert few.beside == []
+    few.take(*(reported(step) for step in range(7, 9)))
+    await few.write()
+    await few.compact()
+    assert [steps(snapshot) for snapshot in few.book.snapshots] == [[4], [8]]
+
+
+async def test_nothing_waits_for_a_compaction(few: Desk) -> None:
+    few.take(*(reported(step) for step in range(5)))
+    await few.write()
+    few.take(*(formed(trial) for trial in range(1, 21)), START)
+    await few.write()
+    assert few.done == [START]
+    assert (len(few.beside), few.book.snapshots) == (1, []), "and one goes on at a time"
+    await few.compact()
+    few.take(formed(21))
+    await few.write()
+    await few.compact()
+    first, second = few.book.snapshots
+    assert (len(first), len(second)) == (1, 22), "what came beside the first is in the second"
+
+
+async def test_a_journal_that_cannot_be_compacted_goes_on(few: Desk) -> None:
+    for error in (StoreTimeoutError("slow"), DeposedError("another driver")):
+        few.book.no_snapshot = error
+        few.take(*(reported(step) for step in range(5)), START)
+        await few.write()
+        await few.compact()
+    assert (few.failed, few.done) == ([], [START, START])
+    few.book.no_snapshot = None
+    few.take(*(reported(step) for step in range(5, 10)))
+    await few.write()
+    await few.compact()
+    assert [steps(snapshot) for snapshot in few.book.snapshots] == [[9]]
+
+
+async def test_what_compactions_write_grows_with_the_journal_and_no_faster(desk: Desk) -> None:
+    """Though nothing shrinks: each trial has been formed and has one result."""
+    trials = 20_000
+    for first in range(0, trials, 1000):
+        desk.take(*(formed(trial) for trial in range(first, first + 1000)))
+        await desk.write()
+        await desk.compact()
+    assert sum(map(len, desk.book.snapshots)) < 2 * trials
+    assert len(desk.book.snapshots) >= 3
+
+
+async def test_a_journal_is_not_compacted_again_by_each_driver(desk: Desk) -> None:
+    """It begins with what a compaction would leave."""
+    before = [formed(trial).record for trial in range(3 * module.COMPACT_AFTER)]
+    desk.scribe = desk.new_scribe(before)
+    desk.take(*(formed(trial) for trial in range(2 * module.COMPACT_AFTER)))
+    await desk.write(groups=2 * module.COMPACT_AFTER // module.MOST_RECORDS)
+    assert desk.beside == []
+    reports = [reported(step).record for step in range(3 * module.COMPACT_AFTER)]
+    desk.scribe = desk.new_scribe(reports)
+    desk.take(formed(1))
     await desk.write()
-    assert (desk.failed, desk.done) == ([], [START])
-    monkeypatch.undo()
-    desk.take(*(reported(step) for step in range(2, 2 + module.COMPACT_AFTER)))
-    await desk.write(groups=2)
-    assert [len(snapshot) for snapshot in desk.book.snapshots] == [1]
+    await desk.compact()
+    assert [len(snapshot) for snapshot in desk.book.snapshots] == [2]
 
 
 async def test_a_driver_with_nothing_to_write_asks_who_is_in_charge(desk: Desk) -> None:
@@ -189,3 +277,30 @@ async def test_it_tells_how_long_the_store_takes(desk: Desk) -> None:
     assert desk.scribe.behind_s == 2.0
     await desk.write()
     assert desk.scribe.behind_s == 0.0
+
+
+async def test_the_newest_records_are_followed_by_something_once_it_is_quiet(desk: Desk) -> None:
+    """So that they are not taken, when they are lost, for records that never counted."""
+    desk.take(formed())
+    await desk.write()
+    assert desk.book.settled == 0, "not in the way of what comes next"
+    for _ in range(3):
+        desk.clock.at += CHECK_S
+        desk.take(STOP_A)
+        await desk.write()
+    assert (desk.book.settled, desk.book.checks) == (1, 2)
+
+
+async def test_what_follows_the_newest_records_is_tried_again_before_others_are_written(desk: Desk) -> None:
+    """The journal takes no other batch of a number than the one that was tried before."""
+    desk.take(formed())
+    await desk.write()
+    desk.book.error = StoreTimeoutError("slow")
+    desk.clock.at += CHECK_S
+    desk.take(STOP_A)
+    await desk.write()
+    assert desk.failed == []
+    desk.book.error = None
+    desk.take(formed(1))
+    await desk.write()
+    assert (desk.book.settled, [len(group) for group in desk.book.groups]) == (1, [1, 1])

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparktrain.driver import archive, shipping
+from sparktrain.driver import archive
 from sparktrain.driver.captures import belongs_to_driver, captures_of
-from sparktrain.driver.shipping import pack
+from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.shipping import MOST_CODE_BYTES, pack
 from sparktrain.driver.signature import resolve
-from sparktrain.errors import FunctionError
+from sparktrain.errors import FunctionError, SpecError
 from sparktrain.protocol.messages import Code
+from sparktrain.protocol.origins import NAME as ORIGINS
 
 ROOT = Path(__file__).parents[3]
 
@@ -76,7 +78,7 @@ def write(folder: Path, name: str, content: str | bytes = "") -> Path:
 
 
 def names_in(code: Code) -> list[str]:
-    return zipfile.ZipFile(io.BytesIO(code.archive)).namelist() if code.archive else []
+    return [name for name in zipfile.ZipFile(io.BytesIO(code.archive)).namelist() if name != ORIGINS]
 
 
 def cell(source: str, **names: Any) -> Callable[..., Any]:
@@ -117,11 +119,11 @@ def test_methods_and_objects(there: Callable[..., Any]) -> None:
     assert there(pack(cell(source + "train = T()")), x=3) == 9
 
 
-def test_a_function_of_an_installed_module_needs_no_archive(there: Callable[..., Any]) -> None:
+def test_a_function_of_an_installed_module_takes_no_modules_along(there: Callable[..., Any]) -> None:
     import statistics
 
     code = pack(statistics.mean)
-    assert code.archive == b""
+    assert names_in(code) == []
     assert there(code, data=[1, 2, 3]) == 2
 
 
@@ -139,7 +141,8 @@ def test_a_script_takes_along_the_modules_beside_it(there: Callable[..., Any], t
     script = """
 import pickle, sys
 import ship_model
-from sparktrain.driver.shipping import pack
+from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.shipping import MOST_CODE_BYTES, pack
 def train(n):
     from ship_lazy import VALUE
     return ship_model.build(n) + VALUE
@@ -246,10 +249,30 @@ def test_an_archive_of_too_many_files(tmp_path: Path, monkeypatch: pytest.Monkey
         archive.archive_beside(tmp_path)
 
 
-def test_function_and_archive_together_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipping, "MAX_CODE_BYTES", 10)
-    with pytest.raises(FunctionError, match=r"ship_both\.py:1\) has .* with all that it takes along"):
-        pack(resolve(f"{write(tmp_path, 'ship_both.py', 'def train(): pass')}:train"))
+def test_function_and_archive_together_have_a_limit_that_may_be_set(tmp_path: Path) -> None:
+    target = resolve(f"{write(tmp_path, 'ship_both.py', 'def train(): pass')}:train")
+    with pytest.raises(
+        FunctionError, match=r"ship_both\.py:1\) has .* with all that it takes along.*raise code_limit \(to 120 MiB"
+    ):
+        pack(target, 10)
+    assert pack(target, 2**20).archive
+
+
+def test_a_limit_that_is_reached_while_pickling_may_be_raised() -> None:
+    data = bytes(2**21)
+
+    def train() -> int:
+        return len(data)
+
+    with pytest.raises(FunctionError, match=r"more than 1 MiB .* 1 MiB can be sent .*'data' .* has 2.0 MiB"):
+        pack(train, 2**20)
+    assert len(pack(train, 2**22).function) > 2**21
+
+
+@pytest.mark.parametrize(("limit", "rule"), [(0, "at least 1"), (MOST_CODE_BYTES + 1, "at most"), ("60m", "number")])
+def test_a_limit_that_cannot_be_is_refused(limit: Any, rule: str) -> None:
+    with pytest.raises(SpecError, match=rf"^code_limit .*{rule}"):
+        SweepOptions(code_limit=limit).most_code()
 
 
 def test_what_a_function_takes_along_has_names() -> None:
@@ -271,3 +294,19 @@ def test_a_row_is_data_and_a_session_is_not() -> None:
 
     assert not belongs_to_driver(Row(a=1))
     assert belongs_to_driver(object.__new__(SparkSession))
+
+
+KERAS = """
+class Net(BASE):
+    pass
+net, held = Net(), BASE()
+def train(x):
+    return NAME
+"""
+
+
+def test_an_object_of_a_keras_class_of_ones_own_is_to_be_built_in_the_function() -> None:
+    base = type("Model", (), {"__module__": "keras.src.models.model"})
+    with pytest.raises(FunctionError, match=r"global 'net' .* executors do not know; build Keras objects within"):
+        pack(cell(KERAS.replace("NAME", "net"), BASE=base))
+    pack(cell(KERAS.replace("NAME", "Net"), BASE=object))

@@ -1,11 +1,15 @@
 """What users see of the machine's state."""
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
 from sparktrain.driver.progress import MemberState, NullDisplay
 from sparktrain.driver.snapshot import progress_of, result_of
+from sparktrain.driver.tally import Tally
 from sparktrain.driver.work import Work
 from sparktrain.ids import Generation, TrialId
 from sparktrain.protocol.messages import Code
@@ -13,8 +17,9 @@ from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import single
 from sparktrain.spec.gang import Backend, GangSpec, Role
 from sparktrain.spec.sweep import SweepSpec
+from sparktrain.state import commands as do
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import FailureKind, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
 from sparktrain.state.records import DriverBegan
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.layout import RunLayout
@@ -125,3 +130,125 @@ def test_while_agents_are_missing_the_clusters_words_are_told(work: Work) -> Non
     assert note() == "waiting for agents (1 of 2); 1 of 2 executors fit"
     world.join("b")
     assert "fit" not in note()
+
+
+def test_agents_that_fail_trials_before_they_enter_are_told_of(work: Work) -> None:
+    def note() -> str:
+        return progress_of(world.machine, work, world.at).note
+
+    world = World(cases=9)
+    world.begin(agents=2, lookahead=9)
+    bad, good = world.join("bad"), world.join("good")
+    world.suggest()
+    full = Outcome(0.0, failure=Failure(FailureKind.LOST, "No space left on device"))
+    world.end(bad, full)
+    assert note() == ""
+    world.enter(good)
+    for seconds in (5.0, 10.0):
+        world.tick(seconds)
+        world.end(bad, full)
+    assert note() == (
+        "1 of 2 agents are excluded: 3 trials failed on host-bad before they entered the training function, the last "
+        "with: No space left on device"
+    )
+
+
+def test_a_run_that_waits_because_its_agents_back_off_says_why(work: Work) -> None:
+    world = World(cases=1)
+    world.begin(agents=1)
+    agent = world.join("a")
+    world.suggest()
+    world.end(agent, Outcome(0.0, failure=Failure(FailureKind.LOST, "No space left on device")))
+    note = progress_of(world.machine, work, world.at).note
+    assert note.startswith("backing off: 1 trial failed on host-a before it entered the training function")
+
+
+# ---- kept up, not counted anew
+
+
+class Watched(Trial):
+    """Counts how often somebody looks at any of these trials."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Watched.looks += 1
+        return super().__getattribute__(name)
+
+
+def many(world: World, count: int) -> None:
+    """The run has so many trials more that are done, all of them watched; some were restarted before."""
+    sweep = world.machine.sweep
+    assert sweep is not None
+    for number in range(count):
+        trial, status = TrialId(len(sweep.trials)), (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.LOST)
+        restarts = (RESTART,) * (number % 2)
+        sweep.trials[trial] = Watched(
+            trial, {}, status[number % 3], Generation(1), metrics={"accuracy": number % 97}, seconds=2.0,
+            restarts=restarts,
+        )  # fmt: skip
+
+
+def test_a_tick_looks_at_the_trials_that_run_and_no_others(work: Work) -> None:
+    """However many have ended: it is done ten times a second, in the loop that answers the agents."""
+    world = World(cases=2)
+    world.begin()
+    for name in "ab":
+        world.join(name)
+    world.suggest()
+    many(world, 10_000)
+    spec = replace(work.spec, metric="accuracy")
+    long, sweep = replace(work, spec=spec, total=20_000), world.machine.sweep
+    assert sweep is not None
+    tally = Tally(spec)
+    for trial in sweep.trials.values():
+        tally.add(trial)
+    Watched.looks = 0
+    shown = progress_of(world.machine, long, world.at, tally=tally)
+    assert Watched.looks < 10, "but at the best one"
+    assert shown == progress_of(world.machine, long, world.at), "and says the same"
+    assert (shown.done, shown.running, shown.failed, shown.lost, shown.restarts) == (10_000, 2, 3333, 3333, 5000)
+    assert shown.best == (TrialId(98), 96)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_kept_up_is_what_would_be_counted(work: Work, seed: int) -> None:
+    random, world = Random(seed), World(cases=12)
+    world.begin(restarts=1, lookahead=3)
+    sweep = world.machine.sweep
+    assert sweep is not None
+    work = replace(work, spec=replace(work.spec, metric="accuracy"), total=12)
+    tally = Tally(work.spec, sweep.trials.values())
+    for name in "abc":
+        world.join(name)
+    for turn in range(60):
+        world.suggest()
+        if world.running:
+            agent = random.choice(list(world.running))
+            act = random.choice([world.enter, world.succeed, world.fail, world.lose])
+            if act is world.lose:
+                world.join(f"again-{turn}")
+            act(agent)
+        if turn == 50:
+            world.stop()
+        for command in world.told:
+            if isinstance(command, do.ConcludeTrial):
+                tally.add(sweep.trials[command.trial])
+        kept = progress_of(world.machine, work, world.at, tally=tally)
+        assert kept == progress_of(world.machine, work, world.at)
+    assert kept.done
+
+
+def test_the_time_left_counts_the_trials_of_this_driver_alone(work: Work) -> None:
+    world = World(cases=4)
+    world.begin()
+    world.join("a")
+    world.suggest()
+    world.enter("a")
+    world.succeed("a")
+    sweep = world.machine.sweep
+    assert sweep is not None
+    resumed = Tally(work.spec, sweep.trials.values())
+    long = replace(work, total=4)
+    assert progress_of(world.machine, long, world.at + 10, tally=resumed).eta_s is None, "it was there before"
+    assert progress_of(world.machine, long, world.at + 10).eta_s == 3 * (world.at + 10 - sweep.begun_at)

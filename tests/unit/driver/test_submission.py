@@ -209,6 +209,8 @@ def test_a_run_without_a_name_gets_one_by_which_it_is_found() -> None:
     assert job.words[:2] == ("train.py:train", "--name")
     assert job.words[2].startswith("train-")
     assert directory == f"hdfs:///runs/{job.words[2]}"
+    again, _ = job_of(asked(), {**SWEEP, "name": None})
+    assert again.words[2] != job.words[2]  # within one second, and its job would take the run for one to resume
 
 
 def test_directory_and_name_may_be_in_the_file_of_parameters(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparktrain.driver import observer
 from sparktrain.driver.observer import this_process
-from sparktrain.driver.tidying import Keep, Tidier, keep_of
+from sparktrain.driver.tidying import Keep, Orphan, Tidier, keep_of
 from sparktrain.errors import DeposedError, RunDirectoryError, SpecError
+from sparktrain.store.checkpoints import fetch
 from sparktrain.store.journal_reader import read
 from sparktrain.store.localfs import LocalStore
 from tests.unit.driver.stored import BEGUN, HandClock, StoredRun, looked_at, typical
@@ -109,6 +111,47 @@ def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: Stored
     assert [each.size for each in tidied.unpublished] == [3]
     assert not unpublished.exists()
     assert run.store.exists(f"{folder}/data/00000500-young.model")
+
+
+def fetched(run: StoredRun, folder: Path) -> dict[int, list[int]]:
+    """What `kept` says, once every byte of each of them has come as a resuming agent gets it."""
+    for trial in looked_at(run).trials:
+        for each in trial.kept:
+            fetch(run.store, each, folder / f"{trial.result.id}-{each.step}")
+    return kept(run)
+
+
+@pytest.mark.parametrize("keep", list(Keep))
+def test_old_checkpoints_that_stay_keep_their_files(run: StoredRun, tmp_path: Path, keep: Keep) -> None:
+    run.end()
+    for path in run.store.list():
+        os.utime(run.store.root / path, (0, 0))
+    expected = {Keep.EACH: {0: [200], 2: [200], 3: [100]}, Keep.BEST: {2: [200]}, Keep.NONE: {}}[keep]
+    tidied = tidier(run, keep).tidy(this_process(HandClock(), "gc"))
+    assert fetched(run, tmp_path / "fetched") == expected
+    assert (tidied.orphans, tidied.damaged, tidied.code) == ((), (), 0)
+
+
+def test_nothing_that_a_kept_checkpoint_names_is_deleted_whatever_was_found(run: StoredRun, tmp_path: Path) -> None:
+    """A wrong list of what is left over, as a mistake here once made it, does no harm."""
+    run.end()
+    files = [path for path in run.store.list() if "/checkpoints/" in path]
+    found, patient = tidier(run).find(), tidier(run)
+    wrong = replace(found, orphans=tuple(Orphan(path, path, 0) for path in files))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patient, "find", lambda: wrong)
+        patient.tidy(this_process(HandClock(), "gc"))
+    assert fetched(run, tmp_path / "fetched") == {0: [200], 2: [200], 3: [100]}
+
+
+def test_a_checkpoint_that_stays_and_is_damaged_is_told(run: StoredRun) -> None:
+    run.end()
+    [shard] = [path for path in run.store.list("mnist/trials/0003") if path.endswith(".model.safetensors")]
+    run.store.delete(shard)
+    tidied = tidier(run).tidy(this_process(HandClock(), "gc"))
+    [line] = [line for line in tidied.lines() if "fsck" in line]
+    assert "of step 100 is damaged: shard model.safetensors is missing" in line
+    assert (tidied.code, len(tidied.document()["damaged"])) == (7, 1)
 
 
 def test_the_journal_is_compacted(run: StoredRun) -> None:

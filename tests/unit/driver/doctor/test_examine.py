@@ -39,11 +39,19 @@ def raising(error: BaseException) -> Any:
 
 
 def test_without_a_session_it_looks_at_what_needs_none(tmp_path: Path) -> None:
-    found = Examiner(Asked(str(tmp_path / "runs")), 4).examine()
+    found = Examiner(Asked(str(tmp_path)), 4).examine()
     assert [each.check for each in found.findings] == ["python", "spark", "store"]
     assert found.level is Level.PASS
     assert found.unseen == ["the session and its executors: pass --master, or use spark-submit"]
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_not_there_is_told_of_and_not_left_behind(tmp_path: Path) -> None:
+    found = Examiner(Asked(str(tmp_path / "new" / "runs")), 4).examine()
+    [said] = [each for each in found.findings if each.check == "directory"]
+    assert said.level is Level.WARN
+    assert said.told == f"{tmp_path}/new/runs does not exist"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_not_looked_at_is_told() -> None:
@@ -117,6 +125,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_slots_are_asked_with_the_store_that_was_proved(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
     found = Examiner(Asked(str(tmp_path / "runs"), session), 4).examine()
     [(slots, shared)] = session.asked
     assert slots == 2

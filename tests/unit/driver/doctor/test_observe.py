@@ -146,11 +146,12 @@ def test_namenodes_that_do_not_answer_are_named() -> None:
 
 
 def test_a_store_is_proved_and_nothing_is_left(tmp_path: Path) -> None:
-    [well], shared = observe.prove(str(tmp_path / "runs"), SystemClock())
+    [well, absent], shared = observe.prove(str(tmp_path / "runs"), SystemClock())
     assert told(well, Level.PASS, f"{tmp_path / 'runs'}: a file is created once, made durable, read back and deleted")
     assert open_store(shared.address).list() == [shared.marker]
+    assert told(absent, Level.WARN, f"{tmp_path / 'runs'} does not exist")
     observe.forget(shared)
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_that_cannot_be_written_is_refused_as_a_run_refuses_it(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""Whether a master that was named can be reached: Spark tries for a minute, and then tells of a stopped context."""
+
+import re
+import socket
+from collections.abc import Callable
+
+from sparktrain.errors import SessionError
+
+CONNECT_S = 5.0
+"""How long one address is tried."""
+_PORTS = {"spark": 7077, "k8s": 443}
+_HOST_AND_PORT = re.compile(r"(?:https?://)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d+))?/?")
+
+
+def check(master: str, connect: Callable[[str, int], None] | None = None) -> None:
+    """Raises SessionError when no address of `master` can be connected to. Blocks, for some seconds at most.
+
+    Local masters and YARN have no address here.
+    """
+    scheme, marked, rest = master.partition("://")
+    if not marked or scheme not in _PORTS:
+        return
+    problems = []
+    for place in rest.split(","):
+        found = _HOST_AND_PORT.fullmatch(place)
+        if found is None:
+            raise SessionError(f"the master {master} is none: write {scheme}://HOST:{_PORTS[scheme]}")
+        try:
+            (connect or _connect)(found["host"].strip("[]"), int(found["port"] or _PORTS[scheme]))
+            return
+        except socket.gaierror:
+            problems.append(f"the host name {found['host']!r} is unknown on this machine")
+        except OSError as error:
+            problems.append(f"{place}: {error.strerror or error}")
+    raise SessionError(
+        f"the master {master} cannot be reached: {'; '.join(problems)}; correct --master, or start Spark there"
+    )
+
+
+def _connect(host: str, port: int) -> None:
+    socket.create_connection((host, port), CONNECT_S).close()

@@ -1,0 +1,58 @@
+"""Slots whose agents have ended while others of their job go on: Spark takes such tasks for done, and the pool submits
+them again."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from sparktrain.clock import Clock
+
+PAUSE_S = 15.0
+"""From the end of a slot's agent until the slot is submitted again; twice as long each time."""
+PAUSE_AT_MOST_S = 600.0
+
+
+class Carrier(Protocol):
+    """A Spark job of agents."""
+
+    def vacant(self) -> set[int]:
+        """Slots whose agents have ended."""
+        ...
+
+
+C = TypeVar("C", bound=Carrier)
+
+
+@dataclass
+class _Vacancy(Generic[C]):
+    due: float
+    pause_s: float
+    job: C | None = None
+    """That carries the slot now, once it was submitted again."""
+
+
+class Vacancies(Generic[C]):
+    """Of one pool. All methods belong to one thread at a time; those that ask Spark block for a moment."""
+
+    def __init__(self, submit: Callable[[int], C | None], clock: Clock) -> None:
+        """`submit` starts a job of one slot; None when the pool wants no more."""
+        self._submit = submit
+        self._clock = clock
+        self._vacancies: dict[int, _Vacancy[C]] = {}
+
+    def look(self, jobs: Iterable[C]) -> None:
+        """Submit again what is vacant in `jobs`, those of the pool, once it has been for a while."""
+        now, vacant = self._clock.now(), set[int]().union(*(job.vacant() for job in jobs))
+        self._vacancies = {slot: each for slot, each in self._vacancies.items() if slot in vacant or each.job}
+        for slot in sorted(vacant):
+            vacancy = self._vacancies.setdefault(slot, _Vacancy[C](now + PAUSE_S, PAUSE_S))
+            if vacancy.job is not None and slot in vacancy.job.vacant():
+                vacancy.pause_s = min(2 * vacancy.pause_s, PAUSE_AT_MOST_S)
+                vacancy.job, vacancy.due = None, now + vacancy.pause_s
+            if vacancy.job is None and now >= vacancy.due:
+                vacancy.job = self._submit(slot)
+
+    def retire(self) -> list[C]:
+        """The jobs of slots that were submitted again; nothing is vacant from now on."""
+        vacancies, self._vacancies = self._vacancies, {}
+        return [each.job for each in vacancies.values() if each.job is not None]

@@ -1,0 +1,42 @@
+"""A clock that a test moves, for code on an event loop."""
+
+import asyncio
+
+from sparktrain.clock import Clock
+
+
+class HandClock(Clock):
+    """Time passes in `advance` alone."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self.at
+
+    def wall(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.at + seconds, woken))
+        await woken
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, second by second, and everything happen that it brings."""
+        until = self.at + seconds
+        while self.at < until:
+            self.at = min(until, self.at + 1.0)
+            self._sleepers, due = [], self._sleepers
+            for at, woken in due:
+                if at > self.at:
+                    self._sleepers.append((at, woken))
+                elif not woken.done():
+                    woken.set_result(None)
+            await settle()
+
+
+async def settle() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)

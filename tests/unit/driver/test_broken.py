@@ -1,0 +1,121 @@
+"""Errors in the driver itself: each is logged, the first one is what the caller hears of, and no run waits for ever."""
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+
+from sparktrain.driver.coordinator import Coordinator
+from sparktrain.driver.progress import NullDisplay, Progress
+from sparktrain.driver.server import Server
+from sparktrain.driver.work import Ran, Work
+from sparktrain.errors import PoolError
+from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.state.trial import TrialStatus
+from sparktrain.store.journal import Who
+from tests.unit.driver.drivers import Agent, Driver, QuickClock, World, composed, whole
+
+DEADLINE_S = 10.0
+
+
+class Failing(NullDisplay):
+    """A display that breaks its contract: by that the driver's clock stops."""
+
+    def update(self, progress: Progress) -> None:
+        raise RuntimeError("the clock has stopped")
+
+
+def coordinator() -> tuple[Coordinator, MemoryTransport]:
+    transport = MemoryTransport()
+    return Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock()), transport
+
+
+def work(watcher: NullDisplay | None = None, world: World | None = None) -> Work:
+    made = replace(composed(2), store=(world or World()).store).attached().begun()
+    return made.work(1, watcher or NullDisplay(), Who("h", 1, 0.0, "1"))
+
+
+async def test_a_clock_that_stops_ends_the_run_at_once_and_each_after_it(caplog: pytest.LogCaptureFixture) -> None:
+    made, _ = coordinator()
+    await made.open()
+    for watcher in (Failing(), NullDisplay()):
+        with pytest.raises(PoolError, match=r"broken .*RuntimeError: the clock has stopped.*resume") as caught:
+            await asyncio.wait_for(made.run(work(watcher)), DEADLINE_S)
+        assert isinstance(caught.value.__cause__, RuntimeError)
+    assert made.broken
+    assert caplog.text.count("RuntimeError: the clock has stopped\n") >= 1
+    await made.close("the test ends")
+
+
+async def test_a_clock_that_stops_between_runs_is_told_and_fails_the_next(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped = asyncio.Event()
+
+    async def sleep(self: QuickClock, seconds: float) -> None:
+        stopped.set()
+        raise OSError("no more time")
+
+    made, _ = coordinator()
+    monkeypatch.setattr(QuickClock, "sleep", sleep)
+    with caplog.at_level(logging.ERROR, "sparktrain"):
+        await made.open()
+        await stopped.wait()
+        await asyncio.gather(*made._tasks, return_exceptions=True)
+    assert "OSError: no more time" in caplog.text
+    with pytest.raises(PoolError, match="no more time"):
+        await asyncio.wait_for(made.run(work()), DEADLINE_S)
+    monkeypatch.undo()
+    await made.close("the test ends")
+
+
+async def fails(said: str, when: asyncio.Event) -> None:
+    """What a coordinator has done beside its loop."""
+    await when.wait()
+    raise ValueError(said)
+
+
+async def begun(made: Coordinator, asked: Work) -> "asyncio.Task[Ran]":
+    """A run that the coordinator is on."""
+    running = asyncio.create_task(made.run(asked))
+    await asyncio.sleep(0)
+    return running
+
+
+async def test_what_went_wrong_first_is_what_the_caller_hears_of(caplog: pytest.LogCaptureFixture) -> None:
+    made, _ = coordinator()
+    await made.open()
+    running, now = await begun(made, work()), asyncio.Event()
+    for said in ("first", "second"):
+        made._background(fails(said, now))
+    now.set()
+    with pytest.raises(ValueError, match="first"):
+        await asyncio.wait_for(running, DEADLINE_S)
+    assert "ValueError: first" in caplog.text
+    assert "ValueError: second" in caplog.text
+    assert not made.broken
+    await made.close("the test ends")
+
+
+async def test_an_error_that_a_run_has_left_behind_does_not_end_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    made, transport = coordinator()
+    await made.open()
+    late, running = asyncio.Event(), await begun(made, work())
+    made._background(fails("of the run before", late))
+    made.stop("the first is enough", 0.0)
+    await asyncio.wait_for(running, DEADLINE_S)
+
+    world = World()
+    driver = Driver(world, composed(2), whole)
+    running = await begun(made, work(world=world))
+    late.set()
+    await asyncio.sleep(0)
+    dialer = transport.dialer("agent")
+    attending = asyncio.create_task(Agent(driver, dialer).attend())
+    ran = await asyncio.wait_for(running, DEADLINE_S)
+    assert [trial.status for trial in ran.trials] == [TrialStatus.SUCCEEDED] * 2
+    assert "of the run before" in caplog.text
+    dialer.vanish()
+    await made.close("the test ends")
+    await attending

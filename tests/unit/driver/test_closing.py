@@ -1,0 +1,68 @@
+"""A pool that is closed while it is on a run stops the run: its trials have no result, and are nobody's fault."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from sparktrain.clock import SystemClock
+from sparktrain.driver.coordinator import Coordinator
+from sparktrain.driver.progress import NullDisplay
+from sparktrain.driver.server import Server
+from sparktrain.driver.work import Ran
+from sparktrain.ids import AgentId
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.transport import Dialer, LinkClosedError
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.sweep import Ending
+from sparktrain.state.trial import TrialStatus
+from sparktrain.store.journal import Who
+from tests.unit.driver.drivers import World, composed, play
+
+STOPPED = Outcome(1.0, failure=Failure(FailureKind.STOPPED, "stopped on request"))
+
+
+async def attend(dialer: Dialer, training: asyncio.Event) -> None:
+    """An agent whose member trains until it is stopped, or the agent dismissed."""
+    member = None
+    with suppress(LinkClosedError):
+        link = await dialer.attend(1.0)
+        link.post(m.Join(AgentId("agent"), 0, "host", 0, {}))
+        while True:
+            match await link.receive():
+                case m.Welcome():
+                    link.post(m.Ready())
+                case m.Prepare(run=run):
+                    link.post(m.Ready(run))
+                case m.StartMember(member=member):
+                    link.post(m.MemberStarted(member, 0))
+                    training.set()
+                case m.StopMember() | m.Dismiss() as told:
+                    if member is not None:
+                        link.post(m.MemberEnded(member, STOPPED))
+                        link.post(m.MemberStored(member))
+                        member = None
+                    if isinstance(told, m.Dismiss):
+                        link.post(m.Leave("dismissed"))
+                        return
+
+
+async def closed_in_the_middle() -> Ran:
+    transport, world, training = MemoryTransport(), World(), asyncio.Event()
+    made = Coordinator(Server(transport.listener, SystemClock(), {}, ()), SystemClock())
+    run = replace(composed(2), store=world.store)
+    work = run.attached().work(1, NullDisplay(), Who(host="h", pid=1, started=0.0, sparktrain="1"))
+    await made.open()
+    agent = asyncio.create_task(attend(transport.dialer("agent"), training))
+    running = asyncio.create_task(made.run(work))
+    await asyncio.wait_for(training.wait(), 10.0)
+    await made.close("the pool closes")
+    await agent
+    return await asyncio.wait_for(running, 10.0)
+
+
+def test_trials_that_run_and_those_that_wait_are_stopped() -> None:
+    ran = play(closed_in_the_middle())
+    assert (ran.end.ending, ran.end.reason) == (Ending.STOPPED, "the pool closes")
+    assert {trial.status for trial in ran.trials} == {TrialStatus.STOPPED}
+    assert not any(trial.restarts for trial in ran.trials)

@@ -1,0 +1,293 @@
+"""The life of a pool, with Spark's jobs and the coordinator replaced: what it takes it gives back, however it ends."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from sparktrain.driver import pool as pools
+from sparktrain.driver.holders import HOLDERS
+from sparktrain.driver.launch import JobEnd
+from sparktrain.driver.pool import AgentPool
+from sparktrain.driver.preflight import Facts
+from sparktrain.driver.work import Ran
+from sparktrain.errors import (
+    AgentsLostError,
+    EnvironmentMismatchError,
+    JoinTimeoutError,
+    PoolError,
+    SparktrainError,
+)
+from sparktrain.ids import RunId
+from sparktrain.state.commands import EndRun
+from sparktrain.state.sweep import Ending
+from tests.unit.driver.drivers import composed
+
+FACTS = Facts("local[2]", {"spark.driver.host": "127.0.0.1"}, 2)
+ENDED = JobEnd(((0, "gone", True),))
+UNAVAILABLE = Ran((), EndRun(RunId("r"), Ending.UNAVAILABLE, "gone"), 1.0)
+
+
+class Session:
+    """In place of Spark's."""
+
+
+class Job:
+    """In place of Spark's job: it is there from its start to its end."""
+
+    started: ClassVar[list["Job"]] = []
+
+    def __init__(self, spark: Any, ticket: Any, slots: range, on_end: Callable[["Job", JobEnd], None], profile: Any):
+        self.slots = slots
+        self.cancelled = False
+        self._on_end = on_end
+
+    def start(self) -> None:
+        self.started.append(self)
+
+    def end(self) -> None:
+        """As Spark's job does: in a thread of its own."""
+        self._on_end(self, ENDED)
+
+    def join(self, timeout_s: float) -> bool:
+        return self.cancelled
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeCoordinator:
+    """Opens and closes, and counts."""
+
+    broken = False
+    agents_alive = 1
+    joined: dict[str, str] | None = None
+    refused: str | None = None
+    opened: ClassVar[list["FakeCoordinator"]] = []
+
+    def __init__(self, *parts: Any) -> None:
+        self.closed = 0
+        self.dismissed = 0
+        self.ends: Callable[[], Any] = lambda: None
+
+    async def open(self) -> tuple[str, int]:
+        self.opened.append(self)
+        return "127.0.0.1", 1
+
+    async def run(self, work: Any) -> Any:
+        return self.ends()
+
+    def agents_unavailable(self, reason: str) -> None:
+        """The run ends."""
+
+    async def dismiss(self, reason: str) -> None:
+        self.dismissed += 1
+
+    async def close(self, reason: str) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(Job, "started", [])
+    monkeypatch.setattr(FakeCoordinator, "opened", [])
+    monkeypatch.setattr(pools, "AgentJob", Job)
+    monkeypatch.setattr(pools, "Coordinator", FakeCoordinator)
+    monkeypatch.setattr(pools, "is_stopped", lambda session: False)
+    monkeypatch.setattr(pools, "CertificateKeeper", lambda pool: type("Issued", (), {"server": None, "agent": None}))
+    yield
+    for pool in list(pools._OPEN):
+        pool.close()
+
+
+def a_pool(session: Any = None, idle_timeout_s: float | None = None) -> AgentPool:
+    made = AgentPool(session or Session(), FACTS, 2, (), idle_timeout_s)
+    made.open()
+    return made
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Has something happen in the pause between the end of a job and the next one."""
+
+    def happens(what: Callable[[], None]) -> None:
+        monkeypatch.setattr(pools, "pause", lambda seconds: what())
+
+    happens(lambda: None)
+    return happens
+
+
+Between = Callable[[Callable[[], None]], None]
+
+
+@pytest.mark.usefixtures("fakes", "between")
+def test_a_job_that_ends_is_followed_by_another() -> None:
+    a_pool()
+    Job.started[0].end()
+    assert len(Job.started) == 2
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_job_that_ends_just_before_the_pool_closes_is_the_last(between: Between) -> None:
+    session = Session()
+    pool = a_pool(session)
+    between(pool.close)
+    Job.started[0].end()
+    assert len(Job.started) == 1
+    HOLDERS.take("another", session, 2, 2)  # its slots are free
+    HOLDERS.free("another")
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_job_that_ends_just_before_the_idle_end_is_the_last_until_the_next_call(between: Between) -> None:
+    pool = a_pool()
+    between(lambda: pool._retire_jobs(idle=True) and None)
+    Job.started[0].end()
+    assert len(Job.started) == 1
+    pool.run(Work)  # type: ignore[arg-type] # as far as it is looked at
+    assert len(Job.started) == 2
+
+
+@pytest.mark.usefixtures("fakes")
+def test_an_idle_end_lets_a_call_be_that_has_just_come() -> None:
+    pool = a_pool()
+    FakeCoordinator.opened[0].ends = lambda: pool._retire_jobs(idle=True)
+    assert pool.run(Work)[0] == []  # type: ignore[arg-type, comparison-overlap] # as far as it is looked at
+    assert pool._retire_jobs(idle=True) == Job.started  # type: ignore[comparison-overlap] # a job of this test
+
+
+@pytest.mark.usefixtures("fakes")
+@pytest.mark.parametrize("step", ["_parts", "_launch"])
+def test_a_pool_that_cannot_be_opened_leaves_nothing_behind(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: AgentPool) -> None:
+        raise RuntimeError("no profile")
+
+    session = Session()
+    monkeypatch.setattr(AgentPool, step, fails)
+    with pytest.raises(RuntimeError, match="no profile"):
+        a_pool(session)
+    assert [each.closed for each in FakeCoordinator.opened] == [1]
+    HOLDERS.take("another", session, 2, 2)
+    HOLDERS.free("another")
+
+
+@pytest.mark.usefixtures("fakes")
+def test_slots_are_given_back_where_the_coordinator_does_not_close(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(self: FakeCoordinator, reason: str) -> None:
+        raise OSError("stuck")
+
+    pool = a_pool()
+    monkeypatch.setattr(FakeCoordinator, "close", fails)
+    with caplog.at_level(logging.WARNING, "sparktrain"):
+        pool.close()
+    assert Job.started[0].cancelled
+    assert "stuck" in caplog.text
+
+
+@pytest.mark.usefixtures("fakes")
+def test_at_exit_each_pool_is_closed_whatever_becomes_of_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = []
+
+    def fails(self: AgentPool) -> None:
+        tried.append(self)
+        raise ConnectionError("the JVM is gone")
+
+    open_pools = {a_pool(), a_pool()}
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "sparktrain"):
+        patched.setattr(AgentPool, "close", fails)
+        pools._close_all()
+    assert open_pools <= set(tried)
+    assert "the JVM is gone" in caplog.text
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_second_call_on_a_session_whose_slots_are_held_is_refused_at_once() -> None:
+    session = Session()
+    first = a_pool(session)
+    with pytest.raises(PoolError, match="hold 2 of the 2 slots of the session"):
+        a_pool(session)
+    assert [each.closed for each in FakeCoordinator.opened] == [0, 1]
+    first.close()
+    a_pool(session)
+
+
+@pytest.mark.usefixtures("fakes")
+def test_of_two_threads_that_open_at_the_same_time_one_gets_the_slots() -> None:
+    session, both, ends = Session(), threading.Barrier(2), list[str]()
+
+    def opens() -> None:
+        both.wait(10)
+        try:
+            a_pool(session)
+            ends.append("open")
+        except PoolError:
+            ends.append("refused")
+
+    threads = [threading.Thread(target=opens) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(20)
+    assert sorted(ends) == ["open", "refused"]
+
+
+@pytest.mark.usefixtures("fakes")
+@pytest.mark.parametrize(("joined", "there"), [({"horovod": "0.28.1"}, True), ({}, False)])
+def test_the_first_executor_tells_what_executors_have(
+    joined: dict[str, str], there: bool, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = a_pool()
+    between(lambda: setattr(FakeCoordinator.opened[0], "joined", joined))
+    assert pool.have("horovod", 5.0) is there
+
+
+@pytest.mark.usefixtures("fakes", "between")
+@pytest.mark.parametrize(
+    ("refused", "error"), [("keras is 3.15 there", EnvironmentMismatchError), (None, AgentsLostError)]
+)
+def test_jobs_whose_agents_are_all_refused_end_as_a_mismatch_also_when_they_end_fast(
+    refused: str | None, error: type[SparktrainError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = a_pool()
+    monkeypatch.setattr(FakeCoordinator, "refused", refused)
+    for _ in range(pools.RELAUNCHES + 1):
+        Job.started[-1].end()
+    with pytest.raises(error, match=refused or "ended for the 6th time: gone"):
+        raise pool.failure(UNAVAILABLE, 60.0) or AssertionError("no failure")
+
+
+@pytest.mark.usefixtures("fakes", "between")
+def test_nobody_waits_for_ever_for_the_first_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = a_pool()
+    with pytest.raises(JoinTimeoutError, match=r"no agent joined within 0.01 s, on local\[2\]: .* start_timeout"):
+        pool.have("horovod", 0.01)
+    monkeypatch.setattr(pools, "pause", lambda seconds: setattr(pool, "_unavailable", AgentsLostError("gone")))
+    with pytest.raises(AgentsLostError, match="gone"):
+        pool.have("horovod", 5.0)
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_pool_whose_coordinator_broke_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> None:
+        monkeypatch.setattr(FakeCoordinator, "broken", True)
+        raise PoolError("the pool is broken")
+
+    pool = a_pool()
+    FakeCoordinator.opened[0].ends = breaks
+    with pytest.raises(PoolError, match="broken"):
+        pool.run(Work)  # type: ignore[arg-type] # as far as it is looked at
+    assert FakeCoordinator.opened[0].closed == 1
+    with pytest.raises(PoolError, match="closed"):
+        pool.check_free()
+
+
+class Work:
+    """A run, as far as a pool looks at it."""
+
+    spec = composed(1).spec

@@ -1,0 +1,164 @@
+"""A run that is called again after a mistake was put right: what stays, what is run again, and what has changed."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain import api
+from sparktrain.driver.changes import MOST_LINES
+from sparktrain.driver.compose import Composed, compose
+from sparktrain.driver.ending import finished
+from sparktrain.driver.opening import nothing_run, opening
+from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.progress import NullDisplay
+from sparktrain.driver.results import SweepStatus
+from sparktrain.driver.signature import resolve
+from sparktrain.errors import ResumeError
+from sparktrain.search.space import grid
+from tests.unit.driver.drivers import NAME, World, composed
+from tests.unit.driver.test_resume import TRIALS, attached, driven
+
+
+@pytest.fixture
+def done() -> World:
+    """A run that is complete, of which one trial has failed."""
+    world = World()
+    driven(world, composed(TRIALS))
+    return world
+
+
+def again(world: World, **changes: Any) -> Composed:
+    return attached(world, replace(composed(TRIALS), **changes))
+
+
+def calling(function: Callable[..., Any], world: World, **options: Any) -> Composed:
+    """The same call with another function."""
+    asked = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, **options)
+    return replace(compose(function, grid(x=list(range(TRIALS))), asked), store=world.store).attached()
+
+
+def test_a_complete_run_says_that_nothing_was_run(done: World) -> None:
+    result = finished(again(done))
+    assert result is not None
+    assert nothing_run(result) == (
+        "sweep: complete: nothing was run; 5 trials keep their results; 1 trial stays failed: "
+        "retry_failed=True (--retry-failed) runs it again"
+    )
+    stopped = replace(result, status=SweepStatus.STOPPED, trials=result.trials[:1])
+    assert nothing_run(stopped) == "sweep: stopped before: nothing was run; 1 trial keeps its result"
+
+
+class Told(NullDisplay):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def tell(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_it_says_so_to_whoever_called(done: World) -> None:
+    told = Told()
+    assert api._finished(again(done), told) is not None
+    assert told.lines[0].startswith("sweep: complete: nothing was run")
+    assert api._finished(again(done, retry_failed=True), told) is None
+    assert len(told.lines) == 1
+
+
+def test_a_run_that_goes_on_says_what_stays_and_what_is_run(done: World) -> None:
+    lines = list(opening(again(done, retry_failed=True)))
+    assert lines[0] == "sweep: resumes; 5 trials keep their results; 1 trial that failed is run again; 1 to run in all"
+    more = replace(composed(TRIALS + 3), allow_changed=frozenset({"space"}))
+    assert next(iter(opening(attached(done, more)))) == (
+        "sweep: resumes; 5 trials keep their results; 1 trial stays failed: retry_failed=True (--retry-failed) runs it "
+        "again; 3 to run in all"
+    )
+
+
+def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goes_on() -> None:
+    scale = 2
+
+    def helper(x: int) -> int:
+        return x * scale
+
+    def train(x: int) -> float:
+        if x == 3:
+            raise ValueError(x)
+        return helper(x)
+
+    world = World()
+    calling(train, world).begun()
+    driven_world = World()
+    driven(driven_world, replace(calling(train, driven_world), store=driven_world.store))
+    scale = 3
+
+    def train(x: int) -> float:  # type: ignore[no-redef]
+        return helper(x)
+
+    with pytest.raises(ResumeError) as caught:
+        calling(train, driven_world)
+    told = str(caught.value)
+    assert "    -        if x == 3:\n    -            raise ValueError(x)\n" in told
+    assert "    -scale = 2\n    +scale = 3\n" in told
+    assert "pass retry_failed=True (--retry-failed) to run the trial that failed again with the new code" in told
+    assert calling(train, driven_world, retry_failed=True).retry_failed
+    with pytest.raises(ResumeError, match=r"(?s)^(?!.*retry_failed).*allow_changed='code'"):
+        calling(train, world)  # nothing has failed
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Callable[..., Composed]]:
+    """A call of the command line, whose files are written anew each time."""
+    names = {"rerun_train", "rerun_used", "rerun_other"}
+
+    def call(world: World, **files: str) -> Composed:
+        for name in names:
+            sys.modules.pop(name, None)
+        for name, source in files.items():
+            (tmp_path / f"rerun_{name}.py").write_text(source)
+        target = resolve(f"{tmp_path / 'rerun_train.py'}:train")
+        options = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1)
+        return replace(compose(target, grid(x=[1]), options), store=world.store).attached()
+
+    before = list(sys.path)
+    yield call
+    sys.path[:] = before
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+TRAIN = "import rerun_used\n\n\ndef train(x):\n    return rerun_used.twice(x)\n"
+USED = "def twice(x):\n    return x + x\n"
+
+
+def test_on_the_command_line_only_what_the_function_imports_is_its_code(program: Callable[..., Composed]) -> None:
+    world = World()
+    program(world, train=TRAIN, used=USED, other="A = 1\n").begun()
+    assert program(world, other="A = 2\n").found is not None
+    with pytest.raises(ResumeError) as caught:
+        program(world, used=USED.replace("x + x", "2 * x"))
+    assert (
+        "code:\n    rerun_used.py\n    @@ -1,2 +1,2 @@\n     def twice(x):\n    -    return x + x\n"
+        "    +    return 2 * x\n"
+    ) in str(caught.value)
+
+
+def test_a_long_difference_is_cut(program: Callable[..., Composed]) -> None:
+    world = World()
+    program(world, train=TRAIN, used=USED).begun()
+    with pytest.raises(ResumeError) as caught:
+        program(world, used=USED + "".join(f"A{number} = {number}\n" for number in range(100)))
+    lines = str(caught.value).splitlines()
+    assert len(lines) <= MOST_LINES + 5
+    assert any(line.strip().startswith("... and 8") for line in lines)
+
+
+def test_a_difference_is_told_though_the_code_of_then_is_gone(program: Callable[..., Composed]) -> None:
+    world = World()
+    before = program(world, train=TRAIN, used=USED).begun()
+    world.store.delete(before.layout.code(before.plan.code))
+    with pytest.raises(ResumeError, match=r"rerun_used\.py"):
+        program(world, used="def twice(x):\n    return 0\n")
