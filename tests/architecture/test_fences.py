@@ -126,8 +126,11 @@ FENCES = [
         but_not=(
             "sparktrain/command.py",
             "sparktrain/driver/container.py",
+            "sparktrain/driver/jvm.py",
+            "sparktrain/driver/environment.py",
             "sparktrain/driver/session.py",
             "sparktrain/executor/process.py",
+            "sparktrain/nesting.py",
             "sparktrain/store/hadoop/conf.py",
             "sparktrain/store/hadoop/tokens.py",
             "sparktrain/testing/",

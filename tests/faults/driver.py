@@ -18,7 +18,7 @@ def main(how: str, folder: Path) -> None:
         if how == "stop":
             threading.Thread(target=stop_when_told, args=(spark, folder / "stop"), daemon=True).start()
         space = {"x": [0, 1], "pids": [str(folder / "pids")]}
-        options = {"metric": "y", "dir": str(folder / "runs"), "name": "run", "progress": False}
+        options = {"metric": "y", "mode": "max", "dir": str(folder / "runs"), "name": "run", "progress": False}
         try:
             if how == "pool":
                 with st.pool(spark, agents=2, preload=[]) as pool:

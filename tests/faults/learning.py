@@ -50,7 +50,7 @@ def learn_twice(folder: Path) -> list[list[int | None]]:
         result = st.run(
             learn, params, workers=1, backend="none", dir=str(folder / "runs"), name=name, seed=1, progress=False
         )
-        resumed.append([each.resumed_from for each in result.restarts])
+        resumed.append([each.resumed_from_step for each in result.restarts])
     return resumed
 
 

@@ -33,11 +33,11 @@ def check(result: st.RunResult, folder: Path, strikes: list[Strike]) -> None:
     """The result is exact, each generation began where the one before had been acknowledged, and little was lost."""
     assert result.metrics == {"value": drill.expected()}
     began, steps = drill.notes(folder, "from"), drill.notes(folder, "step")
-    assert len(result.restarts) == len(strikes), [each.summary for each in result.restarts]
+    assert len(result.restarts) == len(strikes), [each.cause for each in result.restarts]
     for generation in range(2, len(strikes) + 2):
         [at] = {start for rank in range(len(result.members)) for start in began[generation, rank]}
         assert at % EVERY == 0
-        assert at == (result.restarts[generation - 2].resumed_from or 0)
+        assert at == (result.restarts[generation - 2].resumed_from_step or 0)
         done = max(steps.get((generation - 1, 0), [at]))
         assert done - at <= IN_FLIGHT * EVERY
     last = len(strikes) + 1
@@ -66,7 +66,7 @@ def test_a_member_that_is_stopped_by_a_signal_is_replaced(spark: SparkSession, r
     result, folder = run(runs, strikes)
     check(result, folder, strikes)
     [restart] = result.restarts
-    assert (restart.kind, restart.rank) == ("hang", 1)
+    assert (restart.kind, restart.rank) == ("lost", 1)
 
 
 def test_one_member_alone_recovers_too(spark: SparkSession, runs: Path) -> None:

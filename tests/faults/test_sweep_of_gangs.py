@@ -30,8 +30,8 @@ def test_a_sweep_of_gangs_loses_no_trial_with_an_executor(spark: SparkSession, r
         {"folder": str(folder), "strikes": strikes if number == 1 else [], "number": number} for number in range(6)
     ]
     result = st.sweep(
-        numbered, cases, metric="value", workers_per_trial=2, backend="none", preload=["numpy"], dir=str(runs),
-        name="sweep", progress=False,
+        numbered, cases, metric="value", mode="max", workers_per_trial=2, backend="none", preload=["numpy"],
+        dir=str(runs), name="sweep", progress=False,
     )  # fmt: skip
     assert [trial.status for trial in result.trials] == ["succeeded"] * 6
     assert [trial.metrics["value"] for trial in result.trials] == [drill.expected() + number for number in range(6)]

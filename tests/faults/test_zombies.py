@@ -41,7 +41,7 @@ def test_a_replaced_chief_that_wakes_up_changes_nothing(spark: SparkSession, run
     assert result.metrics == {"value": drill.expected()}
     [restart] = result.restarts
     assert restart.kind == "lost"
-    assert drill.notes(folder, "from")[2, 0] == [restart.resumed_from or 0]
+    assert drill.notes(folder, "from")[2, 0] == [restart.resumed_from_step or 0]
     written = re.findall(r"gen-(\d+)/manifest-(\d+)", " ".join(map(str, runs.rglob("manifest-*"))))
     newest = [(int(generation), int(step)) for generation, step in written]
     assert (2, drill.STEPS) in newest

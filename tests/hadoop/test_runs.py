@@ -45,7 +45,8 @@ def train(x: int, ctx: Any) -> dict[str, float]:
 def test_a_run_in_hdfs_has_the_files_of_a_run_on_a_laptop(pool: st.Pool, hdfs_cluster: Hdfs, tmp_path: Path) -> None:
     places = [str(tmp_path / "runs"), f"{hdfs_cluster.url}/laptop"]
     results = [
-        pool.sweep(train, {"x": [1, 2, 3]}, metric="y", dir=place, name="s", seed=1, progress=False) for place in places
+        pool.sweep(train, {"x": [1, 2, 3]}, metric="y", mode="max", dir=place, name="s", seed=1, progress=False)
+        for place in places
     ]
     assert [[trial.metrics for trial in result.trials] for result in results] == [
         [{"y": 1.0}, {"y": 4.0}, {"y": 9.0}]
@@ -182,4 +183,4 @@ def test_past_its_deadline_a_run_ends_and_can_be_resumed(pool: st.Pool, breakabl
     again.finish()
     assert again.result is not None, repr(again.error)
     assert again.result.metrics["sum"] == expected(int(again.result.metrics["steps"]))
-    assert [restart.summary for restart in again.result.restarts] == ["the driver was lost, or stopped the run"]
+    assert [restart.cause for restart in again.result.restarts] == ["the driver was lost, or stopped the run"]

@@ -40,7 +40,18 @@ def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_by
     yarn_cluster: Yarn, tmp_path: Path, marks: Path
 ) -> None:
     pack = ["--packs", f"hdfs:///{TRAINING_PACKS}", "--package", *TRAINING]
-    sweep = ["--grid", f"marks={marks}", "--metric", "y", "--preload", "numpy", "--dir", "hdfs:///submitted"]
+    sweep = [
+        "--grid",
+        f"marks={marks}",
+        "--metric",
+        "y",
+        "--mode",
+        "max",
+        "--preload",
+        "numpy",
+        "--dir",
+        "hdfs:///submitted",
+    ]
     words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", "killed"]
     place = ["--deploy-mode", "cluster", "--label", "gpu", *pack]
     with command(yarn_cluster, tmp_path / "first", *place, *words) as first:

@@ -81,7 +81,7 @@ def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(yarn_cluster: Yar
 def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_allocation(
     yarn_cluster: Yarn, marks: Path
 ) -> None:
-    target = [f"{TRAIN.name}:double", "--grid", "x=-1,-2", "--grid", f"marks={marks}", "--metric", "y"]
+    target = [f"{TRAIN.name}:double", "--grid", "x=-1,-2", "--grid", f"marks={marks}", "--metric", "y", "--mode", "max"]
     where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "bad"]
     conf = {
         "spark.files": str(TRAIN),
@@ -101,7 +101,19 @@ def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_all
 
 
 def test_a_gang_that_does_not_fit_says_so_within_30_s_of_its_session(yarn_cluster: Yarn, marks: Path) -> None:
-    target = [f"{TRAIN}:stand", "--workers", "6", "--backend", "none", "--param", f"marks={marks}", "--metric", "y"]
+    target = [
+        f"{TRAIN}:stand",
+        "--workers",
+        "6",
+        "--backend",
+        "none",
+        "--param",
+        f"marks={marks}",
+        "--metric",
+        "y",
+        "--mode",
+        "max",
+    ]
     where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "wide"]
     told = "4 of 6 executors fit nodes with label gpu in queue default now; capacity 4 x (896 MB, 1 core)"
     conf = {"spark.executor.instances": "6"}
@@ -116,7 +128,7 @@ def test_a_gang_that_does_not_fit_says_so_within_30_s_of_its_session(yarn_cluste
 def test_a_queue_that_may_not_use_the_label_is_refused_before_anything_is_submitted(
     yarn_cluster: Yarn, marks: Path
 ) -> None:
-    target = [f"{TRAIN}:double", "--grid", "x=1", "--grid", f"marks={marks}", "--metric", "y"]
+    target = [f"{TRAIN}:double", "--grid", "x=1", "--grid", f"marks={marks}", "--metric", "y", "--mode", "max"]
     where = ["--dir", "hdfs:///runs", "--name", "refused"]
     submitted = submit(yarn_cluster, JOBS / "grid_search.py", *target, *where, conf={"spark.yarn.queue": "nogpu"})
 

@@ -25,7 +25,7 @@ def test_an_evaluator_has_an_executor_without_a_gpu(yarn_cluster: Yarn, tmp_path
         "spark.dynamicAllocation.maxExecutors": "1",
     }
     shape = ["--workers", "1", "--evaluator", "--backend", "tensorflow", "--preload", "numpy", "--gpus", "1"]
-    target = [f"{TRAIN}:stand", *shape, "--param", f"marks={tmp_path}", "--metric", "y"]
+    target = [f"{TRAIN}:stand", *shape, "--param", f"marks={tmp_path}", "--metric", "y", "--mode", "max"]
     where = ["--dir", f"{yarn_cluster.hdfs.url}/runs", "--name", "roles"]
     job, properties = JOBS / "run_gang.py", CONF / "yarn-gpu.conf"
     with submission(yarn_cluster, job, *target, *where, conf=conf, properties=properties) as submitted:

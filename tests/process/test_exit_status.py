@@ -1,5 +1,6 @@
 """A process that ends while a library is in a call that hangs: its exit status is the one that it meant."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -42,3 +43,51 @@ def test_a_call_that_comes_back_while_the_process_ends_leaves_its_exit_status_al
             assert process.stdout.readline() == b"ending\n"
     told = process.communicate(timeout=30.0)[1]
     assert (process.returncode, told) == (3, b"")
+
+
+RUNNING = """
+import os, sys
+from sparktrain.store import deadlines
+
+looks, rest = [], deadlines._rest
+
+def look(thread):
+    looks.append(rest(thread))
+    return looks[-1]
+
+def run():
+    while len(looks) < 10:
+        pass
+    os.write(1, b"the call has come back\\n")
+
+deadlines._rest = look
+deadlines.THREADS.start(run)
+sys.exit(3)
+"""
+
+
+def test_a_thread_that_runs_is_never_halted_for_it_may_hold_what_the_process_needs() -> None:
+    ended = subprocess.run([sys.executable, "-c", RUNNING], capture_output=True, timeout=60.0, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, b"the call has come back\n", b"")
+
+
+STUCK = """
+import ctypes, signal, sys, threading
+from sparktrain.store import deadlines
+
+deadlines._END_S = 1
+held = threading.Lock()
+held.acquire()  # as a native lock that the end of the process needs: nothing but a signal ends the wait for it
+
+class Lingering:
+    def __del__(self, libc=ctypes.CDLL(None)):
+        libc.pause()
+
+sys.lingering = Lingering()
+deadlines.THREADS.start(held.acquire)
+"""
+
+
+def test_a_process_ends_although_what_a_halted_thread_holds_keeps_it() -> None:
+    ended = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, timeout=60.0, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGALRM, b"", b"")

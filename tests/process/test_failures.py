@@ -65,7 +65,15 @@ class Case:
     in_traceback: str = ""
 
 
+def _sparks() -> float:
+    from pyspark.sql import SparkSession
+
+    SparkSession.builder.getOrCreate()
+    return 1.0
+
+
 RAISED = {
+    "spark": Case(_sparks, Kind.EXCEPTION, "SessionError: a trial cannot use Spark: it runs on an executor"),
     "exception": Case(_raises(ValueError("bad lr\nsecond")), Kind.EXCEPTION, "ValueError: bad lr second"),
     "unpicklable": Case(_unpicklable, Kind.EXCEPTION, "OddError: cannot be pickled", in_traceback="in _unpicklable"),
     "broken-str": Case(_broken_str, Kind.EXCEPTION, "MuteError: (its message cannot be shown: RuntimeError)"),
@@ -102,6 +110,7 @@ async def test_fails(bench: Bench, case: Case) -> None:
     assert len(trial.failure.summary) <= 500
     assert case.in_traceback in trial.failure.traceback
     assert "sparktrain/training" not in trial.failure.traceback
+    assert trial.log.endswith(trial.failure.ending), "the log ends with what the function failed of"
     assert trial.exited is not None
     assert trial.exited.status == 0
 

@@ -326,3 +326,16 @@ async def test_a_spare_that_nobody_needs_is_ended(zygote: Zygote) -> None:
     assert (await dropped.wait()).status == -signal.SIGTERM
     assert await dropped.receive() is None
     await eventually(lambda: not alive(killed.pid) and not alive(dropped.pid), 0.5)
+
+
+async def test_has_the_variables_that_the_user_wants_and_leaves_none(bench: Bench) -> None:
+    def train() -> dict[str, float]:
+        import subprocess
+
+        print(os.environ.get("TOKEN"), subprocess.check_output(["sh", "-c", "echo $TOKEN"], text=True).strip())
+        return {"y": 1.0}
+
+    wanted = await bench.run(train, env={"TOKEN": "of the first"})
+    after = await bench.run(train)
+    assert wanted.log.splitlines() == ["of the first of the first"]
+    assert after.log.split() == ["None"]

@@ -52,6 +52,20 @@ async def test_a_member_that_is_killed_leaves_none(bench: Bench) -> None:
     assert not any(map(alive, family(trial)))
 
 
+async def test_a_member_that_calls_itself_a_waiting_one_leaves_none(bench: Bench) -> None:
+    def disguised(ctx):
+        from sparktrain import reaper
+
+        reaper.name_process("member-waiting")
+        return len(grow(ctx.log_dir))
+
+    trial = await bench.run(disguised)
+
+    assert trial.exited is not None
+    assert trial.exited.orphans == FAMILY
+    assert not any(map(alive, family(trial)))
+
+
 async def test_the_end_of_a_spare_leaves_a_running_members_daemons_alone(bench: Bench) -> None:
     child, trial = await bench.begin(_hold)
     spare = await bench.zygote.fork()

@@ -25,7 +25,7 @@ def hold(x, pids, ctx):
     breed(x, pids, ctx)
 """
 HELPER = "def double(x):\n    return 2 * x\n"
-PARAMS = "grid:\n  x: [1, 2]\nmetric: y\ntrial_timout: 5m\n"
+PARAMS = "grid:\n  x: [1, 2]\nmetric: y\nmode: max\ntrial_timout: 5m\n"
 
 
 def write_files(folder: Path) -> Path:

@@ -25,9 +25,11 @@ def main(folder: Path) -> None:
     with spark_session(LOCAL_CLUSTER, folder, connect=True) as spark:
         spark.addArtifacts(str(module), pyfile=True)
         options = {"dir": str(folder / "runs"), "progress": False}
-        swept = st.sweep(square, {"x": [1, 2, 3]}, metric="y", name="sweep", **options)
+        swept = st.sweep(square, {"x": [1, 2, 3]}, metric="y", mode="max", name="sweep", **options)
         with st.pool(spark, agents=2, preload=[]) as pool:
-            pooled = [pool.sweep(train, {"x": [x]}, metric="result", name=f"pool-{x}", **options) for x in (4, 5)]
+            pooled = [
+                pool.sweep(train, {"x": [x]}, metric="result", mode="max", name=f"pool-{x}", **options) for x in (4, 5)
+            ]
         seen = {
             "session": type(spark).__module__,
             "sweep": [trial.metrics["y"] for trial in swept.trials],

@@ -71,7 +71,7 @@ def train(x):
 
 def refused(**options):
     try:
-        st.sweep(train, {"x": [1]}, metric="y", dir=str(folder / "runs"), progress=False, **options)
+        st.sweep(train, {"x": [1]}, metric="y", mode="max", dir=str(folder / "runs"), progress=False, **options)
     except st.SessionError as error:
         return str(error)
 
@@ -79,7 +79,9 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     said = {"before": refused()}
     with spark_session(LOCAL_CLUSTER, folder) as spark:
-        result = st.sweep(train, {"x": [1, 2]}, metric="y", dir=str(folder / "runs"), name="script", progress=False)
+        result = st.sweep(
+            train, {"x": [1, 2]}, metric="y", mode="max", dir=str(folder / "runs"), name="script", progress=False
+        )
         said["metrics"] = [trial.metrics or str(trial.error) for trial in result.trials]
     said["after"], said["stopped"] = refused(), refused(spark=spark)
     said["made"] = sorted(path.name for path in (folder / "runs").iterdir())
@@ -114,8 +116,10 @@ def test_a_lambda_and_a_closure_are_sent_by_value(spark: SparkSession, runs: Pat
         return inner(x) + state["offset"][0] + len(state["offset"])
 
     with st.pool(spark, agents=1, preload=[]) as pool:
-        swept = pool.sweep(closure, {"x": [1, 2]}, metric="y", dir=str(runs), name="closure", **QUIET)
-        simple = pool.sweep(lambda x: x + scale, {"x": [1, 2]}, metric="y", dir=str(runs), name="lambda", **QUIET)
+        swept = pool.sweep(closure, {"x": [1, 2]}, metric="y", mode="max", dir=str(runs), name="closure", **QUIET)
+        simple = pool.sweep(
+            lambda x: x + scale, {"x": [1, 2]}, metric="y", mode="max", dir=str(runs), name="lambda", **QUIET
+        )
     assert metrics(swept) == [{"y": 15.0}, {"y": 18.0}]
     assert metrics(simple) == [{"y": 4.0}, {"y": 5.0}]
     assert state == {"offset": [10]}
@@ -137,7 +141,7 @@ def test_local_modules_that_executors_lack_are_sent_along(
         "    return {'y': code_helper.twice(x), 'words': code_package.count()}\n",
     )
     function = loaded("code_train").train
-    result = st.sweep(function, {"x": [1, 2]}, metric="y", dir=str(runs), name="local", **QUIET)
+    result = st.sweep(function, {"x": [1, 2]}, metric="y", mode="max", dir=str(runs), name="local", **QUIET)
     assert metrics(result) == [{"y": 2.0, "words": 7.0}, {"y": 4.0, "words": 7.0}]
     files = Path(str(result.trials[0].log)).read_text().split()
     assert len(files) == 3
@@ -160,7 +164,7 @@ def test_what_add_py_file_brought_can_be_imported(spark: SparkSession, runs: Pat
     try:
         spark.sparkContext.addPyFile(str(module))
         spark.sparkContext.addPyFile(str(archive))
-        result = st.sweep(train, {"x": [1, 2]}, metric="y", dir=str(runs), name="added", **QUIET)
+        result = st.sweep(train, {"x": [1, 2]}, metric="y", mode="max", dir=str(runs), name="added", **QUIET)
     finally:
         sys.path[:] = path
     assert metrics(result) == [{"y": 9.0}, {"y": 12.0}]
@@ -203,7 +207,9 @@ def test_a_trial_sees_nothing_of_what_the_one_before_did_in_the_same_agent(spark
         return seen
 
     options = {"dir": str(runs), "progress": False, "agents": 1, "seed": 5, "preload": ["numpy"]}
-    first, second, third = metrics(st.sweep(train, {"x": [0, 1, 2]}, metric="draw", name="traces", **options))
+    first, second, third = metrics(
+        st.sweep(train, {"x": [0, 1, 2]}, metric="draw", mode="max", name="traces", **options)
+    )
     own = {"draw": first["draw"]}
     assert first | own == second | own == third | own
     assert len({trial["draw"] for trial in (first, second, third)}) == 3
@@ -227,7 +233,9 @@ def test_the_process_of_the_next_trial_waits_before_the_trial_ends(spark: SparkS
             time.sleep(0.01)
         return {"pid": os.getpid(), "next": waiting()[0]}
 
-    trials = metrics(st.sweep(train, {"x": [0, 1, 2]}, metric="pid", agents=1, dir=str(runs), name="spare", **QUIET))
+    trials = metrics(
+        st.sweep(train, {"x": [0, 1, 2]}, metric="pid", mode="max", agents=1, dir=str(runs), name="spare", **QUIET)
+    )
     assert [trial["pid"] for trial in trials[1:]] == [trial["next"] for trial in trials[:2]]
 
 
@@ -246,7 +254,7 @@ def test_modules_are_preloaded_as_asked_for_and_as_the_function_uses_them(
 ) -> None:
     write_module("code_uses_numpy.py", USES_NUMPY)
     function = loaded("code_uses_numpy").train
-    options = {"metric": "numpy", "dir": str(runs), "progress": False}
+    options = {"metric": "numpy", "mode": "max", "dir": str(runs), "progress": False}
     by_default = st.sweep(function, {"x": [1]}, agents=1, name="default", **options)
     with st.pool(spark, agents=1, preload=["colorsys"]) as pool:
         named = pool.sweep(function, {"x": [1]}, preload=[], name="named", **options)

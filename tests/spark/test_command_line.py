@@ -19,7 +19,21 @@ JAVA = "#!/bin/sh\ntouch {started}\nexit 1\n"
 
 def test_the_result_alone_is_on_stdout_and_is_what_the_run_directory_has(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
-    arguments = ("--grid", "x=1,3,2", "--metric", "y", "--master", MASTER, "--dir", runs, "--name", "run", "--json")
+    arguments = (
+        "--grid",
+        "x=1,3,2",
+        "--metric",
+        "y",
+        "--mode",
+        "max",
+        "--master",
+        MASTER,
+        "--dir",
+        runs,
+        "--name",
+        "run",
+        "--json",
+    )
     (tmp_path / "tmp").mkdir()
     code, out, told = finish(start(tmp_path, "sweep", target, *arguments, TMPDIR=str(tmp_path / "tmp")))
     assert code == 0, told
@@ -29,14 +43,16 @@ def test_the_result_alone_is_on_stdout_and_is_what_the_run_directory_has(tmp_pat
     assert (result["status"], result["best"]["params"]) == ("succeeded", {"x": 3})
     assert Path(result["trials"][0]["log"]).read_text().splitlines()[-1] == "scale 1"
     assert "run: 3 of 3 trials done" in told
-    assert "imported" in told
+    others = [line for line in told.splitlines() if not line.startswith("[0:")]
+    before = ["imported", f"starting Spark on {MASTER} ...", "run: metric y, higher is better"]
+    assert others == before, "nothing but the run is told of"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "runs", "tmp"], "Spark left files behind"
     assert not list((tmp_path / "tmp").glob("sparktrain-spark-*"))
 
 
 def test_a_sweep_whose_trials_all_fail_says_why_and_exits_with_3(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
-    grid = ("--grid", "x=-1,-2", "--metric", "y", "--quiet")
+    grid = ("--grid", "x=-1,-2", "--metric", "y", "--mode", "max", "--quiet")
     code, out, told = finish(
         start(tmp_path, "sweep", target, *grid, "--master", MASTER, "--dir", runs, "--name", "bad")
     )
@@ -44,16 +60,19 @@ def test_a_sweep_whose_trials_all_fail_says_why_and_exits_with_3(tmp_path: Path)
     table = out.decode()
     assert "bad: failed. 2 trials, 2 failed" in table
     assert "trial 0 failed: ValueError: x (-1) is below zero" in table
+    assert 'File "code/command_train.py", line 10, in train\n' in table
     assert 'raise ValueError(f"x ({x}) is below zero")' in table
+    log = (tmp_path / "runs" / "bad" / "trials" / "0000" / "generation-1" / "rank-0" / "log.txt").read_text()
+    assert log.endswith("ValueError: x (-1) is below zero\n")
+    assert told == "", "--quiet shows nothing"
     assert json.loads((tmp_path / "runs" / "bad" / "results.json").read_text())["status"] == "failed"
-    assert "trials done" not in told
 
 
 def test_ctrl_c_leaves_the_results_so_far_and_no_process(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     pids.mkdir()
     target, runs = f"{write_files(tmp_path)}:hold", str(tmp_path / "runs")
-    grid = ("--grid", "x=0,1", "--grid", f"pids={pids}", "--metric", "y", "--json")
+    grid = ("--grid", "x=0,1", "--grid", f"pids={pids}", "--metric", "y", "--mode", "max", "--json")
     process = start(tmp_path, "sweep", target, *grid, "--master", MASTER, "--dir", runs, "--name", "cut")
     everything = Sighted([process.pid])
     try:
@@ -75,18 +94,21 @@ def test_ctrl_c_leaves_the_results_so_far_and_no_process(tmp_path: Path) -> None
 
 USAGE = {
     "function": (
-        ("{file}:trian", "--grid", "x=1", "--metric", "y"),
+        ("{file}:trian", "--grid", "x=1", "--metric", "y", "--mode", "max"),
         "{file}: no function 'trian'; did you mean 'train'?",
     ),
     "parameter": (
-        ("{file}:train", "--grid", "scal=1,2", "--grid", "x=1", "--metric", "y"),
+        ("{file}:train", "--grid", "scal=1,2", "--grid", "x=1", "--metric", "y", "--mode", "max"),
         "train() (command_train.py:7) has no parameter 'scal'; did you mean 'scale'?",
     ),
     "key": (
         ("{file}:train", "--params", "{folder}/command_params.yaml"),
-        "{folder}/command_params.yaml:4: ",
+        "{folder}/command_params.yaml:5: ",
     ),
-    "agents": (("{file}:train", "--grid", "x=1", "--metric", "y", "--agents", "0"), "agents (0) must be at least 1"),
+    "agents": (
+        ("{file}:train", "--grid", "x=1", "--metric", "y", "--mode", "max", "--agents", "0"),
+        "agents (0) must be at least 1",
+    ),
 }
 
 

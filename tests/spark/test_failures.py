@@ -131,6 +131,21 @@ def test_the_good_trials_beside_them_succeed(swept: dict[str, st.TrialResult], h
     assert swept[how].metrics["accuracy"] == GOOD[how]
 
 
+def test_a_mistake_in_the_function_ends_the_sweep_after_the_first_trials(spark: SparkSession, runs: Path) -> None:
+    def train(x: int) -> float:
+        return {"loss": x}["accuracy"]
+
+    space, call = {"x": list(range(40))}, {"dir": str(runs), "name": "mistake", "preload": [], "progress": False}
+    first = st.sweep(train, space, metric="y", mode="max", agents=2, **call)
+    assert first.status == "failed"
+    assert str(first.reason).startswith("the first 4 trials failed alike, with: KeyError: 'accuracy'; ")
+    counts = [trial.status for trial in first.trials].count
+    assert counts("failed") <= 8
+    assert counts("failed") + counts("stopped") == len(first.trials)
+    mended = st.sweep(lambda x: x, space, metric="y", mode="max", retry_failed=True, allow_changed=["code"], **call)
+    assert [trial.status for trial in mended.trials] == ["succeeded"] * 40
+
+
 def noise() -> bytes:
     """No newline, and no UTF-8: continuation bytes begin it."""
     return b"\x80\xff" + random.Random(7).randbytes(CHUNK_BYTES - 2).replace(b"\n", b"\xfe")
@@ -157,7 +172,7 @@ def test_a_log_of_any_bytes_arrives_whole_up_to_its_limit_and_nothing_is_left_on
             print(os.getcwd())
         return print_noise(LOG_BYTES // CHUNK_BYTES if how == "noise" else 0)
 
-    options = {"metric": "result", "dir": str(runs), "progress": False, "preload": []}
+    options = {"metric": "result", "mode": "max", "dir": str(runs), "progress": False, "preload": []}
     with st.pool(spark, agents=1, preload=[]) as pool:
         whole = pool.sweep(train, {"how": ["noise", "where"]}, name="whole", **options)
         capped = pool.sweep(train, {"how": ["noise"]}, name="capped", log_limit=LIMIT_BYTES, **options)
@@ -190,8 +205,8 @@ def test_a_member_whose_agent_has_lost_its_files_has_not_failed(spark: SparkSess
         return float(x)
 
     options = {"agents": 1, "dir": str(runs), "spark": spark, "progress": False, "preload": []}
-    result = st.sweep(train, {"x": [7]}, metric="y", retries=1, **options)
+    result = st.sweep(train, {"x": [7]}, metric="y", mode="max", retries=1, **options)
     [trial] = result.trials
     assert (trial.status, trial.metrics, trial.generations) == ("succeeded", {"y": 7.0}, 2)
     [restart] = trial.restarts
-    assert re.fullmatch(r"agent on .+ was lost: .*", restart.summary), restart.summary
+    assert re.fullmatch(r"agent on .+ was lost: .*", restart.cause), restart.cause

@@ -21,7 +21,18 @@ def python_without(package: str, folder: Path) -> Path:
 
 def test_a_module_that_executors_lack_is_named_with_what_brings_it(tmp_path: Path) -> None:
     python = python_without("msgspec", tmp_path / "node")
-    job = ["sweep", f"{write_files(tmp_path)}:train", "--grid", "x=1", "--metric", "y", "--preload", "numpy"]
+    job = [
+        "sweep",
+        f"{write_files(tmp_path)}:train",
+        "--grid",
+        "x=1",
+        "--metric",
+        "y",
+        "--mode",
+        "max",
+        "--preload",
+        "numpy",
+    ]
     master = ["--master", "local-cluster[1,1,1024]"]
     code, _, told = finish(
         start(tmp_path, *job, *master, PYSPARK_PYTHON=str(python), PYSPARK_DRIVER_PYTHON=sys.executable)

@@ -39,7 +39,7 @@ def refused(error: type[st.SparktrainError], within_s: float, function: Any = sq
     clock = SystemClock()
     begun = clock.now()
     with pytest.raises(error) as caught:
-        st.sweep(function, {"x": [1, 2, 3]}, metric="y", progress=False, **{"preload": [], **options})
+        st.sweep(function, {"x": [1, 2, 3]}, metric="y", mode="max", progress=False, **{"preload": [], **options})
     assert clock.now() - begun < within_s
     return str(caught.value)
 
@@ -83,7 +83,7 @@ def test_gpus_that_spark_does_not_hand_out_are_refused(spark: SparkSession, runs
     told = "gpus (1) must be what Spark gives a task, and spark.task.resource.gpu.amount is 0: set"
     assert told in refused(st.ResourceError, AT_ONCE_S, gpus=1, dir=str(runs))
     with st.pool(spark, agents=1, preload=[]) as pool, pytest.raises(st.ResourceError) as caught:
-        pool.sweep(square, {"x": [1]}, metric="y", gpus=1, dir=str(runs))
+        pool.sweep(square, {"x": [1]}, metric="y", mode="max", gpus=1, dir=str(runs))
     assert told in str(caught.value)
     assert not runs.exists()
 
@@ -92,7 +92,9 @@ def test_a_call_from_another_thread_finds_the_session(spark: SparkSession, runs:
     found: list[Any] = []
 
     def call() -> None:
-        found.append(st.sweep(square, {"x": [3]}, metric="y", dir=str(runs), progress=False, preload=[]).best)
+        found.append(
+            st.sweep(square, {"x": [3]}, metric="y", mode="max", dir=str(runs), progress=False, preload=[]).best
+        )
 
     thread = threading.Thread(target=call)
     thread.start()
@@ -116,7 +118,7 @@ def test_a_second_call_on_a_busy_pool_is_refused_and_the_first_goes_on(
         return float(x)
 
     first: list[st.SweepResult] = []
-    options: dict[str, Any] = {"metric": "y", "dir": str(runs), "progress": False}
+    options: dict[str, Any] = {"metric": "y", "mode": "max", "dir": str(runs), "progress": False}
     with st.pool(spark, agents=1, preload=[]) as pool:
         call = functools.partial(pool.sweep, train, {"x": [1, 2]}, name="first", **options)
         thread = threading.Thread(target=lambda: first.append(call()))
@@ -136,10 +138,16 @@ def test_a_second_call_on_a_busy_pool_is_refused_and_the_first_goes_on(
     assert not (runs / "third").exists()
 
 
-def test_a_pool_closes_soon_also_before_its_agents_have_joined(spark: SparkSession) -> None:
+def test_a_call_beside_a_pool_is_refused_and_the_pool_closes_soon_also_before_its_agents_have_joined(
+    spark: SparkSession, runs: Path
+) -> None:
     clock = SystemClock()
     pool = st.pool(spark, agents=2, preload=[])
     begun = clock.now()
+    said = refused(st.PoolError, SOON_S, dir=str(runs))
+    assert "2 agents are wanted, and other calls or pools hold 2 of the 2 slots of the session" in said
+    log = spark._jvm.org.apache.logging.log4j.LogManager.getContext(False)  # type: ignore[union-attr]
+    assert log.getConfiguration().hasFilter(), "Spark does not warn of the tasks that a closing pool ends"
     pool.close()
     assert clock.now() - begun < CLOSE_S
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()

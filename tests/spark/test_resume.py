@@ -42,10 +42,10 @@ def no_agents(*_: Any, **__: Any) -> None:
 def test_a_run_that_ran_out_of_time_goes_on(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     (tmp_path / "hold").touch()
     space = {"x": [0, 1, 2], "folder": [str(tmp_path)]}
-    options: dict[str, Any] = {"metric": "result", "dir": str(runs), "name": "timed", "preload": []}
+    options: dict[str, Any] = {"metric": "result", "mode": "max", "dir": str(runs), "name": "timed", "preload": []}
     with st.pool(spark, agents=2, preload=[]) as pool:
         pool.sweep(
-            square, {"x": [1, 2]}, metric="y", dir=str(runs)
+            square, {"x": [1, 2]}, metric="y", mode="max", dir=str(runs)
         )  # its agents are there, and the time is the trials'
         first = pool.sweep(slow, space, timeout="4s", **options)
         assert first.status == "stopped"
@@ -80,7 +80,7 @@ def test_a_failed_run_fails_again_at_once_unless_it_is_told_to_try(
 
 
 def test_a_pools_second_sweep_of_the_same_name_gives_the_same_result_at_once(spark: SparkSession, runs: Path) -> None:
-    call: dict[str, Any] = {"metric": "y", "dir": str(runs), "name": "twice"}
+    call: dict[str, Any] = {"metric": "y", "mode": "max", "dir": str(runs), "name": "twice"}
     with st.pool(spark, agents=2, preload=[]) as pool:
         first = pool.sweep(square, {"x": [1, 2]}, **call)
         (runs / "twice" / "results.json").unlink()
@@ -95,7 +95,7 @@ def test_other_code_is_refused_and_where_it_is_allowed_results_stay(
     spark: SparkSession, runs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "wrong").touch()
-    call: dict[str, Any] = {"metric": "y", "dir": str(runs), "name": "code", "preload": []}
+    call: dict[str, Any] = {"metric": "y", "mode": "max", "dir": str(runs), "name": "code", "preload": []}
     space = {"x": [1, 2], "folder": [str(tmp_path)]}
 
     def train(x: int, folder: str, ctx: Any) -> dict[str, float]:

@@ -8,6 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
+from sparktrain.driver import coordinator as coordinator_module
+from sparktrain.driver import server as server_module
+from sparktrain.driver import vacancies as vacancies_module
 
 QUICK: dict[str, Any] = {"backend": "none", "preload": []}
 """By default agents import all that any of the tests uses."""
@@ -54,7 +57,9 @@ def test_gangs_of_a_sweep_take_turns_on_the_slots_that_there_are(spark: SparkSes
     def train(x: int, ctx: Any) -> dict[str, float]:
         return {"y": 10 * x + ctx.rank, "size": ctx.size}
 
-    result = st.sweep(train, {"x": [1, 2, 3]}, metric="y", workers_per_trial=2, dir=str(runs), name="gangs", **QUICK)
+    result = st.sweep(
+        train, {"x": [1, 2, 3]}, metric="y", mode="max", workers_per_trial=2, dir=str(runs), name="gangs", **QUICK
+    )
     assert [trial.metrics for trial in result.trials] == [{"y": 10.0 * x, "size": 2.0} for x in (1, 2, 3)]
     assert [len(trial.members) for trial in result.trials] == [2, 2, 2]
 
@@ -71,3 +76,15 @@ def test_a_pool_runs_gangs_and_refuses_those_that_it_is_too_small_for(spark: Spa
             for size in (2, 1)
         ]
     assert sizes == [2.0, 1.0]
+
+
+def test_a_slot_whose_agent_was_sent_away_is_submitted_again(
+    spark: SparkSession, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["", "keras is 3.15 on the driver and 3.12 on the executor"])
+    monkeypatch.setattr(server_module, "mismatch", lambda *_: next(answers, ""))
+    monkeypatch.setattr(coordinator_module, "OUTLOOK_S", 0.5)
+    monkeypatch.setattr(vacancies_module, "PAUSE_S", 0.5)
+    result = st.run(lambda ctx: ctx.size, workers=2, dir=str(runs), name="again", start_timeout=60, **QUICK)
+    assert result.metrics == {"result": 2.0}
+    assert next(answers, None) is None

@@ -114,7 +114,7 @@ def test_a_run_is_watched_loses_its_driver_and_is_resumed_by_its_directory(
     target, gate = tmp_path / "train_run_directory.py", tmp_path / "gate"
     target.write_text(TRAIN)
     gate.touch()
-    options = ("--metric", "y", "--master", MASTER, "--dir", str(tmp_path / "runs"), "--name", "run")
+    options = ("--metric", "y", "--mode", "max", "--master", MASTER, "--dir", str(tmp_path / "runs"), "--name", "run")
     driver = start(tmp_path, "sweep", f"{target}:train", "--grid", "x=0,1", "--grid", f"gate={gate}", *options)
     everything = Sighted([driver.pid])
     try:

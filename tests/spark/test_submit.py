@@ -19,7 +19,22 @@ def submitted(folder: Path, job: str, *arguments: str) -> tuple[int, bytes, str]
 
 def test_spark_submit_runs_the_grid_search_job(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
-    sweep = [target, "--grid", "x=1,2", "--grid", "scale=10", "--metric", "y", "--dir", runs, "--name", "job", "--json"]
+    sweep = [
+        target,
+        "--grid",
+        "x=1,2",
+        "--grid",
+        "scale=10",
+        "--metric",
+        "y",
+        "--mode",
+        "max",
+        "--dir",
+        runs,
+        "--name",
+        "job",
+        "--json",
+    ]
     code, out, told = submitted(tmp_path, "grid_search.py", *sweep)
     assert code == 0, told
     result = (tmp_path / "runs" / "job" / "results.json").read_bytes()

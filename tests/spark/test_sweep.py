@@ -55,6 +55,18 @@ def test_results_are_written_to_the_run_directory(spark: SparkSession, runs: Pat
     assert result.directory == str(runs / "written")
 
 
+def test_trials_get_the_variables_that_are_named(
+    spark: SparkSession, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(x: int) -> dict[str, float]:
+        return {"y": float(os.environ["GIVEN"]) + float(os.environ["FORWARDED_1"])}
+
+    monkeypatch.setenv("FORWARDED_1", "40")  # executors have been started before
+    named: dict[str, Any] = {"env": {"GIVEN": "2"}, "forward_env": ["FORWARDED_*"]}
+    result = st.sweep(train, {"x": [1]}, metric="y", mode="max", dir=str(runs), name="variables", **named, **QUICK)
+    assert result.trials[0].metrics == {"y": 42.0}
+
+
 def test_trials_run_in_two_executors_each_in_a_process_of_its_own(
     spark: SparkSession, runs: Path, tmp_path: Path
 ) -> None:
@@ -64,7 +76,7 @@ def test_trials_run_in_two_executors_each_in_a_process_of_its_own(
             wait_until(lambda: Path(tmp_path, f"entered-{1 - x}").exists(), 60.0, "the other executor's trial")
         return {"pid": os.getpid(), "zygote": os.getppid()}
 
-    result = st.sweep(train, {"x": [0, 1, 2, 3]}, metric="pid", dir=str(runs), name="processes", **QUICK)
+    result = st.sweep(train, {"x": [0, 1, 2, 3]}, metric="pid", mode="max", dir=str(runs), name="processes", **QUICK)
     assert [trial.status for trial in result.trials] == ["succeeded"] * 4
     assert len({trial.metrics["pid"] for trial in result.trials}) == 4
     assert len({trial.metrics["zygote"] for trial in result.trials}) == 2
@@ -78,7 +90,7 @@ def test_the_seed_of_a_trial_is_of_the_sweep_and_the_trial_alone(spark: SparkSes
 
         return {"seed": ctx.seed, "draw": random.random(), "array": float(np.random.rand()), "trial": ctx.trial}
 
-    options: dict[str, Any] = {"metric": "draw", "dir": str(runs), "preload": ["numpy"]}
+    options: dict[str, Any] = {"metric": "draw", "mode": "max", "dir": str(runs), "preload": ["numpy"]}
     first = st.sweep(train, {"x": [0, 1]}, name="first", seed=3, agents=1, **options)
     again = st.sweep(train, {"x": [0, 1]}, name="again", seed=3, agents=2, **options)
     other = st.sweep(train, {"x": [0, 1]}, name="other", seed=4, **options)
@@ -95,7 +107,7 @@ def test_reports_files_and_logs_come_to_the_run_directory(spark: SparkSession, r
         Path(ctx.log_dir, "events", "summary.txt").write_text("whole")
         return {"y": x}
 
-    st.sweep(train, {"x": [0]}, metric="y", dir=str(runs), name="files", **QUICK)
+    st.sweep(train, {"x": [0]}, metric="y", mode="max", dir=str(runs), name="files", **QUICK)
     member = runs / "files" / "trials" / "0000" / "generation-1" / "rank-0"
     lines = [json.loads(line) for line in (member / "metrics.jsonl").read_text().splitlines()]
     assert [(line["step"], line["loss"]) for line in lines] == [(0, 1.0), (1, 0.5), (2, 1.0 / 3)]
@@ -107,7 +119,7 @@ def test_a_failed_trial_names_its_root_cause_and_the_others_go_on(spark: SparkSe
         print("about to divide")
         return 1 / x
 
-    result = st.sweep(train, {"x": [0, 1]}, metric="result", dir=str(runs), name="failed", **QUICK)
+    result = st.sweep(train, {"x": [0, 1]}, metric="result", mode="max", dir=str(runs), name="failed", **QUICK)
     failed, succeeded = result.trials
     assert (failed.status, succeeded.status) == ("failed", "succeeded")
     assert failed.error is not None
@@ -124,7 +136,9 @@ def test_a_trial_over_its_time_is_stopped(spark: SparkSession, runs: Path) -> No
         time.sleep(60 if x == 0 else 0)
         return 1.0
 
-    result = st.sweep(train, {"x": [0, 1]}, metric="result", dir=str(runs), name="slow", trial_timeout=1.0, **QUICK)
+    result = st.sweep(
+        train, {"x": [0, 1]}, metric="result", mode="max", dir=str(runs), name="slow", trial_timeout=1.0, **QUICK
+    )
     assert [trial.status for trial in result.trials] == ["failed", "succeeded"]
     assert "trial_timeout (1 s)" in str(result.trials[0].error)
 
@@ -137,7 +151,9 @@ def test_the_timeout_of_a_sweep_stops_it_and_should_stop_tells(spark: SparkSessi
             time.sleep(0.02)
         return 1.0
 
-    result = st.sweep(train, {"x": [0, 1, 2]}, metric="result", dir=str(runs), name="stopped", timeout=8.0, **QUICK)
+    result = st.sweep(
+        train, {"x": [0, 1, 2]}, metric="result", mode="max", dir=str(runs), name="stopped", timeout=8.0, **QUICK
+    )
     assert result.status == "stopped"
     assert [trial.status for trial in result.trials[:2]] == ["succeeded", "succeeded"]
 
@@ -148,23 +164,25 @@ def test_a_pool_serves_several_calls_with_warm_agents(spark: SparkSession, runs:
 
     with st.pool(spark, agents=2, preload=["numpy"]) as pool:
         results = [
-            pool.sweep(train, {"x": [0, 1, 2, 3]}, metric="zygote", dir=str(runs), name=f"call-{call}", **QUICK)
+            pool.sweep(
+                train, {"x": [0, 1, 2, 3]}, metric="zygote", mode="max", dir=str(runs), name=f"call-{call}", **QUICK
+            )
             for call in range(3)
         ]
         zygotes = {trial.metrics["zygote"] for result in results for trial in result.trials}
         assert len(zygotes) == 2
     with pytest.raises(st.PoolError, match="closed"):
-        pool.sweep(train, {"x": [0]}, metric="zygote", dir=str(runs), name="late", **QUICK)
+        pool.sweep(train, {"x": [0]}, metric="zygote", mode="max", dir=str(runs), name="late", **QUICK)
     assert spark.range(0, 2, 1, 2).count() == 2
 
 
 def test_a_pool_gives_its_slots_back_when_idle_and_starts_anew(spark: SparkSession, runs: Path) -> None:
     with st.pool(spark, agents=2, preload=[], idle_timeout=0.5) as pool:
-        first = pool.sweep(square, {"x": [1]}, metric="y", dir=str(runs), name="before", **QUICK)
+        first = pool.sweep(square, {"x": [1]}, metric="y", mode="max", dir=str(runs), name="before", **QUICK)
         wait_until(
             lambda: not descendants(os.getpid(), "sparktrain.training"), 10.0, "the idle pool's zygotes are gone"
         )
-        again = pool.sweep(square, {"x": [1]}, metric="y", dir=str(runs), name="after", **QUICK)
+        again = pool.sweep(square, {"x": [1]}, metric="y", mode="max", dir=str(runs), name="after", **QUICK)
     assert first.trials[0].metrics == again.trials[0].metrics
 
 
@@ -193,7 +211,7 @@ def test_a_lost_process_loses_no_trial_and_repeats_no_finished_one(
     striker = threading.Thread(target=strike)
     striker.start()
     space = {"x": [0, 1, 2, 3], "runs": [str(noted)], "hold": [str(hold)]}
-    result = st.sweep(once, space, metric="result", dir=str(runs), name=victim, **QUICK)
+    result = st.sweep(once, space, metric="result", mode="max", dir=str(runs), name=victim, **QUICK)
     striker.join()
     assert [trial.metrics["result"] for trial in result.trials] == [0.0, 1.0, 2.0, 3.0]
     assert [trial.generations for trial in result.trials] == [2, 1, 1, 1]
@@ -203,5 +221,5 @@ def test_a_lost_process_loses_no_trial_and_repeats_no_finished_one(
 
 def test_sigint_is_handled_as_before_after_a_call(spark: SparkSession, runs: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    st.sweep(square, {"x": [1]}, metric="y", dir=str(runs), name="signals", **QUICK)
+    st.sweep(square, {"x": [1]}, metric="y", mode="max", dir=str(runs), name="signals", **QUICK)
     assert signal.getsignal(signal.SIGINT) is before

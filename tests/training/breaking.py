@@ -6,13 +6,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from sparktrain.clock import SystemClock
+from sparktrain.clock import SystemClock, pause
 from sparktrain.errors import FormError, RingError
 from sparktrain.spec.gang import Backend
 from sparktrain.training import meeting
@@ -60,8 +61,19 @@ def stuck(joining: Joining, backend: str) -> Any:
     return {**told, "after": time.monotonic() - started}
 
 
+def slow(joining: Joining, backend: str, seconds: float) -> float:
+    """The last rank takes much longer for its data than the ring waits for a member that does not answer."""
+    ring = load(Backend(backend))(replace(joining, slow_s=60.0))
+    if ring.rank == ring.size - 1:
+        pause(seconds)
+    (total,) = ring.allreduce([tf.constant(1.0 + ring.rank)], average=False, name="one")
+    ring.close()
+    return float(total)
+
+
 def mistaken(ring: Ring) -> Any:
     """The function of rank 0 has a mistake, in the midst of training."""
+    keras.utils.set_random_seed(7)
     model = mlp()
     optimizer = distribute(keras.optimizers.SGD(0.1), ring)
     x, y = data(ring)
@@ -150,6 +162,7 @@ def without_horovod() -> str:
 
 
 def _fit(ring: Ring, callbacks: list[Any]) -> None:
+    keras.utils.set_random_seed(7)
     model = mlp()
     model.compile(distribute(keras.optimizers.SGD(0.1), ring), "mse", jit_compile=False)
     x, y = data(ring)

@@ -25,12 +25,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from sparktrain import reaper
 from sparktrain.clock import SystemClock
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
+from sparktrain.protocol.messages import Message
 from sparktrain.spec.gang import Backend, Role
 from sparktrain.state.formation import Formation, Place
 from sparktrain.training.backend import Joining, load
@@ -42,7 +41,7 @@ GANG_TIMEOUT_S = 90.0
 _ADDRESS = "127.0.0.1"
 
 
-class Wanted(msgspec.Struct, frozen=True, tag=True):
+class Wanted(Message, frozen=True, tag=True):
     """A gang to run."""
 
     function: str
@@ -53,19 +52,19 @@ class Wanted(msgspec.Struct, frozen=True, tag=True):
     ring_timeout_s: float
 
 
-class Bound(msgspec.Struct, frozen=True, tag=True):
+class Bound(Message, frozen=True, tag=True):
     """The port that a member holds."""
 
     port: int
 
 
-class Form(msgspec.Struct, frozen=True, tag=True):
+class Form(Message, frozen=True, tag=True):
     """The ports of all members, by rank."""
 
     ports: tuple[int, ...]
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
+class Ended(Message, frozen=True, tag=True):
     """How one member ended."""
 
     result: Any = None
@@ -73,7 +72,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     """The traceback, or how the process died."""
 
 
-class AllEnded(msgspec.Struct, frozen=True, tag=True):
+class AllEnded(Message, frozen=True, tag=True):
     """How each member ended, by rank."""
 
     ends: tuple[Ended, ...]

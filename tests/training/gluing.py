@@ -1,7 +1,8 @@
 """What the tests of feeds and callbacks share: data whose examples are numbers, and models that note what they see."""
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import keras
@@ -9,9 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.training.callbacks import Ties, keras_callbacks
+from sparktrain.training.content import pack, unpack
 from sparktrain.training.feed import shard
 from sparktrain.training.position import Position
 from sparktrain.training.ring import LocalRing
+from sparktrain.training.siblings import Ours
+from sparktrain.training.stages import Place
 
 EXAMPLES = 90
 BATCH = 4
@@ -81,34 +85,29 @@ class Witness(keras.Model):
         return super().train_step(data)
 
 
-@dataclass
-class At:
-    """Where a checkpoint was made."""
-
-    step: int
-    epoch: int
-    batch: int
-
-
 class Memory:
-    """Snapshots that are kept in memory, of all that a model holds."""
+    """Snapshots that are kept in memory, of all that a model holds; what else is saved is kept as JSON has it."""
 
     def __init__(self) -> None:
-        self.saved: list[tuple[At, float | None, list[Any]]] = []
-        self.restored: list[At] = []
+        self.saved: list[tuple[Place, float | None, list[Any]]] = []
+        self.restored: list[Place] = []
 
-    def restore(self, model: Any) -> At | None:
-        if not self.saved:
-            return None
+    def peek(self) -> Place | None:
+        return self.saved[-1][0] if self.saved else None
+
+    def restore(self, model: Any, *, alike: bool) -> None:
+        if not self.saved:  # a member whose chief alone has one
+            return
         at, _, values = self.saved[-1]
         for variable, value in zip(self._variables(model), values, strict=False):  # metrics may not be built yet
             variable.assign(value)
         self.restored.append(at)
-        return at
 
-    def save(self, model: Any, step: int, epoch: int, batch: int, score: float | None) -> None:
+    def save(self, model: Any, place: Place, score: float | None) -> None:
         values = [variable.numpy() for variable in self._variables(model)]
-        self.saved.append((At(step, epoch, batch), score, values))
+        packed, arrays = pack(dict(place.content))
+        content = unpack(json.loads(json.dumps(packed)), arrays)
+        self.saved.append((replace(place, content=content), score, values))
 
     def _variables(self, model: Any) -> list[Any]:
         metrics = [variable for metric in model.metrics for variable in metric.variables]
@@ -152,6 +151,7 @@ class Outside:
     def ties(self, ring: Any = None, snapshots: Any = None) -> Ties:
         def report(step: int, **logs: float) -> None:
             self.reports.append((step, logs))
+            self.position.reported = step
 
         return Ties(
             ring=ring or LocalRing(),
@@ -170,8 +170,10 @@ class KilledError(Exception):
     """Stands for the death of a process."""
 
 
-class Kill(keras.callbacks.Callback):
-    """Raises after so many batches of this process."""
+class Kill(Ours):
+    """Raises after so many batches of this process, when all others have been called."""
+
+    last = True
 
     def __init__(self, batches: int) -> None:
         super().__init__()

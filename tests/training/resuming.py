@@ -108,6 +108,31 @@ def resume_as_another_rank(folder: str) -> None:
     assert random.getstate() == own_python
 
 
+def resume_own_optimizers(folder: str) -> dict[str, float]:
+    """The optimizers that a model has beside compile()'s go on too; one that is built by its first step begins anew."""
+    import keras
+
+    def model_of(*, built: bool) -> Any:
+        keras.backend.clear_session()
+        model = small_model()
+        model.second = keras.optimizers.Adam(0.1)
+        if built:
+            model.second.build(model.trainable_variables[:1])
+        return model
+
+    model = model_of(built=True)
+    train_step(model)
+    model.second.apply([variables.value(model.trainable_variables[0]) + 1], model.trainable_variables[:1])
+    save(model, Path(folder) / "own", 1)
+    found = model_of(built=True), model_of(built=False)
+    for each in found:
+        checkpoint.restore(each, Path(folder) / "own", rank=0)
+        assert each.get_weights()[0].tolist() == model.get_weights()[0].tolist()
+    ends = [[variables.value(each).tolist() for each in one.second.variables] for one in (model, *found)]
+    assert ends[0] == ends[1]
+    return {"steps": float(ends[1][0]), "steps of one built late": float(ends[2][0])}
+
+
 def fit_in_pieces(folder: str) -> dict[str, float]:
     """`fit` that resumes in the midst of an epoch has the logs, too, of one that was never interrupted."""
     import keras

@@ -1,6 +1,8 @@
 """What members do between the steps of fit, and that the user's own callbacks do the same on all of them."""
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,6 +14,7 @@ from sparktrain.training.callbacks import AverageMetrics, StopWhenAsked, WarmUp,
 from sparktrain.training.optimizer import distribute
 from sparktrain.training.position import Position
 from sparktrain.training.ring import LocalRing, Ring
+from sparktrain.training.stages import Place
 from tests.training.gluing import Memory, Outside, feed_of, ids, member
 from tests.training.rings import ThreadRing, together
 
@@ -30,7 +33,7 @@ def callbacks_of(model: Any, ring: Ring, outside: Outside, *, steps: int | None 
     return keras.callbacks.CallbackList(found, model=model, epochs=9, steps=steps, verbose=0)
 
 
-def test_a_plain_fit_reports_epochs_tells_steps_and_is_checked_once() -> None:
+def test_each_fit_reports_epochs_tells_steps_and_is_checked_once() -> None:
     outside = Outside()
     data = feed_of("known", outside.position)
     callbacks = keras_callbacks(outside.ties())
@@ -41,7 +44,7 @@ def test_a_plain_fit_reports_epochs_tells_steps_and_is_checked_once() -> None:
     assert [step for step, _ in outside.reports] == [0, 1, 2]
     assert outside.reports[1][1] == {name: pytest.approx(values[1]) for name, values in history.history.items()}
     assert {"loss", "mae", "val_loss", "val_mae"} == set(history.history)
-    assert outside.checks == [1]
+    assert outside.checks == [1, 47]
     assert outside.steps == [(0, True), (1, True), (46, False), (46, True), (69, False)]
     assert outside.position.step == 3 * 23
 
@@ -114,9 +117,12 @@ def test_members_that_would_not_train_together_all_raise(differs: str, words: st
 
 
 def test_a_model_without_variables_is_built_from_the_data_or_is_an_error() -> None:
-    outside = Outside()
+    outside, memory, saved = Outside(), Memory(), built()
+    saved.optimizer.build(saved.trainable_variables)
+    memory.save(saved, Place(30, 2, 8), score=None)
     with pytest.raises(SpecError, match="the model has no variables yet"):
-        callbacks_of(member(), LocalRing(), outside, snapshots=Memory()).on_train_begin()
+        callbacks_of(member(), LocalRing(), outside, snapshots=memory).on_train_begin()
+    outside = Outside()
     feed_of("known", outside.position)
     model = member()
     callbacks_of(model, LocalRing(), outside, snapshots=Memory()).on_train_begin()
@@ -227,9 +233,7 @@ def test_a_trial_of_one_member_stops_after_the_step() -> None:
 
 def test_checkpoints_by_time_and_of_the_best_epoch() -> None:
     outside, memory = Outside(), Memory()
-    callbacks = callbacks_of(
-        built(), LocalRing(), outside, snapshots=memory, checkpoint_every="30s", monitor="loss", mode="min"
-    )
+    callbacks = callbacks_of(built(), LocalRing(), outside, snapshots=memory, checkpoint_every="30s", monitor="loss")
     callbacks.model.stop_training = False
     callbacks.on_train_begin()
     for epoch, loss in enumerate([3.0, 2.0]):
@@ -254,13 +258,14 @@ def test_an_epoch_that_is_stopped_in_its_middle_is_not_saved() -> None:
     assert memory.saved == []
 
 
-def test_only_the_chief_reports_and_saves() -> None:
+def test_only_the_chief_reports() -> None:
     def names(ring: ThreadRing) -> list[str]:
         return [type(each).__name__ for each in keras_callbacks(Outside().ties(ring, Memory()), warmup=1)]
 
     chief, other = together(2, names)
-    assert [name for name in chief if name not in other] == ["ReportMetrics", "SaveCheckpoints"]
-    assert chief[:5] == ["TrackPosition", "WarmUp", "Resume", "StartTogether", "AverageMetrics"]
+    assert [name for name in chief if name not in other] == ["ReportMetrics"]
+    assert chief[:6] == ["Arrange", "TrackPosition", "WarmUp", "Resume", "StartTogether", "AverageMetrics"]
+    assert chief[-4:] == ["Keep", "StopTogether", "SaveCheckpoints", "EndStage"]
 
 
 def test_all_members_go_on_where_the_chief_does() -> None:
@@ -270,7 +275,7 @@ def test_all_members_go_on_where_the_chief_does() -> None:
         feed_of("known", outside.position, rank=ring.rank, size=2)
         if ring.rank == 0:
             model.optimizer.build(model.trainable_variables)
-            memory.save(model, step=30, epoch=2, batch=8, score=None)
+            memory.save(model, Place(30, 2, 8), score=None)
         callbacks_of(model, ring, outside, snapshots=memory).on_train_begin()
         return model._initial_epoch, outside.position.step, outside.position.batch
 
@@ -280,11 +285,11 @@ def test_all_members_go_on_where_the_chief_does() -> None:
 def test_data_of_the_users_own_begins_its_epoch_anew(capsys: pytest.CaptureFixture[str]) -> None:
     outside, memory, model = Outside(), Memory(), built()
     model.optimizer.build(model.trainable_variables)
-    memory.save(model, step=30, epoch=2, batch=8, score=None)
+    memory.save(model, Place(30, 2, 8), score=None)
     callbacks_of(model, LocalRing(), outside, snapshots=memory).on_train_begin()
 
     assert (outside.position.epoch, outside.position.batch) == (2, 0)
-    assert "epoch 2 begins anew: only data of ctx.shard() can be resumed in its middle" in capsys.readouterr().out
+    assert "[sparktrain] epoch 2 begins anew, and an order in which fit() shuffles is not" in capsys.readouterr().err
 
 
 def test_the_learning_rate_rises_to_that_of_the_gang() -> None:
@@ -329,8 +334,69 @@ def test_wrong_options_are_errors(options: dict[str, Any], words: str) -> None:
         keras_callbacks(Outside().ties(), **options)
 
 
+def test_the_chief_alone_writes_what_members_share(tmp_path: Path) -> None:
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    monitored: Any = {"monitor": "loss", "save_weights_only": True}
+    users = [
+        keras.callbacks.ModelCheckpoint(str(own / "a.weights.h5"), **monitored),
+        keras.callbacks.ModelCheckpoint(str(shared / "a.weights.h5"), **monitored),
+        keras.callbacks.CSVLogger(shared / "log.csv"),
+        keras.callbacks.TensorBoard(own, write_graph=False),
+        keras.callbacks.EarlyStopping("loss"),
+    ]
+
+    def listed(ring: ThreadRing) -> list[str]:
+        ours = keras_callbacks(replace(Outside().ties(ring), own_folders=(str(own),)))
+        found = keras.callbacks.CallbackList([*ours, *users], model=built(), epochs=1, steps=4)
+        return [type(each).__name__ for each in found.callbacks if not type(each).__module__.endswith("callbacks")][
+            -len(users) :
+        ]
+
+    chief, other = together(2, listed)
+    assert chief == ["ModelCheckpoint", "ModelCheckpoint", "CSVLogger", "TensorBoard", "EarlyStopping"]
+    assert other == ["ModelCheckpoint", "Silent", "Silent", "Silent", "EarlyStopping"]
+
+
+def test_backup_and_restore_is_refused(tmp_path: Path) -> None:
+    outside, model = Outside(), built()
+    own = keras.callbacks.BackupAndRestore(str(tmp_path))
+    with pytest.raises(
+        SpecError, match=re.escape("leave it out, and say by ctx.keras_callbacks(checkpoint_every=100)")
+    ):
+        model.fit(feed_of("known", None), callbacks=[*keras_callbacks(outside.ties()), own], shuffle=False)
+    assert model.seen == []
+
+
+class Peculiar(keras.callbacks.Callback):
+    """Has what no checkpoint can have, and what it says itself."""
+
+    def __init__(self, *, tells: bool) -> None:
+        super().__init__()
+        self.seen: set[int] = set()
+        if tells:
+            self.get_state = lambda: {"seen": sorted(self.seen)}
+            self.set_state = lambda state: self.seen.update(state["seen"])
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen.add(epoch)
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_a_state_that_cannot_be_saved_is_told_once(tells: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = Memory()
+    for epochs in (2, 3):
+        outside, callback = Outside(), Peculiar(tells=tells)
+        ours = keras_callbacks(outside.ties(snapshots=memory))
+        data: Any = {"x": feed_of("known", outside.position), "shuffle": False}
+        member().fit(**data, callbacks=[*ours, callback], epochs=epochs, verbose=0)
+
+    assert callback.seen == ({0, 1, 2} if tells else {2})
+    said = "[sparktrain] Peculiar.seen (set) is not saved in checkpoints, and begins anew after a restart"
+    assert capsys.readouterr().err.count(said) == (0 if tells else 2)
+
+
 def test_a_monitor_that_is_no_metric_is_an_error() -> None:
-    callbacks = callbacks_of(built(), LocalRing(), Outside(), snapshots=Memory(), monitor="los")
+    callbacks = callbacks_of(built(), LocalRing(), Outside(), snapshots=Memory(), monitor="los", mode="min")
     callbacks.model.stop_training = False
     with pytest.raises(SpecError, match="monitor 'los' is none of the metrics 'loss'; did you mean 'loss'"):
         callbacks.on_epoch_end(0, {"loss": 1.0})

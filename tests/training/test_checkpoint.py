@@ -39,6 +39,8 @@ async def test_checkpoints(bench: Bench, tmp_path: Path) -> None:
         resumed = await call(bench, "train_resumed", folder=folder, shift=shift)
         assert resumed.metrics == straight.metrics
     await call(bench, "resume_as_another_rank", folder=folder)
+    own = await call(bench, "resume_own_optimizers", folder=folder)
+    assert own.metrics == {"steps": 1.0, "steps of one built late": 0.0}
     await call(bench, "refuse_other_models", folder=folder)
     await call(bench, "refuse_an_unbuilt_model")
     pieces = await call(bench, "fit_in_pieces", folder=folder)

@@ -4,6 +4,7 @@ import re
 from itertools import chain
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -197,3 +198,103 @@ def test_too_little_data_of_unknown_length_is_an_error_when_it_ends() -> None:
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="for 4 members: each member needs at least one batch"):
         list(data)
+
+
+def test_several_inputs_are_lists_or_tuples_of_arrays() -> None:
+    x, y = np.arange(16.0).reshape(8, 2), np.arange(8)
+    for given in ([x, x + 1], (x, x + 1)):
+        second = list(shard((given, y), rank=1, size=2, batch_size=2))
+        assert [[part.numpy().tolist() for part in inputs] for inputs, _ in second] == [
+            [x[2:4].tolist(), (x[2:4] + 1).tolist()],
+            [x[6:8].tolist(), (x[6:8] + 1).tolist()],
+        ]
+    (batch,) = shard(lambda: iter([([x, x], y)]), rank=0, size=1)
+    assert [part.shape for part in batch[0]] == [(8, 2), (8, 2)]
+
+
+class Shuffled(keras.utils.PyDataset):  # type: ignore[misc] # Keras has no types
+    """Shuffles between epochs, by the generator that others draw from too."""
+
+    def __init__(self, own: Any = None) -> None:
+        super().__init__()
+        self.own = own
+        self.order = np.arange(12)
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        return self.order[2 * index : 2 * index + 2]
+
+    def on_epoch_end(self) -> None:
+        (np.random if self.own is None else self.own).shuffle(self.order)
+
+
+@pytest.mark.parametrize("own", [None, 3])
+def test_a_pydataset_may_shuffle_between_epochs(own: int | None) -> None:
+    def made(**place: Any) -> Any:
+        data = Shuffled(None if own is None else np.random.default_rng(own))
+        return shard(data, **({"rank": 0, "size": 1, "seed": 5} | place))
+
+    def numbers(data: Any) -> list[int]:
+        return [int(each) for batch in data for each in batch]
+
+    np.random.seed(0)
+    whole = made()
+    epochs = [numbers(whole) for _ in range(3)]
+    np.random.seed(1)
+    drawn = np.random.get_state()[1].tolist()
+    members = [made(rank=rank, size=2) for rank in range(2)]
+    halves = [[numbers(member) for _ in range(3)] for member in members]
+
+    assert epochs[0] == list(range(12))
+    assert epochs[0] != epochs[1] != epochs[2]
+    for epoch, parts in zip(epochs, zip(*halves, strict=True), strict=True):
+        assert sorted([*parts[0], *parts[1]]) == list(range(12))
+        assert parts[0][:2] == epoch[:2]
+        assert parts[1][:2] == epoch[2:4]
+    assert np.random.get_state()[1].tolist() == drawn
+
+
+def test_a_pydataset_goes_on_in_the_epoch_that_is_resumed() -> None:
+    straight = shard(Shuffled(), rank=0, size=1, seed=5)
+    for _ in range(2):
+        list(straight)
+    third = [batch.numpy().tolist() for batch in straight]
+    position = Position()
+    resumed = shard(Shuffled(), rank=0, size=1, seed=5, position=position)
+    position.begin_fit(6)
+    position.resume(2, 4, 16)
+    position.begin_epoch(2)
+
+    assert [batch.numpy().tolist() for batch in resumed] == third[4:]
+
+
+@pytest.mark.parametrize("classes", [np.array([0, 1, 2, 1, 0]), np.eye(3)[[0, 1, 2, 1, 0]]])
+def test_classes_have_weights_beside_those_of_padding(classes: Any) -> None:
+    x = np.zeros((5, 1))
+    place: dict[str, Any] = {"rank": 0, "size": 1, "uneven": "pad", "class_weight": {0: 0.5, 1: 3.0}}
+    dataset = tf.data.Dataset.from_tensor_slices((x, classes)).batch(2)
+    batches = lambda: iter([(x[at : at + 2], classes[at : at + 2]) for at in (0, 2, 4)])  # noqa: E731
+
+    for data in (shard((x, classes), batch_size=2, **place), shard(dataset, **place), shard(batches, **place)):
+        found = np.concatenate([weights for _, _, weights in data]).tolist()
+        assert [each for each in found if each] == [0.5, 3.0, 1.0, 3.0, 0.5]
+    given = np.array([2.0, 1, 1, 1, 0])
+    found = [weights.numpy().tolist() for *_, weights in shard((x, classes, given), batch_size=5, **place)]
+    assert found == [[1.0, 3.0, 1.0, 3.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("data", "weights", "words"),
+    [
+        (np.zeros(4), {0: 1.0}, "needs (x, y) with classes of one output"),
+        ((np.zeros(4), (np.zeros(4), np.zeros(4))), {0: 1.0}, "needs (x, y) with classes of one output"),
+        ((np.zeros(4), np.zeros((4, 2, 2))), {0: 1.0}, "one class for each example, and y has the shape (4, 2, 2)"),
+        ((np.zeros(4), np.zeros(4)), [1.0], "pass a dict such as {0: 1.0, 1: 5.0}"),
+        ((np.zeros(4), np.zeros(4)), {"a": 1.0}, "pass a dict such as {0: 1.0, 1: 5.0}"),
+    ],
+)
+def test_weights_that_no_class_has_are_an_error(data: Any, weights: Any, words: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(words)):
+        shard(data, rank=0, size=1, batch_size=2, class_weight=weights)

@@ -1,0 +1,49 @@
+"""The README's programs, as they stand: copied into a file of an empty folder, and into the cells of a notebook."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.examples.readme import commands, programs, shape
+from tests.spark.command import environment
+from tests.spark.notebook import Notebook
+
+RUN_S = 150.0
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def activated() -> dict[str, str]:
+    """As a shell in which the environment of this Python is active."""
+    return environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_there_is_a_program_of_each_kind_and_a_way_to_install() -> None:
+    calls = [text.rpartition("sparktrain.")[2].partition("(")[0] for text, _ in programs()]
+    assert calls == ["sweep", "run"]
+    assert any("pip install 'sparktrain" in line for line in commands()[0])
+
+
+@pytest.mark.parametrize(("text", "printed"), programs(), ids=["sweep", "gang"])
+def test_runs_as_a_file(text: str, printed: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.py").write_text(text)
+    command = ["python", "sweep.py"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=activated(), capture_output=True, text=True, timeout=RUN_S, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert shape(ran.stdout) == shape(printed)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sparktrain-runs", "sweep.py"]
+
+
+def test_run_in_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in activated().items():
+        monkeypatch.setenv(name, value)
+    for name in set(os.environ) - set(activated()):
+        monkeypatch.delenv(name)
+    with Notebook(tmp_path) as notebook:
+        for text, printed in programs():
+            assert shape(notebook.run(text, RUN_S).printed) == shape(printed)

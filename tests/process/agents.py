@@ -1,0 +1,139 @@
+"""A real agent with a real zygote, and a coordinator that writes down what it hears."""
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from sparktrain.clock import SystemClock
+from sparktrain.executor.agent import Agent
+from sparktrain.executor.placement import Placement
+from sparktrain.executor.warm import WarmZygote
+from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.transport import Link, LinkClosedError
+from sparktrain.state.outcome import Failure
+from sparktrain.store.hadoop.tokens import TokenFile
+from tests.process.harness import MARK, eventually
+
+WITHIN_S = 30.0
+PLACE = Placement(slot=0, host="host", pid=0, executor=0, cpus=None, gpus=(), devices=(), versions={})
+
+
+@dataclass
+class Hall:
+    """The coordinator's side of one agent."""
+
+    scratch: Path
+    link: Link | None = None
+    heard: list[m.Message] = field(default_factory=list)
+    files: dict[tuple[Member, str], bytes] = field(default_factory=dict)
+    streams: int = 0
+    """Uploads that were begun."""
+    ended: "asyncio.Task[str | None] | None" = None
+    """The agent's life."""
+
+    async def serve(self, link: Link) -> None:
+        """As the coordinator does, for the part that agents need."""
+        self.link = link
+        try:
+            while True:
+                message = await link.receive()
+                self.heard.append(message)
+                match message:
+                    case m.Join():
+                        link.post(m.Welcome(60.0, 600.0, ()))
+                    case m.Beat():
+                        link.post(m.BeatAck())
+                    case m.CheckpointWritten(member=member, checkpoint=checkpoint):
+                        link.post(m.AckCheckpoint(member, checkpoint))
+        except LinkClosedError:
+            pass
+
+    async def store(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
+        """Keep an upload in memory."""
+        self.streams += 1
+        content = b"".join([chunk async for chunk in chunks])
+        start = 0
+        for part in header.parts or (m.Part(header.name, len(content)),):
+            self.files[header.member, part.name] = content[start : start + part.size_bytes]
+            start += part.size_bytes
+        assert start == len(content)
+        return m.UploadDone(len(content))
+
+    async def prepare(self, run: str, function: Callable[..., Any]) -> None:
+        """Have the agent keep `function` for `run`."""
+        pickled = cloudpickle.dumps(function)
+        code = m.Code(hashlib.sha256(pickled).hexdigest(), pickled)
+        assert self.link is not None
+        self.link.post(m.Prepare(RunId(run), code, ()))
+        await self.until(lambda: m.Ready(RunId(run)) in self.heard, f"the agent is ready for {run}")
+
+    def start(self, run: str, trial: int = 0, **changes: Any) -> Member:
+        """Have the agent start a member of a prepared run."""
+        member = Member(RunId(run), TrialId(trial), Generation(1))
+        values = {"size": 1, "params": {}, "seed": 1, "metric": None, "log_limit_bytes": 2**20} | changes
+        assert self.link is not None
+        self.link.post(m.StartMember(member, **values))
+        return member
+
+    async def ended_member(self, member: Member) -> m.MemberEnded:
+        """How `member` ended."""
+        return await self._first(m.MemberEnded, member)
+
+    async def failure(self, member: Member) -> Failure:
+        """Why `member` failed."""
+        outcome = (await self.ended_member(member)).outcome
+        assert outcome.failure is not None, outcome.metrics
+        return outcome.failure
+
+    async def stored(self, member: Member) -> str:
+        """What could not be stored of `member`, once all else is."""
+        return (await self._first(m.MemberStored, member)).problem
+
+    async def until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait until the condition holds; the agent must live so long."""
+        assert self.ended is not None
+        await eventually(lambda: holds() or self.ended is None or self.ended.done(), WITHIN_S, what)
+        if not holds():
+            raise AssertionError(f"the agent ended: {self.ended.result()}")
+
+    async def _first(self, kind: type[Any], member: Member) -> Any:
+        def found() -> list[Any]:
+            return [each for each in self.heard if isinstance(each, kind) and each.member == member]
+
+        await self.until(found, f"{kind.__name__} of {member}")
+        return found()[0]
+
+
+@asynccontextmanager
+async def attended(scratch: Path, mark: str, dismissed: bool = True) -> AsyncIterator[Hall]:
+    """An agent that has joined, and is dismissed in the end; its files are below `scratch`."""
+    transport, hall, tokens = MemoryTransport(), Hall(scratch), TokenFile(scratch)
+    await transport.listener.start(hall.serve, hall.store)
+    warm = WarmZygote(scratch, sys.path, {MARK: mark}, SystemClock())
+    warm.start()
+    dialer = transport.dialer()
+    link = await dialer.attend(1.0)
+    hall.ended = asyncio.create_task(Agent(PLACE, warm, dialer, link, SystemClock(), tokens).run())
+    try:
+        await hall.until(lambda: m.Ready() in hall.heard, "the agent is ready")
+        yield hall
+        if dismissed:
+            assert hall.link is not None
+            hall.link.post(m.Dismiss("over"))
+            assert await hall.ended == "over"
+    finally:
+        hall.ended.cancel()
+        await asyncio.gather(hall.ended, return_exceptions=True)
+        await warm.close()
+        await dialer.close()
+        await transport.listener.close(1.0)
+        tokens.close()

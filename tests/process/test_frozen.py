@@ -1,0 +1,58 @@
+"""A member that is stopped by a signal holds its slot no longer than a few seconds."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from sparktrain.clock import SystemClock
+from sparktrain.executor import member as executor
+from sparktrain.executor.code import LocalCode
+from sparktrain.executor.member import MemberSession
+from sparktrain.executor.placement import Placement
+from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
+from sparktrain.protocol import messages as m
+from sparktrain.state.outcome import FailureKind
+from tests.process.harness import Bench, alive
+
+TIMEOUT_S = 1.0
+
+
+@pytest.mark.parametrize("size", [1, 2])
+async def test_a_frozen_member_is_ended_alone_and_in_a_gang(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    def stand_still():
+        import time
+
+        time.sleep(60)
+
+    monkeypatch.setattr(executor, "FROZEN_TIMEOUT_S", TIMEOUT_S)
+    (tmp_path / "function").write_bytes(cloudpickle.dumps(stand_still))
+    start = m.StartMember(Member(RunId("run"), TrialId(0), Generation(1)), size, {}, 1, None, 2**20)
+    posted: asyncio.Queue[m.FromAgent] = asyncio.Queue()
+    post = posted.put_nowait
+    code = LocalCode(tmp_path / "function", False, ())
+    session = MemberSession(start, code, tmp_path / "home", SystemClock(), SnapshotKeeper(tmp_path, AgentId("a"), post))
+    place = Placement(0, "host", os.getpid(), os.getpid(), None, (), (), {})
+    child = await bench.zygote.fork()
+    # Of a gang the others never come: it waits for them, which is as good as training.
+    wanted = m.MemberStarted if size == 1 else m.MemberReserved
+    training = asyncio.create_task(session.train(child, place, post))
+    try:
+        assert isinstance(await asyncio.wait_for(posted.get(), 10.0), wanted)
+        os.kill(child.pid, signal.SIGSTOP)
+        ended = await asyncio.wait_for(posted.get(), TIMEOUT_S + 5.0)
+        assert isinstance(ended, m.MemberEnded)
+        assert ended.outcome.failure is not None
+        assert ended.outcome.failure.kind is FailureKind.LOST
+        assert f"process {child.pid} was stopped by a signal" in ended.outcome.failure.summary
+        await asyncio.wait_for(training, 5.0)
+        assert not alive(child.pid)
+    finally:
+        child.kill(0.0)
+        await asyncio.wait({training}, timeout=5.0)

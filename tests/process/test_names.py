@@ -1,0 +1,22 @@
+"""Calls without a name in several processes, at the same moment: each gets a run of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.unit.driver.test_names import CALLS, SECOND
+
+
+def test_calls_of_processes_within_a_second_get_runs_of_their_own(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from sparktrain.clock import SystemClock\n"
+        f"SystemClock.stamp = lambda self: {SECOND!r}\n"
+        "from tests.unit.driver.test_names import call\n"
+        "print(call(Path(sys.argv[1])).spec.name)"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path)]
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(CALLS)]
+    names = {each.communicate(timeout=60)[0].strip() for each in running}
+    assert {each.returncode for each in running} == {0}
+    assert names == {path.name for path in tmp_path.iterdir()}
+    assert len(names) == CALLS

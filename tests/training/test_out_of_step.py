@@ -1,0 +1,128 @@
+"""Members that call different operations of a ring: told at once, with both calls; slow ones are left alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.executor.process import MemberProcess, Zygote
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.protocol import pipe_messages as m
+from sparktrain.spec.gang import Backend, Role
+from sparktrain.state.formation import Place
+from sparktrain.state.outcome import FailureKind, Outcome
+from sparktrain.training.forming import RING_TIMEOUT_S
+from tests.process.harness import MARK, Bench, marked
+from tests.training import breaking
+from tests.training.gangs import run_gang
+
+HERE = "127.0.0.1"
+
+
+@pytest.fixture
+async def zygote(tmp_path: Path) -> AsyncIterator[Zygote]:
+    """A zygote that has imported what rings need."""
+    zygote = Zygote(tmp_path, env={MARK: tmp_path.name, "TF_CPP_MIN_LOG_LEVEL": "2"})
+    zygote.start()
+    assert await zygote.preload(("tensorflow", "keras", "horovod.tensorflow")) == {}
+    yield zygote
+    await zygote.close()
+    assert not marked(tmp_path.name)
+
+
+async def gang(zygote: Zygote, folder: Path, function: Any, backend: str) -> list[Outcome]:
+    """How each of two members ends that call `function`; what they share goes from one to the other."""
+    bench = Bench(zygote, folder)
+    members = [Member(RunId("run"), TrialId(0), Generation(1), Rank(rank)) for rank in range(2)]
+    told = [{"member": member, "size": 2, "backend": Backend(backend)} for member in members]
+    children = [(await bench.begin(function, **each))[0] for each in told]
+    ports: dict[int, int] = {}
+
+    async def see_out(rank: int, child: MemberProcess) -> Outcome:
+        ended = None
+        while (message := await child.receive()) is not None:
+            match message:
+                case m.Reserved(port=port):
+                    ports[rank] = port
+                    if len(ports) == 2:
+                        roles = (Role.CHIEF, Role.WORKER)
+                        places = tuple(Place("here", HERE, ports[at], role) for at, role in enumerate(roles))
+                        for each in children:
+                            each.send(m.Form(places))
+                case m.Share():
+                    children[1 - rank].send(message)
+                case m.Ended(outcome=outcome):
+                    ended = outcome
+        await child.wait()
+        assert ended is not None
+        return ended
+
+    return list(await asyncio.gather(*(see_out(*each) for each in enumerate(children))))
+
+
+def other_shapes(ctx):
+    ctx.allreduce(1.0)
+    import numpy as np
+
+    ctx.allreduce(np.ones(3 + ctx.rank, "float32"))
+
+
+def other_order(ctx):
+    import numpy as np
+
+    for size in (2, 3)[:: 1 - 2 * ctx.rank]:
+        ctx.broadcast(np.ones(size, "float32"))
+        ctx.allreduce(np.ones(size, "float32"))
+
+
+def one_call_more(ctx):
+    ctx.allreduce(1.0)
+    if ctx.rank == 0:
+        ctx.allgather([1])
+
+
+def a_step_for_a_number(ctx):
+    """Rank 1 trains a step, in a graph, while rank 0 asks the others for a number."""
+    import keras
+    import numpy as np
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.set_weights(ctx.broadcast(model.get_weights()))
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.1)), "mse", jit_compile=False)
+    for step in range(2):
+        if step and not ctx.rank:
+            ctx.allreduce(1.0)
+        model.train_on_batch(np.ones((2, 2), "float32") + ctx.rank, np.ones((2, 1), "float32"))
+
+
+CASES = {
+    "shapes": (other_shapes, ["rank 0 calls allreduce 'value' of float32[3]; rank 1 calls", "of float32[4]"]),
+    "order": (other_order, ["rank 0 calls broadcast 'value' of float32[2]; rank 1 calls", "float32[3]"]),
+    "one more": (one_call_more, ["rank 0 calls allgather 'value'", "rank 1 calls none, for its function has returned"]),
+    "a graph": (a_step_for_a_number, ["rank 0 calls allreduce 'value' of", "rank 1 calls allreduce 'gradients' of"]),
+}
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+async def test_members_that_call_different_operations_are_told_both(
+    backend: str, zygote: Zygote, tmp_path: Path
+) -> None:
+    for name, (function, words) in CASES.items():
+        ends = await gang(zygote, tmp_path / name, function, backend)
+
+        failures = [end.failure for end in ends if end.failure is not None]
+        told = [each for each in failures if each.kind is FailureKind.MISMATCH]
+        assert told, (name, failures)
+        assert all(each.kind.follows for each in failures if each not in told), name
+        for each in told:
+            assert all(word in each.summary for word in words), each.summary
+        assert max(end.seconds for end in ends) < RING_TIMEOUT_S, name
+        for each in told:  # whoever has returned is in no line of it
+            assert function.__name__ in each.traceback or (name == "one more" and not each.traceback)
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+def test_a_member_that_is_slow_is_waited_for(backend: str) -> None:
+    assert run_gang(breaking.slow, 2, backend, ring_timeout_s=1.0, seconds=3.0) == [3.0, 3.0]
