@@ -7,7 +7,7 @@ BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_ta
     hdfs_throughput journal fusion yarn doctor
 ARGS :=
 
-.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench check lint types imports format lock clean
+.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench try-readme check lint types imports format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -43,6 +43,9 @@ bench: horovod hadoop ## all benchmarks, about half an hour; make bench-isolatio
 
 bench-%: horovod hadoop
 	@$(BIN)/python -m benchmarks.$*
+
+try-readme: setup ## the README from top to bottom, as a newcomer: a wheel, an empty environment, an empty folder; some minutes
+	@scripts/try_readme.sh
 
 check: lint types imports ## lint, types and imports
 

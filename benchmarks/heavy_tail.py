@@ -55,8 +55,8 @@ def sleep(seconds: float) -> dict[str, float]:
 def on_pool(spark: SparkSession, runs: str, lengths: list[float]) -> float:
     """Seconds with sparktrain, on a warm pool."""
     with st.pool(spark, agents=SLOTS) as pool:
-        pool.sweep(sleep, {"seconds": [0.0] * SLOTS}, metric="slept", **quiet(runs))
-        return seconds_of(lambda: pool.sweep(sleep, {"seconds": lengths}, metric="slept", **quiet(runs)))
+        pool.sweep(sleep, {"seconds": [0.0] * SLOTS}, metric="slept", mode="max", **quiet(runs))
+        return seconds_of(lambda: pool.sweep(sleep, {"seconds": lengths}, metric="slept", mode="max", **quiet(runs)))
 
 
 def on_halves(spark: SparkSession, lengths: list[float]) -> float:

@@ -38,7 +38,7 @@ def on_pool(trials: int, calls: int) -> list[float]:
     """With sparktrain, on a pool."""
 
     def call() -> None:
-        result = pool.sweep(nap, {"trial": list(range(trials))}, metric="pid", **quiet(runs))
+        result = pool.sweep(nap, {"trial": list(range(trials))}, metric="pid", mode="max", **quiet(runs))
         assert len({trial.metrics["pid"] for trial in result.trials}) == trials
 
     with session() as (spark, runs), st.pool(spark, agents=SLOTS) as pool:

@@ -84,7 +84,7 @@ def two_tasks(folder: Path) -> float:
 
 def call(folder: str, trials: int) -> Composed:
     """What a user calls, each time alike."""
-    options = SweepOptions(metric="y", name="replayed", dir=folder, backend="none", preload=[], seed=1)
+    options = SweepOptions(metric="y", mode="max", name="replayed", dir=folder, backend="none", preload=[], seed=1)
     return compose(square, grid(x=list(range(trials))), options)
 
 
@@ -116,12 +116,12 @@ def concluded(trial: TrialId) -> TrialConcluded:
 
 def replayed(folder: str, trials: int) -> tuple[float, int]:
     """Seconds from the call to the moment at which agents could be told what to do; bytes of the journal."""
-    work = call(folder, trials).attached().work(2, NullDisplay(), this_driver())
+    work = call(folder, trials).attached().begun().work(2, NullDisplay(), this_driver())
     write(work.journal, work.began, list(call(folder, trials).space))
     begun = time.perf_counter()
     composed = call(folder, trials).attached()
     assert finished(composed) is None
-    work = composed.work(2, NullDisplay(), this_driver())
+    work = composed.begun().work(2, NullDisplay(), this_driver())
     machine = Machine(LEASE_S)
     commands = machine.handle(on.RunBegun(0.0, composed.layout.path, work.limits(), work.records, work.began))  # type: ignore[arg-type]
     seconds = time.perf_counter() - begun
