@@ -24,9 +24,9 @@ from typing import Any
 from benchmarks.machine import at_most, show
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol.pipe_messages import Kept, Snapshot
+from sparktrain.rundir.checkpoints import Draft, write
+from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
-from sparktrain.store.checkpoints import Draft, write
-from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import hdfs
 
@@ -96,7 +96,7 @@ def measure(agent: Agent | Writer, folder: Path, saves: int, megabytes: int) -> 
     import numpy as np
 
     from sparktrain.clock import SystemClock
-    from sparktrain.training.checkpoint import Checkpoints
+    from sparktrain.training.checkpoint.saver import Checkpoints
 
     width = int((megabytes * 1e6 / 4 / 3) ** 0.5)  # Adam keeps two more of each weight
     model = keras.Sequential([keras.layers.Input((width,)), keras.layers.Dense(width, use_bias=False)])

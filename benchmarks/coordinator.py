@@ -15,8 +15,8 @@ import tempfile
 from benchmarks.load import CountingCoordinator, SimulatedAgent, work_of
 from benchmarks.machine import at_least, at_most, show
 from sparktrain.clock import SystemClock
-from sparktrain.driver.server import Server
-from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.driver.agent_server import Server
+from sparktrain.protocol.memory_transport import MemoryTransport
 
 TARGET = 2000
 """Events each second."""

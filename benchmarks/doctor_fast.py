@@ -11,8 +11,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.admission import admit
-from sparktrain.driver.compose import compose
 from sparktrain.driver.options import RunOptions, options_of
+from sparktrain.driver.prepare import compose
 from sparktrain.search.space import single
 
 ROUNDS = 5

@@ -23,10 +23,10 @@ from tempfile import TemporaryDirectory
 from benchmarks.load import CountingCoordinator, SimulatedAgent, Tally, work_of
 from benchmarks.machine import at_most, show
 from sparktrain.clock import SystemClock
-from sparktrain.driver.server import Server
+from sparktrain.driver.agent_server import Server
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
-from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Listener
 

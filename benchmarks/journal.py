@@ -15,17 +15,17 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_least, at_most, show
 from sparktrain.clock import SystemClock
-from sparktrain.driver.scribe import Scribe
+from sparktrain.driver.journal_writer import Scribe
 from sparktrain.ids import Generation, TrialId
+from sparktrain.rundir.journal.reader import read
+from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.layout import RunLayout
 from sparktrain.state import commands as do
 from sparktrain.state.events import RunBegun, RunLimits
 from sparktrain.state.records import AnyRecord, DriverBegan, GangFormed, TrialConcluded, TrialsAdded
 from sparktrain.state.recovery import recovered
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
-from sparktrain.store.journal import Journal, Who
-from sparktrain.store.journal_reader import read
-from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import Hdfs, hdfs
 

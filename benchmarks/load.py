@@ -6,22 +6,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sparktrain.clock import Clock
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.progress import NullDisplay
-from sparktrain.driver.server import Server
-from sparktrain.driver.work import Work
+from sparktrain.driver.run_request import Work
 from sparktrain.errors import InfraError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError
+from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import grid
-from sparktrain.spec.sweep import SweepSpec
 from sparktrain.state import events as on
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.records import DriverBegan
-from sparktrain.store.journal import Journal, Who
-from sparktrain.store.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 
 REPORTS = 2

@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 
 from benchmarks.machine import at_most, show
 from benchmarks.session import stage
-from sparktrain.driver.compose import Composed, compose
-from sparktrain.driver.ending import finished
+from sparktrain.driver.finish import finished
+from sparktrain.driver.journal_writer import COMPACT_AFTER, Book
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.progress import NullDisplay
-from sparktrain.driver.resume import this_driver
-from sparktrain.driver.scribe import COMPACT_AFTER, Book
+from sparktrain.driver.prepare import Composed, compose
 from sparktrain.ids import Generation, TrialId
+from sparktrain.runs.history import this_driver
+from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.space import grid
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -3,7 +3,7 @@
     .venv/bin/python scripts/store_classes.py [FILE]
 
 Once, in a minute: does nothing where FILE is of this Java and this PySpark. FILE, of about 170 MB, is in the
-folder of the environment, where `sparktrain.driver.session` looks for it, unless another one is named.
+folder of the environment, where `sparktrain.cluster.spark_session` looks for it, unless another one is named.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any
 
 import pyspark
 
-from sparktrain.driver.session import CLASSES, FAST_JVM
+from sparktrain.cluster.spark_session import CLASSES, FAST_JVM
 from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
 
 TIMEOUT_S = 600

@@ -40,10 +40,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from sparktrain.api import Pool, launch, pool, resume, run, sweep
-    from sparktrain.driver.results import RunResult, SweepResult, TrialResult
+    from sparktrain.runs.results import RunResult, SweepResult, TrialResult
     from sparktrain.search.space import cases, grid, when, zipped
     from sparktrain.training.context import TrainContext
-    from sparktrain.training.schedule import Warmup
+    from sparktrain.training.keras.lr_schedule import Warmup
 
 _HOMES = {
     "Pool": "sparktrain.api",
@@ -52,15 +52,15 @@ _HOMES = {
     "resume": "sparktrain.api",
     "run": "sparktrain.api",
     "sweep": "sparktrain.api",
-    "RunResult": "sparktrain.driver.results",
-    "SweepResult": "sparktrain.driver.results",
-    "TrialResult": "sparktrain.driver.results",
+    "RunResult": "sparktrain.runs.results",
+    "SweepResult": "sparktrain.runs.results",
+    "TrialResult": "sparktrain.runs.results",
     "cases": "sparktrain.search.space",
     "grid": "sparktrain.search.space",
     "when": "sparktrain.search.space",
     "zipped": "sparktrain.search.space",
     "TrainContext": "sparktrain.training.context",
-    "Warmup": "sparktrain.training.schedule",
+    "Warmup": "sparktrain.training.keras.lr_schedule",
 }
 """Public names that are imported when they are used: executors import this package too, and need none of the driver."""
 

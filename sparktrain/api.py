@@ -5,26 +5,26 @@ from types import TracebackType
 from typing import Any
 
 from sparktrain.boundary import users_call
-from sparktrain.driver import preflight
+from sparktrain.cluster import preflight
+from sparktrain.cluster.preflight import Session
+from sparktrain.config.gang_spec import AUTO, Backend
+from sparktrain.config.quantities import Duration, seconds
+from sparktrain.config.sweep_spec import Mode
+from sparktrain.display.live import choose_display
 from sparktrain.driver.admission import admit, session_of
-from sparktrain.driver.backends import HOROVOD
-from sparktrain.driver.compose import Composed, compose, compose_again, module_names
-from sparktrain.driver.display import choose_display
-from sparktrain.driver.ending import finished, interrupted, result, run_end, unloadable
-from sparktrain.driver.opening import nothing_run, opening
+from sparktrain.driver.backend_choice import HOROVOD
+from sparktrain.driver.finish import finished, interrupted, result, run_end, unloadable
+from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.preflight import Session
-from sparktrain.driver.progress import Display
-from sparktrain.driver.results import RunResult, SweepResult
-from sparktrain.driver.run import RunEnd
-from sparktrain.driver.signature import Target
+from sparktrain.driver.prepare import Composed, compose, compose_again, module_names
 from sparktrain.nesting import check_not_nested
+from sparktrain.runs.progress import Display
+from sparktrain.runs.results import RunResult, SweepResult
+from sparktrain.runs.run_result import RunEnd
 from sparktrain.search.space import Space, single, zipped
-from sparktrain.spec.gang import AUTO, Backend
-from sparktrain.spec.quantities import Duration, seconds
-from sparktrain.spec.sweep import Mode
 from sparktrain.state.sweep import Ending
+from sparktrain.usercode.target import Target
 
 DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
 """What the zygotes of a pool import when nothing is said; a library that is not installed is passed over."""

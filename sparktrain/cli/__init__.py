@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sparktrain import command
-from sparktrain.cli import doctor, inspect, submit, train, upkeep
-from sparktrain.cli.options import Command
+from sparktrain.cli import common, doctor_command, inspect_commands, submit_commands, train_commands, upkeep_commands
+from sparktrain.cli.flags import Command
 
 app = typer.Typer(
     name="sparktrain",
@@ -16,21 +15,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS: dict[str, tuple[Callable[..., int], type[Command]]] = {
-    "sweep": (train.sweep, train.SweepCommand),
-    "run": (train.run, train.RunCommand),
-    "resume": (train.resume, train.ResumeCommand),
-    "submit": (submit.submit, submit.SubmitCommand),
-    "pack": (submit.pack, submit.PackCommand),
-    "status": (inspect.status, inspect.StatusCommand),
-    "logs": (inspect.logs, inspect.LogsCommand),
-    "best": (inspect.best, inspect.BestCommand),
-    "doctor": (doctor.doctor, doctor.DoctorCommand),
-    "fsck": (upkeep.fsck, upkeep.FsckCommand),
-    "gc": (upkeep.gc, upkeep.GcCommand),
+    "sweep": (train_commands.sweep, train_commands.SweepCommand),
+    "run": (train_commands.run, train_commands.RunCommand),
+    "resume": (train_commands.resume, train_commands.ResumeCommand),
+    "submit": (submit_commands.submit, submit_commands.SubmitCommand),
+    "pack": (submit_commands.pack, submit_commands.PackCommand),
+    "status": (inspect_commands.status, inspect_commands.StatusCommand),
+    "logs": (inspect_commands.logs, inspect_commands.LogsCommand),
+    "best": (inspect_commands.best, inspect_commands.BestCommand),
+    "doctor": (doctor_command.doctor, doctor_command.DoctorCommand),
+    "fsck": (upkeep_commands.fsck, upkeep_commands.FsckCommand),
+    "gc": (upkeep_commands.gc, upkeep_commands.GcCommand),
 }
 for _name, (_function, _class) in COMMANDS.items():
     # What follows the name of a job is for that job.
-    settings = {"allow_interspersed_args": False} if _class is submit.SubmitCommand else {}
+    settings = {"allow_interspersed_args": False} if _class is submit_commands.SubmitCommand else {}
     app.command(_name, cls=_class, context_settings=settings)(_function)
 
 
@@ -45,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if tell is None:
             raise
         known = next((name for name in COMMANDS if name in arguments[:1]), "")
-        return command.fail(f"{tell()}\nsee: {' '.join(['sparktrain', *filter(None, [known]), '--help'])}", 2)
+        return common.fail(f"{tell()}\nsee: {' '.join(['sparktrain', *filter(None, [known]), '--help'])}", 2)
 
 
 def _version(wanted: bool) -> None:

@@ -4,12 +4,12 @@ import os
 
 from msgspec import Struct
 
-from sparktrain.driver import preflight
-from sparktrain.driver.compose import Composed
-from sparktrain.driver.doctor.session import warn
-from sparktrain.driver.jvm import hush
-from sparktrain.driver.preflight import Facts, Session
-from sparktrain.driver.pythons import settle_python
+from sparktrain.cluster import preflight
+from sparktrain.cluster.jvm import hush
+from sparktrain.cluster.launch_warnings import warn
+from sparktrain.cluster.preflight import Facts, Session
+from sparktrain.cluster.python_version import settle_python
+from sparktrain.driver.prepare import Composed
 
 
 class Admitted(Struct, frozen=True):

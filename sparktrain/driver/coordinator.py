@@ -13,31 +13,32 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktrain.aside import aside
 from sparktrain.clock import Clock
-from sparktrain.driver.losses import reading
-from sparktrain.driver.scribe import Scribe
-from sparktrain.driver.server import LEASE_S, Server
-from sparktrain.driver.snapshot import progress_of, result_of
-from sparktrain.driver.tally import Tally
-from sparktrain.driver.tokens import TokenKeeper
+from sparktrain.cluster.executor_loss import reading
+from sparktrain.cluster.task_failures import Words
+from sparktrain.cluster.token_renewer import TokenKeeper
+from sparktrain.config.sweep_spec import trial_seed
+from sparktrain.driver.agent_server import LEASE_S, Server
+from sparktrain.driver.journal_writer import Scribe
+from sparktrain.driver.outcome_counts import Tally
+from sparktrain.driver.progress_builder import progress_of
+from sparktrain.driver.run_request import Ran, Work
 from sparktrain.driver.uploads import Uploads
-from sparktrain.driver.words import Words
-from sparktrain.driver.work import Ran, Work
 from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
+from sparktrain.rundir import checkpoints
+from sparktrain.runs.trial_result import result_of
 from sparktrain.search.sampler import Sampler
-from sparktrain.spec.sweep import trial_seed
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.machine import Commands, Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import TrialStatus
-from sparktrain.store import checkpoints
 from sparktrain.store.base import Store
+from sparktrain.threads import aside
 
 TICK_S = 0.1
 """Interval at which deadlines are checked and progress is shown."""

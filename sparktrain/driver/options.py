@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
-from sparktrain.driver.backends import Choice, choose
-from sparktrain.driver.environment import environment
-from sparktrain.driver.shipping import CODE_BYTES, MOST_CODE_BYTES
+from sparktrain.config.gang_spec import ALONE, AUTO, Backend, GangSpec, wanted
+from sparktrain.config.param_values import did_you_mean
+from sparktrain.config.quantities import Duration, count, seconds
+from sparktrain.config.store_address import STORE_TIMEOUT_S
+from sparktrain.config.sweep_spec import Mode
+from sparktrain.driver.backend_choice import Choice, choose
+from sparktrain.driver.forwarded_env import environment
 from sparktrain.errors import SpecError
-from sparktrain.spec.gang import ALONE, AUTO, Backend, GangSpec, wanted
-from sparktrain.spec.quantities import Duration, count, seconds
-from sparktrain.spec.store import STORE_TIMEOUT_S
-from sparktrain.spec.sweep import Mode
-from sparktrain.spec.values import did_you_mean
+from sparktrain.usercode.serialize import CODE_BYTES, MOST_CODE_BYTES
 
 GIB = 2**30
 

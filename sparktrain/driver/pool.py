@@ -14,19 +14,18 @@ from functools import partial
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
-from sparktrain.aside import aside
 from sparktrain.clock import SystemClock, pause
+from sparktrain.cluster.import_failures import advice
+from sparktrain.cluster.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, listener_of, outlook_of
+from sparktrain.cluster.preflight import slots as slots_in
+from sparktrain.config.versions import installed_versions
+from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.holders import HOLDERS
-from sparktrain.driver.launch import AgentJob, JobEnd, refused_s, without_gpus
-from sparktrain.driver.loop import call, submit
-from sparktrain.driver.missing import advice
-from sparktrain.driver.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, listener_of, outlook_of
-from sparktrain.driver.preflight import slots as slots_in
-from sparktrain.driver.resume import this_driver
-from sparktrain.driver.server import Server
-from sparktrain.driver.vacancies import Vacancies
-from sparktrain.driver.work import Ran, Work
+from sparktrain.driver.event_loop import call, submit
+from sparktrain.driver.run_request import Ran, Work
+from sparktrain.driver.slot_holders import HOLDERS
+from sparktrain.driver.spark_job import AgentJob, JobEnd, refused_s, without_gpus
+from sparktrain.driver.vacant_slots import Vacancies
 from sparktrain.errors import (
     AgentsLostError,
     DriverUnreachableError,
@@ -40,9 +39,10 @@ from sparktrain.protocol.certificates import CertificateKeeper, server_fingerpri
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import ListenError
-from sparktrain.spec.versions import installed_versions
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.runs.history import this_driver
 from sparktrain.state.sweep import Ending
-from sparktrain.store.journal import Who
+from sparktrain.threads import aside
 
 RELAUNCHES = 5
 """Times the agents' job is submitted again after Spark gave it up."""

@@ -5,13 +5,13 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from sparktrain.aside import aside
 from sparktrain.clock import Clock
 from sparktrain.errors import ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
+from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
-from sparktrain.store.layout import RunLayout
+from sparktrain.threads import aside
 
 SETTLE_TIMEOUT_S = 60.0
 """How long the end of a run waits for uploads that make no progress."""

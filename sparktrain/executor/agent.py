@@ -11,17 +11,16 @@ import uuid
 from collections.abc import Coroutine
 from contextlib import closing, suppress
 
-from sparktrain.aside import spawn
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.code import LocalCode, keep
-from sparktrain.executor.fitting import fitting
-from sparktrain.executor.member import MemberSession
-from sparktrain.executor.placement import Placement, placement
-from sparktrain.executor.process import ZygoteLostError, scratch_root, thread_limits
+from sparktrain.executor.member_runner import MemberSession
+from sparktrain.executor.message_limits import fitting
 from sparktrain.executor.scratch import held, tidy
 from sparktrain.executor.snapshots import SnapshotKeeper
-from sparktrain.executor.warm import WarmZygote
+from sparktrain.executor.spark_task import Placement, placement
+from sparktrain.executor.warm_zygote import WarmZygote
+from sparktrain.executor.zygote_process import ZygoteLostError, scratch_root, thread_limits
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
@@ -29,7 +28,8 @@ from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
 from sparktrain.state.liveness import Lease
-from sparktrain.store.hadoop.tokens import TokenFile
+from sparktrain.store.hadoop.token_file import TokenFile
+from sparktrain.threads import spawn
 
 ATTEMPT_S = 15.0
 """How long an agent whose stream broke dials the coordinator before it pauses."""

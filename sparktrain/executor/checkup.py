@@ -15,22 +15,22 @@ from typing import Any
 import psutil
 from msgspec.structs import replace
 
-from sparktrain.aside import aside
 from sparktrain.clock import Clock, SystemClock
+from sparktrain.config.versions import installed_versions
 from sparktrain.errors import ProtocolError, SparktrainError
-from sparktrain.executor.placement import Placement, placement, spark_version
-from sparktrain.executor.process import scratch_root
 from sparktrain.executor.scratch import held
+from sparktrain.executor.spark_task import Placement, placement, spark_version
+from sparktrain.executor.zygote_process import scratch_root
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.checkup import CLOCK, MARKER, PACKAGES, Peer, SlotTold, member, to_json
+from sparktrain.protocol.checkup_report import CLOCK, MARKER, PACKAGES, Peer, SlotTold, member, to_json
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
-from sparktrain.spec.versions import installed_versions
-from sparktrain.state.formation import Place
-from sparktrain.store.hadoop.tokens import TokenFile
+from sparktrain.state.topology import Place
+from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.url import open_store
+from sparktrain.threads import aside
 
 VISIT_S = 30.0
 """How long a slot stays with the coordinator at most, once it has reached it."""

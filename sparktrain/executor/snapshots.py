@@ -13,19 +13,19 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from sparktrain.aside import aside, spawn
 from sparktrain.clock import SystemClock, pause
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
 from sparktrain.executor.folders import discard, remove
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
-from sparktrain.spec.store import StoreAddress
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.rundir.checkpoints import Draft, fetch, write
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import Store
-from sparktrain.store.checkpoints import Draft, fetch, write
-from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
+from sparktrain.threads import aside, spawn
 
 T = TypeVar("T")
 

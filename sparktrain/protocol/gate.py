@@ -19,9 +19,9 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
-from sparktrain.aside import spawn
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.protocol.splice import Splice
+from sparktrain.threads import spawn
 
 STRANGERS = 64
 """Peers that have not proved themselves, at a time."""

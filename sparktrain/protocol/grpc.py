@@ -20,7 +20,6 @@ from urllib.parse import unquote
 import grpc
 from grpc import aio
 
-from sparktrain.aside import aside
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import codec
@@ -28,8 +27,8 @@ from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.gate import Gate, listen
 from sparktrain.protocol.grpc_causes import AttemptError, failed
 from sparktrain.protocol.grpc_link import FAILURES, LOST, GrpcLink, Options, ServerStream, common_options
+from sparktrain.protocol.link_rules import AGENT_SPEECH, COORDINATOR_SPEECH, Closing, Refusal
 from sparktrain.protocol.messages import UploadDone, UploadHeader
-from sparktrain.protocol.speech import AGENT_SPEECH, COORDINATOR_SPEECH, Closing, Refusal
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import (
     CHUNK_BYTES,
@@ -52,6 +51,7 @@ from sparktrain.protocol.transport import (
     race,
     serve,
 )
+from sparktrain.threads import aside
 
 T = TypeVar("T")
 

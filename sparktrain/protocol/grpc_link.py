@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from sparktrain.protocol.speech import Speech
+from sparktrain.protocol.link_rules import Speech
 from sparktrain.protocol.transport import FLUSH_AT_MOST_S, FLUSH_S, Limits, LinkClosedError, Mailbox, QueuedLink
 
 LOST = "the connection was lost: the other process or its host ended, or the network failed"

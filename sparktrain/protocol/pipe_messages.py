@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from sparktrain.config.gang_spec import Backend
 from sparktrain.ids import Member
 from sparktrain.protocol.codec import LARGE_BYTES
 from sparktrain.protocol.messages import Message
-from sparktrain.spec.gang import Backend
-from sparktrain.state.formation import Place
 from sparktrain.state.outcome import Outcome, Report
+from sparktrain.state.topology import Place
 
 # ---- agent <-> zygote
 

@@ -16,9 +16,9 @@ from enum import Enum
 from typing import Any, cast
 
 from sparktrain.boundary import users_call
+from sparktrain.config.load import ParamsFile
+from sparktrain.config.param_values import check_equal_lengths, check_name, described, plain, shown, value_list
 from sparktrain.errors import SpecError
-from sparktrain.spec.load import ParamsFile
-from sparktrain.spec.values import check_equal_lengths, check_name, described, plain, shown, value_list
 
 Params = dict[str, Any]
 Predicate = Callable[[Params], object]

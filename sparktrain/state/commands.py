@@ -5,10 +5,10 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
-from sparktrain.state.checkpoints import Checkpoint
-from sparktrain.state.formation import Place
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure
 from sparktrain.state.records import AnyRecord
+from sparktrain.state.topology import Place
 
 
 class Command(Struct, frozen=True, tag=True):

@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Member, RunId
-from sparktrain.spec.gang import Role
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Loss, Outcome, Report
 from sparktrain.state.records import AnyRecord, DriverBegan
 

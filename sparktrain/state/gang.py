@@ -5,12 +5,12 @@ from enum import Enum
 
 from msgspec.structs import replace
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
-from sparktrain.spec.gang import Role
-from sparktrain.state.checkpoints import Checkpoint
-from sparktrain.state.formation import Place
-from sparktrain.state.moves import check_move
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.topology import Place
+from sparktrain.state.transitions import check_move
 
 
 class GangStatus(Enum):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparktrain.ids import TrialId
-from sparktrain.state.agent import Agent
+from sparktrain.state.agents import Agent
 from sparktrain.state.outcome import Failure, FailureKind
 
 FIRST_BACK_OFF_S = 5.0

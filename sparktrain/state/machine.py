@@ -8,18 +8,18 @@ from msgspec.structs import replace
 from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank, RunId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.agent import Agent, Agents, AgentStatus
+from sparktrain.state.agents import Agent, Agents, AgentStatus
+from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.liveness import Leases
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, hopeless, idle
 from sparktrain.state.records import RunEnded
 from sparktrain.state.recovery import recovered
-from sparktrain.state.seating import next_gang, places
 from sparktrain.state.sweep import Ending, Sweep, lost
 from sparktrain.state.trial import NOT_FORMED, Trial
-from sparktrain.state.watch import hang, not_joined
 
 KILL_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL, for a member that ran out of time."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from sparktrain.state.agent import Agent, Agents
+from sparktrain.state.agents import Agent, Agents
 from sparktrain.state.sweep import Ending, Sweep
 
 AGENTS_TIMEOUT_S = 10.0

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.ids import Generation, TrialId
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, Report, Restart
 from sparktrain.state.trial import TrialStatus
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from sparktrain.ids import TrialId
-from sparktrain.state.checkpoints import Checkpoints
+from sparktrain.state.checkpoint_history import Checkpoints
 from sparktrain.state.events import RunBegun
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.records import (

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, Member, Rank, RunId, TrialId
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.events import RunLimits, Suggested
-from sparktrain.state.failures import Failures
+from sparktrain.state.failure_limits import Failures
 from sparktrain.state.gang import Gang, led_to
 from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Report, Restart

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktrain.ids import Generation, TrialId
-from sparktrain.state.checkpoints import Checkpoints
-from sparktrain.state.moves import check_move
+from sparktrain.state.checkpoint_history import Checkpoints
 from sparktrain.state.outcome import Failure, Report, Restart
+from sparktrain.state.transitions import check_move
 
 NOT_FORMED = Generation(0)
 """The generation of a trial before its first gang."""

@@ -5,8 +5,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError
-from sparktrain.spec.store import StoreAddress
 
 UNPUBLISHED = ".tmp-"
 """How the name of a file begins that a store is still writing: never listed, and refused for anything else."""

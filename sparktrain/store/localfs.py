@@ -14,8 +14,8 @@ from typing import TypeVar
 from uuid import uuid4
 
 from sparktrain.clock import SystemClock
+from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError, StoreError
-from sparktrain.spec.store import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.store.base import (
     UNPUBLISHED,
     FileInfo,

@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
-from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import Store
-from sparktrain.store.hdfs import HdfsStore
+from sparktrain.store.hadoop.hdfs import HdfsStore
+from sparktrain.store.hadoop.webhdfs import WebHdfsStore
 from sparktrain.store.localfs import LocalStore
-from sparktrain.store.object_urls import open_azure, open_gcs, open_memory, open_s3
-from sparktrain.store.webhdfs import WebHdfsStore
+from sparktrain.store.objects.object_urls import open_azure, open_gcs, open_memory, open_s3
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 

@@ -20,9 +20,9 @@ import psutil
 
 import sparktrain as st
 from sparktrain.clock import SystemClock, pause
-from sparktrain.store import journal_reader
-from sparktrain.store.journal_reader import Opened
-from sparktrain.store.layout import RunLayout
+from sparktrain.rundir.journal import reader
+from sparktrain.rundir.journal.reader import Opened
+from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 from sparktrain.testing import drill
 from sparktrain.testing.processes import Sighted, descendants, wait_until
@@ -125,7 +125,7 @@ class Mortal:
 
     def journal(self) -> Opened:
         """That of its run."""
-        return journal_reader.read(LocalStore(self.folder / "runs"), RunLayout(NAME).journal)
+        return reader.read(LocalStore(self.folder / "runs"), RunLayout(NAME).journal)
 
     def wait(self, condition: Any, what: str) -> None:
         """Wait until `condition` holds; AssertionError, with what it printed, when it ends before."""

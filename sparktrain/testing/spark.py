@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from sparktrain.driver.session import jvm_here
+from sparktrain.cluster.spark_session import jvm_here
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executor JVMs, each with one slot."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError
-from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import PIECE_BYTES, Store
 from sparktrain.store.url import open_store
 

@@ -12,6 +12,8 @@ import grpc
 import pytest
 from grpc import aio
 
+from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import certificates, codec
 from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, issue
@@ -50,11 +52,9 @@ from sparktrain.protocol.messages import (
 )
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
-from sparktrain.spec.gang import Backend, Role
-from sparktrain.spec.store import StoreAddress
-from sparktrain.state.checkpoints import Checkpoint
-from sparktrain.state.formation import Place
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+from sparktrain.state.topology import Place
 
 _ATTEND = f"/sparktrain.v{codec.VERSION}.Coordinator/Attend"
 _UPLOAD = f"/sparktrain.v{codec.VERSION}.Coordinator/Upload"

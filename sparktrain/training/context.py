@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.clock import Clock
 from sparktrain.protocol.pipe_messages import Assignment, Reported, Stepped
 from sparktrain.state.outcome import Report
-from sparktrain.training.cluster import cluster_spec
-from sparktrain.training.forming import RING_TIMEOUT_S, Gang, alone
-from sparktrain.training.position import Position
-from sparktrain.training.result import MAX_STEP, NotANumberError, number, size_problem
-from sparktrain.training.strategy import Strategies
-from sparktrain.training.wire import Wire, sendable
+from sparktrain.training.agent_pipe import Wire, sendable
+from sparktrain.training.data.position import Position
+from sparktrain.training.gang_join import RING_TIMEOUT_S, Gang, alone
+from sparktrain.training.metrics import MAX_STEP, NotANumberError, number, size_problem
+from sparktrain.training.strategies.strategy import Strategies
+from sparktrain.training.strategies.tf_cluster import cluster_spec
 
 if TYPE_CHECKING:
-    from sparktrain.training.checkpoint import Checkpoints
-    from sparktrain.training.ring import Ring
+    from sparktrain.training.checkpoint.saver import Checkpoints
+    from sparktrain.training.collectives.ring import Ring
 
 SNAPSHOTS = "snapshots"
 """Folder beside the log directory in which the chief's state waits for its agent."""
@@ -136,12 +136,12 @@ class TrainContext:
 
     @property
     def checkpoint(self) -> "Checkpoints":
-        """Saves and restores the training: see `sparktrain.training.checkpoint.Checkpoints`.
+        """Saves and restores the training: see `sparktrain.training.checkpoint.saver.Checkpoints`.
 
         The Keras callbacks do both; loops of your own call `restore` before they train, and `save` on the chief.
         """
         if self._checkpoints is None:
-            from sparktrain.training.checkpoint import Checkpoints
+            from sparktrain.training.checkpoint.saver import Checkpoints
 
             scratch = Path(self.log_dir).parent / SNAPSHOTS
             told = self._assignment
@@ -153,7 +153,7 @@ class TrainContext:
 
         `RunResult.model_path` names it. Blocks on the local disk. Raises OSError.
         """
-        from sparktrain.training.checkpoint import export
+        from sparktrain.training.checkpoint.saver import export
 
         export(model, Path(self.log_dir).parent, self.rank)
 
@@ -165,7 +165,7 @@ class TrainContext:
     def strategy(self, kind: str | None = None, **options: Any) -> Any:
         """A strategy of TensorFlow's for this gang, or for this member's own devices.
 
-        See `sparktrain.training.strategy.Strategies.strategy`. Raises SpecError, StrategyError, FormError.
+        See `sparktrain.training.strategies.strategy.Strategies.strategy`. Raises SpecError, StrategyError, FormError.
         """
         if self._strategies is None:
             gang, told = self._gang, self._assignment
@@ -179,15 +179,15 @@ class TrainContext:
     def distribute(self, optimizer: Any, *, compression: str = "none") -> Any:
         """`optimizer` itself, a Keras 3 one, which from now on averages gradients over all members.
 
-        See `sparktrain.training.optimizer.distribute`. Raises SpecError.
+        See `sparktrain.training.collectives.optimizer.distribute`. Raises SpecError.
         """
-        from sparktrain.training.optimizer import distribute
+        from sparktrain.training.collectives.optimizer import distribute
 
         return distribute(optimizer, self._known_ring(), compression=compression)
 
     def distribute_tape(self, tape: Any, *, compression: str = "none") -> Any:
         """A `tf.GradientTape` whose `gradient()` is averaged over all members; it takes Keras variables too."""
-        from sparktrain.training.optimizer import distribute_tape
+        from sparktrain.training.collectives.optimizer import distribute_tape
 
         return distribute_tape(tape, self._known_ring(), compression=compression)
 
@@ -204,11 +204,11 @@ class TrainContext:
         """This member's share of `data`, for `fit`: each batch once in an epoch, over all members.
 
         A member has the same number of steps as the others; after a restart it goes on in the middle of the epoch. See
-        `sparktrain.training.feed.shard` for what `data` may be, and what becomes of data that cannot be shared out
-        evenly, for which `fit` cannot take `class_weight`: give it here. `seed` is that of `shuffle`; by default
+        `sparktrain.training.data.shard.shard` for what `data` may be, and what becomes of data that cannot be shared
+        out evenly, for which `fit` cannot take `class_weight`: give it here. `seed` is that of `shuffle`; by default
         `ctx.seed`. Raises SpecError.
         """
-        from sparktrain.training.feed import shard
+        from sparktrain.training.data.shard import shard
 
         chosen = self.seed % 2**31 if seed is None else seed
         return shard(
@@ -225,7 +225,7 @@ class TrainContext:
 
     def scale_lr(self, lr: float) -> float:
         """`lr` times the members of the gang, whose steps take in so many batches (arXiv 1706.02677, section 2.1)."""
-        from sparktrain.training.schedule import scale_lr
+        from sparktrain.training.keras.lr_schedule import scale_lr
 
         return scale_lr(lr, self.size)
 
@@ -246,7 +246,7 @@ class TrainContext:
         tells by default ("min" for a loss). `warmup`: epochs in which the learning rate rises from that of one member.
         Raises SpecError.
         """
-        from sparktrain.training.glue import keras_callbacks
+        from sparktrain.training.keras.glue import keras_callbacks
 
         return keras_callbacks(
             self._gang.ring,
@@ -269,7 +269,7 @@ class TrainContext:
 
         All members call it, with values of one shape; it waits for them. Raises RingError.
         """
-        from sparktrain.training.values import allreduce
+        from sparktrain.training.collectives.user_ops import allreduce
 
         return allreduce(self._gang.ring, value, average=average)
 
@@ -278,7 +278,7 @@ class TrainContext:
 
         All members call it, and wait for the chief. Raises RingError.
         """
-        from sparktrain.training.values import broadcast
+        from sparktrain.training.collectives.user_ops import broadcast
 
         return broadcast(self._gang.ring, value)
 
@@ -287,7 +287,7 @@ class TrainContext:
 
         All members call it; the first axis may differ in length. Raises RingError.
         """
-        from sparktrain.training.values import allgather
+        from sparktrain.training.collectives.user_ops import allgather
 
         return allgather(self._gang.ring, value)
 
@@ -295,8 +295,8 @@ class TrainContext:
 
     def _known_ring(self) -> "Ring":
         """The ring, which Keras in this process knows from now on."""
-        from sparktrain.training.losses import weigh_losses
-        from sparktrain.training.synchronized import synchronize_batches
+        from sparktrain.training.collectives.sync_batch_norm import synchronize_batches
+        from sparktrain.training.keras.loss_scaling import weigh_losses
 
         weigh_losses(self._gang.ring)
         synchronize_batches(self._gang.ring)

@@ -8,9 +8,9 @@ from types import CodeType, FrameType, TracebackType
 
 from sparktrain.errors import FormError, OutOfStepError, RingError, UserError
 from sparktrain.state.outcome import Failure, FailureKind
-from sparktrain.training.homes import Homes
-from sparktrain.training.ring_errors import causes
-from sparktrain.training.wire import sendable
+from sparktrain.training.agent_pipe import sendable
+from sparktrain.training.collectives.ring_errors import causes
+from sparktrain.training.source_homes import Homes
 
 SUMMARY_CHARS = 500
 TRACEBACK_BYTES = 64 * 1024

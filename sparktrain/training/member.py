@@ -19,13 +19,13 @@ from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.training import failure, forming, setting
-from sparktrain.training.cluster import serve_if_server
+from sparktrain.training import failure, gang_join, process_setup
+from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
-from sparktrain.training.homes import Homes, find
+from sparktrain.training.metrics import metrics_of
 from sparktrain.training.notices import given
-from sparktrain.training.result import metrics_of
-from sparktrain.training.wire import AgentWire
+from sparktrain.training.source_homes import Homes, find
+from sparktrain.training.strategies.tf_cluster import serve_if_server
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
 
@@ -43,10 +43,10 @@ def live(pipe: BlockingPipe[m.ToMember], began: Callable[[], None]) -> NoReturn:
         wire = AgentWire(pipe, SystemClock())
         outcome = _outcome(assignment, wire, SystemClock())
         _print(outcome.failure)
-        setting.flush()
+        process_setup.flush()
         if not _tell(wire, outcome):
             os._exit(UNREACHABLE_STATUS)
-        setting.leave()
+        process_setup.leave()
     except BaseException:
         with suppress(OSError):  # stderr may be closed
             traceback.print_exc()
@@ -58,14 +58,14 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     """Set up, load, form the gang, and train."""
     host, homes = socket.gethostname(), find(assignment.sys_path)
     try:
-        setting.enter(assignment)
+        process_setup.enter(assignment)
     except OSError as error:
         problem = f"no member can be set up on executor host {host}: {error}"
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
         function = _load(assignment)
-        gang = forming.form(assignment, wire, function)
-        setting.seed(assignment.seed)
+        gang = gang_join.form(assignment, wire, function)
+        process_setup.seed(assignment.seed)
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))
     except BaseException as error:
@@ -99,7 +99,7 @@ def _referred(reference: str) -> Any:
 
 
 def _train(
-    function: Callable[..., Any], context: TrainContext, gang: forming.Gang, metric: str | None, homes: Homes
+    function: Callable[..., Any], context: TrainContext, gang: gang_join.Gang, metric: str | None, homes: Homes
 ) -> Outcome:
     pid, clock = os.getpid(), SystemClock()
     started = clock.now()
@@ -128,7 +128,7 @@ def _end_mistaken(said: str, seconds: float, wire: AgentWire) -> NoReturn:
     training = sys._current_frames()[threading.main_thread().ident or 0]
     ended = failure.of_mistake(said, failure.where(training, _call.__code__))
     print(f"[sparktrain] {said}", file=sys.stderr)
-    setting.flush()
+    process_setup.flush()
     os._exit(0 if _tell(wire, Outcome(seconds, failure=ended)) else UNREACHABLE_STATUS)
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from sparktrain.training.wire import sendable
+from sparktrain.training.agent_pipe import sendable
 
 MOST = 20
 LONGEST = 1000

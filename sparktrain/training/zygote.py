@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from sparktrain import reaper
+from sparktrain import process_tree
 from sparktrain.clock import Clock, pause
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
@@ -53,8 +53,8 @@ class Zygote:
         faulthandler.enable()
         self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._handle_signals()
-        reaper.inherit_orphans()
-        reaper.die_with_parent(signal.SIGTERM, agent_pid)
+        process_tree.inherit_orphans()
+        process_tree.die_with_parent(signal.SIGTERM, agent_pid)
 
     def serve(self) -> BlockingPipe[m.ToMember] | None:
         """Obey the agent. Returns only in a forked member: its pipe to the agent. The zygote itself exits in here."""
@@ -113,19 +113,19 @@ class Zygote:
         begun = mmap.mmap(-1, 1)
         sys.stdout.flush()
         sys.stderr.flush()
-        reaper.flush_native()
+        process_tree.flush_native()
         zygote_pid = os.getpid()
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # Python forgets a signal that comes within fork()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: numpy's idle threads are no hazard
             pid = os.fork()
         if pid == 0:
-            reaper.die_with_parent(signal.SIGKILL, zygote_pid)
+            process_tree.die_with_parent(signal.SIGKILL, zygote_pid)
             os.setpgid(0, 0)
             agent_end.close()
             self._forget()
             self._mine = begun
-            reaper.name_process(WAITING)
+            process_tree.name_process(WAITING)
             return BlockingPipe(member_end, m.ToMember)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         member_end.close()
@@ -185,8 +185,8 @@ class Zygote:
         """Kill what the dead member has left: its children were inherited when it died, theirs are as they die."""
         deadline = self._clock.now() + KILL_TIMEOUT_S
         ended = 0
-        while orphans := reaper.children() - self._kill_at.keys():
-            ended += reaper.cull(orphans)
+        while orphans := process_tree.children() - self._kill_at.keys():
+            ended += process_tree.cull(orphans)
             if self._clock.now() > deadline:
                 print(f"[sparktrain] processes {sorted(orphans)} do not die of SIGKILL", file=sys.stderr, flush=True)
                 break
@@ -219,14 +219,16 @@ class Zygote:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         now = self._clock.now()
         term_until, kill_until = now + TERM_GRACE_S, now + TERM_GRACE_S + KILL_TIMEOUT_S
-        for pid in reaper.children():
+        for pid in process_tree.children():
             _signal_group(pid, signal.SIGTERM)
-        while (alive := reaper.children()) and self._clock.now() < kill_until:
+        while (alive := process_tree.children()) and self._clock.now() < kill_until:
             if self._clock.now() < term_until:
                 for pid in alive:
                     os.waitpid(pid, os.WNOHANG)
             else:
-                reaper.cull(reaper.descendants())  # one with much memory dies slowly, and leaves its own only then
+                process_tree.cull(
+                    process_tree.descendants()
+                )  # one with much memory dies slowly, and leaves its own only then
             pause(_POLL_S)
         os._exit(status)
 

@@ -9,12 +9,12 @@ import pytest
 
 from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation
-from sparktrain.state.checkpoints import Checkpoint, Checkpoints
+from sparktrain.rundir.checkpoints import THREADS, delete, fetch, left_over, listed, sweep, write
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.state.checkpoint_history import Checkpoint, Checkpoints
 from sparktrain.store.base import Store
-from sparktrain.store.checkpoints import THREADS, delete, fetch, left_over, listed, sweep, write
-from sparktrain.store.layout import RunLayout
+from tests.unit.rundir.snapshots import NAMES, TRIAL, content, draft, loaded, quick_folder, resumed
 from tests.unit.store.gated import Crash, FailAt, GatedStore, fault
-from tests.unit.store.snapshots import NAMES, TRIAL, content, draft, loaded, quick_folder, resumed
 
 FILES = len(NAMES)
 BREAKS = [(when, error) for when in ("before", "after") for error in (Crash(), fault())]

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from sparktrain.spec.store import StoreAddress
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import pytest
 
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
-from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import Store
-from sparktrain.store.bucket import PART_BYTES
+from sparktrain.store.objects.bucket import PART_BYTES
 from sparktrain.store.url import open_store
 
 pytestmark = pytest.mark.usefixtures("aws")
@@ -103,8 +103,8 @@ def test_a_writer_that_is_killed_leaves_nothing(s3_server: str) -> None:
     root = f"s3://runs/{uuid4().hex}"
     code = (
         "import os, sys\n"
-        "from sparktrain.spec.store import StoreAddress\n"
-        "from sparktrain.store.bucket import PART_BYTES\n"
+        "from sparktrain.config.store_address import StoreAddress\n"
+        "from sparktrain.store.objects.bucket import PART_BYTES\n"
         "from sparktrain.store.url import open_store\n"
         "store = open_store(StoreAddress(sys.argv[1], {'endpoint': sys.argv[2], 'region': 'us-east-1'}))\n"
         "model, log = store.create('model'), store.open_stream('log')\n"

@@ -11,8 +11,8 @@ from grpc import aio
 
 from sparktrain.protocol import codec
 from sparktrain.protocol import messages as m
+from sparktrain.protocol.link_rules import Closing, Refusal
 from sparktrain.protocol.messages import Message
-from sparktrain.protocol.speech import Closing, Refusal
 from sparktrain.protocol.transport import CHUNK_BYTES, FLUSH_S, Link, LinkClosedError
 from sparktrain.testing.transports import (
     FROM_AGENT,

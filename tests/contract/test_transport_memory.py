@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.protocol.memory import MemoryDialer, MemoryTransport
+from sparktrain.protocol.memory_transport import MemoryDialer, MemoryTransport
 from sparktrain.protocol.transport import Dialer, Limits, Listener
 from sparktrain.testing.contracts import TransportContract
 from sparktrain.testing.transports import TransportHarness

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparktrain.driver.compose import compose_again
+from sparktrain.driver.prepare import compose_again
 from sparktrain.errors import RunDirectoryError
 from sparktrain.state.records import TrialConcluded
 from sparktrain.state.recovery import DRIVER_LOST

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sparktrain.driver.packing.pack import pack
 from sparktrain.store.url import open_store
+from sparktrain.submit.env_pack.pack import pack
 from sparktrain.testing.hadoop import (
     HaHdfs,
     Hdfs,

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import sparktrain as st
-from sparktrain.driver import tokens
-from sparktrain.driver.delegation import Fetched, fetch
+from sparktrain.cluster import token_renewer
+from sparktrain.cluster.delegation_tokens import Fetched, fetch
 from sparktrain.testing.spark import spark_session
 from tests.hadoop.endurance import endure
 
@@ -48,7 +48,7 @@ class Spy:
 def main(folder: Path, directory: str) -> None:
     logging.basicConfig(level=logging.INFO)
     conf, spy = json.loads((folder / "wanted.json").read_text()), Spy(folder)
-    tokens.fetch = spy.fetch
+    token_renewer.fetch = spy.fetch
     with spark_session(MASTER, folder / "spark", conf) as spark, st.pool(spark, 1, preload=["numpy"]) as pool:
         certificates = pool._agents._certificates
         assert certificates is not None

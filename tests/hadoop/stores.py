@@ -7,14 +7,14 @@ from threading import Condition, Thread
 from typing import Any
 
 from sparktrain.clock import SystemClock
-from sparktrain.spec.store import StoreAddress
-from sparktrain.store.hadoop.calls import Patience
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.hadoop.client import HadoopClient
-from sparktrain.store.hadoop.conf import USER, resolve, with_user
-from sparktrain.store.hadoop.errors import TroubleError
-from sparktrain.store.hadoop.store import HadoopStore
-from sparktrain.store.hdfs import HdfsStore
-from sparktrain.store.webhdfs import WebHdfsStore
+from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.hadoop_conf import USER, resolve, with_user
+from sparktrain.store.hadoop.hadoop_errors import TroubleError
+from sparktrain.store.hadoop.hadoop_store import HadoopStore
+from sparktrain.store.hadoop.hdfs import HdfsStore
+from sparktrain.store.hadoop.webhdfs import WebHdfsStore
 from sparktrain.testing.hadoop import Hdfs
 
 PROTOCOLS = ["hdfs", "webhdfs"]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.spec.store import StoreAddress
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import Store
-from sparktrain.store.hdfs import HdfsStore
+from sparktrain.store.hadoop.hdfs import HdfsStore
 from sparktrain.testing.hadoop import Hdfs
 from tests.contract.checkpoint_contract import CheckpointContract
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sparktrain.driver.doctor.examine import Asked, Examiner
-from sparktrain.driver.doctor.finding import Finding, Level
-from sparktrain.driver.doctor.hadoop import STALE_KEY
+from sparktrain.cluster.finding import Finding, Level
+from sparktrain.doctor.examine import Asked, Examiner
+from sparktrain.doctor.hadoop import STALE_KEY
 from sparktrain.testing.hadoop import LABEL, Hdfs, Yarn, submit
 from tests.conf import CONF
 from tests.hadoop.stores import PROTOCOLS, url

@@ -15,7 +15,7 @@ DEADLINE_S = 60.0
 PREPARE = """
 import os, sys, threading
 from sparktrain.errors import StoreRefusedError
-from sparktrain.spec.store import StoreAddress
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.url import open_store
 
 def fork(work):

@@ -13,16 +13,16 @@ import psutil
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.driver.session import FAST_JVM
-from sparktrain.driver.ticket import ticket
+from sparktrain.cluster.kerberos_ticket import ticket
+from sparktrain.cluster.spark_session import FAST_JVM
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import RunDirectoryError
-from sparktrain.spec.store import StoreAddress
+from sparktrain.rundir.journal.reader import read
+from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.records import CheckpointAcknowledged, GangFormed
 from sparktrain.store.base import Store
-from sparktrain.store.hadoop.tokens import TokenFile
-from sparktrain.store.hdfs import HdfsStore
-from sparktrain.store.journal_reader import read
-from sparktrain.store.layout import RunLayout
+from sparktrain.store.hadoop.hdfs import HdfsStore
+from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import REALM, Kdc, SecureHaHdfs, SecureHdfs, secure_hdfs
 from sparktrain.testing.hadoop.java import java_home, krb5_option

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.driver.packing.pack import pack
 from sparktrain.store.url import open_store
+from sparktrain.submit.env_pack.pack import pack
 
 PROGRAM = """
 import bz2, ctypes, hashlib, lzma, sqlite3, ssl, subprocess, sys, zlib
-import cloudpickle, cryptography.x509, grpc, hdfs_native, msgspec, numpy, psutil, pyarrow, sparktrain.store.hdfs
+import cloudpickle, cryptography.x509, grpc, hdfs_native, msgspec, numpy, psutil, pyarrow, sparktrain.store.hadoop.hdfs
 assert sys.prefix == sys.base_prefix == {home!r}, sys.prefix
 again = subprocess.run([sys.executable, "-c", "print(6 * 7)"], env={{}}, capture_output=True, text=True, check=True)
 assert again.stdout == "42\\n", again

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import sparktrain as st
+from sparktrain.rundir.journal.reader import read
+from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.records import CheckpointAcknowledged, GangFormed
-from sparktrain.store.journal_reader import read
-from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import HaHdfs, Hdfs
 from sparktrain.testing.processes import wait_until

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.spec.store import StoreAddress
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import Store
-from sparktrain.store.hdfs import HdfsStore
-from sparktrain.store.webhdfs import WebHdfsStore
+from sparktrain.store.hadoop.hdfs import HdfsStore
+from sparktrain.store.hadoop.webhdfs import WebHdfsStore
 from sparktrain.testing.hadoop import Hdfs
 from sparktrain.testing.store_contract import SharedStoreContract
 

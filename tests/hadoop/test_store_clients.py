@@ -15,7 +15,7 @@ from tests.hadoop.stores import PROTOCOLS, opened, url
 EXECUTOR = """
 import sys
 import msgspec
-from sparktrain.spec.store import StoreAddress
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.url import open_store
 store = open_store(msgspec.json.decode(sys.stdin.read(), type=StoreAddress))
 assert store.read("by driver") == b"1"

@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 
 from sparktrain.clock import SystemClock, pause
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import StoreError, StoreTimeoutError
-from sparktrain.spec.store import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import HaHdfs, Hdfs

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktrain.clock import SystemClock
-from sparktrain.driver.resourcemanager import ResourceManager
-from sparktrain.driver.yarn import demand_of, outlook, refusal
+from sparktrain.cluster.yarn_capacity import demand_of, outlook, refusal
+from sparktrain.cluster.yarn_client import ResourceManager
 from sparktrain.testing.hadoop import LABEL, HadoopError, Hdfs, Knobs, Yarn, yarn
 from sparktrain.testing.processes import Sighted, wait_until
 from tests.conf import properties, queues

@@ -9,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from sparktrain.driver.inspection import TrialView
-from sparktrain.driver.submitting import Sight
+from sparktrain.runs.view import TrialView
+from sparktrain.submit.follow import Sight
 from sparktrain.testing.hadoop import Submission, Yarn, submission
 from sparktrain.testing.processes import Sighted, kill, wait_until
 from tests.hadoop.commands import Command, command, kill_driver

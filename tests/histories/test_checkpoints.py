@@ -13,18 +13,18 @@ from unittest.mock import patch
 import pytest
 
 from sparktrain.errors import CheckpointError
+from sparktrain.rundir import checkpoints as product
+from sparktrain.rundir.journal.writer import Journal
+from sparktrain.rundir.layout import CheckpointLayout, RunLayout
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.machine import Machine
 from sparktrain.state.records import AnyRecord, CheckpointAcknowledged, GangFormed
-from sparktrain.store import checkpoints as product
 from sparktrain.store.base import Store
-from sparktrain.store.journal import Journal
-from sparktrain.store.layout import CheckpointLayout, RunLayout
-from tests.unit.store.checkpoint_histories import Disk, Driver, World, Writer
+from tests.unit.rundir.checkpoint_histories import Disk, Driver, World, Writer
+from tests.unit.rundir.snapshots import LAYOUT, TRIAL, quick_folder
 from tests.unit.store.histories import Actor
-from tests.unit.store.snapshots import LAYOUT, TRIAL, quick_folder
 
 HISTORIES = 150
 MOVES = 25

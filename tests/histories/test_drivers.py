@@ -12,18 +12,18 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktrain.driver import compose
-from sparktrain.driver.compose import Composed
-from sparktrain.driver.resume import replay
-from sparktrain.driver.scribe import Scribe
-from sparktrain.driver.work import Ran
+from sparktrain.driver import prepare
+from sparktrain.driver.journal_writer import Scribe
+from sparktrain.driver.prepare import Composed
+from sparktrain.driver.run_request import Ran
 from sparktrain.errors import DeposedError, ResumeError
 from sparktrain.ids import Generation, TrialId
+from sparktrain.rundir.journal.writer import Journal
+from sparktrain.runs.history import replay
 from sparktrain.state import recovery
 from sparktrain.state.records import AnyRecord, DriverBegan, GangFormed, TrialConcluded
 from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import Trial, TrialStatus
-from sparktrain.store.journal import Journal
 from tests.unit.driver.drivers import Climber, Driver, World, composed, outcome, play, whole
 from tests.unit.store.gated import Crash, FailAt, fault
 
@@ -149,7 +149,7 @@ MUTANTS = {
     "nobody is deposed": (patch.object(Journal, "check", lambda _: None), "is told|started|metrics"),
     "all trials run again": (patch.object(recovery, "_take_over", _take_over_all), "has a result"),
     "generations begin anew": (patch.object(recovery, "_fold_trial", _fold_no_generation), "is started twice"),
-    "samplers begin anew": (patch.object(compose, "replay", lambda *_: None), None),
+    "samplers begin anew": (patch.object(prepare, "replay", lambda *_: None), None),
 }
 
 

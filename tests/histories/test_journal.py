@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
+from sparktrain.rundir.journal import reader
+from sparktrain.rundir.journal import writer as product
+from sparktrain.rundir.journal.file_format import SNAPSHOT, Content, Followed
+from sparktrain.rundir.journal.reader import Opened, Replay, Tail
+from sparktrain.rundir.journal.writer import Compaction, Journal, Who
+from sparktrain.rundir.layout import JournalLayout
 from sparktrain.state.records import AnyRecord
-from sparktrain.store import journal as product
-from sparktrain.store import journal_reader
 from sparktrain.store.base import Store
-from sparktrain.store.journal import Compaction, Journal, Who
-from sparktrain.store.journal_file import SNAPSHOT, Content, Followed
-from sparktrain.store.journal_reader import Opened, Replay, Tail
-from sparktrain.store.layout import JournalLayout
-from tests.unit.store.journal_histories import World
+from tests.unit.rundir.journal.journal_histories import World
 
 some = st.integers(0, 3)
 HISTORIES = 120
@@ -237,9 +237,9 @@ def _a_cut_is_forgotten() -> Any:
 
 
 def _one_listing_is_believed() -> Any:
-    real = journal_reader.settled
+    real = reader.settled
     return patch.object(
-        journal_reader, "settled", lambda store, layout, position, listing: real(store, layout, position, listing, 0)
+        reader, "settled", lambda store, layout, position, listing: real(store, layout, position, listing, 0)
     )
 
 

@@ -13,14 +13,14 @@ import cloudpickle
 
 from sparktrain.clock import SystemClock
 from sparktrain.executor.agent import Agent
-from sparktrain.executor.placement import Placement
-from sparktrain.executor.warm import WarmZygote
+from sparktrain.executor.spark_task import Placement
+from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link, LinkClosedError
 from sparktrain.state.outcome import Failure
-from sparktrain.store.hadoop.tokens import TokenFile
+from sparktrain.store.hadoop.token_file import TokenFile
 from tests.process.harness import MARK, eventually
 
 WITHIN_S = 30.0

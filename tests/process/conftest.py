@@ -7,8 +7,8 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from sparktrain import reaper
-from sparktrain.executor.process import Zygote
+from sparktrain import process_tree
+from sparktrain.executor.zygote_process import Zygote
 from tests.process import harness
 from tests.process.harness import MARK, Bench, marked
 
@@ -16,10 +16,10 @@ from tests.process.harness import MARK, Bench, marked
 @pytest.fixture
 def mark() -> Iterator[str]:
     """A mark for zygotes of the test; none of their processes may be left."""
-    mark, before = uuid.uuid4().hex, reaper.children()
+    mark, before = uuid.uuid4().hex, process_tree.children()
     yield mark
     assert not marked(mark)
-    assert reaper.children() <= before
+    assert process_tree.children() <= before
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from sparktrain.executor.process import MemberProcess, Zygote
+from sparktrain.executor.zygote_process import MemberProcess, Zygote
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Failure, Outcome, Report

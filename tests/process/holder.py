@@ -6,7 +6,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from sparktrain.executor.process import Zygote
+from sparktrain.executor.zygote_process import Zygote
 from tests.process import harness
 from tests.process.harness import Bench, grow
 

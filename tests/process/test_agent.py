@@ -14,12 +14,12 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sparktrain import reaper
+from sparktrain import process_tree
 from sparktrain.clock import SystemClock
-from sparktrain.executor.member import MemberSession
-from sparktrain.executor.process import ZygoteLostError
+from sparktrain.executor.member_runner import MemberSession
 from sparktrain.executor.snapshots import SnapshotKeeper
-from sparktrain.executor.warm import WarmZygote
+from sparktrain.executor.warm_zygote import WarmZygote
+from sparktrain.executor.zygote_process import ZygoteLostError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.messages import PARCEL_FILES
 from sparktrain.state.outcome import FailureKind
@@ -220,7 +220,7 @@ async def test_a_function_that_kills_its_zygote_loses_its_own_trial_however_ofte
         os.kill(os.getppid(), signal.SIGKILL)
         signal.pause()
 
-    monkeypatch.setattr("sparktrain.executor.warm.RESTARTS", 2)
+    monkeypatch.setattr("sparktrain.executor.warm_zygote.RESTARTS", 2)
     async with attended(tmp_path, mark) as hall:
         await hall.prepare("kills", kills)
         await hall.prepare("good", leaves("one"))
@@ -234,17 +234,17 @@ async def test_a_function_that_kills_its_zygote_loses_its_own_trial_however_ofte
 async def test_a_zygote_that_is_lost_by_itself_is_replaced_only_so_often(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparktrain.executor.warm.RESTARTS", 2)
-    others = reaper.children()
+    monkeypatch.setattr("sparktrain.executor.warm_zygote.RESTARTS", 2)
+    others = process_tree.children()
     warm = WarmZygote(tmp_path, sys.path, {MARK: mark}, SystemClock())
     warm.start()
     keeping = asyncio.create_task(warm.keep())
     for _ in range(3):
-        await eventually(lambda: reaper.children() - others, 5.0, "there is a zygote")
-        [zygote] = reaper.children() - others
+        await eventually(lambda: process_tree.children() - others, 5.0, "there is a zygote")
+        [zygote] = process_tree.children() - others
         await warm.preload(())
         os.kill(zygote, 9)
-        await eventually(lambda gone=zygote: gone not in reaper.children(), 5.0, "it is buried")
+        await eventually(lambda gone=zygote: gone not in process_tree.children(), 5.0, "it is buried")
     with pytest.raises(ZygoteLostError, match="the zygote was lost 3 times"):
         await keeping
     await warm.close()
@@ -306,7 +306,7 @@ async def test_a_full_disk_is_told_for_each_checkpoint_and_does_not_end_training
 async def test_a_host_on_which_nothing_can_be_saved_for_too_long_loses_the_member(
     small_disk: tuple[Path, bool], mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparktrain.executor.member.UNSAVED_LIMIT_S", 0.0)
+    monkeypatch.setattr("sparktrain.executor.member_runner.UNSAVED_LIMIT_S", 0.0)
     disk, mounted = small_disk
     async with attended(disk, mark) as hall:
         await hall.prepare("run", saves_much)

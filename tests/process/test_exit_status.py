@@ -9,7 +9,7 @@ ENDING = """
 import os, sys, time
 
 import hdfs_native
-from sparktrain.store.deadlines import THREADS
+from sparktrain.store.call_timeout import THREADS
 
 class Lingering:
     def __del__(self, tell=os.write, wait=time.sleep):
@@ -47,9 +47,9 @@ def test_a_call_that_comes_back_while_the_process_ends_leaves_its_exit_status_al
 
 RUNNING = """
 import os, sys
-from sparktrain.store import deadlines
+from sparktrain.store import call_timeout
 
-looks, rest = [], deadlines._rest
+looks, rest = [], call_timeout._rest
 
 def look(thread):
     looks.append(rest(thread))
@@ -60,8 +60,8 @@ def run():
         pass
     os.write(1, b"the call has come back\\n")
 
-deadlines._rest = look
-deadlines.THREADS.start(run)
+call_timeout._rest = look
+call_timeout.THREADS.start(run)
 sys.exit(3)
 """
 
@@ -73,9 +73,9 @@ def test_a_thread_that_runs_is_never_halted_for_it_may_hold_what_the_process_nee
 
 STUCK = """
 import ctypes, signal, sys, threading
-from sparktrain.store import deadlines
+from sparktrain.store import call_timeout
 
-deadlines._END_S = 1
+call_timeout._END_S = 1
 held = threading.Lock()
 held.acquire()  # as a native lock that the end of the process needs: nothing but a signal ends the wait for it
 
@@ -84,7 +84,7 @@ class Lingering:
         libc.pause()
 
 sys.lingering = Lingering()
-deadlines.THREADS.start(held.acquire)
+call_timeout.THREADS.start(held.acquire)
 """
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sparktrain.executor.exits import classify
-from sparktrain.executor.logs import tail_lines
+from sparktrain.executor.exit_causes import classify
+from sparktrain.executor.log_tail import tail_lines
 from sparktrain.state.outcome import FailureKind as Kind
 from tests.process.harness import Bench
 

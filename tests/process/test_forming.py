@@ -5,12 +5,12 @@ import socket
 
 import pytest
 
-from sparktrain.executor.process import MemberProcess
+from sparktrain.config.gang_spec import Role
+from sparktrain.executor.zygote_process import MemberProcess
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
-from sparktrain.spec.gang import Role
-from sparktrain.state.formation import Place
 from sparktrain.state.outcome import FailureKind
+from sparktrain.state.topology import Place
 from tests.process.harness import Bench, Trial, eventually, see_out
 
 

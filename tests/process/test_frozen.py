@@ -9,11 +9,11 @@ import cloudpickle
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.executor import member as executor
+from sparktrain.executor import member_runner as executor
 from sparktrain.executor.code import LocalCode
-from sparktrain.executor.member import MemberSession
-from sparktrain.executor.placement import Placement
+from sparktrain.executor.member_runner import MemberSession
 from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.executor.spark_task import Placement
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.state.outcome import FailureKind

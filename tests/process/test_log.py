@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from sparktrain.clock import SystemClock
-from sparktrain.executor.logs import CHUNK_BYTES, SLACK_BYTES, TAIL_BYTES, LogFollower, tail_lines
+from sparktrain.executor.log_tail import CHUNK_BYTES, SLACK_BYTES, TAIL_BYTES, LogFollower, tail_lines
 from tests.process.harness import Bench, see_out
 
 BLOCK = bytes(range(11, 256)) * 4096  # all but the end of line

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.exits import classify
-from sparktrain.executor.process import Zygote
+from sparktrain.executor.exit_causes import classify
+from sparktrain.executor.zygote_process import Zygote
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import FailureKind, Report
 from tests.process.harness import Bench, alive, eventually, see_out
@@ -189,9 +189,9 @@ async def test_threads_left_running_do_not_keep_it_and_exit_handlers_run(bench: 
         import atexit
         import threading
 
-        from sparktrain.training import setting
+        from sparktrain.training import process_setup
 
-        setting.THREADS_TIMEOUT_S = 0.1
+        process_setup.THREADS_TIMEOUT_S = 0.1
         threading.Thread(target=threading.Event().wait, name="left over").start()
         atexit.register(print, "handler ran")
         return 1
@@ -210,9 +210,9 @@ async def test_an_exit_handler_that_hangs_is_shown_and_ended(bench: Bench) -> No
         import atexit
         import threading
 
-        from sparktrain.training import setting
+        from sparktrain.training import process_setup
 
-        setting.EXIT_TIMEOUT_S = 0.2
+        process_setup.EXIT_TIMEOUT_S = 0.2
         atexit.register(threading.Event().wait)
         return 1
 

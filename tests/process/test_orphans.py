@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.process import Zygote
+from sparktrain.executor.zygote_process import Zygote
 from sparktrain.protocol import pipe_messages as m
 from tests.process.harness import FAMILY, GONE_WITHIN_S, MARK, Bench, alive, eventually, family, grow, see_out
 
@@ -54,9 +54,9 @@ async def test_a_member_that_is_killed_leaves_none(bench: Bench) -> None:
 
 async def test_a_member_that_calls_itself_a_waiting_one_leaves_none(bench: Bench) -> None:
     def disguised(ctx):
-        from sparktrain import reaper
+        from sparktrain import process_tree
 
-        reaper.name_process("member-waiting")
+        process_tree.name_process("member-waiting")
         return len(grow(ctx.log_dir))
 
     trial = await bench.run(disguised)

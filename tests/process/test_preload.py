@@ -4,7 +4,7 @@ import importlib.util
 import subprocess
 import sys
 
-from sparktrain.driver.preload import SAFE
+from sparktrain.usercode.preload import SAFE
 
 PARTS = {"matplotlib": "matplotlib.pyplot", "PIL": "PIL.Image", "scipy": "scipy.stats", "sklearn": "sklearn.ensemble"}
 CHILD_S = 60

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain import reaper
-from sparktrain.executor import process
-from sparktrain.executor.process import Zygote, ZygoteLostError
+from sparktrain import process_tree
+from sparktrain.executor import zygote_process
+from sparktrain.executor.zygote_process import Zygote, ZygoteLostError
 from tests.process.harness import GONE_WITHIN_S, MARK, Bench, alive, eventually, marked
 
 
@@ -54,8 +54,8 @@ async def test_every_waiting_call_learns_that_the_zygote_is_lost(bench: Bench, t
 
 
 async def test_a_zygote_that_does_not_answer_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "ANSWER_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(process, "END_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(zygote_process, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(zygote_process, "END_TIMEOUT_S", 0.05)
     os.kill(bench.zygote.pid, signal.SIGSTOP)
 
     with pytest.raises(ZygoteLostError, match=r"did not answer Fork within 0.05 s"):
@@ -102,10 +102,10 @@ async def test_a_zygote_whose_agent_goes_while_it_imports_ends_at_once(tmp_path:
 async def test_children_are_found_on_kernels_that_do_not_list_them(
     zygote: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = reaper.children()
+    listed = process_tree.children()
     monkeypatch.setattr(os.path, "exists", lambda path: False)
 
-    assert reaper.children() == listed
+    assert process_tree.children() == listed
     assert zygote.pid in listed
 
 
@@ -121,7 +121,7 @@ async def test_can_be_closed_in_any_state(tmp_path: Path, mark: str) -> None:
 
 async def test_two_at_a_time_do_not_touch_each_other(bench: Bench, tmp_path: Path, mark: str) -> None:
     (tmp_path / "other").mkdir()
-    before = reaper.children()
+    before = process_tree.children()
     other = Zygote(tmp_path / "other", env={MARK: mark})
     other.start()
     child = await bench.zygote.fork()
@@ -131,4 +131,4 @@ async def test_two_at_a_time_do_not_touch_each_other(bench: Bench, tmp_path: Pat
     assert alive(child.pid)
     assert (await bench.run(lambda: 1)).metrics == {"result": 1.0}
     assert bench.zygote.pid in before
-    assert reaper.children() == before
+    assert process_tree.children() == before

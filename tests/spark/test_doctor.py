@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparktrain.clock import SystemClock
-from sparktrain.driver.doctor import rollcall
-from sparktrain.driver.doctor.examine import Asked, Examination, Examiner
-from sparktrain.driver.doctor.finding import Finding, Level
-from sparktrain.driver.doctor.rollcall import Shared, call_roll
-from sparktrain.driver.preflight import HOST_KEY, read_facts
+from sparktrain.cluster.finding import Finding, Level
+from sparktrain.cluster.preflight import HOST_KEY, read_facts
+from sparktrain.doctor import rollcall
+from sparktrain.doctor.examine import Asked, Examination, Examiner
+from sparktrain.doctor.rollcall import Shared, call_roll
 from sparktrain.testing.processes import Sighted, descendants
 from tests.spark.command import MASTER, finish, start
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import sparktrain as st
 from sparktrain.clock import SystemClock
+from sparktrain.cluster.preflight import HOST_KEY, PORT_KEY
 from sparktrain.driver import pool as pool_module
-from sparktrain.driver.preflight import HOST_KEY, PORT_KEY
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.testing.functions import square
 from sparktrain.testing.processes import descendants, wait_until

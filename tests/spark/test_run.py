@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
+from sparktrain.driver import agent_server as server_module
 from sparktrain.driver import coordinator as coordinator_module
-from sparktrain.driver import server as server_module
-from sparktrain.driver import vacancies as vacancies_module
+from sparktrain.driver import vacant_slots as vacancies_module
 
 QUICK: dict[str, Any] = {"backend": "none", "preload": []}
 """By default agents import all that any of the tests uses."""

@@ -10,8 +10,8 @@ import pytest
 
 from sparktrain import cli
 from sparktrain.clock import SystemClock
-from sparktrain.driver.observer import Observer
-from sparktrain.driver.places import run_in
+from sparktrain.runs.locate import run_in
+from sparktrain.runs.watcher import Observer
 from sparktrain.testing.processes import Sighted, descendants, wait_until
 from tests.spark.command import MASTER, finish, start
 

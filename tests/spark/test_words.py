@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparktrain.driver.words import words_of
+from sparktrain.cluster.task_failures import words_of
 
 
 def fail(batches: Any) -> Any:

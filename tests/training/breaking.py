@@ -14,13 +14,13 @@ import keras
 import tensorflow as tf
 
 from sparktrain.clock import SystemClock, pause
+from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import FormError, RingError
-from sparktrain.spec.gang import Backend
-from sparktrain.training import meeting
-from sparktrain.training.backend import Joining, load
-from sparktrain.training.optimizer import distribute
-from sparktrain.training.ring import Ring
-from sparktrain.training.ring_errors import is_ring_error
+from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives.backend import Joining, load
+from sparktrain.training.collectives.optimizer import distribute
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.ring_errors import is_ring_error
 from tests.training.fits import data, mlp
 
 
@@ -119,7 +119,7 @@ def joined(joining: Joining, backend: str, thief: int) -> Any:
 def vanishes(joining: Joining, backend: str, missing: int) -> Any:
     """Rank `missing` begins to join, and then ends."""
     if joining.formation.rank == missing:
-        meeting.meet(joining, SystemClock())
+        barrier.meet(joining, SystemClock())
         os._exit(3)
     try:
         load(Backend(backend))(joining)

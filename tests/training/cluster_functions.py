@@ -223,9 +223,9 @@ def upstream(member: Member) -> dict[str, Any]:
     import tensorflow as tf
     from keras.src.backend.tensorflow import trainer
 
-    from sparktrain.training import keras_limits
+    from sparktrain.training.strategies import keras_guards
 
-    measured, keras_limits.WORKED_AROUND = keras_limits.WORKED_AROUND, ()
+    measured, keras_guards.WORKED_AROUND = keras_guards.WORKED_AROUND, ()
     x, y = data()
     strategy = member.strategy()
     with strategy.scope():
@@ -287,7 +287,7 @@ def recognised(member: Member) -> dict[str, bool]:
     import tensorflow as tf
     from tensorflow.python.distribute.coordinator.cluster_coordinator import ClosureAbortedError
 
-    from sparktrain.training.cluster import is_cluster_error
+    from sparktrain.training.strategies.tf_cluster import is_cluster_error
 
     lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
     caused, unrelated = ValueError("after the loss"), ValueError("before it")

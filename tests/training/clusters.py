@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparktrain import reaper
+from sparktrain import process_tree
 from sparktrain.clock import SystemClock
+from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import SparktrainError
-from sparktrain.spec.gang import Backend, Role
-from sparktrain.state.formation import Formation, Place
-from sparktrain.training import cluster
-from sparktrain.training.strategy import Strategies
+from sparktrain.state.topology import Formation, Place
+from sparktrain.training.strategies import tf_cluster
+from sparktrain.training.strategies.strategy import Strategies
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 90.0
@@ -126,7 +126,7 @@ class _Stem:
 
 
 def main() -> None:
-    reaper.die_with_parent(signal.SIGKILL, int(sys.argv[1]))
+    process_tree.die_with_parent(signal.SIGKILL, int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for module in ("keras", "tensorflow", "numpy"):
@@ -174,8 +174,8 @@ def _listens(port: int) -> bool:
 def _live(formation: Formation, wanted: dict[str, Any], held: socket.socket, pids: tuple[int, ...], fd: int) -> None:
     end: dict[str, Any] = {}
     try:
-        reaper.die_with_parent(signal.SIGKILL, os.getppid())
-        os.environ["TF_CONFIG"] = cluster.tf_config(formation)
+        process_tree.die_with_parent(signal.SIGKILL, os.getppid())
+        os.environ["TF_CONFIG"] = tf_cluster.tf_config(formation)
         backend = Backend(wanted["backend"])
         listened: list[bool] = []
 
@@ -184,7 +184,7 @@ def _live(formation: Formation, wanted: dict[str, Any], held: socket.socket, pid
             held.close()
 
         if backend is Backend.TENSORFLOW:
-            cluster.serve_if_server(formation, release)
+            tf_cluster.serve_if_server(formation, release)
         strategies = Strategies(formation, backend, release, timeout_s=wanted["timeout_s"], clock=SystemClock())
         module, _, name = wanted["function"].partition(":")
         member = Member(formation, strategies, pids, wanted["params"], listened)
@@ -192,7 +192,7 @@ def _live(formation: Formation, wanted: dict[str, Any], held: socket.socket, pid
     except BaseException as error:
         if not isinstance(error, SparktrainError):
             traceback.print_exc()
-        end = {"error": f"{type(error).__name__}: {error}", "lost": cluster.is_cluster_error(error)}
+        end = {"error": f"{type(error).__name__}: {error}", "lost": tf_cluster.is_cluster_error(error)}
     finally:
         os.write(fd, json.dumps(end).encode())
         sys.stdout.flush()
@@ -202,7 +202,7 @@ def _live(formation: Formation, wanted: dict[str, Any], held: socket.socket, pid
 def _gather(places: tuple[Place, ...], pids: list[int], pipes: list[int], idle: set[int]) -> list[dict[str, Any]]:
     """As an agent: wait for those that train, then end servers and `idle` ranks; end all when the time is over."""
     clock, begun = SystemClock(), SystemClock().now()
-    serving = {rank for rank in range(len(pids)) if cluster.is_server(Formation(rank, places)) or rank in idle}
+    serving = {rank for rank in range(len(pids)) if tf_cluster.is_server(Formation(rank, places)) or rank in idle}
     texts = dict.fromkeys(range(len(pids)), b"")
     left = set(texts) - serving
     while left and clock.now() < begun + TIMEOUT_S:

@@ -25,14 +25,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sparktrain import reaper
+from sparktrain import process_tree
 from sparktrain.clock import SystemClock
+from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.messages import Message
-from sparktrain.spec.gang import Backend, Role
-from sparktrain.state.formation import Formation, Place
-from sparktrain.training.backend import Joining, load
+from sparktrain.state.topology import Formation, Place
+from sparktrain.training.collectives.backend import Joining, load
 
 ROOT = Path(__file__).parents[2]
 RING_TIMEOUT_S = 20.0
@@ -179,7 +179,7 @@ class _Gang:
         ours, theirs = socket.socketpair()
         stem = os.getpid()
         if (pid := os.fork()) == 0:
-            reaper.die_with_parent(signal.SIGKILL, stem)
+            process_tree.die_with_parent(signal.SIGKILL, stem)
             ours.close()
             for pipe in self._pipes:
                 pipe.close()
@@ -240,7 +240,7 @@ def _be_member(wanted: Wanted, rank: int, pipe: BlockingPipe[m.Share | Form]) ->
         pipe.send(end)
         sys.stdout.flush()
         sys.stderr.flush()
-        reaper.flush_native()
+        process_tree.flush_native()
     finally:
         os._exit(0)
 
@@ -268,7 +268,7 @@ def _plain(value: Any) -> Any:
 
 
 def _stem(parent: int) -> None:
-    reaper.die_with_parent(signal.SIGTERM, parent)
+    process_tree.die_with_parent(signal.SIGTERM, parent)
     importlib.import_module("tensorflow")
     importlib.import_module("keras")
     with socket.socket(fileno=os.dup(0)) as sock:

@@ -9,13 +9,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.training.callbacks import Ties, keras_callbacks
-from sparktrain.training.content import pack, unpack
-from sparktrain.training.feed import shard
-from sparktrain.training.position import Position
-from sparktrain.training.ring import LocalRing
-from sparktrain.training.siblings import Ours
-from sparktrain.training.stages import Place
+from sparktrain.training.checkpoint.extras import pack, unpack
+from sparktrain.training.collectives.ring import LocalRing
+from sparktrain.training.data.position import Position
+from sparktrain.training.data.shard import shard
+from sparktrain.training.keras.callbacks import Ties, keras_callbacks
+from sparktrain.training.keras.fit_stages import Place
+from sparktrain.training.keras.user_callbacks import Ours
 
 EXAMPLES = 90
 BATCH = 4

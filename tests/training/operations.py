@@ -10,14 +10,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import OutOfStepError, SpecError
-from sparktrain.spec.gang import Backend
-from sparktrain.training import values
-from sparktrain.training.backend import Joining, load
-from sparktrain.training.checksum import check_equal, check_same_program
-from sparktrain.training.gradients import averaged_gradients
-from sparktrain.training.optimizer import distribute, distribute_tape, is_distributed
-from sparktrain.training.ring import LocalRing, Ring
+from sparktrain.training.collectives import user_ops
+from sparktrain.training.collectives.backend import Joining, load
+from sparktrain.training.collectives.consistency import check_equal, check_same_program
+from sparktrain.training.collectives.gradients import averaged_gradients
+from sparktrain.training.collectives.optimizer import distribute, distribute_tape, is_distributed
+from sparktrain.training.collectives.ring import LocalRing, Ring
 from tests.training.fits import data, fit, mlp
 
 TYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -82,19 +82,19 @@ def shapes(ring: Ring) -> dict[str, Any]:
 
 def users_values(ring: Ring) -> dict[str, Any]:
     own = ring.rank + 1
-    mean = values.allreduce(ring, {"loss": float(own), "count": own, "array": np.array([own, 0], "int32")})
+    mean = user_ops.allreduce(ring, {"loss": float(own), "count": own, "array": np.array([own, 0], "int32")})
     assert [type(mean[key]) for key in ("loss", "count")] == [float, float]
-    total = values.allreduce(ring, [own, own == 1, np.float32(own)], average=False)
+    total = user_ops.allreduce(ring, [own, own == 1, np.float32(own)], average=False)
     assert [type(each) for each in total] == [int, int, np.float32]
-    sent = values.broadcast(ring, (own, own == 1, keras.Variable([float(own)])))
+    sent = user_ops.broadcast(ring, (own, own == 1, keras.Variable([float(own)])))
     assert [type(each) for each in sent[:2]] == [int, bool]
     refused = []
     for wrong in ("text", None, object()):
         try:
-            values.broadcast(ring, wrong)
+            user_ops.broadcast(ring, wrong)
         except TypeError as error:
             refused.append(str(error))
-    gathered = [values.allgather(ring, own), values.allgather(ring, np.full([own], own, "int16"))]
+    gathered = [user_ops.allgather(ring, own), user_ops.allgather(ring, np.full([own], own, "int16"))]
     return {"mean": mean, "total": total, "sent": _plain(sent), "gathered": gathered, "refused": len(refused)}
 
 
@@ -220,7 +220,7 @@ def alone() -> dict[str, Any]:
     return {
         "plain": not is_distributed(optimizer) and "apply" not in vars(optimizer),
         "gradient": tape.gradient(loss, model.variables[0]).numpy()[0, 0],
-        "values": [values.allreduce(ring, 2), values.broadcast(ring, 3), values.allgather(ring, 4).tolist()],
+        "values": [user_ops.allreduce(ring, 2), user_ops.broadcast(ring, 3), user_ops.allgather(ring, 4).tolist()],
     }
 
 

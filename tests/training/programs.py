@@ -12,13 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.clock import SystemClock
+from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import SparktrainError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
-from sparktrain.spec.gang import Backend
-from sparktrain.training.backend import Joining, load
+from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.context import TrainContext
-from sparktrain.training.forming import Gang
+from sparktrain.training.gang_join import Gang
 
 ROWS, BATCH, EPOCHS = 48, 12, 2
 

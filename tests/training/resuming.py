@@ -11,8 +11,8 @@ import pytest
 from sparktrain.clock import SystemClock
 from sparktrain.errors import UserError
 from sparktrain.protocol.pipe_messages import Kept, Snapshot
-from sparktrain.training import checkpoint, tensors, variables
-from sparktrain.training.checkpoint import Checkpoints
+from sparktrain.training.checkpoint import model_state, saver, tensor_files
+from sparktrain.training.checkpoint.saver import Checkpoints
 
 STEPS, SAVED = 12, 5
 
@@ -45,20 +45,20 @@ def train_step(model: Any) -> float:
 
 
 def save(model: Any, folder: Path, step: int, **values: Any) -> None:
-    state = checkpoint.capture(model, step, **values)
-    tensors.save(folder, state.tensors, state.document)
+    state = saver.capture(model, step, **values)
+    tensor_files.save(folder, state.tensors, state.document)
 
 
 def everything(model: Any) -> list[np.ndarray]:
     """All that must be the same, bit by bit."""
-    found = [variables.value(each) for each in variables.named(model).values()]
-    return [*found, variables.global_seed(), np.random.random(4), np.array(random.random())]
+    found = [model_state.value(each) for each in model_state.named(model).values()]
+    return [*found, model_state.global_seed(), np.random.random(4), np.array(random.random())]
 
 
 def compare(model: Any, end: Path) -> dict[str, float]:
     kept, found = np.load(end), everything(model)
     wrong = [index for index, each in enumerate(found) if each.tobytes() != kept[f"arr_{index}"].tobytes()]
-    assert not wrong, f"{wrong} of {[*variables.named(model)]}"
+    assert not wrong, f"{wrong} of {[*model_state.named(model)]}"
     assert len(found) == len(kept.files)
     return {"compared": len(found)}
 
@@ -79,7 +79,7 @@ def train_resumed(folder: str, shift: bool) -> dict[str, float]:
     model = small_model(shift=shift)
     random.seed(0)  # whatever the function has drawn before it resumes
     np.random.seed(0)
-    restored = checkpoint.restore(model, Path(folder) / "state", rank=0)
+    restored = saver.restore(model, Path(folder) / "state", rank=0)
     assert (restored.step, restored.epoch, restored.batch) == (SAVED, 1, 2)
     losses = [*restored["losses"], *(train_step(model) for _ in range(SAVED, STEPS))]
     compare(model, Path(folder) / "end.npz")
@@ -92,19 +92,21 @@ def resume_as_another_rank(folder: str) -> None:
     keras.utils.set_random_seed(99)
     model = small_model()
     keras.random.normal(())
-    own = {name: variables.value(each) for name, each in variables.named(model).items() if name.startswith("seeds/")}
-    own_global, own_python = variables.global_seed(), random.getstate()
+    own = {
+        name: model_state.value(each) for name, each in model_state.named(model).items() if name.startswith("seeds/")
+    }
+    own_global, own_python = model_state.global_seed(), random.getstate()
     assert own
-    checkpoint.restore(model, Path(folder) / "state", rank=1)
-    with tensors.TensorFiles(Path(folder) / "state") as files:
-        for name, each in variables.named(model).items():
+    saver.restore(model, Path(folder) / "state", rank=1)
+    with tensor_files.TensorFiles(Path(folder) / "state") as files:
+        for name, each in model_state.named(model).items():
             stored = files.read(name) if name in files else None
             if name in own:
                 assert stored is not None
-                assert variables.value(each).tolist() == [own[name][0], stored[1]] != stored.tolist()
-            elif stored is not None and not name.startswith(variables.METRICS):
-                assert variables.value(each).tobytes() == stored.tobytes(), name
-        assert variables.global_seed().tolist() == [own_global[0], files.read(variables.GLOBAL_SEED)[1]]
+                assert model_state.value(each).tolist() == [own[name][0], stored[1]] != stored.tolist()
+            elif stored is not None and not name.startswith(model_state.METRICS):
+                assert model_state.value(each).tobytes() == stored.tobytes(), name
+        assert model_state.global_seed().tolist() == [own_global[0], files.read(model_state.GLOBAL_SEED)[1]]
     assert random.getstate() == own_python
 
 
@@ -122,13 +124,13 @@ def resume_own_optimizers(folder: str) -> dict[str, float]:
 
     model = model_of(built=True)
     train_step(model)
-    model.second.apply([variables.value(model.trainable_variables[0]) + 1], model.trainable_variables[:1])
+    model.second.apply([model_state.value(model.trainable_variables[0]) + 1], model.trainable_variables[:1])
     save(model, Path(folder) / "own", 1)
     found = model_of(built=True), model_of(built=False)
     for each in found:
-        checkpoint.restore(each, Path(folder) / "own", rank=0)
+        saver.restore(each, Path(folder) / "own", rank=0)
         assert each.get_weights()[0].tolist() == model.get_weights()[0].tolist()
-    ends = [[variables.value(each).tolist() for each in one.second.variables] for one in (model, *found)]
+    ends = [[model_state.value(each).tolist() for each in one.second.variables] for one in (model, *found)]
     assert ends[0] == ends[1]
     return {"steps": float(ends[1][0]), "steps of one built late": float(ends[2][0])}
 
@@ -190,7 +192,7 @@ def refuse_other_models(folder: str) -> None:
     ):
         before = everything_but_generators(model)
         with pytest.raises(UserError) as caught:
-            checkpoint.restore(model, Path(folder) / "state", rank=0)
+            saver.restore(model, Path(folder) / "state", rank=0)
         assert str(caught.value).startswith(f"the checkpoint of step {SAVED} is of another model")
         assert words in str(caught.value)
         assert str(caught.value).count("float32") <= 5 + 5 + 2 * 5
@@ -198,7 +200,7 @@ def refuse_other_models(folder: str) -> None:
 
 
 def everything_but_generators(model: Any) -> list[bytes]:
-    return [variables.value(each).tobytes() for each in variables.named(model).values()]
+    return [model_state.value(each).tobytes() for each in model_state.named(model).values()]
 
 
 def refuse_an_unbuilt_model() -> None:
@@ -206,18 +208,18 @@ def refuse_an_unbuilt_model() -> None:
 
     model = keras.Sequential([keras.layers.Dense(1)])
     with pytest.raises(UserError, match="has no variables yet: build it first"):
-        checkpoint.capture(model, 0)
+        saver.capture(model, 0)
 
 
 def resume_in_bfloat16(folder: str) -> None:
     model = small_model(dtype="bfloat16")
-    unneeded = checkpoint.capture(model, 0).tensors
+    unneeded = saver.capture(model, 0).tensors
     train_step(model)
     save(model, Path(folder) / "bfloat16", 1, spare=unneeded)
     before = everything_but_generators(model)
     train_step(model)
     assert before != everything_but_generators(model)
-    checkpoint.restore(model, Path(folder) / "bfloat16", rank=0)
+    saver.restore(model, Path(folder) / "bfloat16", rank=0)
     assert before == everything_but_generators(model)
     assert {each.dtype for each in model.weights} == {"bfloat16"}
 
@@ -226,10 +228,10 @@ def export_once(folder: str) -> None:
     import keras
 
     model, exported = small_model(), Path(folder) / "exported"
-    checkpoint.export(model, exported, rank=1)
+    saver.export(model, exported, rank=1)
     assert not exported.exists()
     for _ in range(2):
-        checkpoint.export(model, exported, rank=0)
+        saver.export(model, exported, rank=0)
     assert [path.name for path in exported.iterdir()] == ["model.keras"]
     x = np.ones((2, 8), "float32")
     assert np.array_equal(keras.saving.load_model(exported / "model.keras")(x), model(x))
@@ -245,12 +247,12 @@ def measure_the_stall() -> dict[str, float]:
     layers = [keras.layers.Dense(2040, use_bias=False) for _ in range(2)]
     model = keras.Sequential([keras.Input((2040,)), *layers])
     model.compile(keras.optimizers.Adam(), "mse")
-    arrays = [variables.value(each) for each in variables.named(model).values()]
+    arrays = [model_state.value(each) for each in model_state.named(model).values()]
     stalls, copies = [], []
-    spare, targets = checkpoint.capture(model, 0).tensors, [np.ones_like(each) for each in arrays]
+    spare, targets = saver.capture(model, 0).tensors, [np.ones_like(each) for each in arrays]
     for step in range(30):
         began = time.perf_counter()
-        spare = checkpoint.capture(model, step, spare=spare).tensors
+        spare = saver.capture(model, step, spare=spare).tensors
         stalls.append(time.perf_counter() - began)
         began = time.perf_counter()
         for target, each in zip(targets, arrays, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.training.ring import Ring
+from sparktrain.training.collectives.ring import Ring
 
 
 class ThreadRing(Ring):

@@ -14,11 +14,11 @@ import tensorflow as tf
 from sparktrain.clock import SystemClock
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
-from sparktrain.training import setting
+from sparktrain.training import process_setup
+from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.context import TrainContext
-from sparktrain.training.forming import Gang, alone
-from sparktrain.training.ring import LocalRing, Ring
-from sparktrain.training.siblings import Ours
+from sparktrain.training.gang_join import Gang, alone
+from sparktrain.training.keras.user_callbacks import Ours
 
 ROWS, WHOLE_BATCH = 48, 12
 STEPS = ROWS // WHOLE_BATCH
@@ -296,7 +296,7 @@ def context(ring: Ring, home: Path, restore_dir: str, kill: int) -> tuple[TrainC
 def lived(function: Callable[[Any], Any], ring: Ring, home: Path, kill: int = 0) -> Any:
     """What the program returns, with what it has reported; with `kill`, from a second process."""
     keras.backend.clear_session()
-    setting.seed(11)
+    process_setup.seed(11)
     ctx, wire = context(ring, home / "first" / str(ring.rank), "", kill)
     try:
         return function(ctx), wire.reports
@@ -306,7 +306,7 @@ def lived(function: Callable[[Any], Any], ring: Ring, home: Path, kill: int = 0)
     [step] = ring.broadcast([tf.constant(newest)], name="newest")
     folder = home / "first" / "0" / "snapshots" / f"snapshot-{int(step):08d}"
     keras.backend.clear_session()
-    setting.seed(11)
+    process_setup.seed(11)
     ctx, later = context(ring, home / "second" / str(ring.rank), str(folder), 0)
     assert int(step) >= 0, "killed before its first checkpoint"
     found = function(ctx)

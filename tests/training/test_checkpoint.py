@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.process import Zygote
+from sparktrain.executor.zygote_process import Zygote
 from tests.process.harness import MARK, Bench, Trial, marked
 from tests.training import resuming
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from sparktrain.errors import SpecError
-from sparktrain.training.feed import order_of, shard, steps_of
-from sparktrain.training.position import Position
+from sparktrain.training.data.position import Position
+from sparktrain.training.data.shard import order_of, shard, steps_of
 from tests.training.gluing import BATCH, EXAMPLES, feed_of, generator, ids
 
 KINDS = ("known", "unknown", "arrays", "generator")

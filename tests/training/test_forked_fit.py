@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.process import Zygote
+from sparktrain.executor.zygote_process import Zygote
 from tests.process.harness import MARK, Bench, marked
 
 LIBRARIES = ("numpy", "pandas", "sklearn", "tensorflow", "keras")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sparktrain.executor.process import Zygote
+from sparktrain.executor.zygote_process import Zygote
 from tests.process.harness import MARK, Bench, Trial, marked
 
 of_one_zygote = pytest.mark.asyncio(loop_scope="module")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from sparktrain.executor.process import MemberProcess, Zygote
+from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.executor.zygote_process import MemberProcess, Zygote
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
-from sparktrain.spec.gang import Backend, Role
-from sparktrain.state.formation import Place
 from sparktrain.state.outcome import FailureKind, Outcome
-from sparktrain.training.forming import RING_TIMEOUT_S
+from sparktrain.state.topology import Place
+from sparktrain.training.gang_join import RING_TIMEOUT_S
 from tests.process.harness import MARK, Bench, marked
 from tests.training import breaking
 from tests.training.gangs import run_gang

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from sparktrain.errors import SpecError
-from sparktrain.training.schedule import Warmup, scale_lr
+from sparktrain.training.keras.lr_schedule import Warmup, scale_lr
 
 schedules = keras.optimizers.schedules
 

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sparktrain.driver.preflight import Facts, slots
-from sparktrain.driver.yarn import demand_of
+from sparktrain.cluster.preflight import Facts, slots
+from sparktrain.cluster.yarn_capacity import demand_of
+from sparktrain.config.load import load_gang, load_params
 from sparktrain.errors import SpecError
-from sparktrain.spec.load import load_gang, load_params
 from tests.conf import CONF, properties
 
 SPARK_FILES = sorted(path.name for path in CONF.glob("*.conf"))

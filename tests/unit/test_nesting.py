@@ -10,9 +10,9 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
-from sparktrain.driver.signature import resolve
 from sparktrain.errors import FunctionError, NestedCallError
 from sparktrain.nesting import MEMBER_KEY
+from sparktrain.usercode.target import resolve
 
 CALLS: dict[str, Callable[[], Any]] = {
     "sweep": lambda: st.sweep(print, {"x": [1]}, metric="y", mode="max"),

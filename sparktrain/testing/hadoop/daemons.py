@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from sparktrain.clock import SystemClock, pause
-from sparktrain.executor.logs import tail_lines
+from sparktrain.executor.log_tail import tail_lines
 from sparktrain.testing.hadoop.java import HadoopError, command, environment, story
 
 STOP_TIMEOUT_S = 10.0

@@ -10,8 +10,8 @@ from typing import Literal
 from uuid import uuid4
 
 from sparktrain.clock import SystemClock, pause
-from sparktrain.driver.session import FAST_JVM
-from sparktrain.driver.submission import ENVIRONMENT, PYTHON
+from sparktrain.cluster.spark_session import FAST_JVM
+from sparktrain.submit.command import ENVIRONMENT, PYTHON
 from sparktrain.testing.hadoop import java
 from sparktrain.testing.hadoop.ports import HOST
 from sparktrain.testing.hadoop.yarn import Yarn

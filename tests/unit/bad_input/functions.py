@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from sparktrain.driver.shipping import pack
-from sparktrain.driver.signature import Target, check_call, resolve
 from sparktrain.errors import FunctionError
 from sparktrain.search.space import grid, when
+from sparktrain.usercode.serialize import pack
+from sparktrain.usercode.target import Target, check_call, resolve
 from tests.unit.bad_input.case import Case, Files
 
 LOCK = threading.Lock()

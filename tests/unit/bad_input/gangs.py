@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import sparktrain
+from sparktrain.cluster.preflight import Facts, agents_for, check_installed, check_pool
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.load import load_params, parse_params
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.options import RunOptions, SweepOptions, options_of
-from sparktrain.driver.preflight import Facts, agents_for, check_installed, check_pool
 from sparktrain.errors import FunctionError, ResourceError, UserError
-from sparktrain.spec.gang import Backend, GangSpec
-from sparktrain.spec.load import load_params, parse_params
-from sparktrain.spec.sweep import SweepSpec
 from tests.unit.bad_input.case import Case, spec_case
 
 

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from sparktrain.spec.quantities import seconds
-from sparktrain.spec.sweep import SweepSpec
+from sparktrain.config.quantities import seconds
+from sparktrain.config.sweep_spec import SweepSpec
 from tests.unit.bad_input.case import Case, spec_case
 
 

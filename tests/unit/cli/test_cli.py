@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from sparktrain import __version__, cli, command
-from sparktrain.cli import train
+from sparktrain import __version__, cli
+from sparktrain.cli import common, train_commands
 from sparktrain.driver.options import RunOptions, SweepOptions
-from sparktrain.driver.progress import NullDisplay
-from sparktrain.driver.report import to_json
-from sparktrain.driver.results import SweepResult, SweepStatus, TrialResult
-from sparktrain.driver.run import RunEnd
 from sparktrain.errors import AgentsLostError, IllegalMoveError, ResourceError
 from sparktrain.ids import TrialId
+from sparktrain.runs.progress import NullDisplay
+from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.runs.run_result import RunEnd
+from sparktrain.runs.summary import to_json
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import TrialStatus
 
@@ -89,7 +89,7 @@ def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     made = Edge()
     homes = {
         "sparktrain.api": ("sweep_target", "run_target", "resume_target"),
-        "sparktrain.driver.session": ("local_session",),
+        "sparktrain.cluster.spark_session": ("local_session",),
     }
     for home, names in homes.items():
         module = ModuleType(f"fake {home}")
@@ -399,19 +399,21 @@ def test_help_has_every_option_example_and_exit_code(
     assert max(map(len, shown.splitlines())) <= int(columns)
     for option in (*OPTIONS[name], "--json", "--quiet", "--retry-failed"):
         assert option in shown
-    for code, meaning in command.TRAINING_CODES.items():
+    for code, meaning in common.TRAINING_CODES.items():
         assert f"{code:>3}  {meaning}" in shown
 
 
 def test_the_documented_exit_codes_are_the_real_ones() -> None:
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text("utf-8")
-    for code, meaning in command.EXIT_CODES.items():
+    for code, meaning in common.EXIT_CODES.items():
         assert f"| {code} | {meaning} |" in page
 
 
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
-    joined = "".join([train.SWEEP_EXAMPLES, train.RUN_EXAMPLES, train.RESUME_EXAMPLES]).replace("\\\n", "")
+    joined = "".join(
+        [train_commands.SWEEP_EXAMPLES, train_commands.RUN_EXAMPLES, train_commands.RESUME_EXAMPLES]
+    ).replace("\\\n", "")
     joined = joined.replace("train.py:train", target).replace("> result.json", "")
     commands = [line.split()[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
     assert len(commands) == 7

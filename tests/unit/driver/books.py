@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sparktrain.driver.scribe import Book, Rewriting
+from sparktrain.driver.journal_writer import Book, Rewriting
 from sparktrain.state.records import AnyRecord
 
 

@@ -10,25 +10,25 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from sparktrain.clock import SystemClock
-from sparktrain.driver import coordinator, scribe
-from sparktrain.driver.compose import Composed, compose
+from sparktrain.driver import coordinator, journal_writer
+from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.progress import NullDisplay
-from sparktrain.driver.results import TrialResult
-from sparktrain.driver.server import Server
-from sparktrain.driver.work import Ran
+from sparktrain.driver.prepare import Composed, compose
+from sparktrain.driver.run_request import Ran
 from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link, LinkClosedError
+from sparktrain.rundir.journal.reader import Tail
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.progress import NullDisplay
+from sparktrain.runs.results import TrialResult
 from sparktrain.search.sampler import Sampler, Suggestion
 from sparktrain.search.space import grid
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded
-from sparktrain.store.journal import Who
-from sparktrain.store.journal_reader import Tail
-from sparktrain.store.layout import RunLayout
 from tests.unit.store.gated import Crash, Gate, GatedStore, MemoryStore
 
 T = TypeVar("T")
@@ -211,7 +211,7 @@ def play(history: Coroutine[Any, Any, T], busy: Sequence[int] = (0,)) -> T:
             await asyncio.sleep(0)
         return work()
 
-    with patch.object(scribe, "aside", aside), patch.object(coordinator, "aside", aside):
+    with patch.object(journal_writer, "aside", aside), patch.object(coordinator, "aside", aside):
         return asyncio.run(history)
 
 

@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from sparktrain.clock import Clock
-from sparktrain.driver import plan as plans
-from sparktrain.driver.inspection import RunView
-from sparktrain.driver.observer import Observer
-from sparktrain.driver.places import Place
-from sparktrain.driver.plan import Plan, spec_fields
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol.messages import Code
-from sparktrain.spec.gang import Backend, GangSpec
-from sparktrain.spec.sweep import SweepSpec
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.rundir import checkpoints
+from sparktrain.rundir.checkpoints import Draft
+from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs import plan as plans
+from sparktrain.runs.locate import Place
+from sparktrain.runs.plan import Plan, spec_fields
+from sparktrain.runs.view import RunView
+from sparktrain.runs.watcher import Observer
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, FailureKind, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
@@ -30,10 +34,6 @@ from sparktrain.state.records import (
     TrialsAdded,
 )
 from sparktrain.state.trial import TrialStatus
-from sparktrain.store import checkpoints
-from sparktrain.store.checkpoints import Draft
-from sparktrain.store.journal import Journal, Who
-from sparktrain.store.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 
 BEGUN = 1_700_000_000.0

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.progress import NullDisplay, Progress
-from sparktrain.driver.server import Server
-from sparktrain.driver.work import Ran, Work
+from sparktrain.driver.run_request import Ran, Work
 from sparktrain.errors import PoolError
-from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.memory_transport import MemoryTransport
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.runs.progress import NullDisplay, Progress
 from sparktrain.state.trial import TrialStatus
-from sparktrain.store.journal import Who
 from tests.unit.driver.drivers import Agent, Driver, QuickClock, World, composed, whole
 
 DEADLINE_S = 10.0

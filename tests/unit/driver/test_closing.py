@@ -5,18 +5,18 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparktrain.clock import SystemClock
+from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.progress import NullDisplay
-from sparktrain.driver.server import Server
-from sparktrain.driver.work import Ran
+from sparktrain.driver.run_request import Ran
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Dialer, LinkClosedError
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.runs.progress import NullDisplay
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
-from sparktrain.store.journal import Who
 from tests.unit.driver.drivers import World, composed, play
 
 STOPPED = Outcome(1.0, failure=Failure(FailureKind.STOPPED, "stopped on request"))

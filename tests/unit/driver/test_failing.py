@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from sparktrain.driver.ending import result
-from sparktrain.driver.results import SweepStatus
+from sparktrain.driver.finish import result
+from sparktrain.runs.results import SweepStatus
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus

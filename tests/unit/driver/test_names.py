@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.driver.compose import Composed, compose
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.resume import read_overview
+from sparktrain.driver.prepare import Composed, compose
 from sparktrain.errors import RunDirectoryError
+from sparktrain.runs.history import read_overview
 from sparktrain.search.space import grid
 from tests.unit.store.gated import MemoryStore
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.driver.options import RunOptions, SweepOptions, options_of
 from sparktrain.errors import SpecError
-from sparktrain.spec.gang import Backend, GangSpec
 
 
 def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from sparktrain.cluster.preflight import Facts
 from sparktrain.driver import pool as pools
-from sparktrain.driver.holders import HOLDERS
-from sparktrain.driver.launch import JobEnd
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.preflight import Facts
-from sparktrain.driver.work import Ran
+from sparktrain.driver.run_request import Ran
+from sparktrain.driver.slot_holders import HOLDERS
+from sparktrain.driver.spark_job import JobEnd
 from sparktrain.errors import (
     AgentsLostError,
     EnvironmentMismatchError,

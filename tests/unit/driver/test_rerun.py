@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from sparktrain import api
-from sparktrain.driver.changes import MOST_LINES
-from sparktrain.driver.compose import Composed, compose
-from sparktrain.driver.ending import finished
-from sparktrain.driver.opening import nothing_run, opening
+from sparktrain.driver.finish import finished
+from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.progress import NullDisplay
-from sparktrain.driver.results import SweepStatus
-from sparktrain.driver.signature import resolve
+from sparktrain.driver.prepare import Composed, compose
 from sparktrain.errors import ResumeError
+from sparktrain.runs.progress import NullDisplay
+from sparktrain.runs.results import SweepStatus
 from sparktrain.search.space import grid
+from sparktrain.usercode.code_changes import MOST_LINES
+from sparktrain.usercode.target import resolve
 from tests.unit.driver.drivers import NAME, World, composed
-from tests.unit.driver.test_resume import TRIALS, attached, driven
+from tests.unit.runs.test_history import TRIALS, attached, driven
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Link
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Report
 from sparktrain.state.records import CheckpointAcknowledged
-from sparktrain.store.layout import RunLayout
 from tests.unit.driver import drivers
 from tests.unit.driver.drivers import NAME, Driver, World, composed, outcome, play, whole
 

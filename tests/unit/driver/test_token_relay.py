@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.driver import compose
-from sparktrain.driver.server import Server
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.driver import prepare
+from sparktrain.driver.agent_server import Server
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.memory import MemoryTransport
+from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.messages import Tokens
 from sparktrain.protocol.transport import Link
-from sparktrain.spec.store import StoreAddress
-from sparktrain.store.hdfs import HdfsStore
+from sparktrain.store.hadoop.hdfs import HdfsStore
 from tests.unit.driver.drivers import Driver, World, composed
 from tests.unit.driver.drivers import play as played
 
@@ -90,5 +90,5 @@ def test_a_run_directory_is_looked_at_before_there_is_a_session_where_that_can_b
     authentication: str, ticket: bool, needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = HdfsStore(StoreAddress("hdfs://a:1/runs", {"hadoop.security.authentication": authentication}))
-    monkeypatch.setattr(compose, "has_ticket", lambda: ticket)
+    monkeypatch.setattr(prepare, "has_ticket", lambda: ticket)
     assert replace(composed(5), store=store).needs_session is needed

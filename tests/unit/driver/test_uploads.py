@@ -6,13 +6,13 @@ from uuid import uuid4
 import pytest
 
 from sparktrain.clock import SystemClock
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.driver.uploads import Uploads
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
-from sparktrain.spec.store import StoreAddress
+from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
-from sparktrain.store.layout import RunLayout
 from sparktrain.store.url import open_store
 
 AGENT = AgentId("agent")

@@ -10,14 +10,14 @@ import pytest
 
 from sparktrain.errors import InfraError
 from sparktrain.executor.agent import ATTEMPT_S, PAUSE_AT_MOST_S, REST_S, Attendance
-from sparktrain.executor.placement import Placement
-from sparktrain.executor.process import ZygoteLostError
+from sparktrain.executor.spark_task import Placement
+from sparktrain.executor.zygote_process import ZygoteLostError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import CertificateBundle
-from sparktrain.protocol.memory import MemoryDialer, MemoryTransport
+from sparktrain.protocol.memory_transport import MemoryDialer, MemoryTransport
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, LinkClosedError, Unreachable
-from sparktrain.store.hadoop.tokens import TokenFile
+from sparktrain.store.hadoop.token_file import TokenFile
 from tests.unit.clocks import HandClock, settle
 
 BEAT_S, LEASE_S = 3.0, 16.0

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from sparktrain.executor.checkup import java_version, observed
-from sparktrain.executor.placement import Placement
-from sparktrain.protocol.checkup import from_json, to_json
+from sparktrain.executor.spark_task import Placement
+from sparktrain.protocol.checkup_report import from_json, to_json
 
 
 class Parent:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.process import scratch_root
+from sparktrain.executor.zygote_process import scratch_root
 
 
 def test_in_a_container_of_yarn_it_is_the_containers_own_folder(

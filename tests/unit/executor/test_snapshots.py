@@ -15,18 +15,18 @@ import pytest
 from msgspec.structs import replace
 
 from sparktrain.clock import SystemClock
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError
 from sparktrain.executor.snapshots import Patience, SnapshotKeeper
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
-from sparktrain.spec.store import StoreAddress
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.rundir.checkpoints import MANIFEST, listed
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import Store
-from sparktrain.store.checkpoints import MANIFEST, listed
-from sparktrain.store.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
-from sparktrain.training.checkpoint import Checkpoints
+from sparktrain.training.checkpoint.saver import Checkpoints
 from tests.process.harness import eventually
 from tests.unit.store.gated import GatedStore, drop
 

@@ -4,8 +4,8 @@ import pytest
 
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import codec
+from sparktrain.protocol.link_rules import AGENT_SPEECH, COORDINATOR_SPEECH
 from sparktrain.protocol.messages import Tokens, Welcome
-from sparktrain.protocol.speech import AGENT_SPEECH, COORDINATOR_SPEECH
 
 CANARY = b"HDTS\x01canary"
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from sparktrain.config.load import load_params
 from sparktrain.errors import SpecError
 from sparktrain.search import space as module
 from sparktrain.search.space import Space, as_space, cases, from_file, grid, when, zipped
-from sparktrain.spec.load import load_params
 
 NAMES = some.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True).map(lambda name: f"p_{name}")
 VALUES = (

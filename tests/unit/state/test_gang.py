@@ -1,9 +1,9 @@
 """A gang's verdict."""
 
 from sparktrain.ids import AgentId, Generation, Rank, RunId, TrialId
-from sparktrain.state.formation import ALONE
 from sparktrain.state.gang import Gang
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.topology import ALONE
 
 
 def test_a_cause_that_the_coordinator_found_has_the_last_lines_of_the_member() -> None:

@@ -2,16 +2,16 @@
 
 import pytest
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
-from sparktrain.spec.gang import Role
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.deadlines import FIRST_STEP_TIMEOUT_S
 from sparktrain.state.gang import GangStatus
 from sparktrain.state.machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import CheckpointFailed, TrialConcluded, TrialReported
 from sparktrain.state.sweep import REPORT_INTERVAL_S
-from sparktrain.state.watch import FIRST_STEP_TIMEOUT_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import RUN, World
 

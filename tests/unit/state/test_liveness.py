@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId
-from sparktrain.spec.gang import Role
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.liveness import SLEPT_S, Lease, Leases

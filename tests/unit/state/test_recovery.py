@@ -2,8 +2,8 @@
 
 import pytest
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, TrialId
-from sparktrain.spec.gang import Role
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine

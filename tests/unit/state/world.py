@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Member, RunId, TrialId
-from sparktrain.spec.gang import Role
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.checkpoints import Checkpoint
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Report
 from sparktrain.state.records import AnyRecord

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparktrain.spec.store import StoreAddress
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written, check_path
 from sparktrain.store.localfs import LocalNewFile, LocalStream
 

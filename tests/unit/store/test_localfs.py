@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
-from sparktrain.spec.store import StoreAddress
 from sparktrain.store import local_calls
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from sparktrain.config.quantities import count
 from sparktrain.errors import OutOfStepError, UserError
-from sparktrain.spec.quantities import count
 from sparktrain.state.outcome import FailureKind as Kind
 from sparktrain.training import failure
 

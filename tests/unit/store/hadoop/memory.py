@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sparktrain.spec.store import StoreAddress
-from sparktrain.store.hadoop.calls import Patience
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
-from sparktrain.store.hadoop.errors import TroubleError
-from sparktrain.store.hadoop.store import HadoopStore
+from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.hadoop_errors import TroubleError
+from sparktrain.store.hadoop.hadoop_store import HadoopStore
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.store.base import WriteStream
-from sparktrain.store.gateway_stream import GatewayClient, GatewayStream
 from sparktrain.store.hadoop.client import HadoopClient, Writer
-from sparktrain.store.hadoop.errors import Kind, TroubleError
+from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError
+from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
 from tests.unit.store.hadoop.memory import Hdfs, MemoryClient, MemoryStore
 from tests.unit.store.hadoop.test_lost_answers import Faults, failing
 

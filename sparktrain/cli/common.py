@@ -1,0 +1,280 @@
+"""What the commands of the command line have in common: their session, their output, and their exit codes."""
+
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.errors import InfraError, SparktrainError, SpecError, UserError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sparktrain.runs.progress import Display
+    from sparktrain.runs.results import SweepResult
+    from sparktrain.usercode.target import Target
+
+EXIT_CODES = {
+    0: "at least one trial succeeded, and none was lost",
+    1: "an unexpected error, perhaps a bug of sparktrain",
+    2: "the call is wrong: an option, a file, the function or the Spark session",
+    3: "no trial succeeded, or --max-failures of them failed",
+    4: "trials were lost: the cluster failed more often than they were run again",
+    5: "the cluster failed before the end; the same call may succeed later",
+    6: "stopped by --timeout before every trial had ended",
+    7: "fsck: something is damaged, and the run can be resumed all the same",
+    8: "fsck: the run cannot be resumed before --repair, or a copy put back",
+    130: "interrupted by Ctrl-C",
+}
+TRAINING_CODES = {code: meaning for code, meaning in EXIT_CODES.items() if code not in (7, 8)}
+"""Of the commands that train."""
+LOOKING_CODES = {
+    0: "what was asked for is shown, or done",
+    1: EXIT_CODES[1],
+    2: "the call is wrong: an option, or the run directory",
+    5: "the store failed; the same call may succeed later",
+    130: EXIT_CODES[130],
+}
+"""Of the commands that look after a run directory."""
+_PLAIN_FILES = (".py", ".zip", ".egg", ".whl")
+_PIPE_WIDTH = 4000
+"""Nothing is broken into lines for a file."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line, not yet checked."""
+
+    target: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Options that were given, by their name in `Options`, and `agents`."""
+    master: str | None = None
+    conf: tuple[str, ...] = ()
+    py_files: str | None = None
+    as_json: bool = False
+    quiet: bool = False
+    debug: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A checked request, as the driver takes it."""
+
+    session: Callable[[], Any]
+    """Makes the Spark session; a context manager."""
+    display: "Display"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command has to show."""
+
+    result: "SweepResult"
+    summary: "RenderableType"
+    """For people."""
+
+
+def perform(request: Request, work: Callable[[], Ended]) -> int:
+    """Work, show the result, and turn every error into its exit code. Blocks."""
+    from sparktrain.runs.results import CODE_OF_STATUS
+
+    if not request.debug:
+        # Py4J logs a traceback for each socket that Ctrl-C closes under it.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+    def show() -> int:
+        with _results(request.as_json) as descriptor:
+            ended, out = work(), Output(descriptor, request.as_json)
+            with suppress(BrokenPipeError):  # whoever read it has seen enough
+                _show(ended, out)
+            return CODE_OF_STATUS[ended.result.status]
+
+    return _guarded(show, request.debug)
+
+
+def look(work: "Callable[[Output], int]", *, as_json: bool, debug: bool) -> int:
+    """Have `work` show what it finds, and turn every error into its exit code; otherwise that of `work`. Blocks."""
+
+    def show() -> int:
+        with _results(as_json) as descriptor:
+            try:
+                return work(Output(descriptor, as_json))
+            except BrokenPipeError:
+                return 0  # whoever read it has seen enough
+
+    return _guarded(show, debug)
+
+
+class Output:
+    """Where the answer of a command goes. With `as_json`, nothing else reaches it."""
+
+    def __init__(self, descriptor: int, as_json: bool) -> None:
+        self.as_json = as_json
+        self._descriptor = descriptor
+
+    @property
+    def terminal(self) -> bool:
+        """Somebody reads it as it comes."""
+        return os.isatty(self._descriptor)
+
+    def write(self, content: bytes) -> None:
+        """Write all of it. Raises BrokenPipeError when the reader has gone away."""
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def show(self, picture: "RenderableType") -> None:
+        """Draw something for people; raises as `write`."""
+        self.write(_drawn(picture, self.terminal))
+
+    def document(self, value: Any, *, lines: bool = False) -> None:
+        """One JSON object; with `lines`, on a line of its own. Raises as `write`."""
+        written = json.dumps(value, indent=None if lines else 2, ensure_ascii=True, allow_nan=False)
+        self.write(written.encode() + b"\n")
+
+
+def _guarded(work: Callable[[], int], debug: bool) -> int:
+    try:
+        return work()
+    except KeyboardInterrupt as error:
+        return fail(str(error) or "interrupted", 130)
+    except SparktrainError as error:
+        if debug:
+            traceback.print_exc()
+        code = 2 if isinstance(error, UserError) else 5 if isinstance(error, InfraError) else 1
+        return fail(str(error), code)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        hint = "" if debug else "; --debug shows where"
+        return fail(f"unexpected {type(error).__name__}: {error}{hint}", 1)
+
+
+def load(target: str) -> "Target":
+    """Import the function's module. Raises FunctionError."""
+    from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
+    from sparktrain.usercode.target import resolve
+
+    with stderr_without(OF_TENSORFLOW):
+        return resolve(target)
+
+
+def prepare(request: Request, app_name: str) -> Call:
+    """Check what needs neither Spark nor the function. Raises UserError."""
+    from sparktrain.cluster.spark_session import local_session
+    from sparktrain.display.live import choose_display
+
+    conf = conf_of(request.conf)
+    py_files = _py_files(request.py_files)
+
+    @contextmanager
+    def session() -> Iterator[Any]:
+        with local_session(request.master, conf, app_name, _silent if request.quiet else _told) as spark:
+            for path in py_files:
+                spark.sparkContext.addPyFile(path)
+            yield spark
+
+    return Call(session, choose_display(quiet=request.quiet))
+
+
+def _told(line: str) -> None:
+    with suppress(OSError):  # perhaps nobody is there to read it
+        print(line, file=sys.stderr, flush=True)
+
+
+def _silent(line: str) -> None:
+    """For those who want to see nothing."""
+
+
+def fail(message: str, code: int) -> int:
+    """Tell `message` on stderr; the exit code."""
+    # Perhaps nobody is there to read it; the exit code tells.
+    with suppress(OSError):
+        print(f"error: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+def spark_home() -> str | None:
+    """The Spark that the user's environment names."""
+    return os.environ.get("SPARK_HOME")
+
+
+def conf_of(entries: Sequence[str]) -> dict[str, str]:
+    """Of `KEY=VALUE` each. Raises SpecError."""
+    conf = {}
+    for entry in entries:
+        key, equals, value = entry.partition("=")
+        if not equals or not key.strip():
+            raise SpecError(f"--conf {entry!r} must be KEY=VALUE, such as spark.executor.memory=4g")
+        conf[key.strip()] = value.strip()
+    return conf
+
+
+def variables_of(entries: Sequence[str] | None) -> dict[str, Any]:
+    """The settings that entries `NAME=VALUE` and `NAME` make, not yet checked; none where there are none."""
+    if not entries:
+        return {}
+    pairs = [entry.partition("=") for entry in entries]
+    return {
+        "env": {name: value for name, equals, value in pairs if equals},
+        "forward_env": tuple(name for name, equals, _ in pairs if not equals),
+    }
+
+
+def _py_files(given: str | None) -> list[str]:
+    """The files, which the training function can import here, too, from now on."""
+    paths = [path.strip() for path in (given or "").split(",") if path.strip()]
+    for path in paths:
+        if "://" in path:
+            continue
+        if not path.endswith(_PLAIN_FILES):
+            raise SpecError(f"--py-files {path!r} must be one of {', '.join(_PLAIN_FILES)}: name files, not folders")
+        if not os.path.isfile(path):
+            raise SpecError(f"--py-files {path!r} does not exist: correct the path")
+        folder = os.path.dirname(os.path.abspath(path))
+        sys.path.insert(0, folder if path.endswith(".py") else os.path.abspath(path))
+    return paths
+
+
+@contextmanager
+def _results(as_json: bool) -> Iterator[int]:
+    """The file descriptor that the result goes to: stdout.
+
+    With `as_json`, nothing else reaches it meanwhile: what the function's module prints, or the JVM, goes to stderr.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        if as_json:
+            os.dup2(2, 1)
+        with redirect_stdout(sys.stderr if as_json else sys.stdout):
+            yield kept
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _show(ended: Ended, out: Output) -> None:
+    from sparktrain.runs.summary import to_bytes
+
+    if out.as_json:
+        out.write(to_bytes(ended.result))
+    else:
+        out.show(ended.summary)
+
+
+def _drawn(summary: "RenderableType", terminal: bool) -> bytes:
+    from rich.console import Console
+
+    text = StringIO()
+    width = None if terminal else _PIPE_WIDTH
+    Console(file=text, width=width, force_terminal=terminal, force_jupyter=False, highlight=False).print(summary)
+    lines = (line.rstrip() for line in text.getvalue().splitlines())
+    return "".join(f"{line}\n" for line in lines).encode(sys.stdout.encoding or "utf-8", "replace")

@@ -1,0 +1,72 @@
+"""The command that looks whether a cluster can do what runs need: `sparktrain doctor`. Wiring alone."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from sparktrain.cli import common
+from sparktrain.cli.common import EXIT_CODES, Output, Request
+from sparktrain.cli.flags import RUN, SPARK, Command, Conf, Debug, Gpus, option
+from sparktrain.cli.inspect_commands import AsJson
+
+EXAMPLES = """\
+This machine, its Hadoop, and a place for runs, without Spark:
+  sparktrain doctor --dir hdfs:///runs
+Executors on this machine, too:
+  sparktrain doctor --master 'local-cluster[2,1,1024]' --dir /shared/runs --json
+A cluster as a job will have it:
+  spark-submit --master yarn --conf spark.executor.instances=4 \\
+      jobs/doctor.py --dir hdfs:///runs
+"""
+
+
+class DoctorCommand(Command):
+    """Its help."""
+
+    examples = EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {
+        0: "nothing fails; there may be warnings",
+        1: "at least one check fails; or an unexpected error",
+        2: "the call is wrong: an option, or the directory",
+        130: EXIT_CODES[130],
+    }
+
+
+def doctor(
+    dir: Annotated[
+        str | None, option(RUN, "PATH", "Where run directories are to be made: proved by small files.")
+    ] = None,
+    master: Annotated[
+        str | None, option(SPARK, "URL", "Spark's master (default: no session, unless spark-submit brings one).")
+    ] = None,
+    agents: Annotated[int | None, option(SPARK, "N", "Slots to look at (default: all slots of the session).")] = None,
+    gpus: Gpus = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Look whether a session, its executors and a store can do what runs need, and tell what to do where they cannot.
+
+    Takes a minute at most, beside the start of the session. Writes small files to the store, and deletes them.
+    """
+    request = Request("", {"agents": agents, "gpus": gpus or 0, "dir": dir}, master, tuple(conf or ()), as_json=as_json)
+    return common.look(lambda out: look_at(out, request), as_json=as_json, debug=debug)
+
+
+def look_at(out: Output, request: Request) -> int:
+    """Blocks on the session, the store and Hadoop's daemons."""
+    import os
+
+    from sparktrain.cluster.finding import Level
+    from sparktrain.cluster.spark_session import is_submitted
+    from sparktrain.doctor.doctor_report import Report, document
+    from sparktrain.doctor.examine import Asked, Examiner
+
+    call = common.prepare(request, "sparktrain doctor")
+    session = call.session if request.master is not None or is_submitted() else None
+    asked = Asked(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
+    found = Examiner(asked, os.cpu_count() or 1).examine()
+    if out.as_json:
+        out.document(document(found))
+    else:
+        out.show(Report(found))
+    return 1 if found.level is Level.FAIL else 0

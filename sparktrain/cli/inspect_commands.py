@@ -1,0 +1,255 @@
+"""The commands that look after a run directory, from any host that reaches its store, without Spark. Wiring alone."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import msgspec
+import typer
+
+from sparktrain.cli import common
+from sparktrain.cli.common import LOOKING_CODES, Output
+from sparktrain.cli.flags import OUTPUT, SHOWN, Command, Debug, Directory, option
+from sparktrain.config.store_address import DEFAULT_DIR
+from sparktrain.errors import SpecError, UserError
+
+if TYPE_CHECKING:
+    from sparktrain.runs.locate import Place
+    from sparktrain.runs.logs import LogFile, Wanted
+
+STATUS_EXAMPLES = """\
+How a run stands, from any host that reaches its directory:
+  sparktrain status hdfs:///runs/mnist
+The same as it changes, until the run has ended:
+  sparktrain status /shared/runs/mnist --watch
+All runs in a directory, and in the one where runs are made by default:
+  sparktrain status /shared/runs
+  sparktrain status
+"""
+LOGS_EXAMPLES = """\
+What trial 3 prints, as it does, from the last 20 lines on:
+  sparktrain logs /shared/runs/mnist 3 --follow --tail 20
+The log of each generation and member of a run of one gang:
+  sparktrain logs /shared/runs/big --all
+"""
+BEST_EXAMPLES = """\
+The three trials with the smallest loss, whatever the run's own metric is:
+  sparktrain best /shared/runs/mnist --metric loss --top 3
+"""
+
+
+class LookingCommand(Command):
+    """Its help."""
+
+    codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
+
+
+class StatusCommand(LookingCommand):
+    """Its help."""
+
+    examples = STATUS_EXAMPLES
+
+
+class LogsCommand(LookingCommand):
+    """Its help."""
+
+    examples = LOGS_EXAMPLES
+
+
+class BestCommand(LookingCommand):
+    """Its help."""
+
+    examples = BEST_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 3: "no trial has succeeded yet"}
+
+
+AsJson = Annotated[bool, option(OUTPUT, "", "Print one JSON object, for programs.", "--json")]
+
+
+def status(
+    directory: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A run directory, or a directory of several runs.", show_default=True),
+    ] = DEFAULT_DIR,
+    watch: Annotated[bool, option(SHOWN, "", "Go on showing it until the run has ended.", "--watch", "-w")] = False,
+    every: Annotated[str, option(SHOWN, "TIME", "How often --watch looks (default: 2s).")] = "2s",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Tell how a run stands: who is on it, what its trials do, which is best, and how to resume it.
+
+    With --watch and --json, there is one JSON object on a line for each change.
+    """
+    return common.look(lambda out: show_status(out, directory, every if watch else None), as_json=as_json, debug=debug)
+
+
+def show_status(out: Output, directory: str, every: str | None) -> int:
+    """One run, or the table of several. Blocks on the store, and with `every` until the run has ended."""
+    from sparktrain.config.quantities import seconds
+    from sparktrain.runs.locate import LOOK_TIMEOUT_S, runs_in
+
+    every_s = seconds(every, "every")
+    places, alone = runs_in(directory, LOOK_TIMEOUT_S)
+    if alone:
+        _show_run(out, places[0], every_s)
+    elif every_s is None:
+        _show_runs(out, places)
+    else:
+        raise SpecError(f"--watch shows one run, and {directory} holds {len(places)}: pass the directory of one")
+    return 0
+
+
+def _show_run(out: Output, place: "Place", every_s: float | None) -> None:
+    from sparktrain.clock import SystemClock
+    from sparktrain.display.status_json import run_json
+    from sparktrain.display.status_view import StatusScreen
+    from sparktrain.display.watch import Changes, Documents, watch, watch_live
+    from sparktrain.runs.run_result import model_of
+    from sparktrain.runs.watcher import Observer
+
+    clock = SystemClock()
+    observer = Observer(place, clock)
+    if every_s is None:
+        view = observer.look()
+    elif out.as_json:
+        watch(observer.look, Documents(lambda value: out.document(value, lines=True)).show, every_s)
+        return
+    elif out.terminal:
+        view = watch_live(observer.look, sys.stdout, clock, every_s)
+    else:
+        view = watch(observer.look, Changes(lambda line: out.write(f"{line}\n".encode())).show, every_s)
+    if out.as_json:
+        out.document(run_json(view))
+    else:
+        model = model_of(place.store, place.layout, view.results[0]) if view.kind == "run" and view.results else None
+        out.show(StatusScreen(view, clock.wall(), model))
+
+
+def _show_runs(out: Output, places: "list[Place]") -> None:
+    from sparktrain.clock import SystemClock
+    from sparktrain.display.status_json import runs_json
+    from sparktrain.display.status_view import RunsTable
+    from sparktrain.runs.watcher import Observer
+
+    views, problems, clock = [], [], SystemClock()
+    for place in places:
+        try:
+            views.append(Observer(place, clock).look())
+        except UserError as error:  # one run that cannot be read hides no other
+            problems.append((place.layout.path, str(error)))
+    if out.as_json:
+        out.document(runs_json(views, problems))
+    else:
+        out.show(RunsTable(views, problems, clock.wall()))
+
+
+def logs(
+    directory: Directory,
+    trial: Annotated[int | None, typer.Argument(metavar="TRIAL", help="Of this trial (default: the only one).")] = None,
+    rank: Annotated[int | None, option(SHOWN, "N", "Of this member (default: the chief, which is 0).")] = None,
+    generation: Annotated[int | None, option(SHOWN, "N", "Of this generation (default: the newest).")] = None,
+    follow: Annotated[bool, option(SHOWN, "", "Go on until the trial has ended.", "--follow", "-f")] = False,
+    tail: Annotated[int | None, option(SHOWN, "N", "Begin with the last N lines.")] = None,
+    every: Annotated[bool, option(SHOWN, "", "Of every generation and rank that is not named.", "--all")] = False,
+    as_json: Annotated[bool, option(OUTPUT, "", "List the log files as a JSON object.", "--json")] = False,
+    debug: Debug = False,
+) -> int:
+    """Print what a trial has printed; where there are several trials and none is named, list their logs."""
+    request = LogsRequest(directory, trial, rank, generation, follow, tail, every)
+    return common.look(lambda out: show_logs(out, request), as_json=as_json, debug=debug)
+
+
+@dataclass(frozen=True)
+class LogsRequest:
+    """What `sparktrain logs` was asked for, not yet checked."""
+
+    directory: str
+    trial: int | None = None
+    rank: int | None = None
+    generation: int | None = None
+    follow: bool = False
+    tail: int | None = None
+    all: bool = False
+
+    def check(self, as_json: bool) -> None:
+        """Raises SpecError for what does not go together."""
+        if self.follow and (self.all or as_json):
+            raise SpecError(f"--follow follows one log, and {'--json lists' if as_json else '--all prints'} several")
+        if self.tail is not None and self.tail < 1:
+            raise SpecError(f"--tail ({self.tail}) must be at least 1")
+
+
+def show_logs(out: Output, request: LogsRequest) -> int:
+    """Blocks on the store, and with `follow` until the trial has ended."""
+    from sparktrain.clock import SystemClock
+    from sparktrain.display.log_table import LogTable, logs_json
+    from sparktrain.runs import logs
+    from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
+    from sparktrain.runs.watcher import Observer
+
+    request.check(out.as_json)
+    place = run_in(request.directory, LOOK_TIMEOUT_S)
+    observer = Observer(place, SystemClock())
+    view = observer.look()
+    wanted = logs.wanted_of(view, request.trial, request.generation, request.rank, request.all)
+    if wanted.trial is not None and request.follow:
+        clean = logs.Harmless() if out.terminal else bytes
+        follower = logs.Follower(place, observer.look, wanted, request.tail)
+        for piece in follower.pieces(lambda said: print(said, file=sys.stderr, flush=True)):
+            out.write(clean(piece))
+        return 0
+    found = logs.logs_in(place, wanted.trial)
+    if out.as_json:
+        listed = logs.chosen(found, msgspec.structs.replace(wanted, all=True))
+        out.document(logs_json(place, view, listed))
+    elif wanted.trial is None and not wanted.all:
+        out.show(LogTable(view, found))
+    else:
+        _print_logs(out, place, found, wanted, request.tail)
+    return 0
+
+
+def _print_logs(out: Output, place: "Place", found: "list[LogFile]", wanted: "Wanted", tail: int | None) -> None:
+    from sparktrain.runs.logs import Harmless, chosen, content, missing
+
+    shown = chosen(found, wanted)
+    if not shown:
+        raise missing(found, wanted)
+    for number, log in enumerate(shown):
+        clean = Harmless() if out.terminal else bytes
+        if len(shown) > 1:
+            out.write(f"{chr(10) * (number > 0)}==> {log.member} <==\n".encode())
+        for piece in content(place.store, log, tail):
+            out.write(clean(piece))
+
+
+def best(
+    directory: Directory,
+    metric: Annotated[str | None, option(SHOWN, "NAME", "Compare trials by this (default: the run's metric).")] = None,
+    mode: Annotated[
+        str | None, option(SHOWN, "max|min", "Which end of it is best (default: as of the run, or by its name).")
+    ] = None,
+    top: Annotated[int, option(SHOWN, "N", "Show the best N trials (default: 1).")] = 1,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Show the best trial so far: its parameters and metrics, and where its model, checkpoint and log are."""
+    return common.look(lambda out: show_best(out, directory, metric, mode, top), as_json=as_json, debug=debug)
+
+
+def show_best(out: Output, directory: str, metric: str | None, mode: str | None, top: int) -> int:
+    """3 when no trial has succeeded yet. Blocks on the store."""
+    from sparktrain.clock import SystemClock
+    from sparktrain.display.best import best_in
+    from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
+    from sparktrain.runs.summary import Lines
+    from sparktrain.runs.watcher import Observer
+
+    place = run_in(directory, LOOK_TIMEOUT_S)
+    found = best_in(place, Observer(place, SystemClock()).look(), metric, mode, top)
+    if out.as_json:
+        out.document(found.document())
+    else:
+        out.show(Lines(found.lines()))
+    return 0 if found.trials else 3

@@ -1,0 +1,297 @@
+"""The commands that bring a job to YARN: `sparktrain pack`, and `sparktrain submit JOB ARGUMENTS`. Wiring alone."""
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+import typer
+
+from sparktrain.cli import common, train_commands
+from sparktrain.cli.common import LOOKING_CODES, Output
+from sparktrain.cli.flags import OUTPUT, SPARK, Command, Debug, Quiet, names, option
+
+if TYPE_CHECKING:
+    from sparktrain.runs.view import RunView
+    from sparktrain.submit.command import Job
+
+PACK_EXAMPLES = """\
+Everything that is installed here, once, to where later calls find it:
+  sparktrain pack
+Less of it, for another place; what is there already is not uploaded again:
+  sparktrain pack --package 'sparktrain[tensorflow,hdfs]' --package horovod \\
+      --to hdfs:///envs
+Remove what earlier calls have left there, after a question:
+  sparktrain pack --prune
+"""
+SUBMIT_EXAMPLES = """\
+A sweep on four labelled nodes, with a driver in the cluster:
+  sparktrain submit --deploy-mode cluster --queue ml --label gpu \\
+      --executors 4 sweep train.py:train --grid lr=0.1,0.01 \\
+      --metric accuracy --dir hdfs:///runs --name mnist
+The line that would do that, and nothing more:
+  sparktrain submit --dry-run run train.py:train --workers 4 --dir hdfs:///runs
+Go on with a run whose driver was lost, with the Python of the nodes:
+  sparktrain submit --pack none resume hdfs:///runs/mnist
+"""
+PACK = "The environment of executors"
+WHERE = "Where it runs"
+_FUNCTIONS: dict[str, Callable[..., int]] = {
+    "sweep": train_commands.sweep,
+    "run": train_commands.run,
+    "resume": train_commands.resume,
+}
+
+
+class PackCommand(Command):
+    """Its help."""
+
+    examples = PACK_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {
+        **LOOKING_CODES,
+        2: "the call is wrong: an option, or a package that cannot be packed",
+    }
+
+
+class SubmitCommand(Command):
+    """Its help."""
+
+    examples = SUBMIT_EXAMPLES
+    heading = "Exit codes, which are those of the run itself"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Which Python executors run, not yet checked."""
+
+    pack: str = "auto"
+    packages: tuple[str, ...] = ()
+    folder: str | None = None
+
+
+@dataclass(frozen=True)
+class SubmitRequest:
+    """What `sparktrain submit` was asked for, not yet checked."""
+
+    kind: str
+    words: tuple[str, ...]
+    arguments: Mapping[str, Any]
+    """What the command of that kind makes of the words."""
+    place: Mapping[str, Any]
+    """Of `submission.Place`; None for what was not given."""
+    conf: tuple[str, ...] = ()
+    properties_file: str | None = None
+    files: tuple[str, ...] = ()
+    py_files: tuple[str, ...] = ()
+    environment: Environment = Environment()
+    dry_run: bool = False
+    quiet: bool = False
+
+
+Packages = Annotated[
+    list[str] | None,
+    option(
+        PACK, "NAME", "Pack this and what it requires (default: all that is installed here). Repeatable.", "--package"
+    ),
+]
+Packs = Annotated[
+    str | None, option(PACK, "DIR", "Where packs are kept (default: .sparktrain/packs of your home in HDFS).", "--to")
+]
+
+
+def pack(
+    packages: Packages = None,
+    to: Packs = None,
+    prune: Annotated[
+        bool,
+        option(PACK, "", "Make none; list all packs there but the one that would be made, and delete them after a "
+               "question.", "--prune"),
+    ] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:  # fmt: skip
+    """Make the archive that executors run from: this Python and its packages, without Spark's.
+
+    It needs no Python on the nodes. Its URL is printed to stdout; nothing is uploaded when it is there already.
+    """
+    environment = Environment("auto", tuple(packages or ()), to)
+    if prune:
+        return common.look(lambda out: perform_prune(environment), as_json=False, debug=debug)
+    return common.look(lambda out: perform_pack(out, environment, quiet), as_json=False, debug=debug)
+
+
+def submit(
+    kind: Annotated[str, typer.Argument(metavar="JOB", help="sweep, run or resume: a job of that command.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Those of the command, as it takes them.")
+    ] = None,
+    deploy_mode: Annotated[
+        str | None, option(WHERE, "client|cluster", "The driver runs here (the default), or in the cluster.")
+    ] = None,
+    queue: Annotated[str | None, option(WHERE, "NAME", "Queue of YARN.")] = None,
+    label: Annotated[str | None, option(WHERE, "NAME", "Executors run on nodes with this label.")] = None,
+    executors: Annotated[int | None, option(WHERE, "N", "How many executors.")] = None,
+    executor_cores: Annotated[int | None, option(WHERE, "N", "Cores of each.")] = None,
+    executor_memory: Annotated[str | None, option(WHERE, "SIZE", "Memory of each, as in 4g.")] = None,
+    properties_file: Annotated[str | None, option(SPARK, "FILE", "Spark's configuration, from a file.")] = None,
+    conf: Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")] = None,
+    py_files: Annotated[str | None, option(SPARK, "F1,F2", "Modules and archives that the function imports.")] = None,
+    files: Annotated[str | None, option(SPARK, "F1,F2", "More files for the driver, in cluster mode.")] = None,
+    environment: Annotated[
+        str, option(PACK, "auto|none|URL", "Pack this Python (the default), use that of the nodes, or this archive.",
+                    "--pack"),
+    ] = "auto",
+    packages: Packages = None,
+    packs: Annotated[str | None, option(PACK, "DIR", "Where packs are kept, as of `sparktrain pack --to`.")] = None,
+    dry_run: Annotated[bool, option(OUTPUT, "", "Print the line of spark-submit; do nothing.", "--dry-run")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:  # fmt: skip
+    """Run a job on YARN: build its line of spark-submit, show and run it, follow the application to its end.
+
+    Options of `submit` stand before JOB; what follows is that command's own.
+    """
+    place = {
+        "mode": deploy_mode, "queue": queue, "label": label, "executors": executors, "cores": executor_cores,
+        "memory": executor_memory,
+    }  # fmt: skip
+    request = SubmitRequest(
+        kind, tuple(words or ()), parsed(kind, words or ()), place, tuple(conf or ()), properties_file,
+        names(files) or (), names(py_files) or (), Environment(environment, tuple(packages or ()), packs),
+        dry_run, quiet,
+    )  # fmt: skip
+    as_json = bool(request.arguments["as_json"])
+    return common.look(lambda out: perform_submit(out, request), as_json=as_json, debug=debug)
+
+
+def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
+    """Blocks on disk and store."""
+    out.write(f"{_packed(environment, quiet, upload=True)}\n".encode())
+    return 0
+
+
+def perform_prune(environment: Environment) -> int:
+    """Blocks on disk and store, and until somebody has answered."""
+    from sparktrain import formatting
+    from sparktrain.clock import SystemClock
+    from sparktrain.submit.env_pack import pruning
+    from sparktrain.submit.env_pack.pack import plan, store_of
+
+    store = store_of(environment.folder)
+    old = pruning.old_packs(store, plan(environment.packages).archive)
+    if not old:
+        _tell(f"no old packs in {store.where()}")
+        return 0
+    now = SystemClock().wall()
+    for each in old:
+        _tell(each.line(now))
+    _tell("an application that runs from one of them, and is given a new executor, fails without it")
+    size = formatting.size(sum(each.size for each in old))
+    if not _agreed(f"delete {formatting.count(len(old), 'pack')}, {size}, in {store.where()}? [y/N] "):
+        _tell("nothing was deleted")
+        return 0
+    pruning.remove(store, old)
+    return 0
+
+
+def perform_submit(out: Output, request: SubmitRequest) -> int:
+    """The exit code of the run. Blocks until it has ended. Raises UserError for what need not be submitted."""
+    from sparktrain.cluster import yarn_client
+    from sparktrain.submit.command import line_of, settings_of
+    from sparktrain.submit.job import Asked, job_of
+
+    asked = Asked(
+        request.kind, request.words, request.place, common.conf_of(request.conf), request.properties_file,
+        request.files, request.py_files,
+    )  # fmt: skip
+    job, directory = job_of(asked, request.arguments)
+    if not request.dry_run:
+        yarn_client.check(settings_of(job))  # before anything is uploaded
+    if request.environment.pack != "none":
+        url = _packed(request.environment, request.quiet, upload=not request.dry_run)
+        job = msgspec.structs.replace(job, archive=url)
+    shown = shlex.join(line_of(job))
+    if request.dry_run:
+        out.write(f"{shown}\n".encode())
+        return 0
+    tell = _silent if request.quiet else _tell
+    tell(f"$ {shown}")
+    return _run(out, job, directory, tell)
+
+
+def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
+    """What the command `kind` makes of its arguments. Raises errors of usage, as that command itself."""
+    if kind not in _FUNCTIONS:
+        raise typer.BadParameter(f"{kind!r} is no job: write {', '.join(_FUNCTIONS)} after the options of submit")
+    app = typer.Typer(add_completion=False)
+    app.command(kind)(_FUNCTIONS[kind])
+    with typer.main.get_command(app).make_context(f"sparktrain submit {kind}", list(words)) as context:
+        return dict(context.params)
+
+
+def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -> int:
+    from sparktrain.runs.results import CODE_OF_STATUS
+    from sparktrain.submit.command import Mode, line_of
+    from sparktrain.submit.follow import Sight, follow, run_here, spark_submit
+
+    line = line_of(job, spark_submit(common.spark_home()))
+    if job.place.mode is Mode.CLIENT:
+        code = run_here(line)
+        if out.as_json and code in CODE_OF_STATUS.values() and (run := Sight(directory).look()) is not None:
+            _show(out, run)
+        return code
+    ended = follow(line, job.tag, Sight(directory), tell)
+    if ended.run is not None:
+        _show(out, ended.run)
+    if ended.verdict.told:
+        _tell(f"{'error: ' * (ended.verdict.code != 0)}{ended.verdict.told}")
+    if ended.output:
+        _tell(ended.output)
+    return ended.verdict.code
+
+
+def _show(out: Output, run: "RunView") -> None:
+    from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
+    from sparktrain.runs.run_result import RunEnd, model_of
+    from sparktrain.runs.summary import Lines, summary_table, to_bytes
+
+    result = run.as_result()
+    if out.as_json:
+        out.write(to_bytes(result))
+    elif run.kind == "run":
+        place = place_of(run.directory, LOOK_TIMEOUT_S)
+        model = model_of(place.store, place.layout, next(iter(result.trials), None))
+        out.show(Lines(RunEnd(result, model).lines()))
+    else:
+        out.show(summary_table(result))
+
+
+def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
+    """The URL of the pack, which is there with `upload`."""
+    from sparktrain.display.byte_bar import shown_bytes
+    from sparktrain.submit.env_pack.pack import pack, plan, store_of
+
+    if environment.pack != "auto":
+        return environment.pack
+    if not upload:
+        return store_of(environment.folder).where(plan(environment.packages).archive)
+    with shown_bytes("packing", quiet=quiet) as told:
+        packed = pack(environment.packages, environment.folder, told)
+    (_silent if quiet else _tell)(packed.line)
+    return packed.url
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _agreed(question: str) -> bool:
+    """Whether somebody says yes; where nobody is there, nobody does."""
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _silent(line: str) -> None:
+    pass

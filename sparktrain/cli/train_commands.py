@@ -1,0 +1,356 @@
+"""The commands that train: `sparktrain sweep TARGET`, `run TARGET`, and `resume DIR`. Wiring alone."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sparktrain.cli import common
+from sparktrain.cli.common import Ended, Request
+from sparktrain.cli.flags import (
+    FUNCTION,
+    GANG,
+    RUN,
+    SPARK,
+    TRIALS,
+    AllowChanged,
+    AsJson,
+    Backend,
+    Command,
+    Conf,
+    DataVersion,
+    Debug,
+    Dir,
+    Directory,
+    Env,
+    Gpus,
+    Master,
+    Name,
+    Preload,
+    PyFiles,
+    Quiet,
+    RetryFailed,
+    Seed,
+    StoreTimeout,
+    Target,
+    Timeout,
+    given,
+    names,
+    option,
+)
+from sparktrain.errors import SpecError
+
+if TYPE_CHECKING:
+    from sparktrain.search.space import Space
+
+SWEEP_EXAMPLES = """\
+Every combination, on this machine:
+  sparktrain sweep train.py:train --grid lr=0.1,0.01 --grid dropout=0.4,0.7 \\
+      --metric accuracy
+Values taken position by position, the smallest loss wins:
+  sparktrain sweep train.py:train --zip lr=0.1,0.01 --zip dropout=0.4,0.7 \\
+      --metric loss
+What to try from a file, on YARN, the result as JSON for a program:
+  sparktrain sweep train.py:train --params sweep.yaml --master yarn \\
+      --dir /shared/runs --json > result.json
+"""
+RUN_EXAMPLES = """\
+Four processes train one model, in a ring of Horovod:
+  sparktrain run train.py:train --workers 4 --param lr=0.01 --master yarn \\
+      --dir /shared/runs --name big
+The same without Horovod, on this machine:
+  sparktrain run train.py:train --workers 2 --backend tensorflow \\
+      --param lr=0.01
+"""
+RESUME_EXAMPLES = """\
+Go on after the driver was lost, with the options of the session as before:
+  sparktrain resume /shared/runs/mnist --master yarn
+Run failed trials again, too:
+  sparktrain resume /shared/runs/mnist --retry-failed
+"""
+
+
+@dataclass(frozen=True)
+class SweepRequest(Request):
+    """What `sparktrain sweep` was asked for, not yet checked."""
+
+    grid: tuple[str, ...] = ()
+    zipped: tuple[str, ...] = ()
+    params: str | None = None
+
+
+@dataclass(frozen=True)
+class RunRequest(Request):
+    """What `sparktrain run` was asked for, not yet checked."""
+
+    params: tuple[str, ...] = ()
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class ResumeRequest(Request):
+    """What `sparktrain resume` was asked for, not yet checked; its target is the run directory."""
+
+    retry_failed: bool = False
+
+
+class SweepCommand(Command):
+    """Its help."""
+
+    examples = SWEEP_EXAMPLES
+
+
+class RunCommand(Command):
+    """Its help."""
+
+    examples = RUN_EXAMPLES
+    heading = "Exit codes, where the one trial is the run itself"
+
+
+class ResumeCommand(Command):
+    """Its help."""
+
+    examples = RESUME_EXAMPLES
+
+
+def sweep(
+    target: Target,
+    grid: Annotated[
+        list[str] | None, option(TRIALS, "NAME=V1,V2", "Try every combination of these. Repeatable.", "--grid")
+    ] = None,
+    zipped: Annotated[
+        list[str] | None, option(TRIALS, "NAME=V1,V2", "Take these position by position. Repeatable.", "--zip")
+    ] = None,
+    params: Annotated[
+        str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; options too, but for CSV.")
+    ] = None,
+    trials: Annotated[int | None, option(TRIALS, "N", "Run at most N trials.")] = None,
+    metric: Annotated[str | None, option(TRIALS, "NAME", "The result's entry that trials are compared by.")] = None,
+    mode: Annotated[
+        str | None, option(TRIALS, "max|min", "Which end of the metric is best (default: by its name).")
+    ] = None,
+    workers_per_trial: Annotated[int | None, option(GANG, "N", "Members that train each trial (default: 1).")] = None,
+    backend: Backend = None,
+    seed: Seed = None,
+    dir: Dir = None,
+    name: Name = None,
+    trial_timeout: Annotated[str | None, option(RUN, "TIME", "End a trial after so long, as in 90s, 5m, 2h.")] = None,
+    hang_timeout: Annotated[str | None, option(RUN, "TIME", "End a trial that reports no step for so long.")] = None,
+    timeout: Timeout = None,
+    store_timeout: StoreTimeout = None,
+    retries: Annotated[int | None, option(RUN, "N", "How often a lost trial is run again (default: 3).")] = None,
+    max_failures: Annotated[
+        str | None,
+        option(RUN, "N", "Stop when so many trials failed; none: never (default: when the first all do alike)."),
+    ] = None,
+    preload: Preload = None,
+    env: Env = None,
+    data_version: DataVersion = None,
+    allow_changed: AllowChanged = None,
+    retry_failed: RetryFailed = False,
+    master: Master = None,
+    agents: Annotated[
+        int | None, option(SPARK, "N", "Processes that train at a time (default: all slots of the session).")
+    ] = None,
+    gpus: Gpus = None,
+    py_files: PyFiles = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:
+    """Call a training function once for each set of parameters, each in a fresh process on a Spark executor.
+
+    Progress is shown on stderr; the table of trials is printed to stdout.
+    """
+    settings = {
+        "metric": metric, "mode": mode, "trials": trials, "seed": seed, "dir": dir, "name": name, "retries": retries,
+        "trial_timeout": trial_timeout, "hang_timeout": hang_timeout, "timeout": timeout,
+        "store_timeout": store_timeout, "gpus": gpus, "preload": names(preload), "agents": agents,
+        "workers_per_trial": workers_per_trial, "backend": backend, "data_version": data_version,
+        "allow_changed": names(allow_changed), "retry_failed": retry_failed or None, "max_failures": max_failures,
+    }  # fmt: skip
+    request = SweepRequest(
+        target, given(settings) | common.variables_of(env), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
+    )  # fmt: skip
+    return common.perform(request, lambda: perform_sweep(request))
+
+
+def run(
+    target: Target,
+    workers: Annotated[int | None, option(GANG, "N", "Members that train; needed here or in --params.")] = None,
+    backend: Backend = None,
+    ps: Annotated[int | None, option(GANG, "N", "Parameter servers beside them (default: 0).")] = None,
+    evaluator: Annotated[bool, option(GANG, "", "One more member that evaluates.", "--evaluator")] = False,
+    min_workers: Annotated[
+        int | None, option(GANG, "N", "Go on with so many when agents are lost for good (default: wait for all).")
+    ] = None,
+    max_restarts: Annotated[
+        int | None, option(GANG, "N", "How often the gang is formed again after a loss (default: 3).")
+    ] = None,
+    hang_timeout: Annotated[
+        str | None, option(GANG, "TIME", "End a member that reports no step for so long (default: 120s).")
+    ] = None,
+    param: Annotated[
+        list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
+    ] = None,
+    params: Annotated[
+        str | None, option(FUNCTION, "FILE", "Parameters and options in YAML or JSON; those given here prevail.")
+    ] = None,
+    metric: Annotated[
+        str | None, option(FUNCTION, "NAME", "The result's entry that checkpoints are compared by.")
+    ] = None,
+    mode: Annotated[
+        str | None, option(FUNCTION, "max|min", "Which end of the metric is best (default: by its name).")
+    ] = None,
+    seed: Seed = None,
+    dir: Dir = None,
+    name: Name = None,
+    timeout: Timeout = None,
+    store_timeout: StoreTimeout = None,
+    preload: Preload = None,
+    env: Env = None,
+    data_version: DataVersion = None,
+    allow_changed: AllowChanged = None,
+    retry_failed: RetryFailed = False,
+    master: Master = None,
+    agents: Annotated[
+        int | None, option(SPARK, "N", "Agents to start (default: one for each member); more stand by.")
+    ] = None,
+    gpus: Gpus = None,
+    py_files: PyFiles = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:
+    """Train one model in a gang of processes on Spark executors, which goes on from its last checkpoint after a loss.
+
+    Progress is shown on stderr; the result is printed to stdout.
+    """
+    settings = {
+        "workers": workers, "backend": backend, "ps": ps, "evaluator": evaluator or None, "min_workers": min_workers,
+        "max_restarts": max_restarts, "hang_timeout": hang_timeout, "metric": metric, "mode": mode, "seed": seed,
+        "dir": dir, "name": name, "timeout": timeout, "store_timeout": store_timeout,
+        "gpus": gpus, "preload": names(preload), "agents": agents,
+        "data_version": data_version, "allow_changed": names(allow_changed), "retry_failed": retry_failed or None,
+    }  # fmt: skip
+    request = RunRequest(
+        target, given(settings) | common.variables_of(env), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        params=tuple(param or ()), file=params,
+    )  # fmt: skip
+    return common.perform(request, lambda: perform_run(request))
+
+
+def resume(
+    directory: Directory,
+    retry_failed: RetryFailed = False,
+    env: Env = None,
+    master: Master = None,
+    agents: Annotated[
+        int | None, option(SPARK, "N", "Processes that train at a time (default: as of sweep, run).")
+    ] = None,
+    py_files: PyFiles = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:
+    """Go on with a run as it was begun, without the program that began it; a run that is complete gives its result.
+
+    Trials that have a result stay as they are; the others are run, from their newest checkpoint where they have one.
+    """
+    settings = given({"agents": agents}) | common.variables_of(env)
+    request = ResumeRequest(
+        directory, settings, master, tuple(conf or ()), py_files, as_json, quiet, debug, retry_failed=retry_failed
+    )
+    return common.perform(request, lambda: perform_resume(request))
+
+
+def perform_sweep(request: SweepRequest) -> Ended:
+    """Check everything that needs no Spark, then make the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
+    space, settings = _space(request)
+    agents = settings.pop("agents", None)
+    call = common.prepare(request, settings.get("name", "sparktrain"))
+    target = common.load(request.target)
+
+    from sparktrain.api import sweep_target
+    from sparktrain.driver.options import SweepOptions
+    from sparktrain.runs.summary import summary_table
+
+    options = SweepOptions(**settings)
+    result = sweep_target(target, space, options, session=call.session, agents=agents, display=call.display)
+    return Ended(result, summary_table(result))
+
+
+def perform_run(request: RunRequest) -> Ended:
+    """Check everything that needs no Spark, then make the session and train. Blocks. Raises as `sparktrain.run`.
+
+    A run that fails is no error here: it is shown, and has its exit code.
+    """
+    params, settings = _params(request)
+    agents = settings.pop("agents", None)
+    call = common.prepare(request, settings.get("name", "sparktrain"))
+    target = common.load(request.target)
+
+    from sparktrain.api import run_target
+    from sparktrain.driver.options import RunOptions
+    from sparktrain.runs.summary import Lines
+
+    options = RunOptions(**settings)
+    end = run_target(target, params, options, session=call.session, agents=agents, display=call.display)
+    return Ended(end.sweep, Lines(end.lines()))
+
+
+def perform_resume(request: ResumeRequest) -> Ended:
+    """Look into the run directory, then make the session where something is left to do. Blocks.
+
+    Raises as `sparktrain.resume`; a run that fails is no error here.
+    """
+    call = common.prepare(request, "sparktrain resume")
+
+    from sparktrain.api import resume_target
+    from sparktrain.driver.forwarded_env import environment
+    from sparktrain.runs.run_result import RunEnd
+    from sparktrain.runs.summary import Lines, summary_table
+
+    settings = request.settings
+
+    end = resume_target(
+        request.target,
+        session=call.session,
+        agents=settings.get("agents"),
+        retry_failed=request.retry_failed,
+        display=call.display,
+        env=environment(settings.get("env", {}), settings.get("forward_env", ())),
+    )
+    return Ended(end.sweep, Lines(end.lines())) if isinstance(end, RunEnd) else Ended(end, summary_table(end))
+
+
+def _params(request: RunRequest) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The function's parameters and the settings: those of the file, and those of the command line, which prevail."""
+    from sparktrain.config.load import load_gang, parse_params
+
+    params, settings = parse_params(request.params), dict(request.settings)
+    if request.file is not None:
+        file = load_gang(request.file)
+        params, settings = {**file.params, **params}, {**file.settings, **settings}
+    if "workers" not in settings:
+        raise SpecError("say how many members train: --workers N, or workers in the file of --params")
+    return params, settings
+
+
+def _space(request: SweepRequest) -> "tuple[Space, dict[str, Any]]":
+    """What to try, and the settings: those of the file, and those of the command line, which prevail."""
+    from sparktrain.config.load import load_params, parse_assignments
+    from sparktrain.search.space import from_file, grid, zipped
+
+    given = [name for name in ("grid", "zipped", "params") if getattr(request, name)]
+    if len(given) != 1:
+        have = " and ".join(f"--{name}".replace("zipped", "zip") for name in given) or "none of them"
+        raise SpecError(f"say what to try with one of --grid, --zip and --params: the call has {have}")
+    if request.params is not None:
+        file = load_params(request.params)
+        return from_file(file), {**file.settings, **request.settings}
+    if request.grid:
+        return grid(parse_assignments(request.grid, "--grid")), dict(request.settings)
+    return zipped(parse_assignments(request.zipped, "--zip")), dict(request.settings)

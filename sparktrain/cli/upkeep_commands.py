@@ -1,0 +1,128 @@
+"""The commands that look into a run directory for damage, and make room in it. Wiring alone."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from sparktrain.cli import common
+from sparktrain.cli.common import EXIT_CODES, LOOKING_CODES, Output
+from sparktrain.cli.flags import SHOWN, Command, Debug, Directory, Quiet, option
+from sparktrain.cli.inspect_commands import AsJson
+
+GC_EXAMPLES = """\
+What would be deleted, and how much that is:
+  sparktrain gc hdfs:///runs/mnist --dry-run
+Of the checkpoints keep those of the best trial alone:
+  sparktrain gc /shared/runs/mnist --checkpoints best
+"""
+FSCK_EXAMPLES = """\
+Verify all that a driver would read, every byte of it:
+  sparktrain fsck hdfs:///runs/mnist
+The same in a moment, by the sizes of files:
+  sparktrain fsck hdfs:///runs/mnist --fast
+"""
+DELETED = "What is deleted"
+
+
+class FsckCommand(Command):
+    """Its help."""
+
+    examples = FSCK_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {
+        **LOOKING_CODES,
+        0: "nothing is damaged",
+        **{code: EXIT_CODES[code].removeprefix("fsck: ") for code in (7, 8)},
+    }
+
+
+class GcCommand(Command):
+    """Its help."""
+
+    examples = GC_EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 7: "a checkpoint that stays is damaged"}
+
+
+def fsck(
+    directory: Directory,
+    fast: Annotated[bool, option(SHOWN, "", "Compare sizes alone, and read no checkpoint.", "--fast")] = False,
+    repair: Annotated[
+        bool, option(SHOWN, "", "Make the run one that can be resumed, with all that can be kept.", "--repair")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:
+    """Look for damage: in the journal, plans, code, checkpoints and results; and tell what a resume would do.
+
+    Writes nothing without --repair, which is refused while a driver is on the run.
+    """
+    return common.look(lambda out: look_for_damage(out, directory, fast, repair, quiet), as_json=as_json, debug=debug)
+
+
+def look_for_damage(out: Output, directory: str, fast: bool, repairing: bool, quiet: bool) -> int:
+    """Blocks on the store."""
+    from sparktrain.clock import SystemClock
+    from sparktrain.display.byte_bar import shown_bytes
+    from sparktrain.runs.fsck import Examiner
+    from sparktrain.runs.locate import run_in
+    from sparktrain.runs.repair import repair
+    from sparktrain.runs.summary import Lines
+
+    place, done = run_in(directory, damaged=True), []
+    with shown_bytes("verifying", quiet=quiet) as told:
+        examined = Examiner(place, fast, told).examine()
+    if repairing and examined.code:
+        done = repair(place, examined, SystemClock())
+        if not out.as_json:
+            out.show(Lines([*examined.lines(), "", *(f"repaired: {line}" for line in done), ""]))
+        examined = Examiner(place, True, lambda size, total: None).examine()
+    if out.as_json:
+        out.document({**examined.document(), "repaired": done})
+    else:
+        out.show(Lines(examined.lines()))
+    return examined.code
+
+
+def gc(
+    directory: Directory,
+    keep: Annotated[
+        str,
+        option(
+            DELETED,
+            "each|best|none",
+            "Which checkpoints stay of trials that have a result: of each trial the newest and the best (the default), "
+            "those of the best trial alone, or none.",
+            "--checkpoints",
+        ),
+    ] = "each",
+    older_than: Annotated[
+        str, option(DELETED, "TIME", "What belongs to nothing is deleted when it is older (default: 1h).")
+    ] = "1h",
+    dry_run: Annotated[bool, option(SHOWN, "", "Delete nothing; tell what would be deleted.", "--dry-run")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Make room: delete checkpoints, and what writers that died have left, which no run needs any more.
+
+    Trials without a result keep all that a driver needs to resume them. Refused while a driver is on the run.
+    """
+    return common.look(lambda out: make_room(out, directory, keep, older_than, dry_run), as_json=as_json, debug=debug)
+
+
+def make_room(out: Output, directory: str, keep: str, older_than: str, dry_run: bool) -> int:
+    """Blocks on the store."""
+    from sparktrain.clock import SystemClock
+    from sparktrain.config.quantities import seconds
+    from sparktrain.runs.gc import Tidier, keep_of
+    from sparktrain.runs.locate import run_in
+    from sparktrain.runs.summary import Lines
+    from sparktrain.runs.watcher import this_process
+
+    chosen, older_than_s = keep_of(keep), seconds(older_than, "--older-than") or 0.0
+    clock = SystemClock()
+    tidier = Tidier(run_in(directory), chosen, older_than_s, clock)
+    found = tidier.find() if dry_run else tidier.tidy(this_process(clock, "sparktrain gc"))
+    if out.as_json:
+        out.document(found.document())
+    else:
+        out.show(Lines(found.lines()))
+    return found.code

@@ -1,0 +1,137 @@
+"""The JVM of a Spark session that sparktrain makes itself: started so that it tells of nothing but errors."""
+
+import os
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from sparktrain.cluster.stderr_filter import pass_on
+from sparktrain.threads import spawn
+
+QUIET_LOG = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+_LOG_FILE = "log4j2.properties"
+_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""Of the JVM that is started next: a key of the configuration would replace what the user has there."""
+NOISE = re.compile(
+    rb"WARNING: Using incubator modules: jdk\.incubator\.vector|Setting default log level to \"|"
+    rb"To adjust logging level use sc\.setLogLevel"
+)
+"""How lines begin that every JVM of Spark writes, and that no setting keeps back."""
+EXPECTED = (
+    r"(?s).*cancelled job tags sparktrain-.*"
+    r"|Incomplete task interrupted: Attempting to kill Python Worker.*"
+)
+"""What Spark warns of when a pool gives back slots whose agents have not left: it is asked to. On local masters the
+second line, of whatever task is cancelled, comes from the same JVM."""
+LATE = r"Error while invoking RpcHandler#receive\(\) for one-way message.*"
+"""What Spark logs as an error, with a traceback, of a message that comes while it stops."""
+_LAST_WORDS_S = 2.0
+"""How long the last lines of a JVM that did not start are waited for."""
+
+_HUSHED: "weakref.WeakSet[Any]" = weakref.WeakSet()
+"""Contexts that need no more of it."""
+
+
+def start(settings: Mapping[str, str], scratch: str) -> None:
+    """Start the JVM with `settings`, unless there is one; its log is in `scratch`, where the user has none. Blocks.
+
+    Raises what PySpark raises where it does not start; why has been written to stderr then.
+    """
+    known: Any = SparkContext
+    launch: Any = launch_gateway  # without types
+    if known._gateway is not None:
+        return
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    reading, writing = os.pipe()
+    ended = threading.Event()
+    spawn(lambda: pass_on(reading, NOISE, _to_stderr, ended), "sparktrain-jvm")
+    try:
+        with _quiet_log(scratch):
+            gateway = launch(conf, {"stderr": writing})
+    except BaseException:
+        os.close(writing)
+        ended.wait(_LAST_WORDS_S)
+        raise
+    os.close(writing)
+    known._ensure_initialized(gateway=gateway)
+
+
+def hush(session: Any) -> None:
+    """Have Spark not tell of the agents' job what is no news, in a session that may be the user's.
+
+    Its progress bar ends, which would draw over ours, and tasks that a closing pool ends are no warning.
+    """
+    context = getattr(session, "_sc", None)
+    if context is None or context in _HUSHED:  # Spark Connect writes none of it here
+        return
+    with suppress(Exception):  # Py4J's errors have no common root, and a warning harms nobody
+        bar = context._jsc.sc().progressBar()
+        if bar.isDefined():
+            bar.get().stop()
+        _drop(context._jvm, EXPECTED)
+        _HUSHED.add(context)
+
+
+def hush_end(session: Any) -> None:
+    """Have Spark not tell, while it stops, of executors that still send something to what has stopped before them."""
+    context = getattr(session, "_sc", None)
+    if context is not None:
+        with suppress(Exception):  # as above
+            _drop(context._jvm, LATE)
+
+
+def _drop(java: Any, pattern: str) -> None:
+    """Have log4j drop what matches `pattern`, for as long as the JVM lives."""
+    log4j = java.org.apache.logging.log4j
+    logging = log4j.LogManager.getContext(False)
+    result = getattr(log4j.core, "Filter$Result")
+    filters = log4j.core.filter.RegexFilter
+    logging.getConfiguration().addFilter(filters.createFilter(pattern, None, False, result.DENY, result.NEUTRAL))
+    logging.updateLoggers()
+
+
+@contextmanager
+def _quiet_log(scratch: str) -> Iterator[None]:
+    """Have Spark log errors alone, where nobody has said what it is to log."""
+    before = os.environ.get(_OPTIONS)
+    if not _has_log():
+        path = Path(scratch) / _LOG_FILE
+        path.write_text(QUIET_LOG, encoding="utf-8")
+        os.environ[_OPTIONS] = f"{before or ''} -Dlog4j2.configurationFile={path}".strip()
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[_OPTIONS] = before
+        else:
+            os.environ.pop(_OPTIONS, None)
+
+
+def _has_log() -> bool:
+    """Whether the user's Spark has a configuration of its log."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else None)
+    return folder is not None and os.path.exists(os.path.join(folder, _LOG_FILE))
+
+
+def _to_stderr(line: bytes) -> None:
+    with suppress(ValueError):  # it was closed
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2, line)

@@ -1,0 +1,202 @@
+"""What the configuration of a session means for a run: decided from its facts alone, with preflight's own words."""
+
+import logging
+
+from msgspec import Struct
+
+from sparktrain import formatting
+from sparktrain.cluster import preflight, yarn_capacity
+from sparktrain.cluster.finding import Finding, Level, failed, of_message, passed, warned
+from sparktrain.cluster.preflight import Facts
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.errors import ResourceError
+
+logger = logging.getLogger("sparktrain")
+
+PYTHON_MIB = 1024
+"""What the processes of one slot take that have imported TensorFlow and Keras, before there is a model."""
+LEAST_JAVA = 17
+"""Of Spark 4."""
+
+
+class Driver(Struct, frozen=True):
+    """The process that the doctor runs in, and the Spark that it has."""
+
+    host: str
+    python: str
+    """Full version."""
+    versions: dict[str, str]
+    """As of `SlotTold.versions`."""
+    pyspark: str
+    java: str
+    """Version of the driver's Java; empty where it cannot be found, as with Spark Connect."""
+    spark: str | None = None
+    """Version of the session's Spark; None without a session."""
+
+
+def launch_findings(facts: Facts) -> list[Finding]:
+    """What each launch looks at beside what it refuses. Takes no time: nobody is asked."""
+    return [*_memory(facts), _dynamic_allocation(facts), _speculation(facts)]
+
+
+def warn(facts: Facts) -> None:
+    """Log what each launch looks at, where it costs something."""
+    for each in launch_findings(facts):
+        if each.level is Level.WARN:
+            logger.warning("%s: %s; %s", each.check, each.told, each.fix)
+
+
+def session_findings(facts: Facts, gpus: int) -> list[Finding]:
+    """Memory, GPUs, and what Spark does by itself, for trials that each want so many GPUs."""
+    return [*_gpus(facts, gpus), *launch_findings(facts)]
+
+
+def slots_finding(facts: Facts, agents: int | None) -> tuple[Finding, int]:
+    """Of a run with so many agents, or as many as there are slots; and how many agents that are, 0 where none fits.
+
+    Raises SpecError for what is no number of agents.
+    """
+    try:
+        count = preflight.agents_for(facts, agents, None)
+    except ResourceError as error:
+        return of_message("slots", Level.FAIL, str(error)), 0
+    there = preflight.slots(facts)
+    if there is not None:
+        return passed(
+            "slots", f"{formatting.count(there, 'slot')} on {facts.master}, of which a run takes {count}"
+        ), count
+    return (
+        warned(
+            "slots",
+            f"the configuration does not tell how many slots {facts.master or 'the session'} has; a run starts "
+            f"{formatting.count(count, 'agent')}",
+            "pass agents=, or set spark.executor.instances and spark.executor.cores",
+        ),
+        count,
+    )
+
+
+def security_findings(facts: Facts) -> list[Finding]:
+    """Who can listen to, or act on, what travels between the driver and its executors."""
+    found = [passed("security", "agents and the coordinator speak mutual TLS, with certificates of one call alone")]
+    if facts.master.startswith("local"):
+        return [*found, passed("security", f"Spark stays on this machine ({facts.master})")]
+    if facts.conf.get("spark.authenticate") != "true":
+        told = "Spark does not authenticate its processes: who reaches their ports can run code as you"
+        return [*found, warned("security", told, "set spark.authenticate=true and spark.network.crypto.enabled=true")]
+    if "true" not in (facts.conf.get("spark.network.crypto.enabled"), facts.conf.get("spark.ssl.rpc.enabled")):
+        told = "Spark sends tasks as they are, and with them the key by which agents prove themselves"
+        return [*found, warned("security", told, "set spark.network.crypto.enabled=true")]
+    return [*found, passed("security", "Spark authenticates its processes, and encrypts what they say")]
+
+
+def spark_findings(driver: Driver) -> list[Finding]:
+    """Versions of Spark and Java on the driver."""
+    java = f"Java {driver.java}" if driver.java else "a Java that is not of this machine"
+    found = []
+    if driver.java and _major(driver.java) < LEAST_JAVA:
+        found.append(
+            failed(
+                "java", f"Java is {driver.java}, and Spark 4 needs {LEAST_JAVA}", f"set JAVA_HOME to a JDK {LEAST_JAVA}"
+            )
+        )
+    elif not driver.java and driver.spark is None:
+        found.append(
+            failed(
+                "java",
+                "there is no Java, without which Spark starts only by Spark Connect",
+                f"install a JDK {LEAST_JAVA}, or set JAVA_HOME to one",
+            )
+        )
+    if driver.spark is not None and _minor(driver.spark) != _minor(driver.pyspark):
+        found.append(
+            warned(
+                "spark",
+                f"PySpark is {driver.pyspark} here, and the session's Spark is {driver.spark}",
+                "install the PySpark of the session's version",
+            )
+        )
+    if found:
+        return found
+    of_session = f"Spark {driver.spark}" if driver.spark else f"PySpark {driver.pyspark}"
+    return [passed("spark", f"{of_session}, {java}")]
+
+
+def packages_findings(driver: Driver) -> list[Finding]:
+    """What is installed where the driver runs."""
+    names = {"sparktrain": "sparktrain", "tensorflow": "TensorFlow", "keras": "Keras", "horovod": "Horovod"}
+    there = [f"{names[name]} {driver.versions[name]}" for name in names if name in driver.versions]
+    found = [passed("python", ", ".join([f"Python {driver.python}", *there, f"on {driver.host}"]))]
+    try:
+        preflight.check_installed(GangSpec(workers=2, backend=Backend.HOROVOD), lambda name: name in driver.versions)
+    except ResourceError as error:
+        found.append(of_message("horovod", Level.WARN, str(error)))
+    return found
+
+
+def _gpus(facts: Facts, gpus: int) -> list[Finding]:
+    try:
+        preflight.check_gpus(facts, gpus)
+    except ResourceError as error:
+        return [of_message("gpus", Level.FAIL, str(error))]
+    amount = gpus_of_task(facts)
+    return [passed("gpus", f"each slot gets {amount:g}")] if amount else []
+
+
+def gpus_of_task(facts: Facts) -> float:
+    """How many GPUs Spark gives a slot; less than 1 where several slots share one."""
+    return float(facts.conf.get("spark.task.resource.gpu.amount", 0))
+
+
+def _memory(facts: Facts) -> list[Finding]:
+    """YARN ends a container that outgrows its memory; on other masters nothing is counted."""
+    if facts.master != preflight.YARN:
+        return []
+    slots = max(1, preflight.slots_of_executor(facts))
+    heap, beside = yarn_capacity.heap_mib(facts.conf), yarn_capacity.beside_heap_mib(facts.conf)
+    told = (
+        f"an executor has {heap} MiB for its JVM, and {beside} MiB for the Python of {formatting.count(slots, 'slot')}"
+    )
+    if beside >= slots * PYTHON_MIB:
+        return [passed("memory", told)]
+    return [
+        warned(
+            "memory",
+            f"{told}: with TensorFlow a slot takes about {PYTHON_MIB} MiB before there is a model, and YARN ends a "
+            f"container that takes more than it has",
+            f"set {yarn_capacity.OVERHEAD_KEY}={2 * slots * PYTHON_MIB}m or more, and lower "
+            "spark.executor.memory for it",
+        )
+    ]
+
+
+def _dynamic_allocation(facts: Facts) -> Finding:
+    if facts.conf.get("spark.dynamicAllocation.enabled") != "true":
+        return passed("dynamic allocation", "off")
+    return warned(
+        "dynamic allocation",
+        "it is on: executors come one after another while agents wait for slots, and a gang starts when the last one "
+        "is there",
+        "set spark.dynamicAllocation.enabled=false and spark.executor.instances, or agents= and enough start_timeout",
+    )
+
+
+def _speculation(facts: Facts) -> Finding:
+    if facts.conf.get("spark.speculation") != "true":
+        return passed("speculation", "off")
+    return warned(
+        "speculation",
+        "it is on: Spark may start a second agent beside one that takes long, which takes a slot from the others",
+        "set spark.speculation=false",
+    )
+
+
+def _major(version: str) -> int:
+    """Of Java: `17.0.15` is 17, and `1.8.0_402` is 8."""
+    parts = [part for part in version.replace("_", ".").split(".") if part.isdigit()]
+    first, second = [*map(int, parts), 0, 0][:2]
+    return second if first == 1 else first
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]

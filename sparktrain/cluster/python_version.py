@@ -1,0 +1,54 @@
+"""The Python of executors on this machine: the driver's own, unless the user names another, which must be as new."""
+
+import subprocess
+import sys
+from functools import cache
+
+from sparktrain.cluster.preflight import Facts, Session
+from sparktrain.errors import EnvironmentMismatchError
+
+VARIABLE = "PYSPARK_PYTHON"
+UNNAMED = "python3"
+"""What Spark runs where `PYSPARK_PYTHON` is not set: the first one of the path, whatever that is."""
+ANSWER_TIMEOUT_S = 30.0
+_ASKED = "import sys; print('%d.%d' % sys.version_info[:2])"
+
+
+def settle_python(session: Session, facts: Facts) -> None:
+    """Have executors of a local master run this Python, where none is named. Blocks while another tells its version.
+
+    Raises EnvironmentMismatchError when that is not the driver's, or cannot be run: Spark would say so only after some
+    tasks have failed. On a cluster, and with Connect, agents tell their versions when they join.
+    """
+    context = getattr(session, "_sc", None)
+    if context is None or not facts.master.startswith("local"):
+        return
+    if context.pythonExec == UNNAMED:
+        context.pythonExec = sys.executable
+    elif context.pythonExec != sys.executable:
+        _check(context.pythonExec)
+
+
+def _check(python: str) -> None:
+    ours, step = (
+        f"{sys.version_info.major}.{sys.version_info.minor}",
+        f"unset {VARIABLE}, or set it to {sys.executable}",
+    )
+    try:
+        theirs = _version(python)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EnvironmentMismatchError(
+            f"the Python of executors, {VARIABLE} ({python}), cannot be run: {error}; {step}, before the session is "
+            "made"
+        ) from error
+    if theirs != ours:
+        raise EnvironmentMismatchError(
+            f"executors run Python {theirs} ({VARIABLE} is {python}) and the driver runs Python {ours} "
+            f"({sys.executable}): {step}, before the session is made"
+        )
+
+
+@cache
+def _version(python: str) -> str:
+    asked = [python, "-c", _ASKED]
+    return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=ANSWER_TIMEOUT_S).stdout.strip()

@@ -1,0 +1,125 @@
+"""A Spark session of our own, for the command line: the API uses the caller's."""
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from sparktrain.cluster import jvm, master_check, yarn_client
+from sparktrain.cluster.preflight import FAILURES_KEY, YARN
+from sparktrain.errors import SessionError, SparktrainError
+
+_PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
+"""Lost containers end an application of ours no sooner: it has nothing but agents, which may be replaced so often."""
+DEFAULT_MASTER = "local-cluster[2,1,2048]"
+
+FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""Half the work to start a JVM that does little: one compiler, and no threads to collect garbage."""
+CLASSES = "spark-classes.jsa"
+"""What `make classes` stores in the environment's folder: Spark's classes as a JVM has them in memory."""
+_LOCAL_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+@contextmanager
+def local_session(
+    master: str | None, conf: Mapping[str, str], name: str, tell: Callable[[str], None] = lambda line: None
+) -> Iterator[SparkSession]:
+    """The session that `spark-submit` brought, or one on `master`, stopped at the end. Blocks while Spark starts.
+
+    `tell` is called with a line for people before Spark starts. Without `master` and outside of `spark-submit`, a
+    cluster of two executor processes on this machine. Raises SessionError when there can be no session.
+    """
+    # Executors may still write into it when it is removed.
+    with tempfile.TemporaryDirectory(prefix="sparktrain-spark-", ignore_cleanup_errors=True) as scratch:
+        if not is_submitted():
+            tell(f"starting Spark on {master or DEFAULT_MASTER} ...")
+        session = _session(master, conf, name, scratch)
+        try:
+            yield session
+        finally:
+            jvm.hush_end(session)
+            session.stop()
+
+
+def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: str) -> SparkSession:
+    submitted = is_submitted()
+    try:
+        if submitted:
+            known = {**_submitted(), **conf}
+            _check_cluster(master, known)
+            settings = {**_absent(_PATIENCE, known), **conf}
+        else:
+            master = master or DEFAULT_MASTER
+            master_check.check(master)
+            settings = {**_PATIENCE, **_ours(master, scratch), **conf}
+        settings = {"spark.app.name": name, **settings} | ({"spark.master": master} if master is not None else {})
+        if not submitted:
+            jvm.start(settings, scratch)
+        builder = SparkSession.builder
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    except SparktrainError:
+        raise
+    except Exception as error:  # Py4J, Spark and PySpark's own errors have no common root
+        raise SessionError(_problem(master or "spark-submit", error)) from error
+
+
+def _absent(defaults: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in defaults.items() if key not in known}
+
+
+def _problem(where: str, error: Exception) -> str:
+    said = next(iter(str(error).splitlines()), type(error).__name__)
+    return f"no Spark session on {where}: {said}; is Java 17 there, and the master?"
+
+
+def jvm_here(environment: Path = Path(sys.prefix)) -> str:
+    """Options for JVMs of this machine alone: with the stored classes, if there are any, they start with half the work.
+
+    A JVM for which they were not made, such as one of another Java, loads its classes one by one, and says nothing.
+    """
+    stored = environment / CLASSES
+    return f"{FAST_JVM} -XX:SharedArchiveFile={shlex.quote(str(stored))}" if stored.exists() else FAST_JVM
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process, and has a session for it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _submitted() -> dict[str, str]:
+    """The configuration that spark-submit was given."""
+    SparkContext._ensure_initialized()  # the JVM, which spark-submit has started, knows it
+    return dict(SparkConf().getAll())
+
+
+def _check_cluster(master: str | None, settings: Mapping[str, str]) -> None:
+    """Before the session: YARN ends an application that asks for what it never gives, and this process with it."""
+    if (master or settings.get("spark.master")) == YARN:
+        yarn_client.check(settings)
+
+
+def _ours(master: str, scratch: str) -> dict[str, str]:
+    """What a session of our own on `master` has where nothing else is said."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not master.startswith("local"):
+        return {"spark.ui.showConsoleProgress": "false"}
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_WORKER_DIR", scratch)  # local-cluster would write into site-packages
+    return {
+        **_LOCAL_CONF,
+        "spark.driver.extraJavaOptions": jvm_here(),
+        "spark.executor.extraJavaOptions": jvm_here(),
+    }

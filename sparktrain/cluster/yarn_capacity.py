@@ -1,0 +1,346 @@
+"""What YARN has for a session's executors: neither Spark nor YARN says so when one will never come.
+
+Pure: from what the ResourceManager tells, to reasons and text.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain import formatting
+
+QUEUE_KEY = "spark.yarn.queue"
+LABEL_KEY = "spark.yarn.executor.nodeLabelExpression"
+_MEMORY, _CORES, _GPUS = "memory-mb", "vcores", "yarn.io/gpu"
+_KEY_OF = {
+    _MEMORY: "spark.executor.memory",
+    _CORES: "spark.executor.cores",
+    _GPUS: "spark.executor.resource.gpu.amount",
+}
+OVERHEAD_KEY = "spark.executor.memoryOverhead"
+_FACTOR_KEY = "spark.executor.memoryOverheadFactor"
+_LEAST_OVERHEAD_KEY = "spark.executor.minMemoryOverhead"
+_PYTHON_KEY = "spark.executor.pyspark.memory"
+_OFF_HEAP_KEYS = ("spark.memory.offHeap.enabled", "spark.memory.offHeap.size")
+_YARN_GPUS_KEY = "spark.yarn.executor.resource.yarn.io/gpu.amount"
+KEYS = (
+    *(QUEUE_KEY, LABEL_KEY, *_KEY_OF.values(), OVERHEAD_KEY, _FACTOR_KEY, _LEAST_OVERHEAD_KEY, _PYTHON_KEY),
+    *(*_OFF_HEAP_KEYS, _YARN_GPUS_KEY, "spark.app.id"),
+)
+"""Of Spark's configuration, what decides what YARN is asked for."""
+
+_SIZE = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
+_MIB_OF = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
+_MOST_HOLDERS = 3
+_OUT_OF_SERVICE = ("DECOMMISSIONED", "DECOMMISSIONING")
+
+Amounts = Mapping[str, int]
+"""Of each resource; memory in MiB."""
+
+
+class Demand(Struct, frozen=True):
+    """What an executor is to have, and where."""
+
+    amounts: dict[str, int]
+    queue: str = "default"
+    label: str | None = None
+    """None for the one that the queue has by default."""
+    application: str | None = None
+
+
+class Told(Struct, frozen=True):
+    """What the ResourceManager tells about itself at one time: parts of answers of its REST API."""
+
+    scheduler: dict[str, Any]
+    nodes: list[dict[str, Any]]
+    applications: list[dict[str, Any]]
+    """Those that hold something."""
+
+
+def demand_of(conf: Mapping[str, str]) -> Demand:
+    """From Spark's configuration."""
+    memory = heap_mib(conf) + beside_heap_mib(conf)
+    if conf.get(_OFF_HEAP_KEYS[0]) == "true":
+        memory += _mib(conf.get(_OFF_HEAP_KEYS[1], "0"), "")
+    gpus = int(float(conf.get(_KEY_OF[_GPUS]) or conf.get(_YARN_GPUS_KEY) or 0))
+    amounts = {_MEMORY: memory, _CORES: int(conf.get(_KEY_OF[_CORES], "1")), **({_GPUS: gpus} if gpus else {})}
+    return Demand(amounts, conf.get(QUEUE_KEY) or "default", conf.get(LABEL_KEY) or None, conf.get("spark.app.id"))
+
+
+def heap_mib(conf: Mapping[str, str]) -> int:
+    """Memory of an executor's JVM."""
+    return _mib(conf.get(_KEY_OF[_MEMORY], "1g"), "m")
+
+
+def beside_heap_mib(conf: Mapping[str, str]) -> int:
+    """Memory of an executor's container that is for what is not on its JVM's heap: above all, Python's processes."""
+    least = _mib(conf.get(_LEAST_OVERHEAD_KEY, "384m"), "m")
+    overhead = max(int(heap_mib(conf) * float(conf.get(_FACTOR_KEY, "0.1"))), least)
+    if OVERHEAD_KEY in conf:
+        overhead = _mib(conf[OVERHEAD_KEY], "m")
+    return overhead + _mib(conf.get(_PYTHON_KEY, "0"), "m")
+
+
+def refusal(demand: Demand, told: Told) -> str:
+    """Why no executor will ever come, and what to do; empty when nothing is known that speaks against it."""
+    if told.scheduler.get("type") != "capacityScheduler":
+        return ""  # others have neither labels nor such queues
+    queues = list(_leaves(told.scheduler))
+    queue = _queue_of(demand, told)
+    if queue is None:
+        return (
+            f"YARN has no queue {demand.queue} ({QUEUE_KEY}): set it to one of "
+            f"{', '.join(sorted(each['queueName'] for each in queues))}"
+        )
+    if queue.get("state", "RUNNING") != "RUNNING":
+        return f"queue {queue['queueName']} of YARN is {queue['state']}: set {QUEUE_KEY} to another"
+    return _refused_label(demand, queue, told) or _too_large(demand, queue, told)
+
+
+def summary(told: Told) -> str:
+    """What the cluster is, in a few words: its nodes, labels and queues."""
+    running = [each for each in told.nodes if each["state"] == "RUNNING"]
+    labels = {_label_of(each) for each in running} - {""}
+    queues = [_name(each) for each in _leaves(told.scheduler)]
+    parts = [formatting.count(len(running), "running node")]
+    parts += [f"labels: {_listed(labels)}"] if labels else []
+    parts += [f"queues: {_listed(queues)}"] if queues else []
+    return "; ".join(parts)
+
+
+def out_of_service(host: str, nodes: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a host has a node that was taken out of service, or is about to be, among those that the ResourceManager
+    knows."""
+    return any(each.get("nodeHostName") == host and each["state"] in _OUT_OF_SERVICE for each in nodes)
+
+
+def outlook(demand: Demand, executors: int, told: Told) -> str:
+    """How many of so many executors YARN has room for at present, and who has the rest; empty when all fit."""
+    if reason := refusal(demand, told):
+        return reason
+    queue = _queue_of(demand, told)
+    label = _label(demand, queue)
+    need = _rounded(demand.amounts, queue)
+    nodes = [each for each in told.nodes if _label_of(each) == label]
+    running = [each for each in nodes if each["state"] == "RUNNING"]
+    where = f"{_named(label)}{f' in queue {_name(queue)}' if queue is not None else ''}"
+    if not running:
+        states = ", ".join(f"{each['id']} is {each['state']}" for each in nodes) or "there is none"
+        return f"no node {where} is running: {states}"
+    mine = _own(demand, label, need, told)
+    free = sum(_times(need, _free(each)) for each in running)
+    most = sum(_times(need, _total(each)) for each in running)
+    if (limit := _limit(queue, label)) is not None and queue is not None:
+        most = min(most, _times(need, limit))
+        free = min(free, _times(need, _less(limit, _used(queue, label))))
+    if mine + free >= executors:
+        return ""
+    fit = f"{mine + free} of {formatting.count(executors, 'executor')} fit nodes {where} now"
+    return "; ".join([fit, f"capacity {most} x ({_shown(need)})", *_holders(demand, label, told)])
+
+
+# ---- why not
+
+
+def _refused_label(demand: Demand, queue: Mapping[str, Any], told: Told) -> str:
+    label = _label(demand, queue)
+    if not label or _may_use(queue, label):
+        return ""
+    queues = list(_leaves(told.scheduler))
+    of_queues = {name for each in queues for name in each.get("nodeLabels") or ()}
+    known = ({_label_of(each) for each in told.nodes} | of_queues) - {"", "*"}
+    if label not in known:
+        return (
+            f"no node of YARN has label {label} ({LABEL_KEY}): "
+            f"{f'there are {_listed(known)}; set it to one of these' if known else 'there are no labels: leave it out'}"
+        )
+    others = [each["queueName"] for each in queues if _may_use(each, label)]
+    own = _listed(queue.get("nodeLabels") or ()) or "none"
+    return (
+        f"queue {_name(queue)} may not use label {label} ({LABEL_KEY}), its labels: {own}; set {QUEUE_KEY} to one that "
+        f"may: {_listed(others) or 'there is none'}"
+    )
+
+
+def _too_large(demand: Demand, queue: Mapping[str, Any], told: Told) -> str:
+    label = _label(demand, queue)
+    need = demand.amounts
+    largest = _amounts(queue.get("maximumAllocation") or told.scheduler.get("maximumAllocation") or {})
+    for name, wanted in need.items():
+        if wanted > largest.get(name, wanted):
+            return (
+                f"an executor needs {_shown({name: wanted})}, and YARN gives a container at most "
+                f"{_shown({name: largest[name]})}: lower {_KEY_OF[name]}"
+            )
+    nodes = [_total(each) for each in told.nodes if each["state"] == "RUNNING" and _label_of(each) == label]
+    for name, wanted in need.items():
+        most_there = max((each.get(name, 0) for each in nodes), default=wanted)
+        if wanted > most_there:
+            return (
+                f"an executor needs {_shown({name: wanted})}, and no node {_named(label)} has more than "
+                f"{_shown({name: most_there})}: lower {_KEY_OF[name]}"
+            )
+    return ""
+
+
+def _may_use(queue: Mapping[str, Any], label: str) -> bool:
+    return bool({label, "*"} & set(queue.get("nodeLabels") or ()))
+
+
+# ---- queues
+
+
+def _leaves(queue: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """All queues below one to which applications can be submitted."""
+    children = _list((queue.get("queues") or {}).get("queue"))
+    for child in children:
+        yield from _leaves(child) if (child.get("queues") or {}).get("queue") else [child]
+
+
+def _queue_of(demand: Demand, told: Told) -> Mapping[str, Any] | None:
+    """The queue in which the application is, or will be."""
+    mine = (str(each["queue"]) for each in told.applications if each["id"] == demand.application)
+    name = next(mine, demand.queue)
+    found = [each for each in _leaves(told.scheduler) if name in _names(each)]
+    return found[0] if found else None
+
+
+def _names(queue: Mapping[str, Any]) -> set[str]:
+    path = str(queue.get("queuePath") or queue["queueName"])
+    return {queue["queueName"], path, path.removeprefix("root.")}
+
+
+def _label(demand: Demand, queue: Mapping[str, Any] | None) -> str:
+    default = str((queue or {}).get("defaultNodeLabelExpression") or "").strip()
+    return demand.label if demand.label is not None else default
+
+
+def _partition(queue: Mapping[str, Any], part: str, parts: str, label: str) -> Mapping[str, Any]:
+    """What a queue tells about one label."""
+    found = _list((queue.get(part) or {}).get(parts))
+    return next((each for each in found if each.get("partitionName", "") == label), {})
+
+
+def _limit(queue: Mapping[str, Any] | None, label: str) -> Amounts | None:
+    """The most that a queue may have of the nodes with the label; None where it does not tell."""
+    told = _partition(queue or {}, "capacities", "queueCapacitiesByPartition", label).get("effectiveMaxResource")
+    return _amounts(told) if told else None
+
+
+def _used(queue: Mapping[str, Any], label: str) -> Amounts:
+    return _amounts(_partition(queue, "resources", "resourceUsagesByPartition", label).get("used") or {})
+
+
+def _rounded(need: Amounts, queue: Mapping[str, Any] | None) -> Amounts:
+    """Memory comes in multiples of the least that YARN gives."""
+    told = _partition(queue or {}, "capacities", "queueCapacitiesByPartition", "").get("configuredMinResource") or {}
+    least = max(1, _information(told, "minimumAllocation").get(_MEMORY, 1))
+    return {**need, _MEMORY: -(-need[_MEMORY] // least) * least}
+
+
+# ---- nodes and applications
+
+
+def _label_of(node: Mapping[str, Any]) -> str:
+    return next(iter(_list(node.get("nodeLabels"))), "")
+
+
+def _free(node: Mapping[str, Any]) -> Amounts:
+    return _amounts(node.get("availableResource") or _plain(node["availMemoryMB"], node["availableVirtualCores"]))
+
+
+def _total(node: Mapping[str, Any]) -> Amounts:
+    used = node.get("usedResource") or _plain(node["usedMemoryMB"], node["usedVirtualCores"])
+    free = _free(node)
+    return {name: amount + free.get(name, 0) for name, amount in _amounts(used).items()}
+
+
+def _own(demand: Demand, label: str, need: Amounts, told: Told) -> int:
+    """Executors that the application has already."""
+    mine = next((each for each in told.applications if each["id"] == demand.application), None)
+    if mine is None:
+        return 0
+    if not label:  # where the application master is, too
+        return max(0, int(mine.get("runningContainers", 1)) - 1)
+    return _times(need, _held(mine, label))
+
+
+def _held(application: Mapping[str, Any], label: str) -> Amounts:
+    usage = _partition(application, "resourceInfo", "resourceUsagesByPartition", label)
+    return _amounts(usage.get("used") or {})
+
+
+def _holders(demand: Demand, label: str, told: Told) -> list[str]:
+    """Who else has something of the nodes with the label, the largest first."""
+    held = [(_some(_held(each, label)), each) for each in told.applications if each["id"] != demand.application]
+    others = sorted((pair for pair in held if pair[0]), key=lambda pair: -pair[0].get(_MEMORY, 0))
+    names = [
+        f"{each['id']} ({each['name']} of {each['user']}, {_shown(amounts)})"
+        for amounts, each in others[:_MOST_HOLDERS]
+    ]
+    more = [f"{len(others) - _MOST_HOLDERS} more"] if len(others) > _MOST_HOLDERS else []
+    return [f"held by {', '.join(names + more)}"] if names else []
+
+
+# ---- amounts
+
+
+def _amounts(told: Mapping[str, Any]) -> Amounts:
+    """A resource as the REST API writes it."""
+    return {_MEMORY: int(told.get("memory", 0)), _CORES: int(told.get("vCores", 0)), **_information(told, "value")}
+
+
+def _information(told: Mapping[str, Any], field: str) -> dict[str, int]:
+    entries = _list((told.get("resourceInformations") or {}).get("resourceInformation"))
+    return {str(each["name"]): int(each[field]) for each in entries if field in each}
+
+
+def _plain(memory: int, cores: int) -> dict[str, int]:
+    return {"memory": memory, "vCores": cores}
+
+
+def _times(need: Amounts, there: Amounts) -> int:
+    """How often `need` fits."""
+    return max(0, min(there.get(name, 0) // amount for name, amount in need.items() if amount))
+
+
+def _some(amounts: Amounts) -> Amounts:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _less(there: Amounts, used: Amounts) -> Amounts:
+    return {name: amount - used.get(name, 0) for name, amount in there.items()}
+
+
+def _shown(amounts: Amounts) -> str:
+    names = {_MEMORY: "MB", _CORES: "core", _GPUS: "GPU"}
+    parts = {name: amounts[name] for name in names if name in amounts}
+    return ", ".join(f"{n} MB" if name == _MEMORY else formatting.count(n, names[name]) for name, n in parts.items())
+
+
+def _named(label: str) -> str:
+    return f"with label {label}" if label else "without label"
+
+
+def _name(queue: Mapping[str, Any]) -> str:
+    return str(queue["queueName"])
+
+
+def _listed(names: Sequence[str] | set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _list(value: Any) -> list[Any]:
+    """Some versions write a list of one as that one."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _mib(size: str, unit: str) -> int:
+    """A size as Spark takes it, which is in bytes, or MiB, where it names no unit."""
+    found = _SIZE.fullmatch(size.strip())
+    if found is None:
+        return 0  # Spark refuses it by itself
+    number, named = int(found[1]), (found[2] or unit).lower()
+    return int(number * _MIB_OF[named]) if named else number // 2**20

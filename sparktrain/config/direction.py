@@ -1,0 +1,77 @@
+"""Which end of a metric is best, as far as its name tells. Pure."""
+
+import re
+
+from sparktrain.config.param_values import shown
+from sparktrain.config.sweep_spec import Mode, mode
+from sparktrain.errors import SpecError
+
+BETTER: dict[Mode, str] = {"max": "higher", "min": "lower"}
+
+_LOWER = """
+loss losses error errors err mse mae rmse mape msle rmsle smape perplexity ppl nll bpc bpb logloss crossentropy xent kl
+kld divergence hinge poisson logcosh huber brier wer cer fid kid lpips regret cost eer fpr fnr deviance residual
+"""
+_HIGHER = """
+accuracy acc auc auroc auprc roc f1 f2 fbeta precision recall sensitivity specificity r2 iou miou dice jaccard map mrr
+ndcg bleu rouge meteor chrf score reward psnr ssim similarity likelihood elbo tpr tnr kappa mcc hits
+"""
+_NEUTRAL = """
+val validation valid train training test testing eval evaluation dev holdout cv epoch batch step final best last mean
+avg average median total overall macro micro weighted global raw rate at k top on
+"""
+# the last are words that stand beside the name of a metric, and change nothing
+_MIN, _MAX, _BESIDE = (frozenset(words.split()) for words in (_LOWER, _HIGHER, _NEUTRAL))
+_TURNED = frozenset({"neg", "negative", "minus"})
+_UNCLEAR = frozenset({"inverse", "inv", "one", "non", "not", "no", "anti", "delta", "std", "var", "variance", "diff"})
+
+
+def mode_of(metric: str | None, given: object, subject: str = "mode") -> Mode:
+    """`given` when it is "max" or "min"; where it is None, the end that the name of the metric tells.
+
+    Without a metric nothing is compared, and it is "max". Raises SpecError where the name tells nothing.
+    """
+    if given is not None:
+        return mode(given, subject)
+    if metric is None:
+        return "max"
+    if (told := told_by(metric)) is None:
+        raise SpecError(
+            f"metric {shown(metric)} does not tell by its name which of its values are better: pass mode='max' "
+            f"when higher ones are, or mode='min' when lower ones are (--mode on the command line)"
+        )
+    return told
+
+
+def told_by(name: str) -> Mode | None:
+    """The better end of a metric of that name: its last word counts, as in `dice_loss`; None where that is not
+    clear.
+
+    >>> told_by("val_loss"), told_by("top_5_accuracy"), told_by("neg_mean_squared_error"), told_by("speed")
+    ('min', 'max', 'max', None)
+    """
+    words = _words(name)
+    while words and (words[-1] in _BESIDE or words[-1].isdigit()):
+        words.pop()
+    if not words or _UNCLEAR & set(words) or words[:1] == ["1"]:
+        return None
+    ends = [_end_of(word) for word in words]
+    if ends[-1] is None or (ends[-1] == "max" and "min" in ends and not _TURNED & set(words)):
+        return None  # such as `error_score`, of which nobody knows
+    turned = len([word for word in words if word in _TURNED]) % 2
+    return "min" if (ends[-1] == "max") == bool(turned) else "max"
+
+
+def first_line(metric: str, best: Mode) -> str:
+    """What a run tells of its metric when it begins."""
+    return f"metric {metric}, {BETTER[best]} is better"
+
+
+def _end_of(word: str) -> Mode | None:
+    spelled = {word, word.rstrip("0123456789")}  # `f1` is one of them, and `map50` is a kind of `map`
+    return "min" if spelled & _MIN else "max" if spelled & _MAX else None
+
+
+def _words(name: str) -> list[str]:
+    lower = name.lower().replace("io_u", "iou").replace("cross_entropy", "crossentropy").replace("log_loss", "logloss")
+    return re.findall(r"[a-z]+[0-9]*|[0-9]+", lower)

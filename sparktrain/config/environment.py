@@ -1,0 +1,69 @@
+"""Environment variables that the trials of a run get: what may be one."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from sparktrain.config.param_values import described, shown
+from sparktrain.errors import SpecError
+
+MOST_BYTES = 2**17
+"""Of all names and values together: a program with more could start no other one."""
+MINE = "SPARKTRAIN_"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
+_AT_START = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP"})
+"""What a program reads when it starts: a trial is forked from one that has started."""
+
+
+def variables(value: object, subject: str = "env") -> dict[str, str]:
+    """`value` when it maps names to texts; numbers become texts. Raises SpecError, which shows no value."""
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{subject} is {type(value).__name__}, a dict is expected: write {{'NAME': 'value'}}")
+    found = {_name(name, subject): _text(str(name), each, subject) for name, each in value.items()}
+    if (size := sum(len(f"{name}={each}".encode()) + 1 for name, each in found.items())) > MOST_BYTES:
+        raise SpecError(f"{subject} has {size} bytes, {MOST_BYTES} can be passed on: put what is long into a file")
+    return found
+
+
+def patterns(value: object, subject: str = "forward_env") -> tuple[str, ...]:
+    """`value` when it lists names of variables, of which the last character may be `*`. Raises SpecError."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise SpecError(f"{subject} is {described(value)}, a list of names is expected: write ['WANDB_*']")
+    for each in value:
+        if not isinstance(each, str) or not _PATTERN.fullmatch(each):
+            raise SpecError(
+                f"{subject} ({shown(each)}) must be a name such as 'HF_HOME', or the begin of some: 'WANDB_*'"
+            )
+        if not each.endswith("*"):
+            _name(each, subject)
+    return tuple(value)
+
+
+def may_be_set(name: str) -> bool:
+    """Whether a trial can be given a variable of that name."""
+    return name not in _AT_START and not name.startswith(MINE)
+
+
+def _name(name: object, subject: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise SpecError(
+            f"{subject}: {shown(name)} is no name of a variable: it has letters, digits and '_'; correct it"
+        )
+    if name in _AT_START:
+        raise SpecError(
+            f"{subject}: {name} is read when a program starts, and a trial is forked from one that has started: set it "
+            f"for executors, by spark.executorEnv.{name}"
+        )
+    if not may_be_set(name):
+        raise SpecError(f"{subject}: {name} is sparktrain's own: choose another name")
+    return name
+
+
+def _text(name: str, value: object, subject: str) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or "\0" in value:
+        told = "has a NUL" if isinstance(value, str) else f"is {type(value).__name__}"
+        raise SpecError(f"{subject}: the value of {name} {told}, text is expected: write it in quotes")
+    return value

@@ -1,0 +1,105 @@
+"""What a gang shall be: its backend, and the role of each of its members."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from sparktrain.config.param_values import described, did_you_mean, shown
+from sparktrain.config.quantities import count, seconds
+from sparktrain.errors import SpecError
+
+AUTO: Literal["auto"] = "auto"
+"""Leaves the backend to the run, which takes the best one that is there."""
+
+
+class Backend(StrEnum):
+    """The framework that connects the members."""
+
+    HOROVOD = "horovod"  # a ring of Horovod over Gloo
+    TENSORFLOW = "tensorflow"  # TensorFlow's own collectives and strategies
+    NONE = "none"  # the members only know each other's addresses
+
+
+class Role(StrEnum):
+    """What a member is to TensorFlow. In a ring there are a chief and workers alone."""
+
+    CHIEF = "chief"
+    WORKER = "worker"
+    PS = "ps"
+    EVALUATOR = "evaluator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangSpec:
+    """The gang of each trial of a run. Construction raises SpecError for a value that breaks its rule."""
+
+    workers: int = 1
+    """Members that train, the chief among them."""
+    ps: int = 0
+    evaluator: bool = False
+    backend: Backend = Backend.HOROVOD
+    min_workers: int | None = None
+    """A gang that has lost agents for good goes on with so many; None: it waits for all."""
+    hang_timeout_s: float = 120.0
+    """A member that reports no training step for so long is ended; ten times its usual step, where that is longer."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", backend(self.backend))
+        self._set_numbers()
+        if self.backend is not Backend.TENSORFLOW and (self.ps or self.evaluator):
+            raise SpecError(
+                f"ps={self.ps}, evaluator={self.evaluator} with backend {self.backend.value!r}: only backend "
+                "'tensorflow' has parameter servers and evaluators; drop them, or choose it"
+            )
+        if self.min_workers is not None and (self.ps or self.evaluator):
+            raise SpecError(
+                f"min_workers ({self.min_workers}) is for rings, and a cluster with parameter servers or an evaluator "
+                "cannot shrink: leave it out"
+            )
+
+    def _set_numbers(self) -> None:
+        if type(self.evaluator) is not bool:
+            raise SpecError(f"evaluator is {described(self.evaluator)}; pass True or False")
+        least = {"workers": 1, "ps": 0} | ({} if self.min_workers is None else {"min_workers": 1})
+        for name, smallest in least.items():
+            object.__setattr__(self, name, count(getattr(self, name), name, smallest))
+        if self.min_workers is not None and self.min_workers > self.workers:
+            raise SpecError(
+                f"min_workers ({self.min_workers}) must be at most workers ({self.workers}): it is what the gang may "
+                "shrink to; lower it, or leave it out"
+            )
+        hang_timeout_s = seconds(self.hang_timeout_s, "hang_timeout")
+        if hang_timeout_s is None:
+            raise SpecError("hang_timeout is None, a wait must end: pass seconds, such as 120")
+        object.__setattr__(self, "hang_timeout_s", hang_timeout_s)
+
+    @property
+    def size(self) -> int:
+        """Members in the gang."""
+        return self.workers + self.ps + self.evaluator
+
+    def roles(self) -> tuple[Role, ...]:
+        """By rank: the chief, the other workers, parameter servers, the evaluator."""
+        workers = [Role.CHIEF, *[Role.WORKER] * (self.workers - 1)]
+        return (*workers, *[Role.PS] * self.ps, *[Role.EVALUATOR] * self.evaluator)
+
+
+def wanted(value: object, subject: str = "backend") -> Backend | Literal["auto"]:
+    """The backend named `value`, or "auto", which leaves the choice to the run. Raises SpecError."""
+    return AUTO if value == AUTO else backend(value, subject, AUTO)
+
+
+def backend(value: object, subject: str = "backend", *more: str) -> Backend:
+    """The backend named `value`; `more` is what the caller takes besides. Raises SpecError."""
+    names = [*more, *(each.value for each in Backend)]
+    if isinstance(value, str) and value in list(Backend):
+        return Backend(value)
+    hint = did_you_mean(value, names) if isinstance(value, str) else ""
+    raise SpecError(
+        f"{subject} ({shown(value)}) must be one of {', '.join(map(repr, names))}"
+        f"{hint or '; pass one of them: with none, the members only know each other'}"
+    )
+
+
+ALONE = GangSpec()
+"""The gang of one member that trains an ordinary trial."""

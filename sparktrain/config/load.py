@@ -1,0 +1,376 @@
+"""Parameter files and `--grid` options of the command line, read into plain data; messages name file and line.
+
+A YAML or JSON file of a sweep is a mapping with one of `grid`, `zip` and `cases`, and settings:
+
+    grid:                    # or zip: lists of values, by name
+      lr: [0.1, 1e-3]
+      dropout: [0.4, 0.7]
+    metric: accuracy
+    trial_timeout: 30m
+
+or a list of mappings, each a case. A CSV file has the names in its first row, and a case in every other. The file of a
+run has `params`, one value by name, and settings:
+
+    params:
+      lr: 0.01
+    workers: 4
+
+Text without quotes means what `values.typed` says it means: `1e-3` is a number and `no` is text, which YAML 1.1 sees
+otherwise.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from sparktrain.config import environment, gang_spec, sweep_spec
+from sparktrain.config.param_values import check_equal_lengths, check_name, described, did_you_mean, plain, shown, typed
+from sparktrain.config.quantities import count, seconds
+from sparktrain.config.yaml_nodes import MAX_FILE_BYTES, Document
+from sparktrain.errors import SpecError
+
+Kind = Literal["grid", "zip", "cases"]
+
+SUFFIXES = (".yaml", ".yml", ".json", ".csv")
+GANG_SUFFIXES = SUFFIXES[:-1]
+MAX_CSV_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class ParamsFile:
+    """What a parameter file holds, checked."""
+
+    path: Path
+    kind: Kind
+    values: dict[str, list[Any]] | list[dict[str, Any]]
+    """Lists by name of a grid or zip; mappings of cases."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The settings that the file has, by their key; timeouts in seconds."""
+
+
+@dataclass(frozen=True)
+class GangFile:
+    """What the parameter file of one run holds, checked."""
+
+    path: Path
+    params: dict[str, Any]
+    settings: dict[str, Any]
+    """As those of `ParamsFile`."""
+
+
+def load_params(path: str | Path) -> ParamsFile:
+    """Read the parameter file of a sweep. Blocks on the file.
+
+    Raises SpecError, with file and line, for whatever is wrong in it.
+    """
+    path = Path(path)
+    text = _read(path, SUFFIXES)
+    if path.suffix.lower() == ".csv":
+        return ParamsFile(path, "cases", _csv_cases(path, text))
+    document = Document(path, text)
+    if isinstance(document.root, yaml.SequenceNode):
+        return ParamsFile(path, "cases", _cases(document, document.root))
+    return _sweep_file(document)
+
+
+def load_gang(path: str | Path) -> GangFile:
+    """Read the parameter file of a run. Blocks, and raises, as `load_params`."""
+    path = Path(path)
+    document = Document(path, _read(path, GANG_SUFFIXES))
+    entries = _entries(document, ("params",), _OF_RUN)
+    params: dict[str, Any] = {}
+    for name, (key, node) in document.entries(entries["params"][1], "params").items() if "params" in entries else ():
+        params[check_name(name, f"{document.at(key)}: params")] = document.value(node, f"params: {name!r}")
+    return GangFile(path, params, _settings(document, entries, _OF_RUN))
+
+
+def parse_assignments(options: Sequence[str], option: str = "--grid") -> dict[str, list[Any]]:
+    """Lists by name of all `options`, in their order. Raises SpecError; a name must not be given twice."""
+    found: dict[str, list[Any]] = {}
+    for text in options:
+        name, values = parse_assignment(text, option)
+        if name in found:
+            raise SpecError(f"{option} {text!r}: {name!r} is given twice; write its values into one list: {name}=v1,v2")
+        found[name] = values
+    return found
+
+
+def parse_assignment(text: str, option: str = "--grid") -> tuple[str, list[Any]]:
+    """Name and values of `text`, which is `name=value,value` or `name=[JSON list]`.
+
+    Values mean what they mean in a CSV file: `0.1` is a number, `true` a bool, `null` None, all else text. Double
+    quotes keep a comma within a value: `layers="64,32",128`. To pass a number as text, or a list as a value, write a
+    JSON list: `layers=[[64, 32], [128]]`, `version=["1", "2"]`.
+
+    >>> parse_assignment("lr=0.1,1e-2")
+    ('lr', [0.1, 0.01])
+    """
+    subject = f"{option} {shown(text)}"
+    name, equals, rest = text.partition("=")
+    if not equals:
+        raise SpecError(
+            f"{subject}: no '=', NAME=VALUE,VALUE is expected; write {option} {name.strip() or 'lr'}=0.1,0.01"
+        )
+    name = check_name(name.strip(), subject)
+    rest = rest.strip()
+    if not rest:
+        raise SpecError(f"{subject}: {name!r} has no value; write {option} {name}=VALUE,VALUE, or null for None")
+    return name, _json_values(rest, subject) if rest.startswith("[") else _option_values(rest, subject)
+
+
+def parse_params(options: Sequence[str], option: str = "--param") -> dict[str, Any]:
+    """One value by name of all `options`, each `name=value`, in their order. Raises SpecError.
+
+    Values mean what they mean in `parse_assignment`, but for a JSON list, which is one value here.
+
+    >>> parse_params(["lr=0.1", "layers=[64, 32]", 'title="a,b"'])
+    {'lr': 0.1, 'layers': [64, 32], 'title': 'a,b'}
+    """
+    found: dict[str, Any] = {}
+    for text in options:
+        name, values = parse_assignment(text, option)
+        if name in found:
+            raise SpecError(f"{option} {text!r}: {name!r} is given twice; remove one of them")
+        is_list = text.partition("=")[2].strip().startswith("[")
+        if len(values) > 1 and not is_list:
+            raise SpecError(
+                f"{option} {shown(text)}: {name!r} has {len(values)} values, a run takes one; give one, or try several "
+                f"with sparktrain sweep --grid; a list is written as {name}=[1, 2], and text with a comma in double "
+                "quotes"
+            )
+        found[name] = values if is_list else values[0]
+    return found
+
+
+def _json_values(text: str, subject: str) -> list[Any]:
+    try:
+        values = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise SpecError(
+            f"{subject}: begins with '[', so a JSON list is expected, but {error}; quote text with double quotes, "
+            "and the whole option with single quotes"
+        ) from None
+    if not values:
+        raise SpecError(f"{subject} is an empty list, at least one value is needed; add a value")
+    return [plain(value, subject) for value in values]
+
+
+def _option_values(text: str, subject: str) -> list[Any]:
+    try:
+        cells = next(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise SpecError(
+            f"{subject}: the values cannot be told apart ({error}); put double quotes around a whole value, and write "
+            'those within it twice: "say ""a,b"""'
+        ) from None
+    cells = [cell.strip() for cell in cells]
+    if "" in cells:
+        raise SpecError(f"{subject}: value {cells.index('') + 1} is empty; remove the comma, or write null for None")
+    return [plain(typed(cell, subject), subject) for cell in cells]
+
+
+def _read(path: Path, suffixes: Sequence[str]) -> str:
+    if path.suffix.lower() not in suffixes:
+        raise SpecError(f"{path}: a parameter file ends in {', '.join(suffixes)}; rename it to tell what it holds")
+    limit = MAX_CSV_BYTES if path.suffix.lower() == ".csv" else MAX_FILE_BYTES
+    try:
+        if path.is_file() and path.stat().st_size > limit:
+            raise SpecError(
+                f"{path}: {path.stat().st_size:,} bytes, a {path.suffix} file has at most {limit:,}; "
+                "list fewer combinations, or write the cases as CSV"
+            )
+        data = path.read_bytes()
+    except FileNotFoundError:
+        near = did_you_mean(path.name, _names_beside(path))
+        raise SpecError(f"{path}: no such file{near or '; correct the path'}") from None
+    except IsADirectoryError:
+        raise SpecError(f"{path}: is a directory, a file is expected; pass one of its files") from None
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}; check the path and its permissions") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SpecError(f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8") from None
+    if not text.strip():
+        raise SpecError(f"{path}: the file is empty; write a key such as 'grid:', or the header and rows of a CSV")
+    return text
+
+
+def _names_beside(path: Path) -> list[str]:
+    try:
+        return [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return []
+
+
+def _dir(value: object, subject: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise SpecError(f"{subject} is {described(value)}, a path or URL is expected; write {str(value or 'runs')!r}")
+    return value
+
+
+def _at_least(least: int) -> Callable[[object, str], int]:
+    return lambda value, subject: count(value, subject, least)
+
+
+def _flag(value: object, subject: str) -> bool:
+    if not isinstance(value, bool):
+        raise SpecError(f"{subject} is {described(value)}, true or false is expected; write one of them")
+    return value
+
+
+_Settings = dict[str, Callable[[Any, str], Any]]
+_OF_BOTH: _Settings = {
+    "metric": sweep_spec.metric_name,
+    "mode": sweep_spec.mode,
+    "seed": sweep_spec.sweep_seed,
+    "timeout": seconds,
+    "store_timeout": seconds,
+    "name": sweep_spec.run_name,
+    "dir": _dir,
+    "agents": _at_least(1),
+    "gpus": _at_least(0),
+    "backend": gang_spec.wanted,
+    "env": environment.variables,
+    "forward_env": environment.patterns,
+}
+_OF_SWEEP: _Settings = {
+    **_OF_BOTH,
+    "trials": _at_least(1),
+    "trial_timeout": seconds,
+    "hang_timeout": seconds,
+    "retries": _at_least(0),
+    "max_failures": sweep_spec.failures,
+    "workers_per_trial": _at_least(1),
+}
+_OF_RUN: _Settings = {
+    **_OF_BOTH,
+    "workers": _at_least(1),
+    "ps": _at_least(0),
+    "evaluator": _flag,
+    "min_workers": _at_least(1),
+    "max_restarts": _at_least(0),
+    "hang_timeout": seconds,
+}
+_KINDS: tuple[Kind, ...] = ("grid", "zip", "cases")
+
+
+def _sweep_file(document: Document) -> ParamsFile:
+    entries = _entries(document, _KINDS, _OF_SWEEP)
+    kinds = [kind for kind in _KINDS if kind in entries]
+    if len(kinds) != 1:
+        have = (
+            f"has {' and '.join(kinds)}; remove all but one"
+            if kinds
+            else "has none; write 'grid:' with lists of values"
+        )
+        last = entries[kinds[-1]][0] if kinds else document.root
+        raise SpecError(f"{document.at(last)}: exactly one of grid, zip and cases is expected, the file {have}")
+    kind = kinds[0]
+    node = entries[kind][1]
+    values = _cases(document, node) if kind == "cases" else _lists(document, node, kind)
+    return ParamsFile(document.path, kind, values, _settings(document, entries, _OF_SWEEP))
+
+
+_Entries = dict[str, tuple[yaml.Node, yaml.Node]]
+
+
+def _entries(document: Document, kinds: Sequence[str], known: _Settings) -> _Entries:
+    """What the file has by key; no other keys than these."""
+    entries = document.entries(document.root, "the file")
+    allowed = (*kinds, *known)
+    for name, (key, _) in entries.items():
+        if name not in allowed:
+            raise SpecError(
+                f"{document.at(key)}: unknown key {shown(name)}{did_you_mean(name, allowed) or ';'} "
+                f"allowed: {', '.join(allowed)}"
+            )
+    return entries
+
+
+def _settings(document: Document, entries: _Entries, known: _Settings) -> dict[str, Any]:
+    return {name: _setting(document, name, *entries[name], known[name]) for name in entries if name in known}
+
+
+def _setting(document: Document, name: str, key: yaml.Node, node: yaml.Node, check: Callable[[Any, str], Any]) -> Any:
+    value = document.value(node, name)
+    if value is None:
+        raise SpecError(f"{document.at(key)}: {name} has no value; give one, or remove the line")
+    return check(value, f"{document.at(node)}: {name}")
+
+
+def _lists(document: Document, node: yaml.Node, kind: Kind) -> dict[str, list[Any]]:
+    lists: dict[str, list[Any]] = {}
+    for name, (key, values) in document.entries(node, kind).items():
+        what = f"{kind}: {check_name(name, f'{document.at(key)}: {kind}')!r}"
+        lists[name] = [document.value(item, what) for item in document.items(values, what)]
+    if not lists:
+        raise SpecError(
+            f"{document.at(node)}: {kind} is empty, at least one parameter is needed; write 'lr: [0.1, 0.01]'"
+        )
+    if kind == "zip":
+        check_equal_lengths(lists, f"{document.at(node)}: zip")
+    return lists
+
+
+def _cases(document: Document, node: yaml.Node) -> list[dict[str, Any]]:
+    return [_case(document, item, f"case {number}") for number, item in enumerate(document.items(node, "cases"), 1)]
+
+
+def _case(document: Document, node: yaml.Node, what: str) -> dict[str, Any]:
+    case = {}
+    for name, (key, value) in document.entries(node, what).items():
+        case[check_name(name, f"{document.at(key)}: {what}")] = document.value(value, f"{what}: {name!r}")
+    return case
+
+
+def _csv_cases(path: Path, text: str) -> list[dict[str, Any]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    names: list[str] = []
+    cases = []
+    line = 1
+    try:
+        for row in reader:
+            if row and not names:
+                names = _header(row, f"{path}:{line}")
+            elif row:
+                cases.append(_row(row, names, f"{path}:{line}"))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise SpecError(f"{path}:{line}: no valid CSV: {error}; write quotes within a quoted cell twice") from None
+    if not cases:
+        raise SpecError(
+            f"{path}: only a header, at least one row is needed; write a row of values for {', '.join(names)}"
+        )
+    return cases
+
+
+def _header(row: list[str], at: str) -> list[str]:
+    names = [cell.strip() for cell in row]
+    other = next((mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]), None)
+    if other:
+        raise SpecError(
+            f"{at}: the header {shown(row[0])} has no comma; separate cells by commas in place of {other!r}"
+        )
+    for name in names:
+        check_name(name, f"{at}: header")
+        if names.count(name) > 1:
+            raise SpecError(f"{at}: the header names {name!r} twice; remove one of the columns")
+    return names
+
+
+def _row(row: list[str], names: list[str], at: str) -> dict[str, Any]:
+    if len(row) != len(names):
+        raise SpecError(
+            f"{at}: the row has {len(row)} cells, the header names {len(names)} ({', '.join(names)}); "
+            "add or remove cells, and quote a cell that holds a comma"
+        )
+    cells = (typed(cell.strip(), f"{at}: {name!r}") for name, cell in zip(names, row, strict=True))
+    return {name: plain(value, f"{at}: {name!r}") for name, value in zip(names, cells, strict=True)}

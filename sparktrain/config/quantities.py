@@ -1,0 +1,66 @@
+"""Numbers and times as a user gives them, checked."""
+
+import math
+import operator
+import re
+from datetime import timedelta
+from numbers import Real
+from typing import SupportsIndex, cast
+
+from sparktrain.config.param_values import described, shown
+from sparktrain.errors import SpecError
+
+Duration = float | timedelta | str
+"""Seconds, or a text such as "90s", "5m", "1h30m", "2d"."""
+
+_PARTS = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smhd])+")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
+_PLAIN_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds(value: Duration | None, name: str) -> float | None:
+    """Seconds in `value`; None stays None. Raises SpecError, with `name` as its subject, unless finite and above 0."""
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        result = value.total_seconds()
+    elif isinstance(value, str):
+        result = _seconds_of_text(value, name)
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        result = _as_float(value)
+    else:
+        raise SpecError(f"{name} is {described(value)}; pass seconds, a timedelta, or text such as '90s', '5m' or '2h'")
+    if not math.isfinite(result) or result <= 0:
+        raise SpecError(f"{name} ({shown(value)}) must be above 0 and finite; leave it out for its default")
+    return result
+
+
+def _as_float(value: Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _seconds_of_text(text: str, name: str) -> float:
+    if _PLAIN_SECONDS.fullmatch(text.strip()):
+        return float(text)
+    if not _PARTS.fullmatch(text.strip()):
+        raise SpecError(
+            f"{name} ({shown(text)}) is no duration; write a number and s, m, h or d, such as '90s', '5m' or '1h30m'"
+        )
+    return sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(text))
+
+
+def count(value: object, subject: str, least: int) -> int:
+    """`value` when it is an integer of at least `least`. Raises SpecError."""
+    try:
+        result = operator.index(cast(SupportsIndex, value))
+    except TypeError:
+        result = None
+    if result is None or isinstance(value, bool):
+        raise SpecError(f"{subject} is {described(value)}, a whole number is expected; pass an int")
+    if result < least:
+        raise SpecError(f"{subject} ({shown(result)}) must be at least {least}; pass {least} or more")
+    return result

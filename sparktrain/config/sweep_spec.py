@@ -1,0 +1,148 @@
+"""What one sweep shall do: frozen, and valid once it exists."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from sparktrain.config.gang_spec import ALONE, GangSpec
+from sparktrain.config.param_values import described, shown
+from sparktrain.config.quantities import count, seconds
+from sparktrain.errors import SpecError
+
+Mode = Literal["max", "min"]
+MIN_LOG_BYTES = 2**10
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
+"""What each store takes for a folder. Azure drops dots at the end of one, so that two runs would be in the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSpec:
+    """One sweep. Construction raises SpecError for a value that breaks its rule, and names the rule."""
+
+    name: str
+    """Name of the run, and of its directory."""
+    metric: str | None = None
+    """Metric that orders the trials; without one they are only run."""
+    mode: Mode = "max"
+    trials: int | None = None
+    """At most so many trials are run; None for all that the space has."""
+    seed: int = 0
+    """Every trial's seed comes from this and its number, see `trial_seed`."""
+    trial_timeout_s: float | None = None
+    report_timeout_s: float | None = None
+    """A trial that has begun to report metrics, and reports none for so long, hangs."""
+    timeout_s: float | None = None
+    """For the whole sweep."""
+    retries: int = 3
+    """How often a trial runs again after its process, agent or executor was lost; never after an error of its own."""
+    max_failures: int | Literal["auto"] | None = "auto"
+    """So many failed trials end the sweep; "auto": those that start first do when they all fail in the same way."""
+    recovers: bool = False
+    """A trial of one member is run again after a crash too, as the gang of a trial with several always is."""
+    gang: GangSpec = ALONE
+    """What trains each trial."""
+    gpus: int = 0
+    """For each member of a trial."""
+    log_limit_bytes: int = 2**30
+    """For each member's log; older lines give way to newer ones."""
+    start_timeout_s: float = 300.0
+    """How long to wait for an agent while none is there."""
+
+    def __post_init__(self) -> None:
+        run_name(self.name)
+        metric_name(self.metric)
+        mode(self.mode)
+        self._set_counts()
+        self._set_seconds()
+        if type(self.gang) is not GangSpec:
+            raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
+
+    def _set_counts(self) -> None:
+        least = {"retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
+        for field, value in least.items():
+            object.__setattr__(self, field, count(getattr(self, field), field, least=value))
+        object.__setattr__(self, "max_failures", failures(self.max_failures))
+        if self.trials is not None:
+            object.__setattr__(self, "trials", count(self.trials, "trials", least=1))
+        object.__setattr__(self, "seed", sweep_seed(self.seed))
+
+    def _set_seconds(self) -> None:
+        for field in ("trial_timeout_s", "report_timeout_s", "timeout_s", "start_timeout_s"):
+            object.__setattr__(self, field, seconds(getattr(self, field), field))
+        if self.start_timeout_s is None:
+            raise SpecError("start_timeout_s is None, a wait must end: pass seconds, such as 300")
+
+
+def trial_seed(sweep_seed: int, trial: int) -> int:
+    """The seed of a trial: 31 bits, so that NumPy and Keras take it; never a matter of when or where the trial runs.
+
+    The first four bytes, big-endian, of SHA-256 of the text "sparktrain:<sweep_seed>:<trial>" in ASCII, without their
+    lowest bit.
+
+    >>> trial_seed(0, 0), trial_seed(0, 1), trial_seed(1, 0)
+    (659839522, 181339870, 581039301)
+    """
+    digest = hashlib.sha256(f"sparktrain:{sweep_seed}:{trial}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def run_name(value: object, subject: str = "name") -> str:
+    """`value` when it can name a run and its directory. Raises SpecError."""
+    if not isinstance(value, str):
+        raise SpecError(f"{subject} is {described(value)}, text is expected; write {str(value)!r}")
+    if not _RUN_NAME.fullmatch(value):
+        fitting = re.sub(r"[^A-Za-z0-9._-]", "-", value).lstrip("._-")[:128].rstrip(".") or "run-1"
+        raise SpecError(
+            f"{subject} ({shown(value)}) names a directory: it has 1 to 128 letters, digits, '.', '_' or '-', and "
+            f"begins with a letter or digit, and does not end with '.'; use {fitting!r}"
+        )
+    return value
+
+
+def metric_name(value: object, subject: str = "metric") -> str | None:
+    """`value` when it is None or can name a metric. Raises SpecError."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise SpecError(
+            f"{subject} is {described(value)}, text is expected; name a key of what the training function returns"
+        )
+    if not value or value != value.strip():
+        raise SpecError(
+            f"{subject} ({shown(value)}) is empty or has spaces at its ends; name a key of what the training function "
+            "returns"
+        )
+    return value
+
+
+def failures(value: object, subject: str = "max_failures") -> int | Literal["auto"] | None:
+    """`value` as a number of trials, "auto" or None; "none" and a number may be text, as on a command line.
+
+    Raises SpecError.
+    """
+    if value is None or value == "none":
+        return None
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str) and not value.isdecimal():
+        raise SpecError(f"{subject} ({shown(value)}) must be a number of trials, 'auto', or None for never")
+    return count(int(value) if isinstance(value, str) else value, subject, least=1)
+
+
+def mode(value: object, subject: str = "mode") -> Mode:
+    """`value` when it is "max" or "min". Raises SpecError."""
+    if not isinstance(value, str) or value not in ("max", "min"):
+        raise SpecError(
+            f"{subject} ({shown(value)}) must be 'max' or 'min': tell which values of the metric are better"
+        )
+    return cast(Mode, value)
+
+
+def sweep_seed(value: object, subject: str = "seed") -> int:
+    """`value` when it is an integer from 0 to 2**63 - 1. Raises SpecError."""
+    result = count(value, subject, least=0)
+    if result >= 2**63:
+        raise SpecError(f"{subject} ({shown(result)}) must be below 2**63; pass a smaller number")
+    return result

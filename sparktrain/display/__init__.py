@@ -1,0 +1,1 @@
+"""A run as text and HTML, live and afterwards."""

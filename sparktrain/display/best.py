@@ -1,0 +1,106 @@
+"""The best trials of a run, while it goes on too: parameters, metric, and where model, checkpoint and log are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparktrain import formatting
+from sparktrain.config.direction import mode_of
+from sparktrain.config.param_values import did_you_mean
+from sparktrain.config.sweep_spec import metric_name
+from sparktrain.errors import SpecError
+from sparktrain.runs import gang_text
+from sparktrain.runs.locate import Place
+from sparktrain.runs.results import SweepResult
+from sparktrain.runs.run_result import model_of
+from sparktrain.runs.summary import trial_json
+from sparktrain.runs.trial_table import names
+from sparktrain.runs.view import RunView, TrialView
+from sparktrain.state.trial import TrialStatus
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best trials of a run, the best first."""
+
+    view: RunView
+    metric: str | None
+    """What they are compared by; None for the one trial of a run without a metric."""
+    mode: str
+    trials: tuple[TrialView, ...]
+    models: tuple[str | None, ...]
+    """Where the model of each of them is."""
+
+    def lines(self) -> list[str]:
+        """For people."""
+        if not self.trials:
+            return [f"{formatting.plain(self.view.name)}: no trial has succeeded yet{self._ongoing()}"]
+        found: list[str] = []
+        for number, (trial, model) in enumerate(zip(self.trials, self.models, strict=True), 1):
+            found += [""] if found else []
+            found += _lines(trial, self.metric, number if len(self.trials) > 1 else None)
+            found += [f"  model       {formatting.plain(model)}"] if model is not None else []
+        return [*found, *([f"so far: {self._ongoing()[2:]}"] if self._ongoing() else [])]
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        trials = [
+            {**trial_json(trial.result), "model": model, "checkpoint": _checkpoint(trial)}
+            for trial, model in zip(self.trials, self.models, strict=True)
+        ]
+        names_of = {"name": self.view.name, "directory": self.view.directory, "state": str(self.view.state)}
+        return {"version": VERSION, **names_of, "metric": self.metric, "mode": self.mode, "best": trials}
+
+    def _ongoing(self) -> str:
+        left = self.view.left
+        return "" if self.view.complete or not left else f"; {formatting.count(left, 'trial')} without a result"
+
+
+def best_in(place: Place, view: RunView, metric: str | None, direction: str | None, top: int) -> Best:
+    """The `top` best trials, by the run's own metric and mode unless others are named. Blocks on the store.
+
+    Raises SpecError when no trial has the metric, or there is none to compare by.
+    """
+    if top < 1:
+        raise SpecError(f"--top ({top}) must be at least 1")
+    by = metric_name(metric, "--metric") or view.metric
+    succeeded = [trial for trial in view.trials if trial.result.status is TrialStatus.SUCCEEDED]
+    _check_metric(by, succeeded, view)
+    way = mode_of(by, direction or (view.mode if by == view.metric or not succeeded else None), "--mode")
+    trials = succeeded if by is None else _ranked(view, by, way)
+    trials = trials[:top]
+    models = tuple(model_of(place.store, place.layout, trial.result) for trial in trials)
+    return Best(view, by, way, tuple(trials), models)
+
+
+def _check_metric(by: str | None, succeeded: Sequence[TrialView], view: RunView) -> None:
+    known = names(trial.result.metrics for trial in succeeded)
+    if by is None and len(succeeded) > 1:
+        there = ", ".join(known) or "their results have none"
+        raise SpecError(f"run {view.name} has no metric to compare its trials by: name one with --metric ({there})")
+    if by is not None and succeeded and by not in known:
+        hint = did_you_mean(by, known) or ";"
+        raise SpecError(f"no trial of run {view.name} has a metric {by!r}{hint} there are {', '.join(known)}")
+
+
+def _ranked(view: RunView, by: str, way: str) -> list[TrialView]:
+    result = SweepResult(name=view.name, status=view.as_result().status, metric=by, mode=way, trials=view.results)
+    trials = {trial.result.id: trial for trial in view.trials}
+    return [trials[each.id] for each in result.ranked]
+
+
+def _lines(trial: TrialView, by: str | None, number: int | None) -> list[str]:
+    result = trial.result
+    metrics = {name: result.metrics[name] for name in sorted(result.metrics, key=lambda name: name != by)}
+    place = "" if number is None else f"{number}. "
+    lines = [f"{place}trial {result.id}: {gang_text.metrics(metrics) or 'no metrics'}"]
+    lines += [f"  parameters  {formatting.params(result.params)}"] if result.params else []
+    if trial.checkpoint is not None:
+        lines.append(f"  checkpoint  step {trial.checkpoint.step}: {formatting.plain(trial.manifest or '')}")
+    return [*lines, *([f"  log         {formatting.plain(result.log)}"] if result.log else [])]
+
+
+def _checkpoint(trial: TrialView) -> dict[str, Any] | None:
+    return None if trial.checkpoint is None else {"step": trial.checkpoint.step, "path": trial.manifest}

@@ -1,0 +1,22 @@
+"""Bytes that are read, as a bar in a terminal; elsewhere nothing is shown."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sparktrain.display.live import SteadyConsole, is_live
+
+
+@contextmanager
+def shown_bytes(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """What is to be told how many bytes were read, and how many there are; shown on stderr meanwhile."""
+    if quiet or sys.stderr is None or not is_live(sys.stderr):
+        yield lambda size, total: None
+        return
+    console = SteadyConsole(file=sys.stderr, force_jupyter=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda size, total: progress.update(task, completed=size, total=total)

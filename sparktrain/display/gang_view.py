@@ -1,0 +1,180 @@
+"""What a run of one gang looks like while it goes on: one line for each member. Pure: no terminal, no thread."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.config.gang_spec import Role
+from sparktrain.runs import gang_text
+from sparktrain.runs.progress import MemberLine, MemberState, Progress
+
+LAG = 0.2
+"""The slowest member is told when it makes so much fewer steps per second than the median."""
+
+_GAP = 2
+_HOST_WIDTH = 20
+_MARK_WIDTH = 11
+_REPORTED_WIDTH = 12
+"""Least width of a column of metrics."""
+_RINGS = (Role.CHIEF, Role.WORKER)
+
+
+class Lag(NamedTuple):
+    """The slowest member of a gang, when it holds the others up."""
+
+    rank: int
+    behind: float
+    """Part of the median's steps per second that it is short of."""
+
+    def __str__(self) -> str:
+        return f"{100 * self.behind:.0f} % behind"
+
+
+def shows_members(progress: Progress) -> bool:
+    """Whether the run is that of one gang."""
+    return progress.gang > 1 and progress.total == 1
+
+
+def members_of(progress: Progress) -> tuple[MemberLine, ...]:
+    """Of the gang that trains now, by rank; none while it waits to be formed."""
+    return next((trial.members for trial in progress.running_trials), ())
+
+
+def lag_of(members: Sequence[MemberLine]) -> Lag | None:
+    """The slowest of the members that train, if it is more than `LAG` behind their median."""
+    paces = {
+        each.rank: each.steps_per_s
+        for each in members
+        if each.role in _RINGS and each.state is MemberState.TRAINING and each.steps_per_s is not None
+    }
+    usual = median(paces.values()) if paces else 0.0
+    if not usual > 0:
+        return None
+    rank = min(paces, key=paces.__getitem__)
+    behind = 1 - paces[rank] / usual
+    return Lag(rank, behind) if behind > LAG else None
+
+
+def counts(progress: Progress, over: bool = False) -> Text:
+    """The gang on one line: what its members do, or how it ended."""
+    line = Text(formatting.plain(progress.name), style="bold").append(f"  gang of {progress.gang}", "not bold")
+    if progress.failed or progress.lost:
+        return line.append("  ").append("failed" if progress.failed else "lost", style="red")
+    if over or progress.done:
+        return line.append("  done", "not bold")
+    states = Counter(each.state for each in members_of(progress))
+    told = "  ".join(f"{states[state]} {state}" for state in MemberState if states[state])
+    return line.append(f"  {told or 'not formed'}", "not bold")
+
+
+def newest(progress: Progress) -> str:
+    """Where training is: step, pace and metrics of the chief, as parts of a line."""
+    return "  ".join(_newest(progress))
+
+
+def status(progress: Progress) -> str:
+    """The same on one line with `counts`, for a log."""
+    parts = counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")
+    lag = lag_of(members_of(progress))
+    slow = [f"rank {lag.rank} is {lag} the median"] if lag else []
+    return "; ".join(filter(None, [parts, ", ".join(_newest(progress)), *slow]))
+
+
+def member_lines(progress: Progress) -> list[str]:
+    """One line for each member, for a log."""
+    members = members_of(progress)
+    lag = lag_of(members)
+    return [_member_line(each, lag, progress.metric) for each in members]
+
+
+class MemberTable:
+    """The members as a table. It remembers what keeps its columns steady between two pictures."""
+
+    def __init__(self) -> None:
+        self._host = 4
+        self._role = False
+        self._marked = False
+
+    def draw(self, progress: Progress, width: int, rows: int) -> Table:
+        """At most `rows` members; the slowest is among them when it lags."""
+        members = members_of(progress)
+        lag = lag_of(members)
+        self._see(members, lag)
+        grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+        columns = self._columns()
+        taken = sum(size + _GAP for _, size, _ in columns)
+        for name, size, right in columns:
+            grid.add_column(Text(name), justify="right" if right else "left", width=size, no_wrap=True)
+        left = width - taken
+        if left >= _REPORTED_WIDTH:
+            grid.add_column(Text("reported"), width=left, no_wrap=True, overflow="ellipsis")
+        for member in shown(members, lag, rows):
+            marked = lag is not None and lag.rank == member.rank
+            cells = self._cells(member, f"{lag}" if marked else "")
+            if left >= _REPORTED_WIDTH:
+                cells.append(gang_text.metrics(_ordered(member.metrics, progress.metric)))
+            grid.add_row(*map(Text, cells), style="yellow" if marked else "")
+        return grid
+
+    def _see(self, members: Sequence[MemberLine], lag: Lag | None) -> None:
+        hosts = [len(formatting.short_host(each.host or "")) for each in members]
+        self._host = max([self._host, *(min(_HOST_WIDTH, size) for size in hosts)])
+        self._role |= any(each.role not in _RINGS for each in members)
+        self._marked |= lag is not None
+
+    def _columns(self) -> list[tuple[str, int, bool]]:
+        """Heading, width, and whether cells end at the right."""
+        columns = [("rank", 4, True), ("host", self._host, False), ("state", 8, False), ("step", 7, True)]
+        columns += [("steps/s", 7, True)]
+        columns[2:2] = [("role", 9, False)] if self._role else []
+        return columns + ([("", _MARK_WIDTH, False)] if self._marked else [])
+
+    def _cells(self, member: MemberLine, mark: str) -> list[str]:
+        cells = [str(member.rank), formatting.shorten(formatting.short_host(member.host or ""), self._host)]
+        cells += [str(member.role)] if self._role else []
+        cells += [str(member.state), "" if member.step is None else str(member.step), _pace(member)]
+        return cells + ([mark] if self._marked else [])
+
+
+def shown(members: Sequence[MemberLine], lag: Lag | None, rows: int) -> list[MemberLine]:
+    """The first `rows` members; the last of them gives way to the slowest one."""
+    first = list(members[:rows])
+    if lag is not None and first and all(each.rank != lag.rank for each in first):
+        first[-1] = next(each for each in members if each.rank == lag.rank)
+    return first
+
+
+def _newest(progress: Progress) -> list[str]:
+    members = members_of(progress)
+    if not members:
+        return []
+    chief = members[0]
+    parts = [f"step {chief.step}"] if chief.step is not None else []
+    parts += [f"{_pace(chief)} steps/s"] if chief.steps_per_s is not None else []
+    metrics = _ordered(chief.metrics, progress.metric)
+    return parts + [gang_text.metrics({name: value}) for name, value in metrics.items()]
+
+
+def _member_line(member: MemberLine, lag: Lag | None, objective: str | None) -> str:
+    parts = [f"step {member.step}"] if member.step is not None else []
+    parts += [f"{_pace(member)} steps/s"] if member.steps_per_s is not None else []
+    parts += [f"{lag} the median"] if lag is not None and lag.rank == member.rank else []
+    parts += [gang_text.metrics(_ordered(member.metrics, objective))] if member.metrics else []
+    role = "" if member.role in _RINGS else f" ({member.role})"
+    told = f": {', '.join(parts)}" if parts else ""
+    return f"{gang_text.member(member.rank, member.host)}{role} {member.state}{told}"
+
+
+def _pace(member: MemberLine) -> str:
+    if member.steps_per_s is None:
+        return ""
+    return f"{member.steps_per_s:.2f}" if member.steps_per_s < 1 else f"{member.steps_per_s:.1f}"
+
+
+def _ordered(metrics: Mapping[str, float], objective: str | None) -> dict[str, float]:
+    return {name: metrics[name] for name in sorted(metrics, key=lambda name: name != objective)}

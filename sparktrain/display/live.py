@@ -1,0 +1,335 @@
+"""Displays that draw: each in a thread of its own, so that a terminal that is stuck or gone never holds up a run."""
+
+import logging
+import sys
+import threading
+from collections import Counter, deque
+from io import StringIO
+from typing import Any, TextIO
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.display import gang_view, sweep_view
+from sparktrain.runs import gang_text
+from sparktrain.runs.progress import Display, NullDisplay, Progress
+from sparktrain.runs.results import TrialResult
+from sparktrain.state.trial import TrialStatus
+
+CLOSE_TIMEOUT_S = 2.0
+"""How long the end of a run waits for the last of what is shown."""
+STATUS_INTERVAL_S = 10.0
+"""Least time between two status lines."""
+QUIET_INTERVAL_S = 60.0
+"""Time between two status lines that say the same."""
+
+_TOLD_PER_CAUSE = 3
+_NOTEBOOK_WIDTH = 110
+_NOTEBOOK_ROWS = 40
+_NOTEBOOK_FAILURES = 8
+_FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
+
+logger = logging.getLogger("sparktrain")
+
+
+class DrawingDisplay(Display):
+    """Base of the displays that draw: what the run says is kept, and a thread shows it when it can."""
+
+    interval_s = 0.1
+    """Least time between two pictures."""
+
+    def __init__(self) -> None:
+        self._latest: Progress | None = None
+        self._ended: deque[TrialResult] = deque()
+        self._lines: deque[str] = deque()
+        self._told_restarts = 0
+        self._news = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """See base class."""
+        self._thread = threading.Thread(target=self._work, name="sparktrain-display", daemon=True)
+        self._thread.start()
+
+    def tell(self, line: str) -> None:
+        """See base class."""
+        self._lines.append(line)
+        self._news.set()
+
+    def update(self, progress: Progress) -> None:
+        """See base class."""
+        self._latest = progress
+        self._news.set()
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """See base class."""
+        self._ended.append(trial)
+        self._news.set()
+
+    def close(self) -> None:
+        """See base class."""
+        self._closing.set()
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _work(self) -> None:
+        try:
+            self._open()
+            while not self._closing.is_set():
+                self._news.wait()
+                self._news.clear()
+                self._show()
+                self._closing.wait(self.interval_s)
+            self._show()
+            self._end(self._latest)
+        except Exception as error:  # whatever a broken terminal raises, the run goes on without it
+            logger.warning("progress is not shown any more: %s: %s", type(error).__name__, error)
+
+    def _show(self) -> None:
+        while self._lines:
+            self._draw_line(self._lines.popleft())
+        while self._ended:
+            self._draw_ended(self._ended.popleft())
+        progress = self._latest
+        if progress is None:
+            return
+        for number, restart in enumerate(progress.causes[self._told_restarts :], self._told_restarts + 1):
+            self._draw_restart(progress, gang_text.restart_line(number, restart))
+        self._told_restarts = len(progress.causes)
+        self._draw(progress)
+
+    def _open(self) -> None:
+        """Prepare to draw. This and what follows is called in the display's thread."""
+
+    def _draw(self, progress: Progress) -> None:
+        raise NotImplementedError
+
+    def _draw_line(self, line: str) -> None:
+        """Show a line that stays."""
+        raise NotImplementedError
+
+    def _draw_ended(self, trial: TrialResult) -> None:
+        raise NotImplementedError
+
+    def _draw_restart(self, progress: Progress, line: str) -> None:
+        """Tell why the gang was formed again; it stays."""
+        raise NotImplementedError
+
+    def _end(self, progress: Progress | None) -> None:
+        """Give back what `_open` took; nothing is drawn after it."""
+
+
+class TerminalDisplay(DrawingDisplay):
+    """A picture at the end of a terminal that changes in place; failures stay above it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._console = SteadyConsole(file=stream, highlight=False, force_jupyter=False)
+        self._screen = sweep_view.Screen()
+        self._causes: Counter[str] = Counter()
+        # Standard streams are left as they are: they belong to the caller's threads.
+        self._live = Live(
+            self._screen,
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+
+    def _open(self) -> None:
+        self._live.start()
+
+    def _draw(self, progress: Progress) -> None:
+        self._screen.update(progress)
+        self._live.refresh()
+
+    def _draw_line(self, line: str) -> None:
+        self._console.print(Text(line))
+
+    def _draw_ended(self, trial: TrialResult) -> None:
+        self._screen.trial_ended(trial)
+        if trial.status not in _FAILED:
+            return
+        cause = trial.error.summary if trial.error else ""
+        self._causes[cause] += 1
+        if self._causes[cause] <= _TOLD_PER_CAUSE:
+            self._console.print(self._screen.failed(trial))
+        if self._causes[cause] == _TOLD_PER_CAUSE:
+            self._console.print("  further trials with this cause are only counted", style="dim")
+
+    def _draw_restart(self, progress: Progress, line: str) -> None:
+        self._console.print(Text(line, style="yellow"))
+
+    def _end(self, progress: Progress | None) -> None:
+        self._live.stop()
+        if progress is not None:
+            self._console.print(sweep_view.summary(self._screen))
+
+
+class NotebookDisplay(DrawingDisplay):
+    """A picture in the output of a notebook's cell that changes in place."""
+
+    interval_s = 0.5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._screen = sweep_view.Screen()
+        self._failures: deque[TrialResult] = deque(maxlen=_NOTEBOOK_FAILURES)
+        self._restarts: deque[str] = deque(maxlen=_NOTEBOOK_FAILURES)
+        self._told: list[str] = []
+        self._handle: Any = None  # IPython has no types
+
+    def start(self) -> None:
+        """See base class."""
+        from IPython import display
+
+        # Here, in the thread of the caller, the kernel knows which cell the output belongs to.
+        self._handle = display.display({"text/html": ""}, raw=True, display_id=True)
+        super().start()
+
+    def _draw(self, progress: Progress) -> None:
+        self._screen.update(progress)
+        self._publish(self._screen)
+
+    def _draw_line(self, line: str) -> None:
+        self._told.append(line)
+        self._publish(self._screen)
+
+    def _draw_ended(self, trial: TrialResult) -> None:
+        self._screen.trial_ended(trial)
+        if trial.status in _FAILED:
+            self._failures.append(trial)
+
+    def _draw_restart(self, progress: Progress, line: str) -> None:
+        self._restarts.append(line)
+
+    def _end(self, progress: Progress | None) -> None:
+        self._publish(sweep_view.summary(self._screen))
+
+    def _publish(self, picture: RenderableType) -> None:
+        console = Console(
+            file=StringIO(),
+            record=True,
+            width=_NOTEBOOK_WIDTH,
+            height=_NOTEBOOK_ROWS,
+            force_jupyter=False,
+            highlight=False,
+        )
+        for line in self._told:
+            console.print(Text(line))
+        console.print(picture)
+        for line in self._restarts:
+            console.print(Text(line, style="yellow"))
+        for trial in self._failures:
+            console.print(self._screen.failed(trial))
+        page = console.export_html(theme=_NOTEBOOK_THEME, inline_styles=True, code_format=_NOTEBOOK_PAGE)
+        self._handle.update({"text/html": page, "text/plain": ""}, raw=True)
+
+
+class LineDisplay(DrawingDisplay):
+    """Plain lines for a file or a pipe: one for each trial that ends, and now and then how the run stands."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._told: tuple[float, str] | None = None
+        """Seconds and text of the newest status line."""
+        self._members_at: float | None = None
+        """Seconds when a line for each member of a gang was last told."""
+
+    def _draw(self, progress: Progress) -> None:
+        line = sweep_view.status_line(progress)
+        if self._told is not None:
+            pause = progress.seconds - self._told[0]
+            if pause < STATUS_INTERVAL_S or (line == self._told[1] and pause < QUIET_INTERVAL_S):
+                return
+        self._tell(progress, line)
+        if self._members_at is None or progress.seconds - self._members_at >= QUIET_INTERVAL_S:
+            self._tell_members(progress)
+
+    def _tell_members(self, progress: Progress) -> None:
+        lines = gang_view.member_lines(progress) if gang_view.shows_members(progress) else []
+        for line in lines:
+            self._write(f"    {line}")
+        self._members_at = progress.seconds if lines else self._members_at
+
+    def _draw_line(self, line: str) -> None:
+        self._write(line)
+
+    def _draw_restart(self, progress: Progress, line: str) -> None:
+        self._write(f"[{formatting.clock(progress.seconds)}] {line}")
+
+    def _draw_ended(self, trial: TrialResult) -> None:
+        latest = self._latest
+        time = formatting.clock(latest.seconds) if latest else "0:00"
+        self._write(f"[{time}] {sweep_view.ended_line(trial, latest.metric if latest else None)}")
+
+    def _end(self, progress: Progress | None) -> None:
+        if progress is not None and (self._told is None or sweep_view.status_line(progress) != self._told[1]):
+            self._tell(progress, sweep_view.status_line(progress))
+
+    def _tell(self, progress: Progress, line: str) -> None:
+        self._told = (progress.seconds, line)
+        left = (
+            f"; about {formatting.clock(progress.eta_s)} left"
+            if progress.eta_s and progress.done != progress.total
+            else ""
+        )
+        self._write(f"[{formatting.clock(progress.seconds)}] {line}{left}")
+
+    def _write(self, line: str) -> None:
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        self._stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        self._stream.flush()
+
+
+class SteadyConsole(Console):
+    """A console whose broken pipe is an error like any other: rich would silence the standard output and exit."""
+
+    def on_broken_pipe(self) -> None:
+        """See base class."""
+        raise
+
+
+def choose_display(*, quiet: bool = False, stream: TextIO | None = None) -> Display:
+    """The display that suits `stream`, by default stderr: live in a terminal and in a notebook, lines elsewhere."""
+    target = stream if stream is not None else sys.stderr
+    if quiet or target is None:
+        return NullDisplay()
+    if stream is None and in_notebook():
+        return NotebookDisplay()
+    return TerminalDisplay(target) if is_live(target) else LineDisplay(target)
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    # Asked of sys.modules: a kernel has imported IPython, and nobody else pays for it.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def is_live(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal in which a picture can change in place."""
+    try:
+        return stream.isatty() and not Console(file=stream, force_jupyter=False).is_dumb_terminal
+    except (AttributeError, ValueError):  # no file, or a closed one
+        return False
+
+
+_NOTEBOOK_PAGE = '<pre style="line-height: 1.3; white-space: pre; overflow-x: auto">{code}</pre>'
+_BLACK, _RED, _GREEN, _YELLOW, _GREY = (30, 30, 30), (200, 60, 60), (40, 150, 70), (180, 130, 20), (128, 128, 128)
+_NOTEBOOK_THEME = TerminalTheme(
+    (255, 255, 255),
+    _BLACK,
+    [_BLACK, _RED, _GREEN, _YELLOW, (60, 110, 200), (160, 80, 180), (30, 150, 160), _GREY],
+    [_GREY, _RED, _GREEN, _YELLOW, (60, 110, 200), (160, 80, 180), (30, 150, 160), _GREY],
+)
+"""Colours that can be read on light and on dark pages; plain text has the colour of the page."""

@@ -1,0 +1,54 @@
+"""The logs of a run as a list: for people, and for programs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.runs.failure_causes import STYLES
+from sparktrain.runs.locate import Place
+from sparktrain.runs.logs import LogFile, Wanted, chosen
+from sparktrain.runs.view import RunView
+
+VERSION = 1
+_GAP = 2
+
+
+class LogTable:
+    """A rich renderable: a line for each trial, with the log of its newest chief."""
+
+    def __init__(self, view: RunView, logs: Sequence[LogFile]) -> None:
+        self._view = view
+        self._logs = logs
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for name, right in (("trial", True), ("status", False), ("generations", True), ("logs", True), ("size", True)):
+            grid.add_column(name, justify="right" if right else "left", no_wrap=True)
+        grid.add_column("parameters", no_wrap=True, overflow="ellipsis")
+        newest = {log.member.trial: log for log in chosen(self._logs, Wanted())}
+        for result in self._view.results:
+            log, count = newest.get(result.id), sum(each.member.trial == result.id for each in self._logs)
+            cells = [str(result.id), str(result.status), str(result.generations), str(count)]
+            cells += ["" if log is None else formatting.size(log.size), formatting.params(result.params)]
+            grid.add_row(*map(Text, cells), style=STYLES.get(result.status, ""))
+        yield grid
+        yield Text(f"\nsparktrain logs {formatting.plain(self._view.directory)} TRIAL prints one", style="dim")
+
+
+def logs_json(place: Place, view: RunView, logs: Sequence[LogFile]) -> dict[str, Any]:
+    """What `sparktrain logs --json` prints, and docs/results.md describes."""
+    files = [
+        {
+            "trial": log.member.trial,
+            "generation": log.member.generation,
+            "rank": log.member.rank,
+            "path": place.store.where(log.path),
+            "size": log.size,
+        }
+        for log in logs
+    ]
+    return {"version": VERSION, "name": view.name, "directory": view.directory, "logs": files}

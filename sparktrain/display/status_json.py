@@ -1,0 +1,68 @@
+"""A run, or several, as `sparktrain status --json` tells of them, which docs/results.md describes: JSON's own types."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sparktrain.runs.summary import json_value, trial_json
+from sparktrain.runs.view import RunView, TrialView
+from sparktrain.state.trial import TrialStatus
+
+VERSION = 1
+"""Of the format. It grows when a reader of the old one would misread the new one."""
+
+
+def run_json(view: RunView) -> dict[str, Any]:
+    """One run. Nothing in it changes by itself: times are when something came to pass."""
+    driver = view.driver
+    best = view.best
+    return {
+        "version": VERSION,
+        "name": view.name,
+        "kind": view.kind,
+        "function": view.function,
+        "directory": view.directory,
+        "state": str(view.state),
+        "status": None if view.status is None else str(view.status),
+        "ending": view.ending,
+        "reason": view.reason or None,
+        "complete": view.complete,
+        "metric": view.metric,
+        "mode": view.mode,
+        "begun": view.begun,
+        "began": view.began,
+        "heard": view.heard,
+        "seconds": view.ran_s,
+        "driver": None if driver is None else _driver(view),
+        "total": view.total,
+        "counts": {str(status): view.counts.get(status, 0) for status in TrialStatus},
+        "best": None if best is None else trial_json(best),
+        "trials": [_trial(trial) for trial in view.trials],
+        "notes": list(view.notes),
+    }
+
+
+def runs_json(views: Sequence[RunView], problems: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Several runs, without their trials; `problems` are those that cannot be read, and why."""
+    runs = [{key: value for key, value in run_json(view).items() if key != "trials"} for view in views]
+    return {"version": VERSION, "runs": runs, "problems": [{"name": name, "problem": why} for name, why in problems]}
+
+
+def _driver(view: RunView) -> dict[str, Any]:
+    assert view.driver is not None
+    return {
+        "host": view.driver.host,
+        "pid": view.driver.pid,
+        "started": view.driver.started,
+        "sparktrain": view.driver.sparktrain,
+        "purpose": view.driver.purpose or None,
+        "answers": view.state == "running",
+    }
+
+
+def _trial(trial: TrialView) -> dict[str, Any]:
+    report, newest = trial.report, trial.checkpoint
+    told = (
+        None if report is None else {"step": report.step, "metrics": json_value(report.metrics), "at": trial.reported}
+    )
+    saved = None if newest is None else {"step": newest.step, "path": trial.manifest, "at": trial.saved}
+    return {**trial_json(trial.result), "since": trial.since, "report": told, "checkpoint": saved}

@@ -1,0 +1,248 @@
+"""A run, or several, as `sparktrain status` shows them. Pure: no terminal, no thread, no store."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.clock import time_of_day
+from sparktrain.display.sweep_view import failed_lines, one_line
+from sparktrain.runs import gang_text, trial_table
+from sparktrain.runs.run_result import RunEnd
+from sparktrain.runs.summary import Lines, Summary
+from sparktrain.runs.view import RunState, RunView, TrialView
+from sparktrain.state.trial import TrialStatus
+
+_GAP = 2
+_MOST_ROWS = 32
+_RESERVED_LINES = 12
+"""Lines of a terminal that are not rows of trials, while a run is watched."""
+_TOLD_FAILURES = 3
+_TOLD_RESTARTS = 6
+_GO_FIRST = (4, 6, 3)
+"""Columns that make room for parameters: checkpoint, generation, and how old a report is."""
+_PARAMS_AT_LEAST = 16
+_FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
+_STYLES = {RunState.RUNNING: "green", RunState.GONE: "red", RunState.ENDED: ""}
+
+
+class StatusScreen:
+    """A rich renderable of one run at `now`, by this host's clock."""
+
+    def __init__(self, view: RunView, now: float, model: str | None = None) -> None:
+        """`model` is where the model of a run of one gang is, once it has ended."""
+        self._view = view
+        self._now = now
+        self._model = model
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        view = self._view
+        if view.state is RunState.ENDED:
+            yield from self._ended(console, options)
+        else:
+            yield from self._header()
+            rows = min(_MOST_ROWS, max(3, console.height - _RESERVED_LINES)) if console.is_terminal else _MOST_ROWS
+            yield from _running(view, self._now, options.max_width, rows)
+            yield from _restarts(view)
+            yield from _failures(view)
+            yield Text()
+            yield Text(f"run directory: {formatting.plain(view.directory)}", style="dim")
+        yield from (Text(f"note: {formatting.plain(note)}", style="yellow") for note in view.notes)
+        if not view.complete and view.state is not RunState.RUNNING:
+            yield Text(f"resume with: sparktrain resume {formatting.plain(view.directory)}", style="bold")
+
+    def _header(self) -> Iterator[Text]:
+        view = self._view
+        line = Text(formatting.plain(view.name), style="bold").append("  ")
+        line.append(state_words(view, self._now), f"{_STYLES[view.state]} not bold")
+        yield one_line(line)
+        yield one_line(Text(driver_words(view, self._now), style="dim"))
+        yield one_line(_counts(view))
+        if view.metric is not None:
+            yield one_line(_best(view))
+
+    def _ended(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        result = self._view.as_result()
+        if self._view.kind == "run":
+            yield from console.render(Lines(RunEnd(result, self._model).lines()), options)
+        else:
+            yield from console.render(Summary(result), options)
+        yield Text(driver_words(self._view, self._now), style="dim")
+
+
+class RunsTable:
+    """A rich renderable: one line for each of several runs; `problems` are those that cannot be read."""
+
+    def __init__(self, views: Sequence[RunView], problems: Sequence[tuple[str, str]], now: float) -> None:
+        self._views = views
+        self._problems = problems
+        self._now = now
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = _grid(("run", "left"), ("state", "left"), ("trials", "right"), ("failed", "right"))
+        grid.add_column("best", no_wrap=True)
+        grid.add_column("begun", no_wrap=True)
+        for view in sorted(self._views, key=lambda view: (-(view.begun or 0.0), view.name)):
+            grid.add_row(*self._cells(view), style=_STYLES[view.state])
+        yield grid
+        for name, problem in self._problems:
+            yield Text(f"{formatting.plain(name)}: {formatting.plain(problem)}", style="red")
+
+    def _cells(self, view: RunView) -> list[str]:
+        state = str(view.status or (view.state if view.state is RunState.RUNNING else "driver gone"))
+        of = "" if view.total is None else f"/{view.total}"
+        failed = sum(view.counts.get(status, 0) for status in _FAILED)
+        best, metric = view.best, view.metric
+        told = (
+            f"{formatting.plain(metric)} {formatting.number(best.metrics[metric])}"
+            if best is not None and metric
+            else ""
+        )
+        begun = "" if view.begun is None else time_of_day(view.begun)
+        return [formatting.plain(view.name), state, f"{view.done}{of}", str(failed) if failed else "", told, begun]
+
+
+def status_line(view: RunView) -> str:
+    """The run on one line, without what changes by itself."""
+    parts = [f"{formatting.plain(view.name)}: {_state(view)}", _counts(view).plain.replace("  ", ", ")]
+    if view.best is not None and view.metric is not None:
+        parts.append(f"best {formatting.plain(view.metric)} {formatting.number(view.best.metrics[view.metric])}")
+        parts[-1] += f" in trial {view.best.id}"
+    newest = [_newest(trial) for trial in view.trials if trial.result.status is TrialStatus.RUNNING]
+    parts += [told for told in newest if told][:_TOLD_FAILURES]
+    return "; ".join(parts)
+
+
+def state_words(view: RunView, now: float) -> str:
+    """Whether the run goes on, and since when."""
+    if view.state is RunState.RUNNING:
+        return f"running for {formatting.clock(view.seconds(now))}"
+    heard = f", heard of {formatting.ago(now - view.heard)}" if view.heard else ""
+    if view.driver is None:
+        return "no driver has begun it"
+    near = view.near or not view.driver.address
+    return f"its driver is gone{heard}" if near else f"its driver does not answer from here{heard}: gone, or cut off"
+
+
+def driver_words(view: RunView, now: float) -> str:
+    """Who is, or was, on the run."""
+    if view.driver is None:
+        return "no driver has been on it"
+    began = f" since {time_of_day(view.began)}" if view.began else ""
+    if view.state is RunState.ENDED:
+        began = f"; it ended {formatting.ago(now - view.heard)}" if view.heard else ""
+    return f"driver: {formatting.plain(str(view.driver))}{began}, sparktrain {formatting.plain(view.driver.sparktrain)}"
+
+
+def _state(view: RunView) -> str:
+    if view.state is RunState.GONE:
+        return "its driver is gone"
+    return str(view.status or "running")
+
+
+def _counts(view: RunView) -> Text:
+    of = "" if view.total is None else f" of {view.total}"
+    line = Text(f"{view.done}{of} {'trial' if (view.total or view.done) == 1 else 'trials'} done")
+    running, queued = view.counts.get(TrialStatus.RUNNING, 0), view.counts.get(TrialStatus.QUEUED, 0)
+    queued = queued if view.total is None else max(0, view.total - view.done - running)
+    if view.state is RunState.RUNNING:
+        line.append(f"  {running} running  {queued} queued")
+    elif view.state is RunState.GONE:
+        line.append(f"  {running} {'was' if running == 1 else 'were'} running  {queued} queued")
+    for status in (*_FAILED, TrialStatus.STOPPED):
+        if count := view.counts.get(status, 0):
+            line.append("  ").append(f"{count} {status}", "yellow" if status is TrialStatus.STOPPED else "red")
+    return line
+
+
+def _best(view: RunView) -> Text:
+    line, best, metric = Text("best so far  "), view.best, view.metric or ""
+    if best is None:
+        return line.append("no trial has succeeded yet", style="dim")
+    line.append(f"{formatting.plain(metric)} {formatting.number(best.metrics[metric])}", style="bold green")
+    return line.append(f"  trial {best.id}").append(f"  {formatting.params(best.params)}", style="dim")
+
+
+def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
+    """The trials that run, or that ran when the driver was lost."""
+    trials = [trial for trial in view.trials if trial.result.status is TrialStatus.RUNNING]
+    if not trials:
+        return
+    yield Text()
+    columns = [("trial", "right"), ("step", "right"), ("reported", "left"), ("", "right"), ("checkpoint", "left")]
+    columns += [("time", "right"), ("generation", "right"), ("host", "left")]
+    cells = [_cells(trial, view, now) for trial in trials[:rows]]
+    sizes = [max(len(name), *(len(row[i]) for row in cells)) + _GAP for i, (name, _) in enumerate(columns)]
+    kept = list(range(len(columns)))
+    for number in _GO_FIRST:
+        if width - sum(sizes[each] for each in kept) < _PARAMS_AT_LEAST:
+            kept.remove(number)
+    left = max(_PARAMS_AT_LEAST, width - sum(sizes[each] for each in kept))
+    grid = _grid(*(columns[each] for each in kept), ("parameters", "left"))
+    differ = trial_table.varying(view.results)
+    for trial, row in zip(trials, cells, strict=False):
+        params = dict(sorted(trial.result.params.items(), key=lambda item: item[0] not in differ))
+        grid.add_row(*(Text(row[each]) for each in kept), Text(formatting.params(params, left)))
+    yield grid
+    if len(trials) > rows:
+        yield Text(f"and {len(trials) - rows} more", style="dim")
+
+
+def _cells(trial: TrialView, view: RunView, now: float) -> list[str]:
+    report, result = trial.report, trial.result
+    metrics = {} if report is None else report.metrics
+    metrics = {name: metrics[name] for name in sorted(metrics, key=lambda name: name != view.metric)}
+    hosts = list(dict.fromkeys(formatting.short_host(member.host) for member in result.members if member.host))
+    until = now if view.state is RunState.RUNNING else (view.heard or now)
+    saved = "" if trial.checkpoint is None else f"step {trial.checkpoint.step}"
+    if trial.saved:
+        saved += f", {formatting.ago(now - trial.saved)}"
+    return [
+        str(result.id),
+        "" if report is None else str(report.step),
+        formatting.shorten(gang_text.metrics(dict(list(metrics.items())[:2])), 36),
+        "" if not trial.reported else formatting.ago(now - trial.reported),
+        saved,
+        "" if trial.since is None else formatting.clock(until - trial.since),
+        str(result.generations),
+        formatting.shorten(", ".join(hosts), 24),
+    ]
+
+
+def _newest(trial: TrialView) -> str:
+    told = [f"step {trial.report.step}"] if trial.report is not None else []
+    told += [f"checkpoint {trial.checkpoint.step}"] if trial.checkpoint is not None else []
+    told += [f"generation {trial.result.generations}"] if trial.result.generations > 1 else []
+    return f"trial {trial.result.id}: {', '.join(told)}" if told else ""
+
+
+def _restarts(view: RunView) -> Iterator[Text]:
+    """Why gangs were formed again, those of the newest trials last."""
+    lines = [
+        (f"trial {trial.result.id}, " if view.total != 1 else "") + gang_text.restart_line(number, restart)
+        for trial in view.trials
+        for number, restart in enumerate(trial.result.restarts, 1)
+    ]
+    if lines:
+        yield Text()
+    if len(lines) > _TOLD_RESTARTS:
+        yield Text(f"{len(lines) - _TOLD_RESTARTS} restarts before", style="dim")
+    yield from (Text(line, style="yellow") for line in lines[-_TOLD_RESTARTS:])
+
+
+def _failures(view: RunView) -> RenderResult:
+    failed = [result for result in view.results if result.status in _FAILED]
+    if failed:
+        yield Text()
+    if len(failed) > _TOLD_FAILURES:
+        yield Text(f"{len(failed) - _TOLD_FAILURES} failures before", style="dim")
+    yield from (failed_lines(result) for result in failed[-_TOLD_FAILURES:])
+
+
+def _grid(*columns: tuple[str, str]) -> Table:
+    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name, side in columns:
+        grid.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
+    return grid

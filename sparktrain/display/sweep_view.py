@@ -1,0 +1,321 @@
+"""What a run looks like while it goes on. Pure: no terminal, no thread."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.display import gang_view
+from sparktrain.ids import TrialId
+from sparktrain.runs.progress import Progress, RunningTrial
+from sparktrain.runs.results import TrialResult
+from sparktrain.state.trial import TrialStatus
+
+_GAP = 2
+_HOST_WIDTH = 12
+_BEFORE = (("trial", 5), ("step", 6))
+_AFTER = (("time", 7),)
+_GANG = ("members", 7)
+_NAME_LIMITS = range(24, 5, -1)
+"""Widest headings of metrics and parameters: the first that fits."""
+_RESERVED_NAME = 14
+"""Widest headings of parameters for which metrics leave room."""
+_VALUE_LIMIT = 16
+_MOST_ROWS = 32
+_HEADER_LINES = 9
+"""Lines of a terminal that are not rows of running trials: header, heading, the line below, and the cursor's."""
+_TOLD_METRICS = 4
+_FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
+
+
+class Rows:
+    """Which running trial has which row: it keeps the row until it ends, and then a new one takes the place."""
+
+    def __init__(self) -> None:
+        self._rows: list[TrialId | None] = []
+
+    def place(self, running: Iterable[RunningTrial]) -> list[RunningTrial | None]:
+        """The trials in their rows; None is an empty row between others."""
+        trials = {trial.id: trial for trial in running}
+        self._rows = [number if number in trials else None for number in self._rows]
+        for number in trials:
+            if number not in self._rows:
+                free = next((row for row, taken in enumerate(self._rows) if taken is None), len(self._rows))
+                self._rows[free : free + 1] = [number]
+        while self._rows and self._rows[-1] is None:
+            self._rows.pop()
+        return [None if number is None else trials[number] for number in self._rows]
+
+
+class Columns:
+    """Which columns the running trials have, and how wide they are: none ever shrinks while a run goes on."""
+
+    def __init__(self) -> None:
+        self.host = 6
+        self._metrics: dict[str, int] = {}
+        self._params: dict[str, int] = {}
+        self._values: dict[str, str] = {}
+        self._varying: set[str] = set()
+
+    def see(self, trial: RunningTrial, objective: str | None) -> None:
+        """Have room for `trial` from now on."""
+        self.host = max(self.host, min(_HOST_WIDTH, len(formatting.short_host(trial.host or ""))))
+        for name in sorted(trial.metrics, key=lambda name: name != objective):
+            heading = min(_NAME_LIMITS[0], cell_len(formatting.plain(name)))
+            self._metrics[name] = max(self._metrics.get(name, heading), len(formatting.number(trial.metrics[name])))
+        for name, value in trial.params.items():
+            shown = formatting.value(value)
+            self._params[name] = max(self._params.get(name, 1), min(_VALUE_LIMIT, cell_len(shown)))
+            if self._values.setdefault(name, shown) != shown:
+                self._varying.add(name)
+
+    def metrics(self, width: int, objective: str | None) -> list[tuple[str, int]]:
+        """The columns of metrics that fit into `width` beside the parameters in which trials differ."""
+        rest = width - _total(self._sized(self._varying_names(), _RESERVED_NAME))
+        found: list[tuple[str, int]] = []
+        for name in sorted(self._metrics, key=lambda name: name != objective):
+            column = (name, self._metrics[name])
+            if name == objective or _total([*found, column]) <= rest:
+                found.append(column)
+        return found
+
+    def params(self, width: int) -> list[tuple[str, int]]:
+        """The columns of parameters that fit into `width`: if not all, those in which trials differ."""
+        varying = self._varying_names()
+        sizes = (limit for limit in _NAME_LIMITS if _total(self._sized(varying, limit)) <= width)
+        limit = next(sizes, _NAME_LIMITS[-1])
+        names = [*varying, *(name for name in self._params if name not in varying)]
+        found: list[tuple[str, int]] = []
+        for column in self._sized(names, limit):
+            if _total([*found, column]) <= width:
+                found.append(column)
+        places = list(self._params)
+        return sorted(found, key=lambda column: places.index(column[0]))
+
+    def by_difference(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """`params`, those in which trials differ first: a line may end before the others."""
+        return {name: params[name] for name in sorted(params, key=lambda name: name not in self._varying)}
+
+    def _varying_names(self) -> list[str]:
+        """While nothing is known to differ, each may."""
+        return [name for name in self._params if name in self._varying] or list(self._params)
+
+    def _sized(self, names: list[str], limit: int) -> list[tuple[str, int]]:
+        return [(name, max(self._params[name], min(limit, cell_len(formatting.plain(name))))) for name in names]
+
+
+class Screen:
+    """A rich renderable of the newest progress. It remembers what keeps the picture steady between two of them."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self._rows = Rows()
+        self._placed: list[RunningTrial | None] = []
+        self._columns = Columns()
+        self._members = gang_view.MemberTable()
+        self._params: dict[TrialId, dict[str, Any]] = {}
+
+    def update(self, progress: Progress) -> None:
+        """Show `progress` from now on."""
+        self.progress = progress
+        self._placed = self._rows.place(progress.running_trials)
+        for trial in progress.running_trials:
+            self._columns.see(trial, progress.metric)
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """Know the parameters of `trial`, for it may be the best."""
+        self._params[trial.id] = trial.params
+
+    def failed(self, trial: TrialResult) -> Group:
+        """The end of a failed or lost trial: its root cause first."""
+        return failed_lines(trial, self._columns.by_difference(trial.params))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.progress is None:
+            return
+        yield Text()
+        yield from self._header(self.progress, options.max_width)
+        rows = min(_MOST_ROWS, max(1, console.height - _HEADER_LINES))
+        if gang_view.shows_members(self.progress):
+            members = gang_view.members_of(self.progress)
+            hidden = len(members[rows:])
+            table = self._members.draw(self.progress, options.max_width, rows) if members else None
+        else:
+            hidden = sum(trial is not None for trial in self._placed[rows:])
+            table = self._running(self.progress, options.max_width, rows) if self._placed else None
+        if table is not None:
+            yield Text()
+            yield table
+        if hidden:
+            yield Text(f"and {hidden} more", style="dim")
+
+    def _header(self, progress: Progress, width: int) -> Iterator[RenderableType]:
+        if gang_view.shows_members(progress):
+            yield one_line(gang_view.counts(progress))
+            yield one_line(Text(f"{formatting.clock(progress.seconds)}  {gang_view.newest(progress)}".rstrip()))
+            yield one_line(_agents(progress))
+            return
+        yield one_line(_counts(progress))
+        yield _bar(progress, width)
+        if progress.metric is not None:
+            yield one_line(self.best(progress, "best so far"))
+        yield one_line(_agents(progress))
+
+    def best(self, progress: Progress, label: str) -> Text:
+        """The best trial so far, on one line."""
+        line = Text(f"{label}  ")
+        if progress.best is None:
+            return line.append("no trial has succeeded yet", style="dim")
+        trial, value = progress.best
+        line.append(f"{formatting.plain(progress.metric or '')} {formatting.number(value)}", style="bold green")
+        line.append(f"  trial {trial}")
+        told = self._columns.by_difference(self._params.get(trial, {}))
+        return line.append(f"  {formatting.params(told)}", style="dim")
+
+    def _running(self, progress: Progress, width: int, rows: int) -> Table:
+        gang = [_GANG] if progress.gang > 1 else []
+        after = [*_AFTER, *gang, ("host", self._columns.host)]
+        width -= _total([*_BEFORE, *after]) - _GAP
+        metrics = self._columns.metrics(width, progress.metric)
+        params = self._columns.params(width - _total(metrics))
+        grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+        columns = [*_BEFORE, *metrics, *after, *params]
+        for number, (name, size) in enumerate(columns):
+            left = number >= len(columns) - len(params) - 1
+            grid.add_column(
+                formatting.shorten(formatting.plain(name), size),
+                justify="left" if left else "right",
+                width=size,
+                no_wrap=True,
+            )
+        for trial in self._placed[:rows]:
+            grid.add_row(*(_cells(trial, progress.gang, metrics, params) if trial is not None else []))
+        return grid
+
+
+def _cells(trial: RunningTrial, gang: int, metrics: list[tuple[str, int]], params: list[tuple[str, int]]) -> list[Text]:
+    before = [str(trial.id), "" if trial.step is None else str(trial.step)]
+    reported = [formatting.number(trial.metrics[name]) if name in trial.metrics else "" for name, _ in metrics]
+    members = [str(len(trial.members) or gang)] if gang > 1 else []
+    after = [
+        formatting.clock(trial.seconds),
+        *members,
+        formatting.shorten(formatting.short_host(trial.host or ""), _HOST_WIDTH),
+    ]
+    values = [formatting.value(trial.params[name]) if name in trial.params else "" for name, _ in params]
+    values = [formatting.shorten(value, size) for value, (_, size) in zip(values, params, strict=True)]
+    return [Text(cell) for cell in (*before, *reported, *after, *values)]
+
+
+def _total(columns: Sequence[tuple[str, int]]) -> int:
+    """Places that the columns take, with the gap before each."""
+    return sum(size + _GAP for _, size in columns)
+
+
+def summary(screen: Screen) -> Group:
+    """What stays when the run is over."""
+    progress = screen.progress
+    if progress is None:
+        return Group()
+    over = progress.done == progress.total
+    if gang_view.shows_members(progress):
+        line = gang_view.counts(progress, over).append(f"  in {formatting.clock(progress.seconds)}", style="not bold")
+        return Group(one_line(line))
+    line = _counts(progress, over)
+    line.append(f"  in {formatting.clock(progress.seconds)}", style="not bold")
+    return Group(one_line(line), *([one_line(screen.best(progress, "best"))] if progress.best is not None else []))
+
+
+def status_line(progress: Progress) -> str:
+    """The run on one line, without its times, so that it changes only when something has happened."""
+    agents = _agents(progress).plain.replace("  ", ", ")
+    if gang_view.shows_members(progress):
+        return f"{gang_view.status(progress)}; {agents}"
+    parts = [_counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")]
+    if progress.best is not None and progress.metric is not None:
+        trial, value = progress.best
+        parts.append(f"best {formatting.plain(progress.metric)} {formatting.number(value)} in trial {trial}")
+    parts.append(agents)
+    return "; ".join(parts)
+
+
+def ended_line(trial: TrialResult, metric: str | None) -> str:
+    """The end of a trial on one line."""
+    params = f" ({formatting.params(trial.params)})" if trial.params else ""
+    if trial.error is not None:
+        log = f"; log: {formatting.plain(trial.log)}" if trial.log and trial.status in _FAILED else ""
+        after = f" after {formatting.duration(trial.seconds)}" if trial.generations else ""
+        return f"trial {trial.id} {trial.status}{after}: {formatting.plain(trial.error.summary)}{params}{log}"
+    told = {metric: trial.metrics[metric]} if metric in trial.metrics and metric is not None else trial.metrics
+    return f"trial {trial.id} {trial.status} in {formatting.duration(trial.seconds)}{_metrics(told)}{params}"
+
+
+def failed_lines(trial: TrialResult, params: Mapping[str, Any] | None = None) -> Group:
+    """The end of a failed or lost trial: its root cause first. `params` are its own, those that tell most first."""
+    line = Text(f"trial {trial.id} {trial.status} after {formatting.duration(trial.seconds)}: ", style="red")
+    line.append(formatting.plain(trial.error.summary if trial.error else "no cause is known"), style="bold")
+    where = [one_line(Text(f"  {formatting.params(params or trial.params)}", style="dim"))]
+    if trial.log:
+        where.append(Text(f"  log: {formatting.plain(trial.log)}", style="dim"))
+    return Group(line, *where)
+
+
+def _metrics(of: Mapping[str, float]) -> str:
+    told = list(of.items())[:_TOLD_METRICS]
+    shown = ", ".join(f"{formatting.plain(name)} {formatting.number(value)}" for name, value in told)
+    return f": {shown}" if shown else ""
+
+
+def _counts(progress: Progress, over: bool = False) -> Text:
+    line = Text(formatting.plain(progress.name), style="bold")
+    of = "" if progress.total is None else f" of {progress.total}"
+    # A trial that was stopped has no result: of such a run it counts which trials need not be run again.
+    told, word = progress.done, "done"
+    if progress.stopped:
+        told, word = progress.done - progress.failed - progress.lost - progress.stopped, "succeeded"
+    line.append(f"  {told}{of} {'trial' if (progress.total or told) == 1 else 'trials'} {word}", "not bold")
+    if not over:
+        # What a sampler will propose is as good as queued, where it is known how much that is.
+        queued = progress.queued if progress.total is None else progress.total - progress.done - progress.running
+        line.append(f"  {progress.running} running  {max(0, queued)} queued", "not bold")
+    for count, word in ((progress.failed, "failed"), (progress.lost, "lost")):
+        if count:
+            line.append("  ").append(f"{count} {word}", style="red")
+    if progress.stopped:
+        line.append("  ").append(f"{progress.stopped} stopped", style="yellow")
+    return line
+
+
+def _bar(progress: Progress, width: int) -> RenderableType:
+    time = formatting.clock(progress.seconds)
+    if progress.eta_s is not None and progress.done != progress.total:
+        time += f", about {formatting.clock(progress.eta_s)} left"
+    if progress.total is None:
+        return one_line(Text(time))
+    grid = Table.grid(padding=(0, _GAP, 0, 0), expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(justify="right", no_wrap=True, min_width=min(26, width))
+    grid.add_row(ProgressBar(max(1, progress.total), progress.done), Text(time))
+    return grid
+
+
+def _agents(progress: Progress) -> Text:
+    parts = [Text(f"agents {progress.agents_alive} of {progress.agents_wanted}")]
+    if progress.restarts:
+        parts.append(Text(formatting.count(progress.restarts, "restart"), style="yellow"))
+    if progress.note:
+        parts.append(Text(formatting.plain(progress.note), style="yellow"))
+    # A note on agents says all that there is to say about them.
+    return Text("  ").join(parts[1:] if "agents" in progress.note else parts)
+
+
+def one_line(of: Text) -> Text:
+    """`of`, cut where the line ends."""
+    of.no_wrap = True
+    of.overflow = "ellipsis"
+    return of

@@ -1,0 +1,62 @@
+"""Shows a run as it goes on, from outside: in place in a terminal, otherwise a line or an object for each change."""
+
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from rich.live import Live
+from rich.text import Text
+
+from sparktrain.clock import Clock, pause
+from sparktrain.display.live import SteadyConsole
+from sparktrain.display.status_json import run_json
+from sparktrain.display.status_view import StatusScreen, status_line
+from sparktrain.runs.view import RunState, RunView
+
+
+def watch(look: Callable[[], RunView], show: Callable[[RunView], None], every_s: float) -> RunView:
+    """Look at a run each `every_s`, and show it, until it has ended; as it is then. Blocks. Raises as both do."""
+    while True:
+        view = look()
+        show(view)
+        if view.state is RunState.ENDED:
+            return view
+        pause(every_s)
+
+
+def watch_live(look: Callable[[], RunView], stream: TextIO, clock: Clock, every_s: float) -> RunView:
+    """As `watch`, in a picture that changes in place in the terminal `stream`, and is gone at the end."""
+    console = SteadyConsole(file=stream, highlight=False, force_jupyter=False)
+    with Live(
+        Text(""), console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as live:
+        return watch(look, lambda view: live.update(StatusScreen(view, clock.wall()), refresh=True), every_s)
+
+
+class Changes:
+    """Tells of a run in lines, whenever it is not as it was."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._told = ""
+
+    def show(self, view: RunView) -> None:
+        """The run stands so."""
+        line = status_line(view)
+        if line != self._told:
+            self._told = line
+            self._tell(line)
+
+
+class Documents:
+    """Tells of a run in JSON objects, whenever it is not as it was."""
+
+    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
+        self._tell = tell
+        self._told: dict[str, Any] = {}
+
+    def show(self, view: RunView) -> None:
+        """The run stands so."""
+        document = run_json(view)
+        if document != self._told:
+            self._told = document
+            self._tell(document)

@@ -1,0 +1,1 @@
+"""The examination of a cluster before a run."""

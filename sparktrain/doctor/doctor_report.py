@@ -1,0 +1,62 @@
+"""What an examination has found, for people and for programs."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.cluster.finding import Finding, Level
+from sparktrain.doctor.examine import Examination
+
+VERSION = 1
+"""Of the format of `--json`. It grows when a reader of the old one would misread the new one."""
+
+_STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+_WIDTH = 160
+"""At most, however wide the terminal is, or a file."""
+
+
+def document(found: Examination) -> dict[str, Any]:
+    """JSON's own types, as docs/doctor.md describes them."""
+    told = found.roll.told if found.roll is not None else ()
+    return {
+        "version": VERSION,
+        "level": str(found.level),
+        "findings": [{**msgspec.to_builtins(each), "fix": each.fix or None} for each in found.findings],
+        "unseen": list(found.unseen),
+        "slots": [msgspec.to_builtins(each) for each in told],
+    }
+
+
+class Report:
+    """A rich renderable: one line for each finding, its fix below it."""
+
+    def __init__(self, found: Examination) -> None:
+        self._found = found
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for each in self._found.findings:
+            grid.add_row(Text(each.level.upper(), _STYLES[each.level]), each.check, _words(each))
+        yield from console.render(grid, options.update(width=min(options.max_width, _WIDTH)))
+        yield Text()
+        yield from (Text(f"not looked at: {each}", "dim") for each in self._found.unseen)
+        yield Text(", ".join(_counts(self._found)), "bold")
+
+
+def _words(finding: Finding) -> Text:
+    told = Text(formatting.plain(finding.told))
+    return told.append(f"\nfix: {formatting.plain(finding.fix)}", "bold") if finding.fix else told
+
+
+def _counts(found: Examination) -> Iterator[str]:
+    counts = Counter(each.level for each in found.findings)
+    yield from (f"{counts[level]} {level.upper()}" for level in reversed(Level))

@@ -1,0 +1,204 @@
+"""The whole examination. What can be asked side by side is; what fails, or does not answer in time, is a finding."""
+
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from sparktrain.clock import Clock, SystemClock
+from sparktrain.cluster import launch_warnings, preflight, yarn_capacity
+from sparktrain.cluster.finding import Finding, Level, failed, of_message, warned, worst
+from sparktrain.cluster.launch_warnings import Driver
+from sparktrain.cluster.preflight import Facts, Session
+from sparktrain.cluster.yarn_client import ResourceManager
+from sparktrain.config.quantities import count as number
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.doctor import hadoop, observe
+from sparktrain.doctor.rollcall import Shared, call_roll
+from sparktrain.doctor.slots import Roll, slots_findings
+from sparktrain.errors import SparktrainError, UserError
+from sparktrain.store.url import open_store
+from sparktrain.threads import spawn
+
+MACHINE_S = 6.0
+"""For what this machine tells of itself. With those of the store and of the slots it makes a minute."""
+STORE_S = 12.0
+SIDE_S = 20.0
+"""For what is asked beside the store and the slots, from the beginning."""
+SLOTS_S = 39.0
+FORGET_S = 3.0
+
+OpenSession = Callable[[], AbstractContextManager[Session]]
+Check = Callable[[], list[Finding]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to look at."""
+
+    directory: str | None = None
+    open_session: OpenSession | None = None
+    agents: int | None = None
+    gpus: int = 0
+
+
+@dataclass
+class Examination:
+    """What was found; grows while it is going on."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+    """What was not looked at, and what that takes."""
+    roll: Roll | None = None
+
+    @property
+    def level(self) -> Level:
+        """Of the worst finding."""
+        return worst(self.findings)
+
+
+class Examiner:
+    """One examination; its `examine` is called once."""
+
+    def __init__(self, asked: Asked, cores: int, clock: Clock | None = None) -> None:
+        """`cores` are this machine's."""
+        self._asked = asked
+        self._cores = cores
+        self._clock = clock or SystemClock()
+        self._found = Examination()
+        self._driver: Driver | None = None
+        self._shared = Shared()
+        self._settings: dict[str, str] = {}
+        """Of Hadoop's configuration here."""
+
+    def examine(self) -> Examination:
+        """Look at all that was asked for. Blocks, for a minute at most beside the start and the end of the session.
+
+        Raises SpecError for a directory that no store has, and for what is no number of agents or GPUs.
+        """
+        if self._asked.directory is not None:
+            open_store(self._asked.directory)
+        preflight.check_agents(self._asked.agents)
+        number(self._asked.gpus, "gpus", least=0)
+        if self._asked.open_session is None:
+            self._found.unseen.append("the session and its executors: pass --master, or use spark-submit")
+            self._look(None, None)
+            return self._found
+        try:
+            with self._asked.open_session() as spark:
+                self._look(spark, preflight.read_facts(spark, self._cores))
+        except UserError as error:  # no session could be made, or it cannot be used
+            self._found.findings.append(of_message("session", Level.FAIL, str(error)))
+            self._found.unseen.append("the executors: there is no session")
+            self._look(None, None)
+        return self._found
+
+    def _look(self, spark: Session | None, facts: Facts | None) -> None:
+        begun = self._clock.now()
+        self._settle("machine", begin(lambda: self._machine(spark)), MACHINE_S)
+        count = 1
+        if facts is not None:
+            slots, count = launch_warnings.slots_finding(facts, self._asked.agents)
+            self._found.findings += [slots, *launch_warnings.session_findings(facts, self._asked.gpus)]
+        side = [("yarn", begin(lambda: self._yarn(facts, count)))]
+        side.append(("kerberos", begin(lambda: observe.kerberos(self._settings, self._clock))))
+        if self._hdfs:
+            side.append(("namenode", begin(self._namenode)))
+        if self._asked.directory is None:
+            self._found.unseen.append("the store: pass --dir")
+        else:
+            self._settle("store", begin(self._store), STORE_S)
+        if spark is not None and facts is not None:
+            self._look_at_slots(spark, facts, count)
+        for name, future in side:
+            self._settle(name, future, max(0.1, SIDE_S - (self._clock.now() - begun)))
+        self._found.findings += launch_warnings.security_findings(facts) if facts is not None else []
+        self._found.findings += hadoop.security_findings(self._settings, self._hdfs)
+        if self._shared.marker:
+            self._settle("store", begin(self._forget), FORGET_S)
+
+    def _look_at_slots(self, spark: Session, facts: Facts, count: int) -> None:
+        driver = self._driver
+        if driver is None or not count:
+            self._found.unseen.append("the executors: see above what fails")
+            return
+        self._settle("executors", begin(lambda: self._slots(spark, facts, count, driver)), SLOTS_S)
+
+    @property
+    def _hdfs(self) -> bool:
+        return (self._asked.directory or "").startswith(("hdfs:", "webhdfs:", "swebhdfs:"))
+
+    def _settle(self, check: str, pending: "Future[list[Finding]]", timeout_s: float) -> None:
+        self._found.findings += settle(check, pending, timeout_s)
+
+    # ---- what runs beside
+
+    def _machine(self, spark: Session | None) -> list[Finding]:
+        self._driver = driver = observe.driver_of(spark)
+        found = [*launch_warnings.packages_findings(driver), *launch_warnings.spark_findings(driver)]
+        self._settings = observe.hadoop_settings()
+        return found
+
+    def _yarn(self, facts: Facts | None, agents: int) -> list[Finding]:
+        manager = ResourceManager.configured()
+        on_yarn = facts is not None and facts.master == preflight.YARN
+        if not manager.urls:
+            return []
+        demand = yarn_capacity.demand_of(facts.conf) if facts is not None and on_yarn else None
+        executors = preflight.executors_for(facts, agents) if facts is not None else 0
+        return hadoop.yarn_findings(manager.tell(), " or ".join(manager.urls), demand, executors)
+
+    def _namenode(self) -> list[Finding]:
+        address = open_store(StoreAddress(self._asked.directory or "")).address
+        try:
+            settings, where = observe.namenode_settings(address)
+        except OSError as error:
+            step = "ask who runs HDFS for the settings that docs/stores.md names"
+            return [warned("namenode", f"its settings are not known: {error}", step)]
+        return hadoop.namenode_findings(settings, where)
+
+    def _store(self) -> list[Finding]:
+        found, self._shared = observe.prove(self._asked.directory or "", self._clock)
+        return found
+
+    def _slots(self, spark: Session, facts: Facts, count: int, driver: Driver) -> list[Finding]:
+        self._found.roll = roll = call_roll(spark, facts, count, self._shared)
+        return slots_findings(roll, driver, launch_warnings.gpus_of_task(facts) > 0)
+
+    def _forget(self) -> list[Finding]:
+        observe.forget(self._shared)
+        return []
+
+
+def begin(check: Check) -> "Future[list[Finding]]":
+    """Have `check` run in a thread that nothing waits for when it hangs."""
+    pending: Future[list[Finding]] = Future()
+
+    def work() -> None:
+        try:
+            pending.set_result(check())
+        except BaseException as error:
+            pending.set_exception(error)
+
+    spawn(work, "sparktrain-doctor")
+    return pending
+
+
+def settle(check: str, pending: "Future[list[Finding]]", timeout_s: float) -> list[Finding]:
+    """What a check has found, or what became of it. Blocks for `timeout_s` at most; raises nothing."""
+    try:
+        return pending.result(timeout_s)
+    except SparktrainError as error:
+        return [of_message(check, Level.FAIL, str(error))]
+    except (TimeoutError, subprocess.TimeoutExpired):
+        if pending.done():
+            return [_unknown(check, "what was asked did not answer in time")]
+        step = "see that this machine reaches what is asked, and that it is well"
+        return [failed(check, f"no answer within {timeout_s:.3g} s", step)]
+    except Exception as error:
+        return [_unknown(check, f"{type(error).__name__}: {error}")]
+
+
+def _unknown(check: str, why: str) -> Finding:
+    return warned(check, f"this could not be looked at ({why})", "repeat it; if it stays so, report it with this line")

@@ -1,0 +1,224 @@
+"""Connections to agents: messages to events, commands to messages. No decisions."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+from sparktrain.clock import Clock
+from sparktrain.cluster.executor_loss import Unexplained
+from sparktrain.config.versions import mismatch
+from sparktrain.driver.absent_agents import Absences
+from sparktrain.driver.gpu_claims import Devices
+from sparktrain.errors import ProtocolError
+from sparktrain.ids import AgentId, Member
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.certificates import CertificateKeeper
+from sparktrain.protocol.transport import Link, LinkClosedError, Listener
+from sparktrain.state import events as on
+
+BEAT_S = 3.0
+"""Interval at which agents give a sign of life."""
+LEASE_S = 15.0
+"""How long a sign of life lasts."""
+JOIN_TIMEOUT_S = 20.0
+"""From an agent's connection to its `Join`."""
+DISMISS_TIMEOUT_S = 8.0
+"""How long dismissed agents may take to end their members and their uploads."""
+POLL_S = 0.01
+CERTIFICATES_S = 60.0
+"""Interval at which a pool looks whether it is time for other certificates."""
+COMPANY_S = 5.0
+"""How long an agent of other versions waits for one of the right versions to join, before it ends the run."""
+
+logger = logging.getLogger("sparktrain")
+
+
+class Server:
+    """The streams of all agents of a pool. All methods belong to the coordinator's event loop."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        clock: Clock,
+        versions: dict[str, str],
+        preload: tuple[str, ...],
+        certificates: CertificateKeeper | None = None,
+    ) -> None:
+        """`certificates` are those that the listener shows; None where it shows none."""
+        self.mismatch: str | None = None
+        """Why no executor can be used as it is."""
+        self.joined: dict[str, str] | None = None
+        """Versions that the newest agent told; None before the first one."""
+        self._refused: str | None = None
+        self.absences = Absences(clock)
+        self.unexplained = Unexplained()
+        self._listener = listener
+        self._clock = clock
+        self._versions = versions
+        self._preload = preload
+        self._keeper = certificates
+        self._tokens: m.Tokens | None = None
+        self._certificates: m.Certificates | None = None
+        """Those that agents use in place of their tickets', once there are newer ones."""
+        self._links: dict[AgentId, Link] = {}
+        self._devices = Devices(clock)
+        self._feed: Callable[[on.Event], None] = lambda event: None
+        self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
+
+    async def open(
+        self,
+        feed: Callable[[on.Event], None],
+        stored: Callable[[AgentId, Member, str], None],
+        receive_upload: Callable[[m.UploadHeader, AsyncIterator[bytes]], Awaitable[m.UploadDone]],
+    ) -> tuple[str, int]:
+        """Listen; from now on `feed` gets the events of agents. The address to connect to."""
+        self._feed, self._stored = feed, stored
+        return await self._listener.start(self._serve, receive_upload)
+
+    async def close(self) -> None:
+        """Stop listening; streams that are open are cut."""
+        await self._listener.close(1.0)
+
+    def knows(self, agent: AgentId) -> bool:
+        """The agent has joined, and its stream is open."""
+        return agent in self._links
+
+    def send(self, agent: AgentId, message: m.ToAgent) -> None:
+        """Post `message`; to an agent that is gone it is dropped, for its end is an event of its own."""
+        link = self._links.get(agent)
+        if link is not None:
+            with suppress(LinkClosedError):
+                link.post(message)
+
+    def hand_out(self, tokens: m.Tokens) -> None:
+        """Send `tokens` to all agents, and to those that join later, in place of those before."""
+        self._tokens = tokens
+        self._send_all(tokens)
+
+    async def keep_certificates(self) -> None:
+        """Have the port and the agents use certificates that have not ended. Never returns."""
+        while True:
+            await self._clock.sleep(CERTIFICATES_S)
+            if self._keeper is not None and self._keeper.renew():
+                logger.info("the certificates of this pool are renewed")
+                self._listener.renew(self._keeper.server)
+                self._certificates = m.certificates(self._keeper.agent)
+                self._send_all(self._certificates)
+
+    def _send_all(self, message: m.ToAgent) -> None:
+        for agent in self._links:
+            self.send(agent, message)
+
+    async def drop(self, agent: AgentId, reason: str) -> None:
+        """Close the stream of an agent that is lost."""
+        link = self._links.pop(agent, None)
+        if link is not None:
+            logger.warning("agent %s is dropped: %s", agent, reason)
+            await link.close(reason)
+
+    async def dismiss(self, reason: str) -> None:
+        """Have all agents end their members and leave; returns when they have, or after a deadline."""
+        for agent in list(self._links):
+            self.send(agent, m.Dismiss(reason))
+        deadline = self._clock.now() + DISMISS_TIMEOUT_S
+        while self._links and self._clock.now() < deadline:
+            await self._clock.sleep(POLL_S)
+        for agent in list(self._links):
+            await self.drop(agent, reason)
+        self.absences.forget()
+
+    # ---- one agent
+
+    async def _serve(self, link: Link) -> None:
+        """One agent's stream, from its `Join` to its end. Runs as a task of its own."""
+        async with asyncio.timeout(JOIN_TIMEOUT_S):
+            join = await link.receive()
+        if not isinstance(join, m.Join):
+            raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
+        if reason := mismatch(self._versions, join.versions, join.host):
+            self._refused = reason
+            await self._refuse(link, join, reason)
+            await self._clock.sleep(COMPANY_S)
+            if self.joined is None:
+                self._give_up(reason)
+            return
+        if reason := await self._devices.take(join):
+            await self._refuse(link, join, reason)
+            self._give_up(reason)
+            return
+        self.absences.over(join.slot)
+        if join.away:
+            logger.info("agent %s of host %s is back: %s", join.agent, join.host, join.away)
+        self._links[join.agent] = link
+        self.joined = join.versions
+        self.unexplained.joined(join.agent, join.task)
+        link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
+        for news in filter(None, (self._tokens, self._certificates)):
+            link.post(news)
+        gpus = len(join.devices)
+        self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address, gpus))
+        reason = "its stream ended"
+        try:
+            while not isinstance(message := await link.receive(), m.Leave):
+                self._devices.heard(join.agent)
+                self._on_message(join.agent, link, message)
+            reason = message.reason
+            self.unexplained.left(join.agent)
+        except LinkClosedError as error:
+            reason = str(error)
+        finally:
+            self._links.pop(join.agent, None)
+            self._devices.free(join.agent)
+            self.absences.begin(join.slot, join.host, reason)
+            self.unexplained.lost(join.agent, self._clock.now())
+            self._feed(on.AgentGone(self._clock.now(), join.agent, reason))
+
+    async def _refuse(self, link: Link, join: m.Join, reason: str) -> None:
+        logger.warning("agent %s is refused: %s", join.agent, reason)
+        self.absences.begin(join.slot, join.host, reason)
+        with suppress(LinkClosedError):
+            link.post(m.Refuse(reason))
+        await link.close(reason)
+
+    @property
+    def refused(self) -> str | None:
+        """Why agents were refused for their versions, while none has come whose versions are the driver's."""
+        return self._refused if self.joined is None else None
+
+    def _give_up(self, reason: str) -> None:
+        """No executor can be used as it is: the run, if any, is over."""
+        self.mismatch = reason
+        self._feed(on.AgentsUnavailable(self._clock.now(), reason))
+
+    def _on_message(self, agent: AgentId, link: Link, message: m.Message) -> None:
+        at = self._clock.now()
+        match message:
+            case m.Beat():
+                with suppress(LinkClosedError):
+                    link.post(m.BeatAck())
+                self._feed(on.AgentBeat(at, agent))
+            case m.Ready(run=run, failed_imports=failed):
+                if failed:
+                    logger.info("agent %s could not preload: %s", agent, failed)
+                self._feed(on.AgentReady(at, agent, run))
+            case m.MemberReserved(member=member, port=port):
+                self._feed(on.MemberReserved(at, agent, member, port))
+            case m.MemberShared(member=member, key=key, value=value):
+                self._feed(on.MemberShared(at, agent, member, key, value))
+            case m.MemberStepped(member=member, step=step, steps_per_s=per_s, training=training):
+                self._feed(on.MemberStepped(at, agent, member, step, per_s, training))
+            case m.CheckpointWritten(member=member, checkpoint=checkpoint):
+                self._feed(on.CheckpointWritten(at, agent, member, checkpoint))
+            case m.CheckpointFailed(member=member, step=step, problem=problem):
+                self._feed(on.CheckpointFailed(at, agent, member, step, problem))
+            case m.MemberStarted(member=member):
+                self._feed(on.MemberEntered(at, agent, member))
+            case m.MemberReported(member=member, reports=reports):
+                self._feed(on.MemberReported(at, agent, member, reports))
+            case m.MemberEnded(member=member, outcome=outcome):
+                self._feed(on.MemberEnded(at, agent, member, outcome))
+            case m.MemberStored(member=member, problem=problem):
+                self._stored(agent, member, problem)
+            case _:
+                raise ProtocolError(f"agent {agent} sent {type(message).__name__} in the middle of its stream")

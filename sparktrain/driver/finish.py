@@ -1,0 +1,109 @@
+"""From the end of a run to what the user gets."""
+
+import shlex
+from collections import Counter
+
+from sparktrain import formatting
+from sparktrain.driver.journal_writer import Book
+from sparktrain.driver.prepare import Composed
+from sparktrain.driver.run_request import Ran
+from sparktrain.errors import FunctionError, UserError
+from sparktrain.rundir.journal.writer import Journal
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.history import this_driver
+from sparktrain.runs.results import SweepResult, status_of
+from sparktrain.runs.run_result import RunEnd, model_of
+from sparktrain.runs.summary import to_bytes
+from sparktrain.runs.trial_result import result_of
+from sparktrain.state.commands import EndRun
+from sparktrain.state.outcome import Failure
+from sparktrain.state.records import RunEnded
+from sparktrain.state.sweep import Ending, Sweep
+from sparktrain.state.trial import TrialStatus
+
+_ON_PURPOSE = (Ending.STOPPED, Ending.FAILING)
+
+
+def result(composed: Composed, ran: Ran, journal: Book | None) -> SweepResult:
+    """What the user gets; written to `results.json`. Blocks on the store. Raises OSError.
+
+    The file follows from the journal alone: one that is there and differs is of an earlier end of the run, or of a
+    driver before that was stopped when it was about to write it, and has woken up since. `journal` is that of the
+    calling driver, if it had to take charge. Raises DeposedError where it is in charge no more, and would replace the
+    file of another driver.
+    """
+    spec, ending = composed.spec, ran.end.ending
+    made = SweepResult(
+        name=spec.name,
+        status=status_of(ran.trials, stopped=ending == Ending.STOPPED, failing=ending == Ending.FAILING),
+        metric=spec.metric,
+        mode=spec.mode,
+        seconds=ran.seconds,
+        directory=composed.where,
+        trials=ran.trials,
+        reason=ran.end.reason or None,
+    )
+    store, path, content = composed.store, composed.layout.results, to_bytes(made)
+    if not store.put_if_absent(path, content) and store.read(path) != content:
+        if journal is not None:
+            journal.check()
+        store.delete(path)
+        store.put_if_absent(path, content)
+    return made
+
+
+def finished(composed: Composed) -> SweepResult | None:
+    """The result of a run in which nothing is left to do; None for any other. Blocks on the store.
+
+    What its last driver has died before is done: the end is noted, and `results.json` written.
+    """
+    found = composed.found
+    if found is None:
+        return None
+    sweep = found.sweep()
+    same = sweep.space == composed.plan.space_digest
+    if composed.replaces and same and found.end is not None and found.end.ending in _ON_PURPOSE:
+        return _as_it_ended(composed, sweep, found.end)
+    statuses = {trial.status for trial in sweep.trials.values()}
+    again = {TrialStatus.FAILED} if composed.retry_failed else set()
+    if not all(status.observed for status in statuses) or statuses & again:
+        return None
+    if not sweep.exhausted or not same:
+        return None
+    journal = None
+    if not found.ended:
+        journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
+        journal.append([composed.began, RunEnded(ending=Ending.COMPLETE)])
+    trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
+    return result(composed, Ran(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
+
+
+def _as_it_ended(composed: Composed, sweep: Sweep, end: RunEnded) -> SweepResult:
+    """The result of a run that the driver before has ended early, as at its timeout, and that YARN has begun again
+    because its exit code was not 0. Trials that were lost are another matter: perhaps it was with that driver."""
+    # The next call of this program for the run is a new one, as it would have been there.
+    journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
+    trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
+    return result(composed, Ran(trials, EndRun(sweep.run, Ending(end.ending), end.reason), sweep.ran_s), journal)
+
+
+def run_end(composed: Composed, made: SweepResult) -> RunEnd:
+    """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
+    return RunEnd(made, model_of(composed.store, RunLayout(made.name), next(iter(made.trials), None)))
+
+
+def interrupted(made: SweepResult) -> str:
+    """What is told of a run that Ctrl-C has ended: what it has, and how to go on."""
+    counts = Counter(trial.status for trial in made.trials)
+    told = [f"{counts[TrialStatus.SUCCEEDED]} of {formatting.count(len(made.trials), 'trial')} succeeded"]
+    told += [f"{counts[status]} {status}" for status in (TrialStatus.FAILED, TrialStatus.LOST) if counts[status]]
+    return (
+        f"run {made.name} was interrupted; {made.directory} has its results so far: {', '.join(told)}; to go on: "
+        f"sparktrain resume {shlex.quote(made.directory or '')}, or the same call with name={made.name!r}"
+    )
+
+
+def unloadable(composed: Composed, failure: Failure) -> UserError:
+    """The error of a function that executors cannot load."""
+    trace = f"\n{failure.traceback}" if failure.traceback else ""
+    return FunctionError(f"{composed.plan.function} cannot be loaded on executors: {failure.summary}{trace}")

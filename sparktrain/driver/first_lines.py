@@ -1,0 +1,57 @@
+"""What a run tells when it begins: what was chosen for the user and why, and what becomes of trials that are there."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from sparktrain import formatting
+from sparktrain.config.direction import first_line
+from sparktrain.driver.prepare import Composed
+from sparktrain.runs.results import SweepResult, SweepStatus
+from sparktrain.state.trial import TrialStatus
+
+RETRY = "retry_failed=True (--retry-failed)"
+
+
+def opening(composed: Composed) -> Iterator[str]:
+    """The lines, which stay above the progress."""
+    spec = composed.spec
+    if composed.found is not None:
+        yield f"{spec.name}: resumes; {_kept(composed)}"
+    if composed.choice is not None:
+        yield f"{spec.name}: {composed.choice.line}"
+    if spec.metric is not None:
+        yield f"{spec.name}: {first_line(spec.metric, spec.mode)}"
+
+
+def nothing_run(result: SweepResult) -> str:
+    """The line of a run in which nothing was left to do."""
+    count = Counter(trial.status for trial in result.trials)
+    state = "stopped before" if result.status is SweepStatus.STOPPED else "complete"
+    kept = [*_succeeded(count), *([_stay_failed(failed)] if (failed := count[TrialStatus.FAILED]) else [])]
+    return "; ".join([f"{result.name}: {state}: nothing was run", *kept])
+
+
+def _kept(composed: Composed) -> str:
+    assert composed.found is not None
+    count = Counter(trial.status for trial in composed.found.sweep().trials.values())
+    parts = _succeeded(count)
+    if failed := count[TrialStatus.FAILED]:
+        again = _count(failed, "that failed is run again", "that failed are run again")
+        parts.append(again if composed.retry_failed else _stay_failed(failed))
+    if total := composed.trials:
+        kept = count[TrialStatus.SUCCEEDED] + (0 if composed.retry_failed else count[TrialStatus.FAILED])
+        parts.append(f"{max(0, total - kept)} to run in all")
+    return "; ".join(parts)
+
+
+def _succeeded(count: Counter[TrialStatus]) -> list[str]:
+    number = count[TrialStatus.SUCCEEDED]
+    return [_count(number, "keeps its result", "keep their results")] if number else []
+
+
+def _stay_failed(failed: int) -> str:
+    return f"{_count(failed, 'stays failed', 'stay failed')}: {RETRY} runs {'it' if failed == 1 else 'them'} again"
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{formatting.count(number, 'trial')} {one if number == 1 else several}"

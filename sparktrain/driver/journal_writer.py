@@ -1,0 +1,211 @@
+"""The journal beside the coordinator's loop: records are written in groups, and what depends on them waits."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Protocol
+
+from sparktrain.clock import Clock
+from sparktrain.errors import DeposedError
+from sparktrain.ids import AgentId
+from sparktrain.state import commands as do
+from sparktrain.state.records import AnyRecord
+from sparktrain.state.recovery import compacted
+from sparktrain.threads import aside
+
+MOST_RECORDS = 1000
+"""In one group."""
+COMPACT_AFTER = 2000
+"""Records after which the journal is compacted at the earliest."""
+CHECK_S = 5.0
+"""A driver that has nothing to write asks at such intervals whether another one has taken over. The first time it
+writes an empty batch, which says that the one before was whole."""
+
+logger = logging.getLogger("sparktrain")
+
+
+class Rewriting(Protocol):
+    """What a scribe needs of `store.journal.Compaction`."""
+
+    def write(self, records: Sequence[AnyRecord]) -> None:
+        """All records that were there, in fewer words; blocks. The journal is whole wherever this ends."""
+        ...
+
+
+class Book(Protocol):
+    """What a scribe needs of `store.journal.Journal`. Its methods block, and are called by one thread at a time."""
+
+    def append(self, records: Sequence[AnyRecord]) -> None:
+        """Write records that follow those before; they are durable when it returns."""
+        ...
+
+    def compaction(self) -> "Rewriting":
+        """What puts fewer words in the place of all that was appended so far: beside `append`, in another thread."""
+        ...
+
+    def settle(self) -> None:
+        """Write something that follows the newest records: if they are lost after that, somebody notices."""
+        ...
+
+    def check(self) -> None:
+        """Raises DeposedError when another driver has taken over."""
+        ...
+
+
+class Scribe:
+    """Writes the records of one run. All methods belong to the coordinator's event loop.
+
+    A command that must not come before its records is held back until they are written; so is every later command to
+    the same agent. Records that come while others are written form the next group: what the store takes for one of
+    them, it takes for all.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        records: Sequence[AnyRecord],
+        perform: Callable[[do.Command], None],
+        clock: Clock,
+        background: Callable[[Coroutine[None, None, None]], object],
+    ) -> None:
+        """`records` are those that the journal has already; `background` runs a task beside the others."""
+        self.failed: Exception | None = None
+        """Why the journal cannot be written any more: another driver has taken over, or the store is gone."""
+        self._book = book
+        self._perform = perform
+        self._clock = clock
+        self._written: list[AnyRecord] = list(records)
+        self._background = background
+        self._compact_at = _doubled(len(compacted(self._written)))
+        self._compacting = False
+        self._pending: deque[AnyRecord] = deque()
+        self._taken = self._done = 0
+        """Records that were taken, and that are durable."""
+        self._held: deque[tuple[int, do.Command]] = deque()
+        """Commands, each with the number of records that must be durable first."""
+        self._waiting_since: float | None = None
+        self._check_at = clock.now() + CHECK_S
+        self._newest = False
+        """Records were written, and nothing after them."""
+        self._settling = False
+        """It was tried to write something after them, and is to be tried again before anything else is written."""
+
+    def take(self, command: do.Command) -> None:
+        """Perform the command, or write it down, or hold it back."""
+        if isinstance(command, do.WriteRecord):
+            if self.failed is None:
+                self._pending.append(command.record)
+                self._taken += 1
+        elif self.failed is not None and isinstance(command, do.Lasting) and not isinstance(command, do.EndRun):
+            return  # it depends on what nobody will ever read
+        elif self._must_wait(command):
+            self._held.append((self._taken, command))
+        else:
+            self._perform(command)
+
+    @property
+    def idle(self) -> bool:
+        """There is nothing to write or to ask, or the store is at it."""
+        return self._waiting_since is not None or not (self._pending or self._unsure)
+
+    @property
+    def _unsure(self) -> bool:
+        """It is some time ago that this driver was known to be in charge."""
+        return self.failed is None and self._clock.now() >= self._check_at
+
+    @property
+    def behind_s(self) -> float:
+        """Since when the store has been at the group that it is at; 0 when there is none."""
+        return 0.0 if self._waiting_since is None else self._clock.now() - self._waiting_since
+
+    async def write(self, on_failure: Callable[[Exception, list[do.Command]], None]) -> None:
+        """Write what was taken so far, and what comes meanwhile; returns when nothing is left. Asks who is in charge.
+
+        When the journal fails, `on_failure` gets the error and the commands that will never be performed.
+        """
+        if self._waiting_since is not None:
+            return
+        try:
+            while (self._pending or self._unsure) and self.failed is None:
+                self._waiting_since = self._clock.now()
+                await (self._write_group() if self._pending else self._check())
+                self._check_at = self._clock.now() + CHECK_S
+        except Exception as error:  # of the store, or of a record that cannot be written: the run is over either way
+            self.failed = error
+            on_failure(error, self._let_go())
+        finally:
+            self._waiting_since = None
+
+    def _let_go(self) -> list[do.Command]:
+        """Perform what was held back for its order alone, such as the end of a member; the rest of it."""
+        held = [command for _, command in self._held]
+        self._pending.clear()
+        self._held.clear()
+        for command in held:
+            if not isinstance(command, do.Lasting):
+                self._perform(command)
+        return [command for command in held if isinstance(command, do.Lasting)]
+
+    async def _check(self) -> None:
+        try:
+            await (self._settle() if self._newest else aside(self._book.check))
+        except OSError as error:  # it matters once there is something to write
+            logger.info("the store does not say who is in charge of the run: %s", error)
+
+    async def _settle(self) -> None:
+        self._settling = True
+        await aside(self._book.settle)
+        self._settling = self._newest = False
+
+    async def _write_group(self) -> None:
+        if self._settling:
+            await self._settle()
+        group = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_RECORDS))]
+        await aside(lambda: self._book.append(group))
+        self._newest = True
+        self._written += group
+        self._done += len(group)
+        while self._held and self._held[0][0] <= self._done:
+            self._perform(self._held.popleft()[1])
+        if len(self._written) >= self._compact_at and not self._compacting:
+            self._compacting = True
+            self._background(self._compact(self._book.compaction(), list(self._written)))
+
+    async def _compact(self, rewriting: Rewriting, records: list[AnyRecord]) -> None:
+        """Put fewer words in the place of the first records, while others follow them."""
+        try:
+            left = await aside(lambda: _rewritten(rewriting, records))
+            self._written[: len(records)] = left
+            self._compact_at = _doubled(len(left))
+        except (OSError, DeposedError) as error:  # who is deposed hears it at the next record
+            logger.warning("the journal was not compacted, and is tried again later: %s", error)
+            self._compact_at = len(self._written) + COMPACT_AFTER
+        finally:
+            self._compacting = False
+
+    def _must_wait(self, command: do.Command) -> bool:
+        if self.failed is not None:
+            return False
+        if isinstance(command, do.Lasting):
+            return bool(self._held) or self._taken > self._done
+        agent = _agent_of(command)
+        return agent is not None and any(_agent_of(held) == agent for _, held in self._held)
+
+
+def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord]:
+    """Blocks, and takes a while for many records."""
+    left = list(compacted(records))
+    rewriting.write(left)
+    return left
+
+
+def _doubled(left: int) -> int:
+    """How many records a journal has when it is time to compact it, after what a compaction has left, or would leave.
+
+    So all compactions together write twice as many records as there are at most, though none become fewer.
+    """
+    return max(2 * left, left + COMPACT_AFTER)
+
+
+def _agent_of(command: do.Command) -> AgentId | None:
+    return getattr(command, "agent", None)

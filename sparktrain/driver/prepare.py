@@ -1,0 +1,315 @@
+"""From a call of the user, or from what a run directory holds, to a run that is ready to start.
+
+All that can be wrong with the call is found here, before a session is touched.
+"""
+
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, cast
+
+import msgspec
+
+from sparktrain.clock import SystemClock
+from sparktrain.cluster.preflight import check_installed
+from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, tokens_for, wants_tokens
+from sparktrain.config.direction import mode_of
+from sparktrain.config.environment import variables
+from sparktrain.config.gang_spec import Backend
+from sparktrain.config.param_values import described
+from sparktrain.config.quantities import seconds
+from sparktrain.config.store_address import DEFAULT_DIR, StoreAddress
+from sparktrain.config.sweep_spec import SweepSpec, metric_name
+from sparktrain.config.uses import STRATEGY, names
+from sparktrain.driver.backend_choice import Choice
+from sparktrain.driver.options import Options
+from sparktrain.driver.run_request import Watcher, Work
+from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
+from sparktrain.nesting import check_imported
+from sparktrain.protocol.messages import Code
+from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs import plan as plans
+from sparktrain.runs.history import Found, check_alone, look, proposed_before, replay, this_driver
+from sparktrain.runs.locate import run_in
+from sparktrain.runs.plan import Plan, check_unchanged, spec_fields
+from sparktrain.search.grid import SpaceSampler
+from sparktrain.search.space import Space, as_space
+from sparktrain.search.space_json import from_document, to_document
+from sparktrain.state.records import AnyRecord, DriverBegan
+from sparktrain.state.trial import TrialStatus
+from sparktrain.store.base import Store
+from sparktrain.store.url import open_store
+from sparktrain.usercode.code_changes import differences, text_of
+from sparktrain.usercode.fingerprint import fingerprint
+from sparktrain.usercode.serialize import pack, preload_for
+from sparktrain.usercode.target import Target, check_call
+
+logger = logging.getLogger("sparktrain")
+
+NAMES = 16
+"""Other names that are tried where the one that was made up is taken: each has four random digits at its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed:
+    """A run that only lacks agents."""
+
+    plan: Plan
+    spec: SweepSpec
+    space: Space
+    code: Code
+    store: Store
+    layout: RunLayout
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    """Variables that trials get, perhaps secrets: for agents alone."""
+    choice: Choice | None = None
+    """Of the backend, where the user names none."""
+    unnamed: bool = False
+    """Its name is made up: it belongs to this call alone, gives way where it is taken, and is never resumed."""
+    seeded: bool = True
+    """The seed was asked for; otherwise it is made up, and that of a run that is there already takes its place."""
+    allow_changed: frozenset[str] = frozenset()
+    retry_failed: bool = False
+    found: Found | None = None
+    """What the run directory has of the run already, once it was looked at."""
+    tokens: TokenKeeper | None = None
+    """By which agents use the store, where they need some."""
+    replaces: bool = False
+    """YARN has started this driver in place of the one that was last on the run, for the same call."""
+
+    @cached_property
+    def trials(self) -> int | None:
+        """How many trials there will be, where that is known. Walks over the space; raises where a condition does."""
+        return self._sampler(self.found.opened.records if self.found is not None else ()).total
+
+    @property
+    def where(self) -> str:
+        """The run directory, for people."""
+        return self.store.where(self.layout.path)
+
+    @property
+    def began(self) -> DriverBegan:
+        """What the journal gets of a driver that takes charge."""
+        return DriverBegan(
+            plan=self.plan.digest,
+            space=self.plan.space_digest,
+            at=SystemClock().wall(),
+            retry_failed=self.retry_failed,
+        )
+
+    @property
+    def needs_session(self) -> bool:
+        """Only the tokens of a Spark session give this process access to the store."""
+        return wants_tokens(self.store.address) and not has_ticket()
+
+    def authorized(self, session: Any) -> "Composed":
+        """The same with tokens from a Spark session, where its store wants Kerberos. Blocks for 30 s at most."""
+        return replace(self, tokens=tokens_for(session, self.store.address))
+
+    def attached(self, driver: Who | None = None) -> "Composed":
+        """The same with what its directory has of the run. Blocks on the store; writes nothing but a probe.
+
+        Raises RunDirectoryError when the directory cannot be used, or another driver than `driver` is on the run;
+        ResumeError when it has another run than this one.
+        """
+        self.store.probe()
+        found = None if self.unnamed else look(self.store, self.layout)
+        if found is None:
+            return self
+        this = driver or this_driver()
+        check_alone(found, self.where, this)
+        replaces = found.driver is not None and this.replaces(found.driver)
+        same = self._as_begun(found.plan)
+        failed = len([each for each in found.sweep().trials.values() if each.status is TrialStatus.FAILED])
+        # a function that has failed would fail again: to run it once more is to run it with what was put right
+        allow = self.allow_changed | ({"code"} if self.retry_failed else frozenset())
+        check_unchanged(found.plan, same.plan, self.where, allow, partial(same._code_lines, found.plan), failed)
+        again = self.retry_failed and not (replaces and found.retried)
+        return replace(same, found=found, retry_failed=again, replaces=replaces)
+
+    def settled(self, there: bool) -> "Composed":
+        """The same with the backend that follows from whether executors have Horovod."""
+        return self if self.choice is None else self._with_backend(self.choice.settled(there))
+
+    def begun(self) -> "Composed":
+        """The same once its directory has its `run.json`, by which its name is taken. Blocks on the store.
+
+        Raises OSError; RunDirectoryError when another driver has begun a run of that name since `attached`.
+        """
+        if not self.unnamed:
+            if not self._take_name() and self.found is None:
+                raise RunDirectoryError(
+                    f"run directory {self.where} is in use: another driver has begun a run of this name at the same "
+                    "time; wait for its end, or choose another name"
+                )
+            return self
+        for candidate in (self, *(self._renamed(f"{self.spec.name}-{secrets.token_hex(2)}") for _ in range(NAMES))):
+            if not self.store.exists(candidate.layout.spec) and candidate._take_name():
+                return candidate
+        raise RunDirectoryError(
+            f"{self.where} and {NAMES} directories whose names begin like that are there already: pass a name"
+        )
+
+    def work(self, agents: int, watcher: Watcher, driver: Who) -> Work:
+        """The run for the coordinator, of which this driver takes charge once it has begun. Blocks on the store.
+
+        Raises OSError.
+        """
+        journal, opened = Journal.claim(self.store, self.layout.journal, driver)
+        for note in opened.notes:
+            logger.warning("%s", note)
+        sampler = self._sampler(opened.records)
+        replay(sampler, opened.records, self.plan.space_digest)
+        return Work(
+            spec=self.spec,
+            code=self.code,
+            preload=self.plan.preload,
+            sampler=sampler,
+            store=self.store,
+            layout=self.layout,
+            total=sampler.total,
+            agents=agents,
+            watcher=watcher,
+            journal=journal,
+            records=opened.records,
+            began=self.began,
+            tokens=self.tokens,
+            env=self.env,
+        )
+
+    def _take_name(self) -> bool:
+        """Store the plan, and `run.json` unless it is there; whether it was not."""
+        plans.write(self.store, self.layout, self.plan, self.code)
+        overview = plans.overview(self.plan, str(self.space), self.trials, SystemClock().wall())
+        return self.store.put_if_absent(self.layout.spec, overview)
+
+    def _renamed(self, name: str) -> "Composed":
+        return replace(self._with_spec(replace(self.spec, name=name)), layout=RunLayout(name))
+
+    def _as_begun(self, before: Plan) -> "Composed":
+        """The same with what was not asked for as in the plan of the run that is there."""
+        made, gang = self, before.spec["gang"]
+        if self.choice is not None and gang["workers"] + gang["ps"] + gang["evaluator"] > 1:
+            made = self._with_backend(self.choice.kept(Backend(gang["backend"])))
+        return made if made.seeded else made._with_spec(replace(made.spec, seed=before.spec["seed"]))
+
+    def _code_lines(self, before: Plan) -> list[str]:
+        """What has changed in the code. Blocks on the store."""
+        try:
+            code = plans.read_code(self.store, self.layout, before.code)
+        except RunDirectoryError:  # without it the names of parts are told all the same
+            code = Code(before.code, b"")
+        return differences((before.parts, self.plan.parts), (before.text, self.plan.text), (code, self.code))
+
+    def _with_backend(self, choice: Choice) -> "Composed":
+        if self.spec.gang.size > self.spec.gang.workers and choice.backend is not Backend.TENSORFLOW:
+            return self  # with parameter servers there is no other: the roles differ too, and that is told
+        made = self._with_spec(replace(self.spec, gang=replace(self.spec.gang, backend=choice.backend)))
+        return replace(made, choice=choice)
+
+    def _with_spec(self, spec: SweepSpec) -> "Composed":
+        return replace(self, spec=spec, plan=msgspec.structs.replace(self.plan, spec=spec_fields(spec)))
+
+    def _sampler(self, records: Sequence[AnyRecord]) -> SpaceSampler:
+        return SpaceSampler(self.space, self.spec.trials, proposed_before(records, self.plan.space_digest))
+
+
+def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> Composed:
+    """Check a call, and pickle its function. Touches neither Spark nor the run directory. Raises UserError."""
+    target = function if isinstance(function, Target) else Target.of(function)
+    if (module := target.module) is not None:
+        check_imported(options.kind, sys.modules.get(module), module)
+    trial_space = as_space(space)
+    gang, env = options.gang(), options.environment()
+    choice = options.choice(gang, strategy=names(target.function, STRATEGY))
+    if choice is not None:
+        gang = replace(gang, backend=choice.backend)
+    spec = SweepSpec(
+        name=options.name if options.name is not None else f"{target.slug}-{SystemClock().stamp()}",
+        metric=options.metric,
+        mode=mode_of(metric_name(options.metric), options.mode),
+        seed=options.seed if options.seed is not None else secrets.randbelow(2**31),
+        timeout_s=seconds(options.timeout, "timeout"),
+        start_timeout_s=seconds(options.start_timeout, "start_timeout") or 0.0,
+        gang=gang,
+        gpus=options.gpus,
+        log_limit_bytes=options.log_limit,
+        **options.limits(),
+    )
+    check_call(target.function, trial_space, options.place)
+    check_installed(spec.gang)
+    SpaceSampler(trial_space, spec.trials)  # raises where a condition of the space does
+    directory = os.fspath(options.dir if options.dir is not None else DEFAULT_DIR)
+    patience_s = cast(float, seconds(options.store_timeout, "store_timeout"))  # it refuses None
+    store = open_store(StoreAddress(directory, timeout_s=patience_s))
+    preload = module_names(options.preload) if options.preload is not None else preload_for(target, spec.gang, env)
+    code = pack(target, options.most_code())
+    plan = Plan(
+        kind=options.kind,
+        function=target.name,
+        code=code.digest,
+        parts=fingerprint(target, code),
+        preload=preload,
+        space=to_document(trial_space, spec.trials),
+        data_version=text_or_none(options.data_version, "data_version"),
+        spec=spec_fields(spec),
+        text=text_of(target),
+        env=tuple(sorted(env)),
+    )
+    return Composed(
+        plan=plan,
+        spec=spec,
+        space=trial_space,
+        code=code,
+        store=store,
+        layout=RunLayout(spec.name),
+        env=env,
+        choice=choice,
+        unnamed=options.name is None,
+        seeded=options.seed is not None,
+        allow_changed=plans.allowed(options.allow_changed),
+        retry_failed=options.retry_failed,
+    )
+
+
+def compose_again(directory: str, retry_failed: bool = False, env: Mapping[str, str] | None = None) -> Composed:
+    """The run that a directory holds, to be resumed as it was begun, with `env` for its trials. Blocks on the store.
+
+    Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store;
+    ResumeError when trials lack variables that they were begun with.
+    """
+    place = run_in(directory)
+    store, layout = place.store, place.layout
+    found = look(store, layout)
+    if found is None:
+        raise RunDirectoryError(f"{directory} is no run directory any more: somebody has deleted its run.json")
+    spec, code = found.plan.sweep_spec(), plans.read_code(store, layout, found.plan.code)
+    space, given = from_document(found.plan.space), variables(env or {})
+    if missing := [name for name in found.plan.env if name not in given]:
+        raise ResumeError(
+            "the run was begun with variables for its trials, and their values are not stored: pass "
+            f"{', '.join(missing)} by env= (--env {missing[0]}, to take it from here)"
+        )
+    return Composed(
+        plan=found.plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed,
+        env=given,
+    )  # fmt: skip
+
+
+def text_or_none(value: object, subject: str) -> str | None:
+    """`value` when it is a text, or None. Raises SpecError."""
+    if value is not None and not isinstance(value, str):
+        raise SpecError(f"{subject} is {described(value)}, text is expected; write {str(value)!r}")
+    return value
+
+
+def module_names(preload: Sequence[str]) -> tuple[str, ...]:
+    """`preload` when it is a list of names. Raises SpecError."""
+    if isinstance(preload, str) or not all(isinstance(name, str) for name in preload):
+        raise SpecError(f"preload is {described(preload)}, a list of module names is expected; write preload=['numpy']")
+    return tuple(preload)

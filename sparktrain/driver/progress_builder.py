@@ -1,0 +1,161 @@
+"""The progress of a run as users see it, from the state that decides over it."""
+
+from collections.abc import Iterable
+from itertools import takewhile
+
+from sparktrain.driver.outcome_counts import Tally
+from sparktrain.driver.run_request import Work
+from sparktrain.ids import CHIEF, Rank, TrialId
+from sparktrain.runs.progress import MemberLine, MemberState, Progress, RunningTrial, eta
+from sparktrain.state.gang import Gang, GangStatus
+from sparktrain.state.machine import Machine
+from sparktrain.state.outcome import Restart
+from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
+
+BEHIND_S = 5.0
+"""A store that takes so long for some records is told of."""
+
+
+def progress_of(
+    machine: Machine, work: Work, at: float, behind_s: float = 0.0, outlook: str = "", tally: Tally | None = None
+) -> Progress:
+    """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records. `outlook`
+    is what the cluster says of agents that have not come. With a `tally` of the trials that have ended, it looks at
+    those alone that have not."""
+    sweep = machine.last
+    assert sweep is not None
+    trials = sweep.trials
+    ended = _counted(work, trials.values()) if tally is None else tally
+    active = [trials[each] for each in sorted(sweep.gangs) if trials[each].status is TrialStatus.RUNNING]
+    running = tuple(_running(trial, at, _members(trial, sweep.gangs[trial.id])) for trial in active)
+    best, queued, seconds = ended.best, len(sweep.queue), at - sweep.begun_at
+    left = None if work.total is None else work.total - ended.done
+    again = [*active, *takewhile(lambda trial: trial.generation != NOT_FORMED, sweep.queue)]
+    return Progress(
+        name=work.spec.name,
+        total=work.total,
+        done=ended.done,
+        running=len(running),
+        queued=queued,
+        failed=ended.counts[TrialStatus.FAILED],
+        lost=ended.counts[TrialStatus.LOST],
+        stopped=ended.counts[TrialStatus.STOPPED],
+        seconds=seconds,
+        eta_s=None if left is None else eta(ended.fresh, seconds, left, len(running)),
+        metric=work.spec.metric,
+        best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,
+        agents_alive=len(machine.agents),
+        agents_wanted=work.agents,
+        restarts=ended.restarts + sum(len(trial.restarts) for trial in again),
+        running_trials=running,
+        gang=work.spec.gang.size,
+        causes=_causes(trials[TrialId(0)]) if work.total == 1 and trials else (),
+        note=_store_note(work, behind_s) or _note(machine, work, at, outlook) or _unsaved(active),
+    )
+
+
+def _counted(work: Work, trials: Iterable[Trial]) -> Tally:
+    tally = Tally(work.spec)
+    for trial in trials:
+        tally.add(trial)
+    return tally
+
+
+def _causes(trial: Trial) -> tuple[Restart, ...]:
+    """The restarts whose gang is training again."""
+    return trial.restarts if trial.failed_at is None else trial.restarts[:-1]
+
+
+def _members(trial: Trial, gang: Gang) -> tuple[MemberLine, ...]:
+    """The members of a running trial's gang; none where a trial has one member."""
+    if gang.size == 1:
+        return ()
+    return tuple(_member(trial, gang, Rank(rank)) for rank in range(gang.size))
+
+
+def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
+    place, pace = gang.places[rank], gang.paces.get(rank)
+    report = trial.last_report if rank == CHIEF else None
+    step = pace.step if pace is not None else None
+    return MemberLine(
+        rank=rank,
+        host=place.host,
+        role=place.role,
+        state=_state(gang, rank),
+        step=report.step if step is None and report is not None else step,
+        steps_per_s=pace.per_s or None if pace is not None else None,
+        metrics=report.metrics if report is not None else {},
+    )
+
+
+def _state(gang: Gang, rank: Rank) -> MemberState:
+    if rank in gang.ended:
+        return MemberState.ENDED
+    return MemberState.TRAINING if rank in gang.entered else MemberState.STARTING
+
+
+def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> RunningTrial:
+    report = trial.last_report
+    return RunningTrial(
+        id=trial.id,
+        params=trial.params,
+        seconds=0.0 if trial.started_at is None else at - trial.started_at,
+        step=report.step if report is not None else None,
+        metrics=report.metrics if report is not None else {},
+        host=trial.host,
+        members=members,
+    )
+
+
+def _store_note(work: Work, behind_s: float) -> str:
+    """Nothing new can start, and no result counts, before the store has taken the records that are due."""
+    if behind_s < BEHIND_S:
+        return ""
+    timeout_s = work.store.address.timeout_s
+    return f"waiting {behind_s:.0f} s for the store ({work.store.where()}); gives up after {timeout_s:.0f} s"
+
+
+def _unsaved(trials: list[Trial]) -> str:
+    """The first running trial that cannot be checkpointed: it goes on, and a restart would cost it more and more."""
+    told = (f"trial {each.id}: {each.unsaved}" for each in trials if each.unsaved)
+    return next(told, "")
+
+
+def _note(machine: Machine, work: Work, at: float, outlook: str) -> str:
+    if (sweep := machine.sweep) is not None and sweep.stop is not None:
+        return f"stopping: {sweep.stop[0]}"
+    missing = outlook if len(machine.agents) < work.agents else ""
+    waiting = _unexplained(machine), _waiting(machine, work, at), _unwell(machine)
+    if any(waiting):
+        return "; ".join(filter(None, (*waiting, missing)))
+    return missing if machine.ready else "agents are loading the frameworks"
+
+
+def _unexplained(machine: Machine) -> str:
+    """Of a trial that is about to be given up."""
+    gangs = machine.sweep.gangs.values() if machine.sweep is not None else ()
+    ended = (f"trial {each.trial}" for each in gangs if each.status is GangStatus.ENDED)
+    return next((f"waiting for Spark to say why the agent of {trial} was lost" for trial in ended), "")
+
+
+def _unwell(machine: Machine) -> str:
+    """Of agents that get no members, and of one that keeps the run waiting."""
+    sweep, agents = machine.sweep, machine.agents.all()
+    if sweep is None:
+        return ""
+    if (excluded := sweep.health.exclusions(agents)) or sweep.gangs or not sweep.queue:
+        return excluded
+    return next((f"backing off: {why}" for why in map(sweep.health.why, agents) if why), "")
+
+
+def _waiting(machine: Machine, work: Work, at: float) -> str:
+    """Of agents without which nothing goes on."""
+    sweep, agents = machine.sweep, len(machine.agents)
+    if sweep is not None and sweep.too_few_since is not None and sweep.ever_entered:
+        left_s = max(0.0, sweep.too_few_since + sweep.limits.start_timeout_s - at)
+        return f"waiting for agents ({agents} of {sweep.limits.least}); gives up in {left_s:.0f} s"
+    if not agents:
+        return f"waiting for agents (0 of {work.agents})"
+    if sweep is not None and agents < sweep.limits.least:
+        return f"waiting for agents ({agents} of {sweep.limits.least})"
+    return ""

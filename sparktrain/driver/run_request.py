@@ -1,0 +1,90 @@
+"""What one call of `sweep()` gives the coordinator, and what it gets back."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sparktrain.cluster.token_renewer import TokenKeeper
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver.journal_writer import Book
+from sparktrain.protocol.messages import Code
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.progress import Progress
+from sparktrain.runs.results import TrialResult
+from sparktrain.search.sampler import Sampler
+from sparktrain.state.commands import EndRun
+from sparktrain.state.events import RunLimits
+from sparktrain.state.records import AnyRecord, DriverBegan
+from sparktrain.store.base import Store
+
+FIRST = 3
+"""So many trials at least must fail in the same way before that ends a run."""
+
+
+class Watcher(Protocol):
+    """What is told about a run as it goes. Called from the coordinator's thread; must neither block nor raise."""
+
+    def update(self, progress: Progress) -> None:
+        """The run stands so; at most ten times a second."""
+        ...
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """A trial has its final status; once for each."""
+        ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run, ready to start."""
+
+    spec: SweepSpec
+    code: Code
+    preload: tuple[str, ...]
+    sampler: Sampler
+    store: Store
+    layout: RunLayout
+    total: int | None
+    """Trials that there will be, where that is known."""
+    agents: int
+    """Agents that were asked for; for progress alone."""
+    watcher: Watcher
+    journal: Book
+    began: DriverBegan
+    """What the journal gets of this driver."""
+    records: tuple[AnyRecord, ...] = ()
+    """What it holds of drivers before."""
+    tokens: TokenKeeper | None = None
+    """By which agents use the store; None where they need none."""
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    """Variables that trials get, perhaps secrets."""
+
+    def limits(self) -> RunLimits:
+        """The part that decisions depend on."""
+        spec = self.spec
+        return RunLimits(
+            roles=spec.gang.roles(),
+            min_size=spec.gang.min_workers,
+            lookahead=0 if self.sampler.learns else max(1, self.agents // spec.gang.size),
+            restarts=spec.retries,
+            recovers=spec.recovers or spec.gang.size > 1,
+            hang_timeout_s=spec.gang.hang_timeout_s,
+            report_timeout_s=spec.report_timeout_s,
+            trial_timeout_s=spec.trial_timeout_s,
+            timeout_s=spec.timeout_s,
+            max_failures=spec.max_failures if isinstance(spec.max_failures, int) else None,
+            alike_failures=max(FIRST, 2 * (self.agents // spec.gang.size)) if spec.max_failures == "auto" else None,
+            total=self.total,
+            agents=self.agents,
+            start_timeout_s=spec.start_timeout_s,
+        )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The end of a run: all its trials, and how it ended."""
+
+    trials: tuple[TrialResult, ...]
+    end: EndRun
+    seconds: float
+    """That drivers have been on the run, all together, as far as they could tell."""
+    outlook: str = ""
+    """What the cluster said last of agents that had not come."""

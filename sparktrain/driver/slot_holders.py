@@ -1,0 +1,41 @@
+"""Who holds the slots of a session in this process: calls that run at the same time share them, and none waits for the
+slots of another."""
+
+import threading
+from collections.abc import Hashable
+
+from sparktrain import formatting
+from sparktrain.errors import PoolError
+
+
+class Holders:
+    """Slots that are held, by holder. Its methods may be called in any thread, and do not block."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[Hashable, tuple[object, int]] = {}
+        """The session, and how many of its slots."""
+
+    def take(self, holder: Hashable, session: object, count: int, there: int | None) -> None:
+        """Have `holder` hold `count` of the slots of `session`, of which there are `there`, or nobody knows.
+
+        Raises PoolError when others hold so many that they are not left: Spark would let it wait for their end.
+        """
+        with self._lock:
+            others = sum(held for each, (other, held) in self._held.items() if other is session and each != holder)
+            if others and there is not None and others + count > there:
+                raise PoolError(
+                    f"{formatting.count(count, 'agent')} {'is' if count == 1 else 'are'} wanted, and other calls or "
+                    f"pools hold {others} of the {formatting.count(there, 'slot')} of the session: wait for their "
+                    "end, call the pool itself (pool.sweep(...)) or close it, or share the slots with agents="
+                )
+            self._held[holder] = session, count
+
+    def free(self, holder: Hashable) -> None:
+        """`holder` holds nothing any more."""
+        with self._lock:
+            self._held.pop(holder, None)
+
+
+HOLDERS = Holders()
+"""Of this process."""

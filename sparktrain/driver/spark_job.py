@@ -1,0 +1,180 @@
+"""The only place that starts Spark tasks: one job of one task for each slot, such as an agent."""
+
+import functools
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import InheritableThread
+from pyspark.resource import ExecutorResourceRequests, ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
+from pyspark.sql import SparkSession
+
+from sparktrain.cluster.import_failures import Missing, missing_in
+from sparktrain.cluster.task_failures import failures_of, finished_of
+from sparktrain.executor.entry import EXIT_SCHEMA, TOLD_SCHEMA, agent_task, checkup_task
+from sparktrain.protocol.ticket import AgentTicket
+
+MISSING_FAILURES = 4
+"""Tasks that must fail for want of a module before it counts as missing: Spark's own limit, where that is not raised to
+outlast lost containers."""
+JOIN_TIMEOUT_S = 10.0
+"""How long `SlotJob.cancel` waits for the job's thread."""
+
+logger = logging.getLogger("sparktrain")
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How the agents' job ended: what each agent said, or why Spark gave the job up."""
+
+    exits: tuple[tuple[int, str, bool], ...] = ()
+    """Slot, reason, and whether it had reached the coordinator, of each agent."""
+    error: str | None = None
+    missing: Missing | None = None
+    """What kept agents from beginning, where Spark's error tells of that."""
+
+
+class SlotJob:
+    """A Spark job of one task for each slot. Its methods may be called from any thread."""
+
+    def __init__(self, spark: SparkSession, tag: str, slots: range, profile: ResourceProfile | None = None) -> None:
+        """`slots` are their numbers; `profile` is for executors that are not as the session's."""
+        self._spark = spark
+        self._tag = tag
+        self._slots = slots
+        self._profile = profile
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Submit the job from a thread of its own; returns at once. `_work` is called in that thread, once."""
+        inherited: Any = InheritableThread  # it copies the scheduler pool and other local properties of the caller
+        self._thread = inherited(target=self._work, session=self._spark, name=self._tag, daemon=True)
+        self._thread.start()
+
+    def lacking(self) -> Missing | None:
+        """What has kept some tasks from beginning, while Spark goes on to try; None when nothing is known to be
+        missing. Blocks for a moment; raises nothing."""
+        found = [each for each in map(missing_in, failures_of(self._spark, self._tag)) if each is not None]
+        return found[-1] if len(found) >= MISSING_FAILURES else None
+
+    def vacant(self) -> set[int]:
+        """Slots whose tasks have ended; with Spark Connect, none before the job has. Blocks for a moment; raises
+        nothing."""
+        if self.join(0.0):
+            return set(self._slots)
+        return {self._slots[partition] for partition in finished_of(self._spark, self._tag)}
+
+    def cancel(self) -> None:
+        """Have Spark end the tasks that did not end by themselves; waits a little for that."""
+        if self._thread is None or not self._thread.is_alive():
+            return
+        try:
+            self._interrupt()
+        except Exception as error:  # Spark's own errors have no common root; a stopped session has no job either
+            logger.info("the job %s could not be cancelled: %s", self._tag, first_line(error))
+        self.join(JOIN_TIMEOUT_S)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the job's end; whether it has ended."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        """Run `_rows`, and keep what comes of it; raises nothing."""
+        raise NotImplementedError
+
+    def _rows(self, task: Callable[..., Any], schema: str) -> list[Any]:
+        """What the tasks return, each of which is given its slot. Blocks; raises whatever Spark, Py4J or gRPC raise."""
+        self._add_tag()
+        slots = self._spark.range(self._slots.start, self._slots.stop, 1, len(self._slots))
+        return list(slots.mapInArrow(task, schema, profile=self._profile).collect())
+
+    def _add_tag(self) -> None:
+        if (context := self._context()) is not None:
+            context.addJobTag(self._tag)
+        else:
+            self._spark.addTag(self._tag)
+
+    def _interrupt(self) -> None:
+        if (context := self._context()) is not None:  # a classic session interrupts only what the same thread tagged
+            context.cancelJobsWithTag(self._tag)
+        else:
+            self._spark.interruptTag(self._tag)
+
+    def _context(self) -> Any:
+        """None with Spark Connect."""
+        return getattr(self._spark, "_sc", None)
+
+
+REFUSED_S = 15.0
+"""How long agents of a Spark Connect session, which outlives its client, dial one that does not listen any more."""
+
+
+def refused_s(spark: SparkSession) -> float | None:
+    """As an agent's ticket has it: a classic session ends its executors, and with them its agents, by itself."""
+    return REFUSED_S if getattr(spark, "_sc", None) is None else None
+
+
+class AgentJob(SlotJob):
+    """The Spark job that carries the agents of a pool."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        ticket: AgentTicket,
+        slots: range,
+        on_end: Callable[["AgentJob", JobEnd], None],
+        profile: ResourceProfile | None = None,
+    ) -> None:
+        """`on_end` is called in the job's thread, once."""
+        # A tag of its own: agents of one job may be ended when those of the pool's next have begun.
+        super().__init__(spark, f"sparktrain-{ticket.pool}-{uuid.uuid4().hex[:8]}", slots, profile)
+        self._ticket = ticket
+        self._on_end = on_end
+
+    def _work(self) -> None:
+        try:
+            rows = self._rows(functools.partial(agent_task, ticket=self._ticket), EXIT_SCHEMA)
+            end = JobEnd(tuple((row.slot, row.reason, row.reached) for row in rows))
+        except BaseException as error:  # whatever Spark, Py4J or gRPC raise: it is the end of the agents
+            end = JobEnd(error=first_line(error), missing=missing_in(str(error)))
+        self._on_end(self, end)
+
+
+class CheckupJob(SlotJob):
+    """The Spark job that has each slot tell about its host."""
+
+    def __init__(self, spark: SparkSession, ticket: AgentTicket, slots: int) -> None:
+        super().__init__(spark, f"sparktrain-{ticket.pool}", range(slots))
+        self._ticket = ticket
+        self.told: tuple[str, ...] = ()
+        """What each slot told, as JSON; empty before the job's end."""
+        self.error: str | None = None
+        """Why Spark gave the job up."""
+        self.missing: Missing | None = None
+        """What kept slots from beginning, where Spark's error tells of that."""
+
+    def _work(self) -> None:
+        try:
+            rows = self._rows(functools.partial(checkup_task, ticket=self._ticket), TOLD_SCHEMA)
+            self.told = tuple(row.told for row in rows)
+        except BaseException as error:  # as above
+            self.error, self.missing = first_line(error), missing_in(str(error))
+
+
+def without_gpus(cores: int, cpus: int) -> ResourceProfile:
+    """Executors as those of the session, with so many `cores` and `cpus` for a task, and without its GPUs."""
+    executor, task = ExecutorResourceRequests().cores(cores), TaskResourceRequests().cpus(cpus)
+    return ResourceProfileBuilder().require(executor).require(task).build
+
+
+def first_line(error: BaseException) -> str:
+    """The part of a Spark error that tells something: a Python cause where there is one, else its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
+    return (causes or lines or [type(error).__name__])[0]

@@ -1,0 +1,130 @@
+"""A member's log while it grows: followed to its end, capped, and its last lines shown."""
+
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+from sparktrain.clock import Clock
+from sparktrain.executor.left_files import open_regular
+
+CHUNK_BYTES = 256 * 1024
+TAIL_BYTES = 64 * 1024
+"""How much of the end of a capped log is kept."""
+SLACK_BYTES = 64 * 2**20
+"""How far a log may grow past its cap on the local disk."""
+POLL_S = 0.1
+LINE_CHARS = 2000
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+class LogFollower:
+    """Reads a file that processes append to, and that may not be there yet. One iteration, on one event loop.
+
+    Every byte up to the limit comes, whatever it is. When there are more, a line says so, and the last 64 KiB follow at
+    the end. The file must have been opened with O_APPEND, for it is truncated to its cap when it grows far past it.
+    """
+
+    def __init__(self, path: Path, limit_bytes: int, clock: Clock) -> None:
+        self._path = path
+        self._limit = limit_bytes
+        self._clock = clock
+        self._finished = False
+        self._tail = b""
+        """The end of what was truncated away."""
+
+    def finish(self) -> None:
+        """Nothing is appended any more: the iteration stops at the end of the file."""
+        self._finished = True
+
+    def trim(self) -> None:
+        """Keep the file within its bound, as the iteration does, where none is under way. Blocks on local disk.
+
+        Raises OSError where a training function has put something else in its place.
+        """
+        with suppress(FileNotFoundError):
+            if os.lstat(self._path).st_size > self._limit + SLACK_BYTES:
+                self._tail = self._last()
+                with open_regular(self._path, os.O_RDWR) as file:
+                    file.truncate(self._limit)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Chunks of at most 256 KiB, as soon as they are there. Blocks on local disk for each. Raises OSError."""
+        sent, last = 0, b""
+        while sent < self._limit:
+            finished = self._finished  # before the read, so that the end is the end
+            self.trim()
+            chunk = self._read(sent, min(CHUNK_BYTES, self._limit - sent))
+            if chunk:
+                yield chunk
+                sent, last = sent + len(chunk), chunk[-1:]
+            elif finished:
+                return
+            else:
+                await self._clock.sleep(POLL_S)
+        async for chunk in self._rest(last):
+            yield chunk
+
+    async def _rest(self, last: bytes) -> AsyncIterator[bytes]:
+        """After the cap: whatever comes is dropped, but for its end."""
+        marked = False
+        while True:
+            finished = self._finished
+            self.trim()
+            if not marked and (self._tail or self._read(self._limit, 1)):
+                marked = True
+                yield (b"" if last == b"\n" else b"\n") + self._marker()
+            if finished:
+                break
+            await self._clock.sleep(POLL_S)
+        if tail := self._last():
+            yield tail
+
+    def _last(self) -> bytes:
+        """The last 64 KiB past the cap."""
+        kept = b""
+        with suppress(FileNotFoundError):  # removed by the training function
+            kept = self._read(max(self._limit, os.lstat(self._path).st_size - TAIL_BYTES), TAIL_BYTES)
+        return (self._tail + kept)[-TAIL_BYTES:]
+
+    def _read(self, start: int, size: int) -> bytes:
+        try:
+            with open_regular(self._path) as file:
+                file.seek(start)
+                return file.read(size)
+        except FileNotFoundError:
+            return b""
+
+    def _marker(self) -> bytes:
+        capped = f"log capped at {self._limit} bytes: the rest is dropped, set log_limit to keep more"
+        return f"[sparktrain] {capped}\n".encode()
+
+
+def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:
+    """The last `n` lines of a file that may not exist, safe to print: decoded, capped, control characters escaped.
+
+    Blocks on local disk.
+    """
+    try:
+        with open_regular(path) as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - CHUNK_BYTES))
+            data = file.read(CHUNK_BYTES)
+    except OSError:
+        return ()
+    return tuple(_shown(line) for line in data.removesuffix(b"\n").split(b"\n")[-n:]) if data else ()
+
+
+def lines_before(ending: str, path: Path, n: int = 20) -> tuple[str, ...]:
+    """As `tail_lines`, of what the process printed before `ending`, where the file ends with that."""
+    last = tuple(_shown(line) for line in ending.encode().removesuffix(b"\n").split(b"\n"))
+    lines = tail_lines(path, n + len(last))
+    return lines[: -len(last)] if lines[-len(last) :] == last else lines[-n:]
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode(errors="backslashreplace").rstrip("\r").rpartition("\r")[2]  # a progress bar's last state
+    shown = _CONTROL.sub(lambda found: ascii(found.group())[1:-1], text[: LINE_CHARS + 1])
+    return shown if len(shown) <= LINE_CHARS else f"{shown[: LINE_CHARS - 3]}..."

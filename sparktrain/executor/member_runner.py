@@ -1,0 +1,323 @@
+"""One member, from its assignment to the last byte of its log: the agent's side."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from sparktrain import process_tree
+from sparktrain.clock import Clock
+from sparktrain.errors import CheckpointError, InfraError
+from sparktrain.executor.code import LocalCode
+from sparktrain.executor.exit_causes import classify
+from sparktrain.executor.folders import discard
+from sparktrain.executor.log_tail import LogFollower, lines_before, tail_lines
+from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.executor.spark_task import Placement
+from sparktrain.executor.upload_queue import Storing
+from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError
+from sparktrain.ids import AgentId, Member
+from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as pm
+from sparktrain.protocol.transport import Dialer
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+
+T = TypeVar("T")
+Post = Callable[[m.FromAgent], None]
+
+REPORT_INTERVAL_S = 0.1
+"""Reports of this long travel in one message."""
+REPORT_METRICS = 10_000
+"""Unless they are so many, with their metrics: a message has a largest size."""
+EXIT_TIMEOUT_S = 10.0
+"""From a member's outcome until its process must be gone; then it is killed."""
+FROZEN_TIMEOUT_S = 5.0
+"""A member that is stopped by a signal for so long is ended."""
+FROZEN_LOOK_S = 0.5
+UNSAVED_LIMIT_S = 1800.0
+"""A member that the local disk keeps from saving for so long, and that still tries, is ended: it may do better
+elsewhere."""
+LIVE_LOG_AFTER_S = 0.5
+"""A member that runs longer has its log uploaded while it runs."""
+TRIM_INTERVAL_S = 1.0
+
+logger = logging.getLogger("sparktrain")
+
+
+class FilesGoneError(InfraError):
+    """The agent's files were deleted under it: its container has ended, and its last processes not yet."""
+
+
+class MemberSession:
+    """Runs one member in a waiting child of the zygote. One use; all methods belong to the agent's event loop."""
+
+    def __init__(
+        self, start: m.StartMember, code: LocalCode, home: Path, clock: Clock, snapshots: SnapshotKeeper
+    ) -> None:
+        self.member = start.member
+        self._start = start
+        self._code = code
+        self._home = home
+        self._clock = clock
+        self._snapshots = snapshots
+        self._keeping: asyncio.Task[None] | None = None
+        self._child: MemberProcess | None = None
+        self._stop_grace_s: float | None = None
+        self._entered_at: float | None = None
+        self._unsaved_since: float | None = None
+        """When the local disk first kept the member from saving; None while it does not."""
+        self._told = False
+        self._reports: list[Report] = []
+        self._reported = 0
+        """What is in these: reports and metrics."""
+        self._pace = _Pace(start.member, clock)
+        self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock)
+        self._over = asyncio.Event()
+
+    # ---- training
+
+    async def train(self, child: MemberProcess, place: Placement, post: Post) -> None:
+        """Run the member in `child`: post its messages up to `MemberEnded`, return when the process is gone.
+
+        Raises nothing for what the member does; a lost zygote is a lost member. Raises FilesGoneError, and posts no
+        `MemberEnded`, for a failure that comes of that: the agent is lost, whatever its processes still do.
+        """
+        self._child = child
+        try:
+            for folder in ("work", "files"):
+                (self._home / folder).mkdir(parents=True)
+            (self._home / "log.txt").touch()
+            restore_dir = await self._snapshots.restore_dir(self._start, self._home)
+            child.send(self._assignment(place, restore_dir))
+            if self._stop_grace_s is not None:
+                child.kill(self._stop_grace_s)
+            await self._watch(child, post)
+        except CheckpointError as error:
+            child.kill(0.0)
+            self._fail(post, Failure(FailureKind.CHECKPOINT, str(error)))
+        except ZygoteLostError as error:
+            hint = "did the function end its parent process (os.getppid())?"
+            self._fail(post, Failure(FailureKind.LOST, f"{error}\n{hint}"))
+        except OSError as error:
+            child.kill(0.0)
+            self._fail(post, Failure(FailureKind.LOST, str(error)))
+        except FilesGoneError:
+            child.kill(0.0)
+            raise
+        except Exception as error:  # of this package: the agent goes on, and says what it was
+            logger.exception("agent cannot attend %s", self.member)
+            child.kill(0.0)
+            summary = f"its agent could not attend it any more: {type(error).__name__}: {error}"
+            self._fail(post, Failure(FailureKind.LOST, summary))
+            with suppress(ZygoteLostError):
+                await child.wait()
+        finally:
+            self._child = None
+            self._over.set()
+            self._log.finish()
+
+    async def _keep(self, child: MemberProcess, snapshot: pm.Snapshot, post: Post) -> None:
+        try:
+            kept = await self._snapshots.keep(self._start, self._home, snapshot)
+        except Exception as error:  # training waits for an answer, whatever it is
+            logger.exception("the checkpoint of step %d of %s failed", snapshot.step, self.member)
+            kept = pm.Kept(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
+        self._unsaved_since = None  # what failed now was not the local disk
+        if kept.problem:
+            post(m.CheckpointFailed(self.member, kept.step, kept.problem))
+        child.send(kept)
+
+    def _not_saved(self, child: MemberProcess, unsaved: pm.Unsaved, post: Post) -> None:
+        """Tell it at once; a member that this host's disk has kept from saving for too long is lost to another host."""
+        host, now = socket.gethostname(), self._clock.now()
+        post(m.CheckpointFailed(self.member, unsaved.step, f"{unsaved.problem} (host {host})"))
+        if not unsaved.disk:
+            return
+        since = self._unsaved_since = now if self._unsaved_since is None else self._unsaved_since
+        if now - since >= UNSAVED_LIMIT_S:
+            summary = f"nothing could be saved on host {host} for {now - since:.0f} s"
+            self._fail(post, Failure(FailureKind.LOST, f"{summary} (step {unsaved.step}: {unsaved.problem})"))
+            child.kill(0.0)
+
+    async def _watch(self, child: MemberProcess, post: Post) -> None:
+        beside = [self._flush_reports(post), self._end_frozen(child, post)]
+        try:
+            exited = await _with(self._see_out(child, post), *beside)
+        finally:
+            if self._keeping is not None:
+                self._keeping.cancel()
+            self._flush(post)
+        if not self._told:
+            stopped, tail = self._stop_grace_s is not None, tail_lines(self._home / "log.txt")
+            self._fail(post, classify(exited, stopped=stopped, disconnected=child.disconnected, log_tail=tail))
+
+    async def _see_out(self, child: MemberProcess, post: Post) -> pm.Exited:
+        await self._hear(child, post)
+        return await self._gone(child)
+
+    async def _hear(self, child: MemberProcess, post: Post) -> None:
+        """Pass on what the member says, to its end."""
+        while (message := await child.receive()) is not None:
+            match message:
+                case pm.Entered(pid=pid):
+                    self._entered_at = self._clock.now()
+                    post(m.MemberStarted(self.member, pid))
+                case pm.Reported(report=report):
+                    self._reports.append(report)
+                    self._reported += 1 + len(report.metrics)
+                    if self._reported >= REPORT_METRICS:
+                        self._flush(post)
+                case pm.Reserved(port=port):
+                    post(m.MemberReserved(self.member, port))
+                case pm.Share(key=key, value=value):
+                    post(m.MemberShared(self.member, key, value))
+                case pm.Snapshot() as snapshot:
+                    self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
+                case pm.Unsaved() as unsaved:
+                    self._not_saved(child, unsaved, post)
+                case pm.Stepped(step=step, training=training):
+                    post(self._pace.stepped(step, training))
+                case pm.Ended(outcome=outcome):
+                    self._flush(post)
+                    self._end(post, self._with_tail(outcome))
+
+    async def _gone(self, child: MemberProcess) -> pm.Exited:
+        """The child's exit; it is killed when it does not exit by itself soon after its last message."""
+        waiting = asyncio.ensure_future(child.wait())
+        done, _ = await asyncio.wait({waiting}, timeout=EXIT_TIMEOUT_S)
+        if not done:
+            child.kill(0.0)
+        return await waiting
+
+    async def _end_frozen(self, child: MemberProcess, post: Post) -> None:
+        """End a member that somebody has stopped by SIGSTOP: it holds its slot, and has no way to say so."""
+        frozen_since: float | None = None
+        while True:
+            await self._clock.sleep(FROZEN_LOOK_S)
+            frozen = process_tree.process_state(child.pid) == "T"
+            frozen_since = (frozen_since or self._clock.now()) if frozen else None
+            if frozen_since is not None and self._clock.now() >= frozen_since + FROZEN_TIMEOUT_S:
+                summary = f"process {child.pid} was stopped by a signal (SIGSTOP?) for {FROZEN_TIMEOUT_S:g} s; ended"
+                self._fail(post, Failure(FailureKind.LOST, summary, log_tail=tail_lines(self._home / "log.txt")))
+                child.kill(0.0)
+                return
+
+    async def _flush_reports(self, post: Post) -> None:
+        while True:
+            await self._clock.sleep(REPORT_INTERVAL_S)
+            self._flush(post)
+
+    def _flush(self, post: Post) -> None:
+        if self._reports:
+            post(m.MemberReported(self.member, tuple(self._reports)))
+            self._reports.clear()
+            self._reported = 0
+
+    def _fail(self, post: Post, failure: Failure) -> None:
+        seconds = 0.0 if self._entered_at is None else self._clock.now() - self._entered_at
+        self._end(post, Outcome(seconds, failure=failure))
+
+    def _end(self, post: Post, outcome: Outcome) -> None:
+        """Tell the outcome, unless one was told: what happens to the process afterwards does not change it."""
+        if not self._told:
+            self._told = True
+            post(m.MemberEnded(self.member, outcome))
+
+    def _with_tail(self, outcome: Outcome) -> Outcome:
+        if outcome.failure is None:
+            return outcome
+        if not (self._home.is_dir() and self._code.path.is_file()):
+            raise FilesGoneError(f"the files of {self.member} below {self._home.parent} were deleted under it")
+        printed = lines_before(outcome.failure.ending, self._home / "log.txt")
+        failure = replace(outcome.failure, log_tail=printed)
+        return Outcome(outcome.seconds, failure=failure)
+
+    def _assignment(self, place: Placement, restore_dir: str) -> pm.Assignment:
+        start = self._start
+        return pm.Assignment(
+            member=start.member,
+            size=start.size,
+            params=start.params,
+            seed=start.seed,
+            metric=start.metric,
+            code_path=str(self._code.path),
+            by_reference=self._code.by_reference,
+            sys_path=self._code.sys_path,
+            work_dir=str(self._home / "work"),
+            log_dir=str(self._home / "files"),
+            log_path=str(self._home / "log.txt"),
+            gpus=place.gpus,
+            address=place.address,
+            backend=start.backend,
+            restore_dir=restore_dir,
+            env=start.env,
+        )
+
+    # ---- being told
+
+    def stop(self, grace_s: float) -> None:
+        """End the process, or never start it; `MemberEnded` still comes."""
+        self._stop_grace_s = grace_s
+        if self._child is not None:
+            self._child.kill(grace_s)
+
+    def pass_on(self, message: pm.ToMember) -> None:
+        """Give the member a message of the coordinator's; one that has no process any more does not get it."""
+        if self._child is not None:
+            self._child.send(message)
+
+    # ---- storing
+
+    async def store(self, agent: AgentId, dialer: Dialer, post: Post) -> None:
+        """Upload log, metrics and files, the log while the member runs; post `MemberStored`; remove the local copy."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), LIVE_LOG_AFTER_S)
+        storing = Storing(agent, self.member, self._home, dialer)
+        await storing.bring("log.txt", aiter(self._log))
+        while not self._over.is_set():  # the upload failed: what the member still prints must not fill the disk
+            with suppress(OSError):
+                self._log.trim()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), TRIM_INTERVAL_S)
+        await storing.bring_all()
+        post(m.MemberStored(self.member, storing.problem))
+        await asyncio.to_thread(discard, self._home)
+
+
+async def _with(work: Coroutine[None, None, T], *beside: Coroutine[None, None, None]) -> T:
+    """What `work` returns; `beside` runs meanwhile, and ends then. Raises what the first of them raises."""
+    main = asyncio.create_task(work)
+    tasks: set[asyncio.Task[Any]] = {main, *map(asyncio.create_task, beside)}
+    pending = tasks
+    try:
+        while main in pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        return main.result()
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Pace:
+    """How fast a member trains."""
+
+    def __init__(self, member: Member, clock: Clock) -> None:
+        self._member = member
+        self._clock = clock
+        self._last: tuple[float, int] | None = None
+
+    def stepped(self, step: int, training: bool) -> m.MemberStepped:
+        """What the coordinator is told; the rate is over the time since the last call."""
+        now, per_s = self._clock.now(), 0.0
+        if self._last is not None and now > self._last[0]:
+            per_s = max(0, step - self._last[1]) / (now - self._last[0])
+        self._last = (now, step)
+        return m.MemberStepped(self._member, step, per_s, training)

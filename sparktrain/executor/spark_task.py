@@ -1,0 +1,74 @@
+"""Where an agent runs, and with what: read from Spark's task."""
+
+import os
+import socket
+from contextlib import suppress
+from ipaddress import ip_address
+
+from msgspec import Struct
+from pyspark import TaskContext
+from pyspark import __version__ as pyspark_version
+
+from sparktrain.config.versions import TOLD, installed_versions
+from sparktrain.executor.devices import devices
+from sparktrain.ids import SparkTask
+from sparktrain.protocol.ticket import AgentTicket
+
+
+class Placement(Struct, frozen=True):
+    """One Spark task, as the agent in it sees it."""
+
+    slot: int
+    host: str
+    pid: int
+    executor: int
+    """The process of Spark's that starts all tasks of the executor."""
+    cpus: int | None
+    """Cores that Spark gives the task; None outside of one."""
+    gpus: tuple[str, ...]
+    """Addresses that Spark gives the task."""
+    devices: tuple[str, ...]
+    """The same GPUs by names that differ between all GPUs of the host."""
+    versions: dict[str, str]
+    address: str = "127.0.0.1"
+    """IP address of this host that other agents reach."""
+    task: SparkTask | None = None
+
+
+def placement(slot: int, ticket: AgentTicket) -> Placement:
+    """Of the Spark task that calls this; with no cores and GPUs of its own outside of one."""
+    task = TaskContext.get()
+    resources = task.resources() if task is not None else {}
+    gpus = tuple(resources["gpu"].addresses) if "gpu" in resources else ()
+    cpus = task.cpus() if task is not None else None
+    known = SparkTask(task.stageId(), task.taskAttemptId()) if task is not None else None
+    return Placement(
+        slot=slot,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        executor=os.getppid(),
+        cpus=cpus,
+        gpus=gpus,
+        devices=devices(gpus),
+        versions=installed_versions(TOLD),
+        address=_address_towards(ticket.hosts, ticket.port),
+        task=known,
+    )
+
+
+def _address_towards(hosts: tuple[str, ...], port: int) -> str:
+    """This host's address in the network that leads to the coordinator; no packet is sent to find it."""
+    found = []
+    for host in hosts:
+        with suppress(OSError):
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.connect(address)
+                found.append(str(probe.getsockname()[0]))
+    reachable = [address for address in found if not ip_address(address).is_loopback]
+    return next(iter([*reachable, *found]), "127.0.0.1")
+
+
+def spark_version() -> str:
+    """Of the PySpark that runs this task."""
+    return str(pyspark_version)

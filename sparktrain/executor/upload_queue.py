@@ -1,0 +1,134 @@
+"""What a member leaves, on its way to the coordinator: its log while it grows, then its files, small ones together.
+
+Nothing that a training function leaves ends an upload of another file, or the agent.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from sparktrain.executor.left_files import find, open_regular
+from sparktrain.ids import AgentId, Member
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.transport import Dialer
+
+CHUNK_BYTES = 256 * 1024
+SMALL_BYTES = 64 * 1024
+"""Files up to this size travel together."""
+NAMES_BYTES = 16 * 1024
+"""For all names of one parcel."""
+TOLD = 5
+"""So many problems are told one by one."""
+
+LONGEST_PROBLEM = 300
+"""Characters."""
+
+
+class Storing:
+    """Brings the files of one member below `home` to the coordinator. All methods belong to the agent's event loop."""
+
+    def __init__(self, agent: AgentId, member: Member, home: Path, dialer: Dialer) -> None:
+        self._agent = agent
+        self._member = member
+        self._home = home
+        self._dialer = dialer
+        self._problems: list[str] = []
+
+    @property
+    def problem(self) -> str:
+        """What was not stored so far, and why, in one line; empty when all was."""
+        told, more = map(_line, self._problems[:TOLD]), len(self._problems) - TOLD
+        return "; ".join(told) + (f"; and {more:,} more" if more > 0 else "")
+
+    async def bring(self, name: str, chunks: AsyncIterator[bytes]) -> None:
+        """Upload one file. Raises nothing: what goes wrong is a problem of this file."""
+        try:
+            await self._dialer.upload(m.UploadHeader(self._agent, self._member, name), chunks)
+        except Exception as error:  # whatever the training function has made of its files
+            self._problems.append(f"{name}: {error}")
+
+    async def bring_all(self) -> None:
+        """Upload metrics, model and all of `files`. Raises nothing."""
+        try:
+            sizes = await asyncio.to_thread(self._found)
+        except Exception as error:
+            self._problems.append(f"files: {error}")
+            return
+        for parcel in _parcels({path: size for path, size in sizes.items() if size <= SMALL_BYTES}):
+            await self._bring_parcel(parcel)
+        for path, size in sizes.items():
+            if size > SMALL_BYTES:
+                await self.bring(self._name(path), _chunks(path))
+
+    def _found(self) -> dict[Path, int]:
+        """All files to bring, with their sizes; 0 for what is gone, which is found out when it is read."""
+        found = find(self._home / "files")
+        self._problems += found.problems
+        own = [self._home / name for name in ("metrics.jsonl", "model.keras")]
+        sizes = dict.fromkeys([*filter(os.path.lexists, own), *found.files], 0)
+        for path in sizes:
+            with suppress(OSError):
+                sizes[path] = os.lstat(path).st_size
+        return sizes
+
+    # ---- small files
+
+    async def _bring_parcel(self, parcel: dict[Path, int]) -> None:
+        contents = await asyncio.to_thread(self._read, parcel)
+        parts = tuple(m.Part(name, len(content)) for name, content in contents.items())
+        if not parts:
+            return
+        try:
+            header = m.UploadHeader(self._agent, self._member, "", parts)
+            done = await self._dialer.upload(header, _one(b"".join(contents.values())))
+        except Exception as error:
+            self._problems += [f"{part.name}: {error}" for part in parts]
+        else:
+            self._problems += done.refused
+
+    def _read(self, parcel: dict[Path, int]) -> dict[str, bytes]:
+        contents: dict[str, bytes] = {}
+        for path, size in parcel.items():
+            try:
+                with open_regular(path) as file:
+                    contents[self._name(path)] = file.read(size)
+            except OSError as error:
+                self._problems.append(f"{self._name(path)}: {error.strerror or error}")
+        return contents
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._home).as_posix()
+
+
+def _parcels(sizes: dict[Path, int]) -> Iterator[dict[Path, int]]:
+    """Small files, as many together as may travel in one upload."""
+    parcel: dict[Path, int] = {}
+    names = 0
+    for path, size in sizes.items():
+        name = len(os.fsencode(path))
+        full = len(parcel) == m.PARCEL_FILES or sum(parcel.values()) + size > m.PARCEL_BYTES
+        if parcel and (full or names + name > NAMES_BYTES):
+            yield parcel
+            parcel, names = {}, 0
+        parcel[path] = size
+        names += name
+    if parcel:
+        yield parcel
+
+
+def _line(problem: str) -> str:
+    """As it can be sent and printed: file names and what errors say of them are the training function's."""
+    line = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in problem)
+    return line if len(line) <= LONGEST_PROBLEM else f"{line[: LONGEST_PROBLEM - 3]}..."
+
+
+async def _one(chunk: bytes) -> AsyncIterator[bytes]:
+    yield chunk
+
+
+async def _chunks(path: Path) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(open_regular, path) as file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield chunk

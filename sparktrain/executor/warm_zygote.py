@@ -1,0 +1,123 @@
+"""A zygote that is kept alive, with one spare child ahead of need."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from sparktrain.clock import Clock
+from sparktrain.errors import InfraError
+from sparktrain.executor.zygote_process import MemberProcess, Zygote, ZygoteLostError
+
+RESTARTS = 20
+"""Times a zygote is replaced that was lost by itself; then the agent leaves for a while, for its host must be sick.
+Where a member ran, the loss is that member's: the function may have ended its zygote, and its trial is restarted only
+so often."""
+RETRY_S = 0.05
+"""Between two looks whether a lost zygote has been replaced."""
+
+
+class WarmZygote:
+    """The zygote of one agent task, replaced when it is lost. Outlives an agent's stream."""
+
+    def __init__(self, scratch: Path, sys_path: Sequence[str], env: Mapping[str, str], clock: Clock) -> None:
+        self.scratch = scratch
+        self._sys_path = sys_path
+        self._env = env
+        self._clock = clock
+        self._zygote = self._new()
+        self._wanted: dict[str, None] = {}
+        """Modules to have, in the order in which they were first asked for."""
+        self._loaded: set[str] = set()
+        self._loading = False
+        self._spare: asyncio.Task[MemberProcess] | None = None
+        self._taken: MemberProcess | None = None
+        """The newest member."""
+        self._lost = 0
+        self._lock = asyncio.Lock()
+
+    def forgive(self) -> None:
+        """Count losses from 0 again."""
+        self._lost = 0
+
+    def start(self) -> None:
+        """Start the zygote's process; before any gRPC channel exists in this process. Blocks for the exec alone."""
+        self._zygote.start()
+
+    async def preload(self, modules: Sequence[str]) -> dict[str, str]:
+        """Have the zygote import `modules`, then fork a spare; the modules that failed, with the reason."""
+        self._wanted.update(dict.fromkeys(modules))
+        async with self._lock:
+            with suppress(ZygoteLostError):  # keep() replaces it, and its successor imports all that is wanted
+                return await self._load()
+        return {}
+
+    async def take(self) -> MemberProcess:
+        """A waiting child, at once where there is a spare. Waits for a lost zygote's successor."""
+        while True:
+            async with self._lock:
+                self._fork_spare()
+                spare, self._spare = self._spare, None
+                with suppress(ZygoteLostError):
+                    assert spare is not None
+                    child = self._taken = await spare
+                    self._fork_spare()
+                    return child
+            await self._clock.sleep(RETRY_S)
+
+    async def keep(self) -> None:
+        """Replace the zygote whenever it is lost. Raises ZygoteLostError when that happens too often; never returns."""
+        while True:
+            await self._zygote.wait_lost()
+            async with self._lock:
+                self._lost += self._taken is None or not self._taken.lost
+                self._taken = None
+                if self._lost > RESTARTS:
+                    raise ZygoteLostError(f"the zygote was lost {self._lost} times; see the executor's memory limits")
+                await self._close()
+                if self._loading:  # an import ended the zygote: it would end the next one too
+                    self._wanted.clear()
+                self._zygote, self._loaded, self._loading = self._new(), set(), False
+                self._zygote.start()
+                with suppress(ZygoteLostError):
+                    await self._load()
+
+    async def close(self) -> None:
+        """End the zygote and every process below it."""
+        async with self._lock:
+            await self._close()
+
+    def _new(self) -> Zygote:
+        return Zygote(self.scratch, self._sys_path, self._env)
+
+    async def _load(self) -> dict[str, str]:
+        missing = tuple(name for name in self._wanted if name not in self._loaded)
+        failed: dict[str, str] = {}
+        if missing:
+            self._loading = True
+            await self._drop_spare()
+            failed = await self._zygote.preload(missing)
+            self._loading = False
+            self._loaded.update(missing)
+        self._fork_spare()
+        return failed
+
+    def _fork_spare(self) -> None:
+        if self._spare is None:
+            self._spare = asyncio.create_task(self._zygote.fork())
+
+    async def _drop_spare(self) -> None:
+        """End a spare that was forked before the modules that are wanted now were imported."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            child = await spare
+            child.kill(0.0)
+            await child.wait()
+
+    async def _close(self) -> None:
+        spare, self._spare = self._spare, None
+        await self._zygote.close()
+        if spare is not None:
+            spare.cancel()
+            with suppress(asyncio.CancelledError, InfraError):
+                await spare

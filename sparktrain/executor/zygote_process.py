@@ -1,0 +1,340 @@
+"""The zygote and its members, seen from their agent: started, talked to, and ended without a trace."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from sparktrain import process_tree
+from sparktrain.errors import InfraError, ProtocolError
+from sparktrain.executor.log_tail import tail_lines
+from sparktrain.protocol import pipe_messages as m
+from sparktrain.protocol.frames import AsyncPipe
+from sparktrain.store.hadoop import token_file
+
+ANSWER_TIMEOUT_S = 300.0
+"""For a `Preload` or a `Fork`: a cold import of TensorFlow from a network file system takes minutes."""
+END_TIMEOUT_S = 2.5
+"""From the request to end until the zygote, which needs at most 1.5 s for its descendants, is killed."""
+
+_POLL_S = 0.005
+_POLLS = int(END_TIMEOUT_S / _POLL_S)
+_LOG_LINES = 8
+_ROOT = str(Path(__file__).parents[2])
+
+_SECRETS = frozenset({"_SPARK_AUTH_SECRET", "SPARK_CONNECT_AUTHENTICATE_TOKEN", token_file.VARIABLE})
+_SECRET_PREFIXES = ("PYSPARK_GATEWAY_", "PYTHON_WORKER_FACTORY_", "_PYSPARK_", "_SPARK_SSL_RPC_")
+"""What Spark gives a Python worker for talking to its JVM, and what leads to tokens: nothing for training functions."""
+
+_live_zygotes: set[int] = set()
+"""Zygotes of this process. To inherit orphans is a property of the process, and so is the list of who is none."""
+
+
+class ZygoteLostError(InfraError):
+    """The zygote of this agent is gone, and every process below it."""
+
+
+class Zygote:
+    """One zygote and the processes below it. Apart from `start`, all methods belong to one event loop.
+
+    While it lives, the calling process must start no other child in a session of its own: it would be taken for an
+    orphan of the zygote's when that is lost.
+    """
+
+    def __init__(
+        self, scratch: Path, sys_path: Sequence[str] | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.log_path = scratch / "zygote.log"
+        self._scratch = scratch
+        self._sys_path = sys_path
+        self._env = env or {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: AsyncPipe[m.FromZygote] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._answers: deque[asyncio.Future[Answer]] = deque()
+        self._members: dict[int, MemberProcess] = {}
+        self._others: set[int] = set()
+        self._lost: ZygoteLostError | None = None
+        self._gone = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        """Of the zygote, once it was started."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the zygote's process. Before any gRPC channel exists here, and from a thread that outlives the zygote.
+
+        Blocks for fork and exec alone. Raises OSError.
+        """
+        ours, theirs = socket.socketpair()
+        self._others = process_tree.children()
+        process_tree.inherit_orphans()
+        with theirs, self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "sparktrain.training", str(os.getpid())],
+                stdin=theirs.fileno(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._scratch,
+                env=_zygote_env(os.environ, self._env),
+                start_new_session=True,
+            )
+        _live_zygotes.add(self._process.pid)
+        self._control = AsyncPipe(ours, m.FromZygote, carries_fds=True)
+
+    async def preload(self, modules: Sequence[str]) -> dict[str, str]:
+        """Have the zygote import `modules`; the reasons of those that failed. Raises ZygoteLostError."""
+        answer = await self._ask(m.Preload(tuple(modules)))
+        assert isinstance(answer, m.Preloaded)
+        return answer.failed
+
+    async def fork(self) -> "MemberProcess":
+        """A new child, waiting for its assignment. May be cancelled: the child ends then. Raises ZygoteLostError."""
+        answer = await self._ask(m.Fork())
+        assert isinstance(answer, MemberProcess)
+        return answer
+
+    async def wait_lost(self) -> None:
+        """Return when the zygote and every process below it are gone: it died, or was closed."""
+        self._listen()
+        await self._gone.wait()
+
+    async def close(self) -> None:
+        """End the zygote and every process below it, in any state; within seconds. Does nothing when called again."""
+        if self._process is None:
+            return
+        self._listen()
+        if self._control is not None:
+            self._control.shut()
+        try:
+            await asyncio.wait_for(self._gone.wait(), END_TIMEOUT_S)
+        except TimeoutError:
+            self._process.kill()
+            await self._gone.wait()
+
+    # ---- talking
+
+    def _send(self, message: m.ToZygote) -> None:
+        if self._control is not None:
+            self._control.send(message)
+
+    async def _ask(self, message: m.Preload | m.Fork) -> "Answer":
+        self._listen()
+        if self._lost is not None:
+            raise self._lost
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        self._send(message)
+        try:
+            return await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
+        except asyncio.CancelledError:
+            answer.add_done_callback(_disown)
+            raise
+        except TimeoutError:
+            await self.close()
+            problem = f"did not answer {type(message).__name__} within {ANSWER_TIMEOUT_S:g} s, and was ended"
+            raise ZygoteLostError(self._described(problem)) from None
+
+    def _listen(self) -> None:
+        """Begin to hear the zygote, on the loop of the first call that waits for it."""
+        if self._listening is None:
+            path = tuple(map(os.path.abspath, sys.path if self._sys_path is None else self._sys_path))
+            self._send(m.Begin(path, os.environ.get("PYTHONPATH")))
+            self._listening = asyncio.get_running_loop().create_task(self._hear(), name="zygote")
+
+    async def _hear(self) -> None:
+        assert self._control is not None
+        assert self._process is not None
+        try:
+            while (message := await self._control.receive()) is not None:
+                self._take(message)
+        except ProtocolError:
+            self._process.kill()
+        finally:
+            await self._bury(self._process, self._control)
+
+    def _take(self, message: m.FromZygote) -> None:
+        match message:
+            case m.Exited(pid=pid):
+                if (member := self._members.pop(pid, None)) is not None:
+                    member.end(message)
+            case m.Forked(pid=pid):
+                self._adopt(pid)
+            case m.Preloaded():
+                _answer(self._answers.popleft(), message)
+
+    def _adopt(self, pid: int) -> None:
+        assert self._control is not None
+        pipe: AsyncPipe[m.FromMember] = AsyncPipe(socket.socket(fileno=self._control.fds.popleft()), m.FromMember)
+        member = MemberProcess(pid, pipe, self._send)
+        if _answer(self._answers.popleft(), member):
+            self._members[pid] = member
+        else:
+            pipe.close()  # nobody waits any more: the child sees its pipe end, and exits
+
+    # ---- the end
+
+    async def _bury(self, process: subprocess.Popen[bytes], control: AsyncPipe[m.FromZygote]) -> None:
+        """Have the zygote dead, and its orphans, which are this process's by now; then tell all who wait."""
+        control.shut()
+        if not await _exits(process):
+            process.kill()
+            await _exits(process)
+        control.close()
+        _live_zygotes.discard(process.pid)
+        await self._end_orphans()
+        if not _live_zygotes:
+            process_tree.inherit_orphans(False)
+        self._lost = ZygoteLostError(self._described(_ending(process.returncode)))
+        for answer in self._answers:
+            if not answer.done():
+                answer.set_exception(self._lost)
+        for member in self._members.values():
+            member.end(self._lost)
+        self._answers.clear()
+        self._members.clear()
+        self._gone.set()
+
+    async def _end_orphans(self) -> None:
+        session = os.getsid(0)
+        for _ in range(_POLLS):
+            strangers = process_tree.children() - self._others - _live_zygotes
+            orphans = {pid for pid in strangers if _session(pid) != session}
+            if not orphans:
+                break
+            process_tree.cull(orphans)
+            await asyncio.sleep(_POLL_S)
+
+    def _described(self, what: str) -> str:
+        last = "\n".join(f"    {line}" for line in tail_lines(self.log_path, _LOG_LINES))
+        said = f"; its last lines:\n{last}" if last else ""
+        return f"the zygote, process {self.pid} on host {socket.gethostname()}, {what}{said}"
+
+
+class MemberProcess:
+    """One forked child of a zygote. All methods belong to the zygote's event loop."""
+
+    def __init__(self, pid: int, pipe: AsyncPipe[m.FromMember], tell_zygote: Callable[[m.ToZygote], None]) -> None:
+        self.pid = pid
+        self.disconnected = False
+        """The process cut itself off, or sent what is no message, and was killed for that."""
+        self._pipe = pipe
+        self._tell_zygote = tell_zygote
+        self._has_outcome = False
+        self._end: m.Exited | ZygoteLostError | None = None
+        self._over = asyncio.Event()
+
+    def send(self, message: m.ToMember) -> None:
+        """Send `message`; returns at once. A member that is gone does not get it, as `receive` and `wait` tell."""
+        self._pipe.send(message)
+
+    async def receive(self) -> m.FromMember | None:
+        """The member's next message; None after the last. May be cancelled without loss. Raises nothing."""
+        try:
+            message = await self._pipe.receive()
+        except ProtocolError:  # written by the training function, to a file descriptor that is not its own
+            self._pipe.close()
+            self.kill(0.0)
+            return None
+        self._has_outcome |= isinstance(message, m.Ended)
+        return message
+
+    async def wait(self) -> m.Exited:
+        """Return when the process and all that it left behind are gone. Raises ZygoteLostError, when they are too."""
+        await self._over.wait()
+        if isinstance(self._end, ZygoteLostError):
+            raise self._end
+        assert self._end is not None
+        return self._end
+
+    @property
+    def lost(self) -> bool:
+        """It ended with its zygote."""
+        return isinstance(self._end, ZygoteLostError)
+
+    def kill(self, grace_s: float) -> None:
+        """End the process: SIGTERM, and SIGKILL `grace_s` later; only SIGKILL for 0. Returns at once."""
+        if self._end is None:
+            self.disconnected |= self._pipe.ended and not self._has_outcome
+            self._tell_zygote(m.Kill(self.pid, grace_s))
+
+    def end(self, how: m.Exited | ZygoteLostError) -> None:
+        """The process is gone; the zygote's handle calls this once. What the member has sent can still be received."""
+        self._end = how
+        self._pipe.drain()
+        self._over.set()
+
+
+def scratch_root() -> str | None:
+    """Where this host wants a task's files: in a container of YARN, the container's own folder, which is removed with
+    it, however it ends. None for the system's folder of temporary files."""
+    return os.path.abspath("tmp") if "CONTAINER_ID" in os.environ and os.path.isdir("tmp") else None
+
+
+def thread_limits(cores: int | None) -> dict[str, str]:
+    """Environment that keeps TensorFlow to `cores`, where the user says nothing else; empty for None.
+
+    Without it each trial would start threads for all cores of the host, and trials side by side would slow each other.
+    """
+    limits = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    return {name: str(cores) for name in limits if cores is not None and name not in os.environ}
+
+
+def _zygote_env(inherited: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
+    """The agent's environment without Spark's secrets, and with a way to find this package."""
+    env = {
+        name: value
+        for name, value in inherited.items()
+        if name not in _SECRETS and not name.startswith(_SECRET_PREFIXES)
+    }
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, inherited.get("PYTHONPATH"))))
+    env.update(additions)
+    return env
+
+
+def _answer(future: "asyncio.Future[Answer]", answer: "Answer") -> bool:
+    """Whether someone still waits for it."""
+    if future.done():
+        return False
+    future.set_result(answer)
+    return True
+
+
+def _disown(answer: "asyncio.Future[Answer]") -> None:
+    """End the child that came at the moment at which its caller was cancelled."""
+    if not answer.cancelled() and answer.exception() is None and isinstance(child := answer.result(), MemberProcess):
+        child.kill(0.0)
+
+
+async def _exits(process: subprocess.Popen[bytes]) -> bool:
+    for _ in range(_POLLS):
+        if process.poll() is not None:
+            return True
+        await asyncio.sleep(_POLL_S)
+    return False
+
+
+def _ending(status: int | None) -> str:
+    if status is None:
+        return "does not die of SIGKILL, for it hangs in the kernel"
+    if status >= 0:
+        return f"exited with code {status}"
+    name = signal.Signals(-status).name
+    return f"was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+Answer = m.Preloaded | MemberProcess

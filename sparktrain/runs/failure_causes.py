@@ -1,0 +1,97 @@
+"""Why trials of a run failed, for people: each cause once, where it happened, and where to read on. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+from typing import TYPE_CHECKING
+
+from rich.cells import chop_cells
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.state.trial import TrialStatus
+
+if TYPE_CHECKING:
+    from sparktrain.runs.results import SweepResult, TrialResult
+
+STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow"}
+
+_TOLD_CAUSES = 10
+_TOLD_LINES = 12
+_LOG_LINES = 8
+_TOLD_TRIALS = 8
+_FRAME = re.compile(r'\s*(?:\| )?File "([^"]*)", line \d+')
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen ")
+
+
+def explained(result: "SweepResult", width: int) -> Iterator[Text]:
+    """Lines for all causes of `result`, each broken only where `width` ends, an empty one before each cause."""
+    groups = _causes(result.trials)
+    for trials in groups[:_TOLD_CAUSES]:
+        yield Text()
+        yield from _explained(trials, width)
+    if len(groups) > _TOLD_CAUSES:
+        yield Text(f"\n{formatting.count(len(groups) - _TOLD_CAUSES, 'other cause')}: see the logs of the trials")
+
+
+def shortened(traceback: str, most: int = _TOLD_LINES) -> list[str]:
+    """Its lines; of a longer one without the frames of libraries before the last, then only the end."""
+    lines = traceback.rstrip().splitlines()
+    if len(lines) <= most:
+        return lines
+    frames = [list(frame) for _, frame in groupby(zip(_numbered(lines), lines, strict=True), key=lambda pair: pair[0])]
+    blocks = [[line for _, line in frame] for frame in frames]
+    last = max((number for number, block in enumerate(blocks) if _FRAME.match(block[0])), default=0)
+    told: list[str] = []
+    for is_library, group in groupby(enumerate(blocks), lambda pair: pair[0] != last and _is_library(pair[1])):
+        found = [block for _, block in group]
+        hidden = [[f"  ... {formatting.count(len(found), 'frame')} of libraries"]]
+        told += chain.from_iterable(hidden if is_library else found)
+    return told[-most:]
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[int]:
+    """The frame that each line is of: a new one begins where a file is named, or where no frame goes on."""
+    number, within = 0, False
+    for line in lines:
+        if _FRAME.match(line):
+            number, within = number + 1, True
+        elif within and not line.startswith("    "):
+            number, within = number + 1, False
+        yield number
+
+
+def _is_library(frame: list[str]) -> bool:
+    named = _FRAME.match(frame[0])
+    return named is not None and _LIBRARY.search(named[1]) is not None
+
+
+def _causes(trials: "Iterable[TrialResult]") -> "list[list[TrialResult]]":
+    """Failed and lost trials, those with the same root cause together."""
+    groups: dict[str, list[TrialResult]] = {}
+    for trial in trials:
+        if trial.error is not None and trial.status in (TrialStatus.FAILED, TrialStatus.LOST):
+            groups.setdefault(f"{trial.status} {trial.error.summary}", []).append(trial)
+    return list(groups.values())
+
+
+def _explained(trials: "list[TrialResult]", width: int) -> Iterator[Text]:
+    """The root cause first, then where it happened, then where to read on."""
+    first = trials[0]
+    if first.error is None:
+        return
+    ids = ", ".join(str(trial.id) for trial in trials[:_TOLD_TRIALS])
+    more = f" and {len(trials) - _TOLD_TRIALS} more" if len(trials) > _TOLD_TRIALS else ""
+    noun = "trial" if len(trials) == 1 else "trials"
+    line = Text(f"{noun} {ids}{more} {first.status}: ", style=STYLES[first.status])
+    yield line.append(formatting.plain(first.error.summary), style="bold")
+    for told in shortened(first.error.traceback) or first.error.log_tail[-_LOG_LINES:]:
+        yield from _indented(formatting.plain(told), width)
+    if first.log is not None:
+        of = f" of trial {first.id}" if len(trials) > 1 else ""
+        yield from _indented(f"log{of}: {formatting.plain(first.log)}", width, "dim")
+
+
+def _indented(line: str, width: int, style: str = "") -> Iterator[Text]:
+    """`line`, broken only where the terminal ends: a path that is broken at its words cannot be copied."""
+    yield from (Text(part, style=style, no_wrap=True) for part in chop_cells(f"    {line}", width))

@@ -1,0 +1,340 @@
+"""Looks at everything in a run directory that a driver would read: what is damaged, and what a resume would do."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sparktrain import formatting
+from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
+from sparktrain.ids import RunId, TrialId
+from sparktrain.rundir import checkpoints
+from sparktrain.rundir.journal import salvage, writer
+from sparktrain.rundir.journal.salvage import Report
+from sparktrain.runs import plan as plans
+from sparktrain.runs.history import answers, read_overview
+from sparktrain.runs.locate import Place
+from sparktrain.runs.lost_records import lost_records
+from sparktrain.runs.plan import Plan
+from sparktrain.runs.summary import from_json
+from sparktrain.runs.view import Known, RunState, RunView, TrialView, view_of
+from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.events import RunLimits
+from sparktrain.state.records import AnyRecord, DriverBegan
+from sparktrain.state.recovery import fold
+from sparktrain.state.sweep import Sweep
+
+VERSION = 1
+_TOLD_TRIALS = 12
+_TOLD_NOTES = 6
+
+Told = Callable[[int, int], None]
+"""Is told how many bytes of checkpoints were looked at, and how many there are, as far as is known."""
+
+
+class Gravity(StrEnum):
+    """How bad a finding is. The value is the word in JSON."""
+
+    NOTE = "note"  # unusual, and no harm
+    DAMAGE = "damage"  # something is lost, and the run can be resumed all the same
+    BLOCKING = "blocking"  # the run cannot be resumed before a repair, or before a copy is put back
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    gravity: Gravity
+    subject: str
+    """`run.json`, `journal`, `plan`, `code`, `checkpoint` or `results.json`."""
+    problem: str
+    trial: TrialId | None = None
+    checkpoint: Checkpoint | None = None
+    path: str = ""
+    """Of the file in the store, where it is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """What was found in a run directory."""
+
+    name: str
+    directory: str
+    fast: bool
+    findings: tuple[Finding, ...]
+    outlook: tuple[str, ...]
+    """What a resume would do, one line each."""
+    checkpoints: int
+    """That were looked at."""
+    size: int
+    """Of their files, in bytes."""
+    records: int
+    """Of the journal, that can be read or kept."""
+    begun: float | None
+    """When the first driver began, as far as is known."""
+    plan: Plan | None = None
+    """That a resume would follow."""
+    view: RunView | None = None
+    """The run, as far as it can be read."""
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        gravities = {finding.gravity for finding in self.findings}
+        return 8 if Gravity.BLOCKING in gravities else 7 if Gravity.DAMAGE in gravities else 0
+
+    def lines(self) -> list[str]:
+        """For people."""
+        checked = "sizes compared" if self.fast else "every byte verified"
+        counts = [formatting.count(self.records, "record"), formatting.count(self.checkpoints, "checkpoint")]
+        verdict = {0: "clean", 7: "damaged, can be resumed", 8: "damaged, cannot be resumed as it is"}[self.code]
+        head = (
+            f"{formatting.plain(self.name)}: {verdict}. {', '.join(counts)} ({formatting.size(self.size)}, {checked})"
+        )
+        findings = [f"{each.gravity}: {each.subject}: {formatting.plain(each.problem)}" for each in self.findings]
+        bad = sum(each.gravity is not Gravity.NOTE for each in self.findings)
+        more = len(findings) - bad - _TOLD_NOTES
+        findings = findings[: bad + _TOLD_NOTES] + ([f"and {formatting.count(more, 'more note')}"] if more > 0 else [])
+        return [head, *findings, *(f"resume: {formatting.plain(line)}" for line in self.outlook)]
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "version": VERSION,
+            "name": self.name,
+            "directory": self.directory,
+            "code": self.code,
+            "fast": self.fast,
+            "records": self.records,
+            "checkpoints": self.checkpoints,
+            "size": self.size,
+            "findings": [
+                {
+                    "gravity": str(each.gravity),
+                    "subject": each.subject,
+                    "problem": each.problem,
+                    "trial": each.trial,
+                    "step": each.checkpoint.step if each.checkpoint is not None else None,
+                }
+                for each in self.findings
+            ],
+            "resume": list(self.outlook),
+        }
+
+
+@dataclass
+class _Checked:
+    """What is known of the checkpoints so far."""
+
+    count: int = 0
+    size: int = 0
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Manifests of those that cannot be read, with the reasons."""
+
+
+class Examiner:
+    """Examines one run. Writes nothing. Blocks on the store."""
+
+    def __init__(self, place: Place, fast: bool, told: Told) -> None:
+        """With `fast`, of the files of checkpoints the sizes are compared alone."""
+        self._place = place
+        self._fast = fast
+        self._told = told
+
+    def examine(self) -> Examined:
+        """What is there. Raises RunDirectoryError when a later sparktrain wrote it, OSError from the store."""
+        store, layout = self._place.store, self._place.layout
+        report, records = salvage.examine(store, layout)
+        findings = [*_of_journal(report), *self._of_records(report, records)]
+        overview = self._overview(findings)
+        plan = self._plan(findings, overview, records)
+        view = None if plan is None else self._view(plan, overview, records)
+        checked = _Checked()
+        if view is not None:
+            findings += self._of_checkpoints(view, checked)
+            findings += self._of_results(view)
+        return Examined(
+            name=layout.path,
+            directory=self._place.where,
+            fast=self._fast,
+            findings=tuple(sorted(findings, key=lambda each: list(Gravity).index(each.gravity), reverse=True)),
+            outlook=() if view is None else tuple(_outlook(view, checked.damaged, report)),
+            checkpoints=checked.count,
+            size=checked.size,
+            records=report.kept,
+            begun=next((each.at for each in records if isinstance(each, DriverBegan)), None),
+            plan=plan,
+            view=view,
+        )
+
+    def _of_records(self, report: Report, records: tuple[AnyRecord, ...]) -> Iterator[Finding]:
+        """What is not in a journal that can be read, though there is proof that it was."""
+        store, layout = self._place.store, self._place.layout
+        lost = lost_records(store, layout, records, lambda: salvage.examine(store, layout)[1])
+        if lost and report.whole:
+            step = "--repair takes the results from there" if lost.results else "--repair begins a new generation"
+            yield Finding(Gravity.BLOCKING, "journal", f"{lost}; {step}")
+        for trial in lost.trials if report.whole else ():
+            where = store.where(layout.trial(trial))
+            yield Finding(Gravity.BLOCKING, "journal", f"trial {trial} cannot be kept: move {where} away", trial)
+
+    def _overview(self, findings: list[Finding]) -> dict[str, Any]:
+        try:
+            return read_overview(self._place.store, self._place.layout)
+        except FileNotFoundError:
+            problem = f"{self._place.store.where(self._place.layout.spec)} is missing"
+        except RunDirectoryError as error:
+            problem = str(error)
+        findings.append(Finding(Gravity.BLOCKING, "run.json", f"{problem}; --repair writes it anew from the plan"))
+        return {}
+
+    def _plan(self, findings: list[Finding], overview: dict[str, Any], records: tuple[AnyRecord, ...]) -> Plan | None:
+        """The plan that a resume would follow; it and its code are looked at, and those of earlier drivers."""
+        store, layout = self._place.store, self._place.layout
+        begun = [record.plan for record in records if isinstance(record, DriverBegan)]
+        newest = begun[-1] if begun else str(overview.get("plan", ""))
+        followed = None
+        for digest in dict.fromkeys(each for each in (newest, *begun) if each):
+            gravity = Gravity.BLOCKING if digest == newest else Gravity.DAMAGE
+            try:
+                plan = plans.read(store, layout, digest)
+            except RunDirectoryError as error:
+                findings.append(Finding(gravity, "plan", str(error)))
+                continue
+            followed = plan if digest == newest else followed
+            try:
+                plans.read_code(store, layout, plan.code)
+            except RunDirectoryError as error:
+                findings.append(Finding(gravity, "code", str(error), path=layout.code(plan.code)))
+        return followed
+
+    def _view(self, plan: Plan, overview: dict[str, Any], records: tuple[AnyRecord, ...]) -> RunView:
+        store, layout = self._place.store, self._place.layout
+        driver = writer.newest_driver(store, layout.journal)
+        total = overview.get("trials")
+        known = Known(
+            kind=plan.kind,
+            function=plan.function,
+            spec=plan.sweep_spec(),
+            total=total if isinstance(total, int) else None,
+            begun=None,
+            store=store,
+            layout=layout,
+            records=records,
+            driver=driver,
+            alive=driver is not None and answers(driver),
+        )
+        return view_of(known)
+
+    # ---- checkpoints
+
+    def _of_checkpoints(self, view: RunView, checked: _Checked) -> Iterator[Finding]:
+        manifests = {}
+        for trial in view.trials:
+            for checkpoint in trial.kept:
+                try:
+                    manifests[checkpoint.manifest] = checkpoints.manifest_of(self._place.store, checkpoint)
+                except CheckpointError as error:
+                    checked.damaged[checkpoint.manifest] = str(error)
+        total = sum(shard.size for manifest in manifests.values() for shard in manifest.shards)
+        for trial in view.trials:
+            for checkpoint in trial.kept:
+                checked.count += 1
+                if (manifest := manifests.get(checkpoint.manifest)) is not None:
+                    self._verify(checkpoint, manifest, checked, total)
+        if checked.damaged and view.state is RunState.RUNNING:
+            self._forget_replaced(checked)
+        for trial in view.trials:
+            yield from _of_trial(trial, checked.damaged)
+
+    def _verify(self, checkpoint: Checkpoint, manifest: checkpoints.Manifest, checked: _Checked, total: int) -> None:
+        before = checked.size
+        try:
+            for size in checkpoints.verified(self._place.store, checkpoint, manifest, self._fast):
+                checked.size += size
+                self._told(checked.size, total)
+        except CheckpointError as error:
+            checked.damaged[checkpoint.manifest] = str(error)
+        checked.size = before + sum(shard.size for shard in manifest.shards)
+        self._told(checked.size, total)
+
+    def _forget_replaced(self, checked: _Checked) -> None:
+        """The driver may have deleted meanwhile what newer checkpoints have replaced."""
+        _, records = salvage.examine(self._place.store, self._place.layout)
+        sweep = Sweep(RunId(self._place.layout.path), RunLimits(), 0.0)
+        fold(sweep, records)
+        kept = {each.manifest for trial in sweep.trials.values() for each in trial.checkpoints.kept}
+        for manifest in [each for each in checked.damaged if each not in kept]:
+            del checked.damaged[manifest]
+
+    # ---- results
+
+    def _of_results(self, view: RunView) -> Iterator[Finding]:
+        store, path = self._place.store, self._place.layout.results
+        if view.state is not RunState.ENDED:
+            return
+        where = store.where(path)
+        try:
+            result = from_json(json.loads(store.read(path)))
+        except FileNotFoundError:
+            problem = f"{where} is missing, though the run has ended"
+        except (ValueError, AttributeError, SpecError) as error:
+            problem = f"{where} cannot be read: {error}"
+        else:
+            told = {trial.id: trial.status for trial in result.trials}
+            wrong = [trial for trial in view.results if told.get(trial.id) != trial.status]
+            if not wrong:
+                return
+            problem = f"{where} says other than the journal of {_named([trial.id for trial in wrong])}"
+        yield Finding(Gravity.DAMAGE, "results.json", f"{problem}; --repair writes it anew from the journal")
+
+
+def _of_journal(report: Report) -> Iterator[Finding]:
+    for problem in report.problems:
+        yield Finding(Gravity.BLOCKING, "journal", problem)
+    for note in report.notes:
+        yield Finding(Gravity.NOTE, "journal", note)
+
+
+def _of_trial(trial: TrialView, damaged: dict[str, str]) -> Iterator[Finding]:
+    bad = [each for each in trial.kept if each.manifest in damaged]
+    # A trial that could go on from nothing would hide what is lost: it ends as failed.
+    gravity = Gravity.BLOCKING if len(bad) == len(trial.kept) else Gravity.DAMAGE
+    if trial.result.status.observed:
+        gravity = Gravity.DAMAGE
+    for each in bad:
+        yield Finding(gravity, "checkpoint", damaged[each.manifest], trial.result.id, each)
+
+
+def _outlook(view: RunView, damaged: dict[str, str], report: Report) -> Iterator[str]:
+    """What a driver that resumes the run would do."""
+    if view.complete and report.whole:
+        yield "nothing is left to be done"
+        return
+    anew = []
+    for trial in view.trials:
+        if trial.result.status.observed:
+            continue
+        good = [each for each in trial.kept if each.manifest not in damaged]
+        newest = trial.checkpoint
+        if newest is None:
+            anew.append(trial.result.id)
+        elif not good:
+            yield f"trial {trial.result.id} fails: none of its checkpoints can be read; after --repair it begins anew"
+        elif good[-1] is not newest:
+            yield f"trial {trial.result.id} goes on from step {good[-1].step} in place of {newest.step}"
+        else:
+            yield f"trial {trial.result.id} goes on from step {newest.step}"
+    if anew:
+        yield f"{_named(anew)} {'begins' if len(anew) == 1 else 'begin'} anew"
+    lost = [trial for trial in report.again if trial >= len(view.trials)]
+    if lost:
+        yield f"{_named(lost)} {'is' if len(lost) == 1 else 'are'} lost, and proposed again under other numbers"
+    if view.total is not None and view.total > len(view.trials):
+        yield f"{formatting.count(view.total - len(view.trials), 'trial')} not yet begun"
+
+
+def _named(trials: list[TrialId]) -> str:
+    ids = ", ".join(map(str, trials[:_TOLD_TRIALS])) + " ..." * (len(trials) > _TOLD_TRIALS)
+    return f"trial {ids}" if len(trials) == 1 else f"trials {ids}"

@@ -1,0 +1,65 @@
+"""A gang in words: its restarts, and how its run ended."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+from sparktrain import formatting
+from sparktrain.state.outcome import Restart
+
+if TYPE_CHECKING:
+    from sparktrain.runs.results import RunResult
+
+
+def restart_line(number: int, restart: Restart) -> str:
+    """Who was lost in restart `number` (from 1), why, and what that cost."""
+    cost = formatting.duration(restart.seconds)
+    if restart.steps_lost is not None:
+        cost += f", {formatting.count(restart.steps_lost, 'step')} done again"
+    elif restart.resumed_from_step is None:
+        cost += ", from the start"
+    return f"restart {number}: {member(restart.rank, restart.host)}: {formatting.plain(restart.cause)}; {cost}"
+
+
+def restart_lines(restarts: tuple[Restart, ...]) -> list[str]:
+    """One line for each, the oldest first."""
+    return [restart_line(number, restart) for number, restart in enumerate(restarts, 1)]
+
+
+def member(rank: int | None, host: str | None) -> str:
+    """Which member, and where: `rank 1 on gpu-2`."""
+    who = "a member" if rank is None else f"rank {rank}"
+    return who if host is None else f"{who} on {formatting.plain(host)}"
+
+
+def metrics(of: Mapping[str, float]) -> str:
+    """`accuracy 0.9143, loss 0.2871`."""
+    return ", ".join(f"{formatting.plain(name)} {formatting.number(value)}" for name, value in of.items())
+
+
+def run_lines(result: "RunResult") -> list[str]:
+    """A run that succeeded, for `print` and for the command line."""
+    lines = [_headline(result)]
+    lines += [f"metrics: {metrics(result.metrics)}"] if result.metrics else []
+    lines += restart_lines(result.restarts)
+    lines += [f"warning: {formatting.plain(each)}" for each in (result.unsaved, *result.notices) if each]
+    lines += [f"model: {formatting.plain(result.model_path)}"] if result.model_path is not None else []
+    lines += [f"results and logs: {formatting.plain(result.directory)}"] if result.directory is not None else []
+    return lines
+
+
+def run_html(result: "RunResult") -> str:
+    """The same for a notebook, and a table of its members. Everything that a program named is escaped."""
+    headline, *lines = run_lines(result)
+    rows = ["<tr><th>rank</th><th>role</th><th>host</th><th>log</th></tr>"]
+    for each in result.members:
+        cells = (str(each.rank), str(each.role), formatting.plain(each.host or ""), formatting.plain(each.log))
+        rows.append("<tr>" + "".join(f'<td style="text-align: left">{escape(cell)}</td>' for cell in cells) + "</tr>")
+    told = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
+    return "\n".join(["<div>", f"<p><b>{escape(headline)}</b></p>", f"{told}<table>", *rows, "</table>", "</div>"])
+
+
+def _headline(result: "RunResult") -> str:
+    size = formatting.count(len(result.members), "member")
+    again = f", {formatting.count(len(result.restarts), 'restart')}" if result.restarts else ""
+    return f"{formatting.plain(result.name)}: succeeded in {formatting.duration(result.seconds)} on {size}{again}."

@@ -1,0 +1,273 @@
+"""Makes room in a run directory: deletes what no driver, and nobody who looks, needs any more."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from sparktrain import formatting
+from sparktrain.clock import Clock
+from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
+from sparktrain.ids import TrialId
+from sparktrain.rundir import checkpoints
+from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.runs.locate import Place
+from sparktrain.runs.view import RunState, RunView, TrialView
+from sparktrain.runs.watcher import Observer
+from sparktrain.state.checkpoint_history import Checkpoint, Checkpoints
+from sparktrain.state.records import CheckpointsDropped
+from sparktrain.state.recovery import compacted
+from sparktrain.store.base import Leftover
+
+VERSION = 1
+_CHECK_EVERY = 20
+"""Files that are deleted before it is asked whether a driver has come meanwhile."""
+_TOLD_LINES = 40
+
+
+class Keep(StrEnum):
+    """Which checkpoints of the trials stay that have a result. The value is the word on the command line."""
+
+    EACH = "each"  # of each trial the newest and the best
+    BEST = "best"  # the same, of the best trial alone
+    NONE = "none"  # no checkpoint
+
+
+def keep_of(value: str) -> Keep:
+    """Which checkpoints stay. Raises SpecError."""
+    if value not in list(Keep):
+        raise SpecError(f"--checkpoints ({value}) must be one of {', '.join(Keep)}")
+    return Keep(value)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A checkpoint that counts no more."""
+
+    trial: TrialId
+    checkpoint: Checkpoint
+    path: str
+    """Of its manifest, in full."""
+    files: tuple[str, ...]
+    """In the store, the manifest first."""
+    size: int
+    """In bytes."""
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A file that belongs to no checkpoint."""
+
+    file: str
+    """In the store."""
+    path: str
+    """In full."""
+    size: int
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """What was deleted, or would be."""
+
+    name: str
+    dropped: tuple[Dropped, ...]
+    orphans: tuple[Orphan, ...]
+    unpublished: tuple[Leftover, ...]
+    records: tuple[int, int]
+    """Of the journal, before and after."""
+    dry: bool
+    damaged: tuple[str, ...] = ()
+    """Of the checkpoints that stay, those whose files are not there as they should be, in words."""
+
+    @property
+    def code(self) -> int:
+        """How `sparktrain gc` ends: the exit code."""
+        return 7 if self.damaged else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        sizes = [each.size for each in self.dropped]
+        return sum([*sizes, *(each.size for each in self.orphans), *(each.size for each in self.unpublished)])
+
+    def lines(self) -> list[str]:
+        """For people: a summary, then each file."""
+        verb = "would delete" if self.dry else "deleted"
+        counts = [
+            (len(self.dropped), "checkpoint"),
+            (len(self.orphans), "orphaned file"),
+            (len(self.unpublished), "unpublished file"),
+        ]
+        told = [formatting.count(count, noun) for count, noun in counts if count]
+        what = f"{verb} {', '.join(told)}: {formatting.size(self.size)}" if told else "there is nothing to delete"
+        before, after = self.records
+        shorter = f"; the journal has {after} records in place of {before}" if after < before else ""
+        each = list(self._each())
+        more = [f"  and {len(each) - _TOLD_LINES} more"] if len(each) > _TOLD_LINES else []
+        damaged = [f"{formatting.plain(each)}; `sparktrain fsck` says what that means" for each in self.damaged]
+        return [f"{formatting.plain(self.name)}: {what}{shorter}", *each[:_TOLD_LINES], *more, *damaged]
+
+    def _each(self) -> Iterator[str]:
+        for dropped in self.dropped:
+            size = formatting.size(dropped.size)
+            yield f"  trial {dropped.trial}, checkpoint of step {dropped.checkpoint.step}: {size}"
+        for orphan in self.orphans:
+            yield f"  {formatting.plain(orphan.path)}: {formatting.size(orphan.size)}"
+        for left in self.unpublished:
+            yield f"  {formatting.plain(left.name)}: {formatting.size(left.size)}"
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "version": VERSION,
+            "name": self.name,
+            "dry_run": self.dry,
+            "checkpoints": [
+                {"trial": each.trial, "step": each.checkpoint.step, "path": each.path, "size": each.size}
+                for each in self.dropped
+            ],
+            "orphans": [{"path": each.path, "size": each.size} for each in self.orphans],
+            "unpublished": [{"path": each.name, "size": each.size} for each in self.unpublished],
+            "size": self.size,
+            "records": {"before": self.records[0], "after": self.records[1]},
+            "damaged": list(self.damaged),
+        }
+
+
+class Tidier:
+    """Tidies up one run, when no driver is on it. Its methods block on the store."""
+
+    def __init__(self, place: Place, keep: Keep, older_than_s: float, clock: Clock) -> None:
+        """What belongs to nothing is deleted when it is older than `older_than_s`."""
+        self._place = place
+        self._keep = keep
+        self._older_than_s = older_than_s
+        self._clock = clock
+        self._observer = Observer(place, clock)
+
+    def find(self) -> Tidied:
+        """What would be deleted; writes nothing.
+
+        Raises RunDirectoryError when a driver is, or may be, on the run, SpecError when no trial can be the best, and
+        as `Observer.look`.
+        """
+        view = self._observer.look()
+        self._check_idle(view)
+        dropped = tuple(each for trial in view.trials for each in self._dropped(trial, view))
+        records = self._observer.records
+        return Tidied(
+            name=view.name,
+            dropped=dropped,
+            orphans=tuple(self._orphans(view, dropped)),
+            unpublished=tuple(self._place.store.unpublished(self._place.layout.path, self._older_than_s)),
+            records=(len(records), len(compacted([*records, *_records(dropped)]))),
+            dry=True,
+        )
+
+    def tidy(self, who: Who) -> Tidied:
+        """Delete it. Takes over the run first, so that no driver can begin meanwhile without this being noticed.
+
+        Looks afterwards whether the files of all checkpoints that stay are there, in their sizes. Raises as `find`, and
+        DeposedError when a driver has begun: what was deleted until then was not needed.
+        """
+        self.find()  # nothing is taken over for a call that is wrong
+        journal, _ = Journal.claim(self._place.store, self._place.layout.journal, who)
+        self._observer = Observer(self._place, self._clock)
+        found = self.find()
+        dropped = _records(found.dropped)
+        if dropped:
+            journal.append(dropped)
+        else:
+            journal.settle()
+        kept = [each for trial in self._observer.look().trials for each in trial.kept]
+        self._delete(found, kept, journal)
+        journal.compact(compacted(self._observer.records))
+        return replace(found, dry=False, damaged=tuple(self._damaged(kept)))
+
+    def _delete(self, found: Tidied, kept: Sequence[Checkpoint], journal: Journal) -> None:
+        """Delete what was found, but for all that a checkpoint names which is kept: whatever else is wrong."""
+        store, needed = self._place.store, set[str]()
+        for checkpoint in kept:
+            with suppress(CheckpointError):  # one that cannot be read names nothing
+                needed.update(checkpoints.files_of(checkpoint, checkpoints.manifest_of(store, checkpoint)))
+        files = [file for each in found.dropped for file in each.files] + [each.file for each in found.orphans]
+        for number, file in enumerate(each for each in files if each not in needed):
+            if number % _CHECK_EVERY == 0:
+                journal.check()
+            store.delete(file)
+        for left in found.unpublished:
+            store.discard_unpublished(left)
+
+    def _damaged(self, kept: Sequence[Checkpoint]) -> Iterator[str]:
+        """What is wrong with checkpoints that stay, by the sizes of their files."""
+        for checkpoint in kept:
+            try:
+                manifest = checkpoints.manifest_of(self._place.store, checkpoint)
+                for _ in checkpoints.verified(self._place.store, checkpoint, manifest, fast=True):
+                    continue
+            except CheckpointError as error:
+                yield str(error)
+
+    def _check_idle(self, view: RunView) -> None:
+        if view.state is RunState.RUNNING:
+            raise RunDirectoryError(f"run directory {view.directory} is in use by {view.driver}: wait for its end")
+        silent_s = self._clock.wall() - (view.heard or 0.0)
+        if view.state is RunState.GONE and silent_s < self._older_than_s:
+            raise RunDirectoryError(
+                f"run directory {view.directory} may be in use: its driver ({view.driver or 'unknown'}) does not "
+                f"answer from here, but was heard of {formatting.ago(silent_s)}; resume the run, or say --older-than "
+                f"{max(1, int(silent_s))}s when you know that nobody is on it"
+            )
+
+    def _dropped(self, trial: TrialView, view: RunView) -> Iterator[Dropped]:
+        """The checkpoints of a trial that has a result, but for those that stay."""
+        if not trial.result.status.observed:
+            return  # a driver that resumes the run begins there
+        stay = self._staying(trial, view)
+        store = self._place.store
+        for checkpoint in trial.kept:
+            if checkpoint in stay:
+                continue
+            files, size = [checkpoint.manifest], 0
+            try:
+                manifest = checkpoints.manifest_of(store, checkpoint)
+                files = checkpoints.files_of(checkpoint, manifest)
+                size = sum(shard.size for shard in manifest.shards)
+            except CheckpointError:
+                pass  # its shards belong to nothing from now on
+            yield Dropped(trial.result.id, checkpoint, store.where(checkpoint.manifest), tuple(files), size)
+
+    def _staying(self, trial: TrialView, view: RunView) -> list[Checkpoint]:
+        if self._keep is Keep.NONE:
+            return []
+        if self._keep is Keep.BEST:
+            best = view.results[0] if len(view.results) == 1 else view.best
+            if view.metric is None and len(view.results) > 1:
+                raise SpecError(f"run {view.name} has no metric, so that no trial is its best: say --checkpoints each")
+            if best is None or best.id != trial.result.id:
+                return []
+        known = Checkpoints(list(trial.kept))
+        return [each for each in (known.newest, known.best) if each is not None]
+
+    def _orphans(self, view: RunView, dropped: Sequence[Dropped]) -> Iterator[Orphan]:
+        store, layout = self._place.store, self._place.layout
+        before = self._clock.wall() - self._older_than_s
+        named = {file for each in dropped for file in each.files}
+        for trial in view.trials:
+            for file in checkpoints.left_over(store, layout, trial.result.id, trial.kept):
+                with suppress(FileNotFoundError):
+                    seen = store.stat(file)
+                    if file not in named and seen.modified < before:
+                        yield Orphan(file, store.where(file), seen.size)
+
+
+def _records(dropped: Sequence[Dropped]) -> list[CheckpointsDropped]:
+    """What the journal gets of it: one record for each trial."""
+    manifests: dict[TrialId, list[str]] = {}
+    for each in dropped:
+        manifests.setdefault(each.trial, []).append(each.checkpoint.manifest)
+    return [
+        CheckpointsDropped(trial=trial, manifests=tuple(paths), reason="deleted to make room")
+        for trial, paths in manifests.items()
+    ]

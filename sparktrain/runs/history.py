@@ -1,0 +1,242 @@
+"""What a run directory holds of a run, and how a driver that resumes it gets to where those before were."""
+
+import json
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+from sparktrain.clock import SystemClock, time_of_day
+from sparktrain.cluster.yarn_container import this_attempt
+from sparktrain.config.versions import installed_versions
+from sparktrain.errors import ResumeError, RunDirectoryError
+from sparktrain.ids import RunId, TrialId
+from sparktrain.protocol.certificates import server_fingerprint
+from sparktrain.rundir.journal import reader, writer
+from sparktrain.rundir.journal.reader import Opened
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs import plan as plans
+from sparktrain.runs.lost_records import check_whole
+from sparktrain.runs.plan import Plan
+from sparktrain.search.sampler import Sampler
+from sparktrain.state.events import RunLimits
+from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded, TrialConcluded, TrialsAdded
+from sparktrain.state.recovery import fold
+from sparktrain.state.sweep import Sweep
+from sparktrain.state.trial import TrialStatus
+from sparktrain.store.base import Store
+
+ALIVE_TIMEOUT_S = 2.0
+"""How long the driver that was last on a run may take to answer."""
+_PIECE_BYTES = 16384
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run that a directory holds."""
+
+    plan: Plan
+    """That the last driver was told."""
+    opened: Opened
+    driver: Who | None
+    """That was last on it; None when it died before it had begun."""
+
+    @property
+    def ended(self) -> bool:
+        """The last driver has said that it is done, whatever the reason."""
+        return self.end is not None
+
+    @property
+    def end(self) -> RunEnded | None:
+        """What the last driver has said when it was done; None when it has not."""
+        return self._last if isinstance(self._last, RunEnded) else None
+
+    @property
+    def retried(self) -> bool:
+        """The last driver has queued the trials that had failed, as it was told to."""
+        began = next((each for each in reversed(self.opened.records) if isinstance(each, DriverBegan)), None)
+        return began is not None and began.retry_failed
+
+    @property
+    def _last(self) -> AnyRecord | None:
+        """The begin or the end of a driver's work, whichever is the newer one."""
+        return next((each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverBegan)), None)
+
+    def sweep(self) -> Sweep:
+        """The trials as the last driver has left them."""
+        sweep = Sweep(RunId(self.plan.spec["name"]), RunLimits(), 0.0)
+        fold(sweep, self.opened.records)
+        return sweep
+
+
+def look(store: Store, layout: RunLayout) -> Found | None:
+    """The run in the directory; None when there is none. Blocks on the store.
+
+    Raises RunDirectoryError when it cannot be read, JournalDamagedError when its journal is damaged, and OSError when
+    the store fails.
+    """
+    try:
+        overview = read_overview(store, layout)
+    except FileNotFoundError:
+        return None
+    opened = reader.read(store, layout.journal)
+    check_whole(store, layout, opened.records, lambda: reader.read(store, layout.journal).records)
+    begun = [record.plan for record in opened.records if isinstance(record, DriverBegan)]
+    plan = plans.read(store, layout, begun[-1] if begun else str(overview["plan"]))
+    return Found(plan, opened, writer.newest_driver(store, layout.journal))
+
+
+def this_driver(address: str = "", fingerprint: str = "") -> Who:
+    """The calling process; with address and fingerprint of its coordinator, where it has one."""
+    application, attempt = this_attempt()
+    return Who(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=SystemClock().wall(),
+        sparktrain=installed_versions().get("sparktrain", "unknown"),
+        address=address,
+        fingerprint=fingerprint,
+        application=application,
+        attempt=attempt,
+    )
+
+
+def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
+    """What `run.json` has. Blocks. Raises OSError; RunDirectoryError where this sparktrain cannot read it."""
+    where = store.where(layout.spec)
+    try:
+        overview = json.loads(store.read(layout.spec))
+    except ValueError as error:
+        raise RunDirectoryError(f"{where} is no overview of a run ({error}): put a copy back") from error
+    version = overview.get("version") if isinstance(overview, dict) else None
+    if isinstance(version, int) and version > plans.VERSION:
+        raise RunDirectoryError(
+            f"{where} has version {version}, and this sparktrain reads version {plans.VERSION}: use the newer "
+            "sparktrain that wrote it"
+        )
+    if not isinstance(version, int) or "plan" not in overview:
+        raise RunDirectoryError(f"{where} is not of a run of this sparktrain: choose another name or dir")
+    return cast(dict[str, Any], overview)
+
+
+def check_alone(found: Found, where: str, this: Who) -> None:
+    """Raises RunDirectoryError when the driver that was last on the run answers, and is not `this` one; but not for one
+    that YARN has replaced by this one: it is given up, though it may not know that yet.
+
+    Blocks for some seconds at most. It helps people, and nothing depends on it: a driver that is taken over without
+    having answered is fenced.
+    """
+    driver = found.driver
+    if driver is None or found.ended or this.replaces(driver) or driver.fingerprint == this.fingerprint != "":
+        return  # a pool whose last call has lost its store is on no run now, and it is this pool that asks
+    if answers(driver):
+        raise RunDirectoryError(
+            f"run directory {where} is in use: {driver} has been on this run since {time_of_day(driver.started)}; wait "
+            "for its end, stop it, or choose another name"
+        )
+
+
+def answers(driver: Who) -> bool:
+    """Whether the coordinator of that driver listens where it did; somebody else there does not count. Blocks."""
+    host, _, port = driver.address.rpartition(":")
+    if not host or not port.isdigit():
+        return False
+    try:
+        certificate = ssl.DER_cert_to_PEM_cert(_certificate_of((host, int(port))))
+        return server_fingerprint(certificate.encode()) == driver.fingerprint
+    except (OSError, ValueError, OverflowError):
+        return False
+
+
+def _certificate_of(address: tuple[str, int]) -> bytes:
+    """The certificate of who listens there, in DER. Blocks for 2 s at most; raises OSError.
+
+    It goes away without an answer to that certificate. A handshake that ends with the caller having none of its own is
+    one that gRPC refuses, and tells of on the driver's stderr: at each look at a run that goes on.
+    """
+    clock = SystemClock()
+    until = clock.now() + ALIVE_TIMEOUT_S
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3  # in which the certificate comes before anything is asked for
+    received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(received, to_send)
+    with socket.create_connection(address, ALIVE_TIMEOUT_S) as connection:
+        while True:
+            with suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+                return tls.getpeercert(binary_form=True) or b""
+            connection.settimeout(max(0.001, until - clock.now()))
+            connection.sendall(to_send.read())
+            if not (data := connection.recv(_PIECE_BYTES)):
+                raise ConnectionError(f"{address} ends the connection")
+            received.write(data)
+
+
+def proposed_before(records: Sequence[AnyRecord], space: str) -> list[dict[str, object]]:
+    """What samplers of other spaces than `space`, a digest, have proposed: it is not proposed again."""
+    return [case for record in records[: _begin(records, space)] for case in _cases(record)]
+
+
+def replay(sampler: Sampler, records: Sequence[AnyRecord], space: str) -> None:
+    """Ask and tell a fresh sampler what the one before was asked and told, since it began with `space`, a digest.
+
+    Raises ResumeError when it proposes something else.
+    """
+    ends = _ends(records)
+    start, told = _begin(records, space), 0
+    for record in records[start:]:
+        if isinstance(record, TrialsAdded):
+            _tell(sampler, ends[told : record.observed])
+            told = max(told, record.observed)
+            suggested = sampler.suggest(record.asked).cases
+            if _plain(suggested) != _plain(record.cases):
+                raise ResumeError(
+                    f"the space proposes {_plain(suggested)} where it proposed {_plain(record.cases)} before: a "
+                    "condition of it has changed; choose another name for a new run"
+                )
+    _tell(sampler, ends[told:])
+
+
+def _begin(records: Sequence[AnyRecord], space: str) -> int:
+    """Where the last drivers, all of which had `space`, have begun."""
+    start = len(records)
+    for index in range(len(records) - 1, -1, -1):
+        record = records[index]
+        if isinstance(record, DriverBegan):
+            if record.space != space:
+                break
+            start = index
+    return start
+
+
+def _cases(record: AnyRecord) -> Sequence[dict[str, object]]:
+    return record.cases if isinstance(record, TrialsAdded) else ()
+
+
+_End = tuple[TrialId, dict[str, object], dict[str, float] | None]
+
+
+def _ends(records: Sequence[AnyRecord]) -> list[_End]:
+    """The ends of trials that samplers were told, in their order."""
+    cases = [case for record in records for case in _cases(record)]
+    return [
+        (each.trial, cases[each.trial], each.metrics if each.status is TrialStatus.SUCCEEDED else None)
+        for each in records
+        if isinstance(each, TrialConcluded) and each.status.observed
+    ]
+
+
+def _tell(sampler: Sampler, ends: Sequence[_End]) -> None:
+    for trial, params, metrics in ends:
+        sampler.observe(trial, params, metrics)
+
+
+def _plain(cases: object) -> str:
+    return msgspec.json.encode(cases, order="sorted").decode()

@@ -1,0 +1,125 @@
+"""From what a user names on the command line to a run directory, in whatever store it is."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
+from sparktrain.config.sweep_spec import run_name
+from sparktrain.errors import RunDirectoryError, SpecError, StoreError
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.store.base import Store
+from sparktrain.store.url import open_store
+
+LOOK_TIMEOUT_S = 20.0
+"""How long somebody who only looks waits for a store that does not answer."""
+
+_URL = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)(?P<path>/.*)?")
+_TOLD_ENTRIES = 6
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory that may hold one run."""
+
+    store: Store
+    layout: RunLayout
+
+    @property
+    def where(self) -> str:
+        """The run directory, for people, and for the command line."""
+        return self.store.where(self.layout.path)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there is a run. Blocks on the store. Raises OSError."""
+        return self.store.exists(self.layout.spec)
+
+
+def place_of(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> Place:
+    """The place of one run. Does not touch the store. Raises SpecError for what can be no run directory."""
+    root, name = _split(directory)
+    return Place(open_store(StoreAddress(root, timeout_s=timeout_s)), RunLayout(run_name(name, "run directory")))
+
+
+def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, damaged: bool = False) -> Place:
+    """The run that the directory is of; with `damaged`, also one whose run.json is lost. Blocks on the store.
+
+    Raises RunDirectoryError, which says what is there instead; SpecError for what can be no directory of a store.
+    """
+    try:
+        found, alone = runs_in(directory, timeout_s)
+    except RunDirectoryError:
+        if damaged and "journal/" in open_store(StoreAddress(_absolute(directory), timeout_s=timeout_s)).entries():
+            return place_of(directory, timeout_s)
+        raise
+    if alone:
+        return found[0]
+    names = [place.layout.path for place in found]
+    told = ", ".join(names[:_TOLD_ENTRIES]) + (" ..." if len(names) > _TOLD_ENTRIES else "")
+    raise RunDirectoryError(f"{directory} holds {len(names)} runs: pass the directory of one of them ({told})")
+
+
+def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Place], bool]:
+    """The run that the directory is of, and True; or the runs in its folders, by name, and False. Blocks on the store.
+
+    Raises as `run_in`.
+    """
+    address = StoreAddress(_absolute(directory), timeout_s=timeout_s)
+    inside = open_store(address)
+    try:
+        place = place_of(directory, timeout_s)
+    except SpecError:
+        place = None  # no run has such a name; the directory may hold some all the same
+    try:
+        if place is not None and place.has_run:
+            return [place], True
+        entries = inside.entries()
+        places = [Place(inside, RunLayout(name)) for name in _folders(entries)]
+        found = [each for each in places if each.has_run]
+    except StoreError:
+        raise  # it says what to do
+    except PermissionError as error:
+        raise RunDirectoryError(f"{directory} cannot be read: {error.strerror or error}; ask its owner") from error
+    if not found:
+        raise RunDirectoryError(f"{directory} is no run directory: {_instead(place, entries)}")
+    return found, False
+
+
+def _instead(place: Place | None, entries: Sequence[str]) -> str:
+    """What is there in place of a run, and what to do."""
+    if place is not None and place.store.exists("run.json"):
+        return f"it is a part of one; pass {place.store.where()}"
+    if place is not None and place.store.exists(place.layout.path):
+        return "it is a file; pass a directory that has run.json"
+    if "journal/" in entries:
+        return "its run.json is lost; put a copy back, or see `sparktrain fsck`"
+    if not entries:
+        return "there is no such directory, or it is empty; correct the path"
+    told = ", ".join(entries[:_TOLD_ENTRIES]) + (f" and {len(entries) - _TOLD_ENTRIES} more" * (len(entries) > 6))
+    return f"it has {told}, and neither run.json nor a folder with one; pass the directory of a run, or of several"
+
+
+def _folders(entries: Sequence[str]) -> list[str]:
+    """Those of the folders that can be run directories."""
+    found = []
+    for name in (each[:-1] for each in entries if each.endswith("/")):
+        try:
+            found.append(run_name(name))
+        except SpecError:
+            continue
+    return found
+
+
+def _absolute(directory: str) -> str:
+    return directory if _URL.fullmatch(directory) else os.path.abspath(os.path.expanduser(directory))
+
+
+def _split(directory: str) -> tuple[str, str]:
+    """The directory above, and the name within it; the name is empty for the root of a store."""
+    whole = _absolute(directory)
+    url = _URL.fullmatch(whole)
+    head, path = (url["head"], url["path"] or "") if url else ("", whole)
+    parent, _, name = path.rstrip("/").rpartition("/")
+    return head + (parent or "/"), name

@@ -1,0 +1,226 @@
+"""The logs in a run directory: which there are, what is in them, and what comes while their trial goes on."""
+
+import codecs
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from sparktrain.clock import pause
+from sparktrain.errors import SpecError
+from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
+from sparktrain.runs.locate import Place
+from sparktrain.runs.view import RunState, RunView
+from sparktrain.store.base import PIECE_BYTES, Store
+
+POLL_S = 1.0
+"""How often a log that is followed is looked at."""
+SETTLED_POLLS = 3
+"""The end of a log may come a little after the end of its trial: so often nothing new must be there."""
+TAIL_BYTES = 64 * 1024
+
+_MOVING = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
+"""What could move a cursor, but for the end of a line; colours stay."""
+_TOLD_TRIALS = 12
+
+
+class LogFile(Struct, frozen=True):
+    """The log of one member."""
+
+    member: Member
+    path: str
+    """In the store."""
+    size: int
+    """In bytes, as far as the store shows them."""
+
+
+class Wanted(Struct, frozen=True):
+    """Which logs somebody asks for."""
+
+    trial: TrialId | None = None
+    generation: Generation | None = None
+    rank: Rank | None = None
+    all: bool = False
+    """Of every generation and rank that is not named, in place of the newest and the chief."""
+
+
+def logs_in(place: Place, trial: TrialId | None = None) -> list[LogFile]:
+    """The logs of the run, or of one trial, in the order of trials, generations and ranks. Blocks. Raises OSError."""
+    folder = place.layout.trials if trial is None else place.layout.trial(trial)
+    members = {member: path for path in place.store.list(folder) if (member := place.layout.member_of_log(path))}
+    return [LogFile(member, path, place.store.stat(path).size) for member, path in sorted(members.items())]
+
+
+def chosen(logs: Sequence[LogFile], wanted: Wanted) -> list[LogFile]:
+    """Those that were asked for: with nothing said, that of the chief of the newest generation of each trial."""
+    rank = CHIEF if wanted.rank is None and not wanted.all else wanted.rank
+    found = [
+        log
+        for log in logs
+        if wanted.trial in (None, log.member.trial)
+        and wanted.generation in (None, log.member.generation)
+        and rank in (None, log.member.rank)
+    ]
+    if wanted.all or wanted.generation is not None:
+        return found
+    newest = {log.member.trial: log.member.generation for log in found}  # the logs are in the order of generations
+    return [log for log in found if log.member.generation == newest[log.member.trial]]
+
+
+def missing(logs: Sequence[LogFile], wanted: Wanted) -> SpecError:
+    """The error of somebody who asks for a log that there is not; `logs` are those of the trial."""
+    of = f"trial {wanted.trial}" + (f" in generation {wanted.generation}" if wanted.generation is not None else "")
+    of += f" of rank {wanted.rank}" if wanted.rank is not None else ""
+    if not logs:
+        return SpecError(f"there is no log of {of} yet: a log comes once its trial has run for a moment; try --follow")
+    there = ", ".join(f"{log.member.generation}/{log.member.rank}" for log in logs[:_TOLD_TRIALS])
+    return SpecError(
+        f"there is no log of {of}; by generation/rank there are {there}{' ...' * (len(logs) > _TOLD_TRIALS)}"
+    )
+
+
+def wanted_of(view: RunView, trial: int | None, generation: int | None, rank: int | None, every: bool) -> Wanted:
+    """What was asked for, where the only trial need not be named. Raises SpecError when there is no such trial."""
+    if trial is None and len(view.results) == 1:
+        trial = view.results[0].id
+    if trial is not None:
+        check_trial(view, TrialId(trial))
+    elif generation is not None or rank is not None:
+        raise SpecError(f"run {view.name} has {len(view.results)} trials: name the one whose log you want")
+    return Wanted(
+        None if trial is None else TrialId(trial),
+        None if generation is None else Generation(generation),
+        None if rank is None else Rank(rank),
+        every,
+    )
+
+
+def check_trial(view: RunView, trial: TrialId) -> None:
+    """Raises SpecError when the run has no such trial."""
+    if any(result.id == trial for result in view.results):
+        return
+    ids = [str(result.id) for result in view.results]
+    there = (
+        f"there are {', '.join(ids[:_TOLD_TRIALS])}{' ...' * (len(ids) > _TOLD_TRIALS)}" if ids else "it has none yet"
+    )
+    raise SpecError(f"trial {trial} is none of run {view.name}: {there}")
+
+
+def content(store: Store, log: LogFile, tail: int | None = None) -> Iterator[bytes]:
+    """What is in the log, or its last `tail` lines, in pieces. Blocks. Raises OSError when a piece is asked for."""
+    start = 0 if tail is None else _start_of_tail(store, log, tail)
+    yield from _from(store, log.path, start)
+
+
+def _start_of_tail(store: Store, log: LogFile, lines: int) -> int:
+    """Where the last `lines` lines begin; an end without a newline is a line too."""
+    start, left = log.size, lines
+    while start > 0:
+        length = min(TAIL_BYTES, start)
+        piece = store.read_range(log.path, start - length, length)
+        if start == log.size:
+            piece = piece.removesuffix(b"\n")
+        newlines = piece.count(b"\n")
+        if newlines >= left:
+            for _ in range(left - 1):
+                piece = piece[: piece.rindex(b"\n")]
+            return start - length + piece.rindex(b"\n") + 1
+        left, start = left - newlines, start - length
+    return 0
+
+
+def _from(store: Store, path: str, start: int) -> Iterator[bytes]:
+    while piece := store.read_range(path, start, PIECE_BYTES):
+        yield piece
+        start += len(piece)
+
+
+class Follower:
+    """A log as it grows, of one trial in its newest generation, or in the one that is asked for. Blocks."""
+
+    def __init__(self, place: Place, look: Callable[[], RunView], wanted: Wanted, tail: int | None) -> None:
+        """`wanted` names the trial."""
+        self._place = place
+        self._look = look
+        self._wanted = wanted
+        self._tail = tail
+
+    def pieces(self, tell: Callable[[str], None]) -> Iterator[bytes]:
+        """What is there, and what comes, until the trial has ended; `tell` is for what is no part of the log.
+
+        Raises OSError from the store, SpecError when the run has no such trial.
+        """
+        if (said := delay_of(self._place.store)) is not None:
+            tell(said)
+        generation, at, quiet = Generation(0), 0, 0
+        while True:
+            view = self._look()
+            newest = self._newest(view)
+            if newest > generation:
+                if generation:
+                    yield from self._rest(generation, at)
+                    tell(f"trial {self._wanted.trial} runs again: generation {newest}")
+                generation, at = newest, self._start(newest)
+            before = at
+            for piece in self._rest(generation, at):
+                at += len(piece)
+                yield piece
+            quiet = 0 if at > before or not self._over(view) else quiet + 1
+            if quiet >= (SETTLED_POLLS if view.state is RunState.RUNNING else 1):
+                return
+            pause(POLL_S)
+
+    def _newest(self, view: RunView) -> Generation:
+        assert self._wanted.trial is not None
+        check_trial(view, self._wanted.trial)
+        if self._wanted.generation is not None:
+            return self._wanted.generation
+        return Generation(next(each.generations for each in view.results if each.id == self._wanted.trial))
+
+    def _over(self, view: RunView) -> bool:
+        """The member has ended, or nobody knows of it any more."""
+        result = next(each for each in view.results if each.id == self._wanted.trial)
+        return view.state is not RunState.RUNNING or result.status.final or self._newest(view) < result.generations
+
+    def _start(self, generation: Generation) -> int:
+        tail, self._tail = self._tail, None
+        path = self._path(generation)
+        if tail is None or not self._place.store.exists(path):
+            return 0
+        log = LogFile(self._member(generation), path, self._place.store.stat(path).size)
+        return _start_of_tail(self._place.store, log, tail)
+
+    def _rest(self, generation: Generation, at: int) -> Iterator[bytes]:
+        try:
+            yield from _from(self._place.store, self._path(generation), at)
+        except FileNotFoundError:  # nothing was uploaded yet
+            return
+
+    def _path(self, generation: Generation) -> str:
+        return self._place.layout.member(self._member(generation)).log
+
+    def _member(self, generation: Generation) -> Member:
+        assert self._wanted.trial is not None
+        return Member(RunId(self._place.layout.path), self._wanted.trial, generation, self._wanted.rank or CHIEF)
+
+
+def delay_of(store: Store) -> str | None:
+    """How late a log appears in the store while it is written; None when it does at once."""
+    scheme, colon, _ = store.address.url.partition(":/")
+    if not colon or scheme == "file":
+        return None
+    if scheme in ("hdfs", "webhdfs", "swebhdfs"):
+        return "HDFS shows what a trial prints a few seconds later"
+    return f"a store of objects ({scheme}) shows a log when its trial has ended, or runs again: until then it is empty"
+
+
+class Harmless:
+    """What a program printed, for a terminal: whatever could move the cursor or hide something as an escape."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def __call__(self, piece: bytes) -> bytes:
+        """The next piece, in UTF-8; a character that is cut comes with the piece after it."""
+        text = self._decoder.decode(piece)
+        return _MOVING.sub(lambda found: ascii(found.group())[1:-1], text).encode()

@@ -1,0 +1,237 @@
+"""What a run is asked to do, as it lies in the run directory: enough to resume it, and to find out what has changed."""
+
+import difflib
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import takewhile
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from sparktrain.config.gang_spec import GangSpec
+from sparktrain.config.param_values import did_you_mean, shown
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
+from sparktrain.protocol.messages import Code
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.store.base import Store
+
+VERSION = 1
+KINDS = ("code", "space", "data", "metric", "seed", "gang")
+"""What may not change between two drivers of a run, unless the later one says so."""
+_TOLD_LINES = 12
+_COMPARED_LINES = 40
+"""Of more, lines are not paired with those that they resemble."""
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a run is asked to do."""
+
+    version: int = VERSION
+    kind: Literal["sweep", "run"]
+    """The call that made it, and what it gives back."""
+    function: str
+    code: str
+    """Digest of the `Code`."""
+    parts: dict[str, str]
+    """Digests of what the code consists of."""
+    preload: tuple[str, ...]
+    space: dict[str, Any]
+    """See `search.document`."""
+    data_version: str | None
+    """What the user calls the data."""
+    spec: dict[str, Any]
+    """The fields of a `SweepSpec`."""
+    text: str = ""
+    """Of the function, for people; see `changes.text_of`."""
+    env: tuple[str, ...] = ()
+    """Names of the variables that trials get; their values, which may be secrets, are stored nowhere."""
+
+    def encode(self) -> bytes:
+        """As it is stored: the same bytes for the same plan. The order of a space's parameters counts."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @property
+    def digest(self) -> str:
+        """By which the plan is known."""
+        return hashlib.sha256(self.encode()).hexdigest()[:16]
+
+    @property
+    def space_digest(self) -> str:
+        """By which is known what the sampler proposes, and how often."""
+        sampled = self.space, self.spec["trials"]
+        return hashlib.sha256(msgspec.json.encode(sampled)).hexdigest()[:16]
+
+    def sweep_spec(self) -> SweepSpec:
+        """The specification. Raises SpecError when this sparktrain has other rules than the one that wrote it."""
+        return SweepSpec(**{**self.spec, "gang": GangSpec(**self.spec["gang"])})
+
+
+def spec_fields(spec: SweepSpec) -> dict[str, Any]:
+    """The fields of a plan's `spec`."""
+    return asdict(spec)
+
+
+def overview(plan: Plan, space: str, trials: int | None, begun: float | None) -> bytes:
+    """What `run.json` has, for people and for whoever resumes the run.
+
+    `space` is in words, `trials` how many there will be, `begun` when the first driver began, in seconds since 1970.
+    """
+    spec = plan.spec
+    told = {
+        "version": VERSION,
+        "name": spec["name"],
+        "kind": plan.kind,
+        "function": plan.function,
+        "space": space,
+        "metric": spec["metric"],
+        "mode": spec["mode"],
+        "seed": spec["seed"],
+        "gang": spec["gang"],
+        "trials": trials,
+        "begun": begun,
+        "plan": plan.digest,
+    }
+    return json.dumps(told, indent=2).encode()
+
+
+def write(store: Store, layout: RunLayout, plan: Plan, code: Code) -> None:
+    """Store the plan and its code under their digests, unless they are there. Blocks. Raises OSError."""
+    if not store.exists(layout.code(plan.code)):
+        store.put_if_absent(layout.code(plan.code), msgspec.msgpack.encode(code))
+    if not store.exists(layout.plan(plan.digest)):
+        store.put_if_absent(layout.plan(plan.digest), plan.encode())
+
+
+def read(store: Store, layout: RunLayout, digest: str) -> Plan:
+    """The plan of that digest. Blocks. Raises RunDirectoryError when it is damaged, or of a newer sparktrain."""
+    path = layout.plan(digest)
+    try:
+        content = store.read(path)
+        version = json.loads(content).get("version")
+        if version != VERSION:
+            raise RunDirectoryError(
+                f"{store.where(path)} has version {version!r}, and this sparktrain reads version {VERSION}: "
+                "use the newer sparktrain that wrote it"
+            )
+        plan = msgspec.json.decode(content, type=Plan)
+    except (FileNotFoundError, ValueError, AttributeError) as error:
+        raise RunDirectoryError(f"{store.where(path)} is no plan of a run ({error}): put a copy back") from error
+    if plan.digest != digest:
+        raise RunDirectoryError(f"{store.where(path)} is damaged: its digest is {plan.digest}; put a copy back")
+    return plan
+
+
+def read_code(store: Store, layout: RunLayout, digest: str) -> Code:
+    """The code of that digest, unread. Blocks. Raises RunDirectoryError when it is damaged."""
+    path = layout.code(digest)
+    try:
+        code = msgspec.msgpack.decode(store.read(path), type=Code)
+    except FileNotFoundError as error:
+        where = store.where(path)
+        raise RunDirectoryError(f"{where} is missing: put a copy back, or resume by the same call") from error
+    except msgspec.MsgspecError as error:
+        where = store.where(path)
+        raise RunDirectoryError(f"{where} is damaged ({error}): put a copy back, or resume by the same call") from error
+    if code.digest != digest or hashlib.sha256(code.function + code.archive).hexdigest() != digest:
+        raise RunDirectoryError(f"{store.where(path)} is damaged: put a copy back, or resume by the same call")
+    return code
+
+
+def allowed(changes: Sequence[str]) -> frozenset[str]:
+    """`changes` when each is one of `KINDS`. Raises SpecError."""
+    named: Sequence[object] = [each.strip() for each in changes.split(",")] if isinstance(changes, str) else changes
+    for each in named:
+        if each not in KINDS:
+            hint = did_you_mean(each, KINDS) if isinstance(each, str) else ""
+            raise SpecError(f"allow_changed ({shown(each)}) must name what may change: {', '.join(KINDS)}{hint}")
+    return frozenset(map(str, named))
+
+
+def check_unchanged(
+    old: Plan,
+    new: Plan,
+    where: str,
+    allow: frozenset[str],
+    code_lines: Callable[[], list[str]] | None = None,
+    failed: int = 0,
+) -> None:
+    """Raises ResumeError, with what is different, when the run at `where` is not the one that is asked for.
+
+    `code_lines` makes the lines that tell of other code, and is called only then; `failed` trials of the run have.
+    """
+    found = {kind: lines for kind, lines in _differences(old, new, allow).items() if lines}
+    if not found:
+        return
+    if "code" in found and code_lines is not None:
+        found["code"] = code_lines()
+    told_of = {kind: told if kind == "code" else _shortened(told) for kind, told in found.items()}
+    lines = [line for kind, told in told_of.items() for line in (f"{kind}:", *told)]
+    raise ResumeError(
+        f"the run at {where} was begun with other {' and '.join(found)}; what has changed (- then, + now):\n"
+        + "\n".join(f"    {line}" for line in lines)
+        + f"\n{_again(failed) if set(found) == {'code'} else ''}choose another name for a new run, or resume with "
+        f"allow_changed={','.join(found)!r} (--allow-changed) to use what is new for the trials that have no result"
+    )
+
+
+def _again(failed: int) -> str:
+    """The step for whoever has put a mistake right."""
+    if not failed:
+        return ""
+    trials = "the trial that failed" if failed == 1 else f"the {failed} trials that failed"
+    return f"pass retry_failed=True (--retry-failed) to run {trials} again with the new code, and keep other results; "
+
+
+def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[str]]:
+    """Lines that tell what has changed, of each kind that may not."""
+    sides = [
+        {
+            "code": plan.parts,
+            "space": plan.space["values"],
+            "data": plan.data_version,
+            "metric": {name: plan.spec[name] for name in ("metric", "mode")},
+            "seed": plan.spec["seed"],
+            "gang": {name: plan.spec["gang"][name] for name in ("workers", "ps", "evaluator", "backend")},
+        }
+        for plan in (old, new)
+    ]
+    return {kind: _diff(*(side[kind] for side in sides)) for kind in KINDS if kind not in allow}
+
+
+def _diff(old: object, new: object) -> list[str]:
+    """In time that grows with what is compared and no faster: `ndiff` takes hours for lists of thousands of cases."""
+    then, now = _changed(_lines(old), _lines(new))
+    if max(len(then), len(now)) <= _COMPARED_LINES:
+        return [line for line in difflib.ndiff(then, now) if line[0] in "+-"]
+    gone, come = Counter(then) - Counter(now), Counter(now) - Counter(then)
+    if not gone and not come:  # all is there, in another order
+        gone, come = Counter(then[:1]), Counter(now[:1])
+    # Of each as many as are told: where there is more of one, the other has its place all the same.
+    removed, added = [f"- {line}" for line in gone.elements()], [f"+ {line}" for line in come.elements()]
+    shown = max(_TOLD_LINES // 2, _TOLD_LINES - len(added))
+    return [*removed[:shown], *added, *removed[shown:]]
+
+
+def _changed(then: list[str], now: list[str]) -> tuple[list[str], list[str]]:
+    """Both without what they have in common at their begin and at their end."""
+    pairs = list(zip(then, now, strict=False))
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    rest = zip(reversed(then[same:]), reversed(now[same:]), strict=False)
+    tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], rest))
+    return then[same : len(then) - tail], now[same : len(now) - tail]
+
+
+def _lines(value: object) -> list[str]:
+    """One line for each entry, without the commas and brackets that change with its neighbours."""
+    lines = (line.strip().rstrip(",") for line in json.dumps(value, indent=1, default=str).splitlines())
+    return [line for line in lines if line not in ("{", "}", "[", "]")]
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _TOLD_LINES
+    return lines if more <= 0 else [*lines[:_TOLD_LINES], f"... and {more} more lines"]

@@ -1,0 +1,140 @@
+"""How a run stands, and the contract of what shows it."""
+
+from enum import StrEnum
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from sparktrain.config.gang_spec import Role
+from sparktrain.ids import TrialId
+from sparktrain.runs.results import TrialResult
+from sparktrain.state.outcome import Restart
+
+
+class MemberState(StrEnum):
+    """What a member of a gang does. The value is the word that is shown."""
+
+    STARTING = "starting"  # its process loads the training function, and connects to the others
+    TRAINING = "training"  # it is in the training function
+    ENDED = "ended"  # its process is gone
+
+
+class MemberLine(Struct, frozen=True):
+    """One member of a running gang."""
+
+    rank: int
+    host: str | None
+    role: Role
+    state: MemberState
+    step: int | None = None
+    """Training steps that it has finished; None before the first, and where it reports none."""
+    steps_per_s: float | None = None
+    metrics: dict[str, float] = {}
+    """Of its newest report."""
+
+
+class RunningTrial(Struct, frozen=True):
+    """A trial whose gang is in the training function, or on its way there."""
+
+    id: TrialId
+    params: dict[str, Any]
+    seconds: float
+    """Since its newest generation entered the training function; 0 before."""
+    step: int | None = None
+    """Of the newest report."""
+    metrics: dict[str, float] = {}
+    """Of the newest report."""
+    host: str | None = None
+    """Of its chief."""
+    members: tuple[MemberLine, ...] = ()
+    """Of its gang, by rank; none where a trial has one member."""
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How a run stands at one moment."""
+
+    name: str
+    total: int | None
+    """Trials that there will be; None when the sampler goes on until it is stopped."""
+    done: int
+    """Trials that are final, the failed, lost and stopped ones among them."""
+    running: int
+    queued: int
+    """Trials that are known and not started; of those that wait for a new gang after a loss, too."""
+    failed: int
+    lost: int
+    stopped: int = 0
+    seconds: float
+    """Since this driver began with the run."""
+    eta_s: float | None
+    """Seconds until every trial is final, as far as is known; see `eta`."""
+    metric: str | None = None
+    best: tuple[TrialId, float] | None = None
+    """The best trial so far, and its metric."""
+    agents_alive: int = 0
+    agents_wanted: int = 0
+    restarts: int = 0
+    """How often a gang was formed again after a loss."""
+    running_trials: tuple[RunningTrial, ...] = ()
+    gang: int = 1
+    """Members in the gang of each trial."""
+    causes: tuple[Restart, ...] = ()
+    """Of a run of one gang: why it was formed again, and what that cost; oldest first."""
+    note: str = ""
+    """What the run waits for, such as `waiting for agents (0 of 2)`; empty when it goes on."""
+
+
+class Display(Protocol):
+    """Shows a run to its user. Between `start` and `close`, any one thread calls the rest.
+
+    No method raises or waits for the terminal: a run does not care whether somebody can see it.
+    """
+
+    def start(self) -> None:
+        """Begin; called once, before anything else."""
+        ...
+
+    def tell(self, line: str) -> None:
+        """Show a line that stays, such as what a run begins with; in any thread."""
+        ...
+
+    def update(self, progress: Progress) -> None:
+        """The run stands so; called up to ten times a second, and once a second at least for a clock that goes."""
+        ...
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """A trial is final; called once for each."""
+        ...
+
+    def close(self) -> None:
+        """Show what has come last and give the terminal back. Blocks for some seconds when the terminal is stuck."""
+        ...
+
+
+class NullDisplay(Display):
+    """Shows nothing."""
+
+    def start(self) -> None:
+        """See base class."""
+
+    def tell(self, line: str) -> None:
+        """See base class."""
+
+    def update(self, progress: Progress) -> None:
+        """See base class."""
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """See base class."""
+
+    def close(self) -> None:
+        """See base class."""
+
+
+def eta(ended: int, seconds: float, left: int, at_a_time: int) -> float | None:
+    """Seconds until `left` more trials are final, the running ones among them, after `ended` of them in `seconds`.
+
+    None before as many have ended as run at a time: the first to end are no measure of the others.
+    """
+    if left == 0:
+        return 0.0
+    return seconds / ended * left if ended >= max(1, at_a_time) else None

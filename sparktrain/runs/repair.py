@@ -1,0 +1,118 @@
+"""Makes a run directory with damage one that can be resumed, with all that can be kept."""
+
+from collections.abc import Iterator
+
+from sparktrain import formatting
+from sparktrain.clock import Clock
+from sparktrain.errors import RunDirectoryError, SpecError
+from sparktrain.rundir.journal import salvage
+from sparktrain.rundir.journal.writer import Journal
+from sparktrain.runs.fsck import Examined, Finding, Gravity
+from sparktrain.runs.locate import Place
+from sparktrain.runs.lost_records import lost_records, restored
+from sparktrain.runs.plan import overview
+from sparktrain.runs.summary import to_bytes
+from sparktrain.runs.view import RunState
+from sparktrain.runs.watcher import Observer, this_process
+from sparktrain.search.grid import SpaceSampler
+from sparktrain.search.space import Space
+from sparktrain.search.space_json import from_document
+from sparktrain.state.records import CheckpointsDropped
+
+PURPOSE = "sparktrain fsck --repair"
+
+
+def repair(place: Place, examined: Examined, clock: Clock) -> list[str]:
+    """Repair what was found, as far as that is possible; what was done, one line each. Blocks on the store.
+
+    Deletes nothing but `results.json`, which it writes anew or puts under another name, and code that cannot be read,
+    which the call that began the run stores again. Raises RunDirectoryError when a driver is on the run, and as the
+    functions of the journal.
+    """
+    if examined.view is not None and examined.view.state is RunState.RUNNING:
+        raise RunDirectoryError(
+            f"run directory {place.where} is in use by {examined.view.driver}: wait for its end, or stop it"
+        )
+    done = [*_journal(place, examined, clock), *_records(place, examined, clock)]
+    if any(_found(examined, subject) for subject in ("checkpoint", "code", "results.json", "run.json")):
+        writer, _ = Journal.claim(place.store, place.layout.journal, this_process(clock, PURPOSE))
+        done += _checkpoints(writer, examined)
+        done += _overview(place, writer, examined)
+        done += _files(place, writer, examined, clock)
+    return done
+
+
+def _found(examined: Examined, subject: str) -> list[Finding]:
+    return [each for each in examined.findings if each.subject == subject and each.gravity is not Gravity.NOTE]
+
+
+def _journal(place: Place, examined: Examined, clock: Clock) -> Iterator[str]:
+    if _found(examined, "journal"):
+        report = salvage.repair(place.store, place.layout, this_process(clock, PURPOSE))
+        if not report.whole:
+            yield f"the journal has a new beginning, of the {report.kept} records that could be kept"
+
+
+def _records(place: Place, examined: Examined, clock: Clock) -> Iterator[str]:
+    """What the journal has lost, as far as `results.json` has it; and no generation is used again."""
+    store, layout = place.store, place.layout
+    if not _found(examined, "journal"):
+        return
+    writer, opened = Journal.claim(store, layout.journal, this_process(clock, PURPOSE))
+    lost = lost_records(store, layout, opened.records, lambda: opened.records)
+    if not lost:
+        return
+    writer.append(restored(lost))
+    back = [each.id for each in lost.results if each.id not in lost.trials]
+    if back:
+        yield f"the journal has got back {formatting.count(len(back), 'result')} from {store.where(layout.results)}"
+    if lost.trials and store.exists(layout.results):
+        aside = layout.old_results(writer.epoch)
+        store.put_if_absent(aside, store.read(layout.results))
+        writer.check()
+        store.delete(layout.results)
+        yield f"results of trials that cannot be kept are in {store.where(aside)} alone"
+
+
+def _checkpoints(writer: Journal, examined: Examined) -> Iterator[str]:
+    """From here on the run is taken over, whatever was damaged: nobody who begins meanwhile reads half of it."""
+    dropped = []
+    for each in _found(examined, "checkpoint"):
+        if each.trial is not None and each.checkpoint is not None:
+            manifests = (each.checkpoint.manifest,)
+            dropped.append(CheckpointsDropped(trial=each.trial, manifests=manifests, reason=each.problem))
+            yield f"the checkpoint of step {each.checkpoint.step} of trial {each.trial} counts no more"
+    if dropped:
+        writer.append(dropped)
+    else:
+        writer.settle()
+
+
+def _overview(place: Place, writer: Journal, examined: Examined) -> Iterator[str]:
+    store, path = place.store, place.layout.spec
+    if _found(examined, "run.json") and examined.plan is not None:
+        plan, spec = examined.plan, examined.plan.sweep_spec()
+        try:
+            space: Space | None = from_document(plan.space)
+        except SpecError:
+            space = None  # it was too large to be stored
+        trials = SpaceSampler(space, spec.trials).total if space is not None else None
+        content = overview(plan, str(space or plan.space["values"]), trials, examined.begun)
+        writer.check()
+        store.delete(path)
+        store.put_if_absent(path, content)
+        yield f"{store.where(path)} was written anew"
+
+
+def _files(place: Place, writer: Journal, examined: Examined, clock: Clock) -> Iterator[str]:
+    store, layout = place.store, place.layout
+    for each in _found(examined, "code"):
+        store.delete(each.path)
+        yield "code was deleted: resume by the call that began the run, which stores it again"
+    if _found(examined, "results.json"):
+        view = Observer(place, clock).look()
+        writer.check()
+        store.delete(layout.results)
+        if view.state is RunState.ENDED:
+            store.put_if_absent(layout.results, to_bytes(view.as_result()))
+            yield f"{store.where(layout.results)} was written anew"

@@ -1,0 +1,229 @@
+"""The trials of a run as a table: for a terminal, for a file, and for a notebook."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.runs.failure_causes import STYLES, explained
+from sparktrain.state.trial import TrialStatus
+
+if TYPE_CHECKING:
+    from sparktrain.runs.results import SweepResult, TrialResult
+
+BEST = "best"
+_TEXT_WIDTH = 100
+_CAUSE_WIDTH = 4000
+"""Nothing of a path or a line of code is broken into lines."""
+_MOST_ROWS = 40
+_BEST_ROWS = 20
+_CELL_LIMITS = (32, 16, 10)
+"""Longest cell and heading of a parameter: the widest that fits."""
+_PARAMS_AT_LEAST = 20
+_GAP = 2
+_COUNTED = (TrialStatus.FAILED, TrialStatus.LOST, TrialStatus.STOPPED)
+
+
+class Column(NamedTuple):
+    """One column: its heading, and one cell for each row."""
+
+    heading: str
+    cells: list[str]
+    right: bool = False
+
+    @property
+    def width(self) -> int:
+        """Characters of a terminal that the column takes."""
+        return max(map(cell_len, [self.heading, *self.cells]))
+
+
+class TrialTable:
+    """A rich renderable. Where there is little room, further metrics go first, then the ends of parameters."""
+
+    def __init__(self, result: "SweepResult") -> None:
+        self._result = result
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = _shown(self._result)
+        if not self._result.trials:
+            return
+        grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        columns = _fitting(self._result, rows, options.max_width)
+        for column in columns:
+            width = min(column.width, options.max_width)
+            grid.add_column(
+                Text(column.heading), justify="right" if column.right else "left", no_wrap=True, min_width=width
+            )
+        best = self._result.best
+        for trial, cells in zip(rows, zip(*(column.cells for column in columns), strict=True), strict=True):
+            style = "bold green" if trial is best else STYLES.get(trial.status, "")
+            grid.add_row(*(Text(cell) for cell in cells), style=style)
+        yield grid
+        yield from (Text(line, style="dim") for line in _notes(self._result, rows))
+
+
+def headline(result: "SweepResult") -> str:
+    """The run on one line: how it ended, how many trials it had, and the best one."""
+    counts = [(sum(trial.status is status for trial in result.trials), status.value) for status in _COUNTED]
+    parts = [formatting.count(len(result.trials), "trial"), *(f"{count} {status}" for count, status in counts if count)]
+    reason = f" ({formatting.plain(result.reason)})" if result.reason else ""
+    took = formatting.duration(result.seconds)
+    line = f"{formatting.plain(result.name)}: {result.status}{reason}. {', '.join(parts)}, in {took}."
+    best = result.best
+    if best is None or result.metric is None:
+        return line
+    value = formatting.number(best.metrics[result.metric])
+    return f"{line} Best {formatting.plain(result.metric)} {value}: trial {best.id}."
+
+
+def as_text(result: "SweepResult") -> str:
+    """Headline, table, and why trials failed, without colours: for `print` and logs."""
+    out = StringIO()
+    # In a notebook rich would show the table by itself, beside the text that is asked for.
+    console = Console(file=out, width=_TEXT_WIDTH, color_system=None, force_terminal=False, force_jupyter=False)
+    console.print(Text(headline(result)))
+    console.print(TrialTable(result))
+    for line in explained(result, _CAUSE_WIDTH):
+        console.print(line, soft_wrap=True)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+def as_html(result: "SweepResult") -> str:
+    """Headline and table for a notebook. Everything that a training function or its caller named is escaped."""
+    rows = _shown(result)
+    columns = [*_leading(result, rows), *_metrics(result, rows), *_trailing(rows, result.best)]
+    causes = [formatting.plain(trial.error.summary) if trial.error else "" for trial in rows]
+    if any(causes):
+        columns.append(Column("cause", causes))
+    best = result.best
+    lines = [f"<p><b>{escape(headline(result))}</b></p>", "<table>", _html_row("th", columns, None, "")]
+    for number, trial in enumerate(rows):
+        lines.append(_html_row("td", columns, number, "font-weight: bold" if trial is best else ""))
+    lines.append("</table>")
+    lines += [f"<p>{escape(note)}</p>" for note in _notes(result, rows)]
+    told = "\n".join(line.plain for line in explained(result, _CAUSE_WIDTH)).strip("\n")
+    lines += [f"<pre>{escape(told)}</pre>"] if told else []
+    return "\n".join(["<div>", *lines, "</div>"])
+
+
+def names(of: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Every key of the mappings, in the order in which they first come."""
+    return list(dict.fromkeys(name for mapping in of for name in mapping))
+
+
+def metric_names(result: "SweepResult") -> list[str]:
+    """Every metric of the trials; the one they are compared by comes first."""
+    found = names(trial.metrics for trial in result.trials)
+    return sorted(found, key=lambda name: name != result.metric)
+
+
+def _shown(result: "SweepResult") -> "list[TrialResult]":
+    """All trials, or the best ones when there are too many to read."""
+    if len(result.trials) <= _MOST_ROWS:
+        return list(result.trials)
+    return (result.ranked if result.metric else list(result.trials))[:_BEST_ROWS]
+
+
+def _notes(result: "SweepResult", rows: "list[TrialResult]") -> Iterator[str]:
+    fixed = _fixed(result.trials)
+    if fixed:
+        yield f"every trial: {formatting.params(fixed)}"
+    if len(rows) < len(result.trials):
+        order = "the best" if result.metric else "the first"
+        yield f"{order} {len(rows)} of {formatting.count(len(result.trials), 'trial')}"
+
+
+def _fixed(trials: "Sequence[TrialResult]") -> dict[str, Any]:
+    """Parameters that are the same in every trial, when there are several trials."""
+    if len(trials) < 2:
+        return {}
+    first, *others = trials
+    return {
+        name: value
+        for name, value in first.params.items()
+        if all(
+            name in trial.params and formatting.value(trial.params[name]) == formatting.value(value) for trial in others
+        )
+    }
+
+
+def varying(trials: "Sequence[TrialResult]") -> list[str]:
+    """Parameters in which the trials differ, in the order in which they first come; of one trial all."""
+    fixed = _fixed(trials)
+    return [name for name in names(trial.params for trial in trials) if name not in fixed]
+
+
+def _leading(result: "SweepResult", rows: "list[TrialResult]", limit: int = _CELL_LIMITS[0]) -> list[Column]:
+    """The trial's number and one column for each parameter in which trials differ."""
+    columns = [Column("trial", [str(trial.id) for trial in rows], right=True)]
+    for name in varying(result.trials):
+        cells = [formatting.value(trial.params[name]) if name in trial.params else "" for trial in rows]
+        columns.append(
+            Column(
+                formatting.shorten(formatting.plain(name), limit), [formatting.shorten(cell, limit) for cell in cells]
+            )
+        )
+    return columns
+
+
+def _metrics(result: "SweepResult", rows: "list[TrialResult]") -> list[Column]:
+    return [
+        Column(
+            formatting.shorten(formatting.plain(name), _CELL_LIMITS[0]),
+            [formatting.number(trial.metrics[name]) if name in trial.metrics else "" for trial in rows],
+            right=True,
+        )
+        for name in metric_names(result)
+    ]
+
+
+def _trailing(rows: "list[TrialResult]", best: "TrialResult | None") -> list[Column]:
+    columns = [Column("status", [trial.status.value for trial in rows])]
+    columns.append(Column("time", [formatting.duration(trial.seconds) for trial in rows], right=True))
+    if best is not None:
+        columns.append(Column("", [BEST if trial is best else "" for trial in rows]))
+    return columns
+
+
+def _fitting(result: "SweepResult", rows: "list[TrialResult]", width: int) -> list[Column]:
+    """As many columns as fit into `width`; parameters share one column when they have no room each."""
+    metrics, trailing = _metrics(result, rows), _trailing(rows, result.best)
+    candidates = (_leading(result, rows, limit) for limit in _CELL_LIMITS)
+    leading = next((found for found in candidates if _total([*found, *metrics[:1], *trailing]) <= width), None)
+    if leading is None:
+        trial = _leading(result, rows)[0]
+        rest = width - _total([trial, *metrics[:1], *trailing]) - _GAP
+        leading = [trial, _joined(result, rows, max(_PARAMS_AT_LEAST, rest))]
+    extra: list[Column] = []
+    for column in metrics[1:]:
+        if _total([*leading, *metrics[:1], *extra, column, *trailing]) <= width:
+            extra.append(column)
+    return [*leading, *metrics[:1], *extra, *trailing]
+
+
+def _joined(result: "SweepResult", rows: "list[TrialResult]", width: int) -> Column:
+    differing = varying(result.trials)
+    cells = [
+        formatting.params({name: trial.params[name] for name in differing if name in trial.params}, width)
+        for trial in rows
+    ]
+    return Column("parameters", cells)
+
+
+def _total(columns: list[Column]) -> int:
+    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _html_row(tag: str, columns: list[Column], number: int | None, style: str) -> str:
+    cells = [
+        f'<{tag} style="text-align: {"right" if column.right else "left"}">'
+        f"{escape(column.heading if number is None else column.cells[number])}</{tag}>"
+        for column in columns
+    ]
+    return f'<tr style="{style}">{"".join(cells)}</tr>' if style else f"<tr>{''.join(cells)}</tr>"

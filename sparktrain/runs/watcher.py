@@ -1,0 +1,117 @@
+"""Looks at a run again and again, and reads only what is new: the run may go on in another process, on another host."""
+
+import os
+import socket
+
+from sparktrain.clock import Clock
+from sparktrain.config.versions import installed_versions
+from sparktrain.errors import RunDirectoryError
+from sparktrain.rundir.journal import writer
+from sparktrain.rundir.journal.reader import Opened, Tail
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.runs import plan as plans
+from sparktrain.runs.history import answers, read_overview
+from sparktrain.runs.locate import Place
+from sparktrain.runs.plan import Plan
+from sparktrain.runs.view import Known, RunView, view_of
+from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded
+
+ASK_INTERVAL_S = 15.0
+"""How often the driver of a run that is watched is asked for a sign of life."""
+
+
+def this_process(clock: Clock, purpose: str) -> Who:
+    """Who takes over a run to look after it, as the journal has it: a process that no agent can reach."""
+    versions = installed_versions()
+    return Who(socket.gethostname(), os.getpid(), clock.wall(), versions.get("sparktrain", "unknown"), purpose=purpose)
+
+
+class Observer:
+    """One who looks at a run, from any host that reaches its store. Writes nothing. For one thread at a time."""
+
+    def __init__(self, place: Place, clock: Clock) -> None:
+        self._place = place
+        self._clock = clock
+        self._tail = Tail(place.store, place.layout.journal)
+        self._records: list[AnyRecord] = []
+        self._notes: tuple[str, ...] = ()
+        self._epoch = -1
+        self._driver: Who | None = None
+        self._alive = False
+        self._asked_at: float | None = None
+        self._overview: dict[str, object] | None = None
+        self._plans: dict[str, Plan] = {}
+        self._view: RunView | None = None
+
+    def look(self) -> RunView:
+        """The run as it is now; the same object as before when nothing is new. Blocks on the store.
+
+        Asks the driver for a sign of life, which takes 2 s at most where there is none. Raises RunDirectoryError when
+        the run cannot be read, JournalDamagedError, and OSError from the store.
+        """
+        news = self._read(self._tail.more())
+        alive = self._is_alive()
+        if self._view is None or news or alive != self._alive:
+            self._alive = alive
+            self._view = view_of(self._known())
+        return self._view
+
+    @property
+    def records(self) -> tuple[AnyRecord, ...]:
+        """All that `look` has read."""
+        return tuple(self._records)
+
+    def _read(self, opened: Opened) -> bool:
+        """Whether there was anything new."""
+        news = bool(opened.records) or opened.epoch != self._epoch
+        if opened.afresh:
+            self._records, self._notes = [], ()
+        self._records += opened.records
+        self._notes = tuple(dict.fromkeys((*self._notes, *opened.notes)))
+        if opened.epoch != self._epoch:
+            self._driver = writer.newest_driver(self._place.store, self._place.layout.journal)
+            self._epoch, self._asked_at = opened.epoch, None
+        return news
+
+    def _is_alive(self) -> bool:
+        last = next((each for each in reversed(self._records) if isinstance(each, RunEnded | DriverBegan)), None)
+        if self._driver is None or isinstance(last, RunEnded):
+            self._asked_at = None
+            return False
+        now = self._clock.now()
+        if self._asked_at is not None and now < self._asked_at + ASK_INTERVAL_S:
+            return self._alive
+        self._asked_at = now
+        return answers(self._driver)
+
+    def _known(self) -> Known:
+        plan, overview = self._plan(), self._overview or {}
+        total, begun = overview.get("trials"), overview.get("begun")
+        return Known(
+            kind=plan.kind,
+            function=plan.function,
+            spec=plan.sweep_spec(),
+            total=total if isinstance(total, int) else None,
+            begun=begun if isinstance(begun, float | int) else None,
+            store=self._place.store,
+            layout=self._place.layout,
+            records=self._records,
+            notes=self._notes,
+            driver=self._driver,
+            alive=self._alive,
+            near=self._driver is not None and self._driver.host == socket.gethostname(),
+        )
+
+    def _plan(self) -> Plan:
+        """The plan that the newest driver was told."""
+        store, layout = self._place.store, self._place.layout
+        if self._overview is None:
+            try:
+                self._overview = read_overview(store, layout)
+            except FileNotFoundError as error:
+                raise RunDirectoryError(f"{self._place.where} is no run directory: it has no run.json") from error
+        begun = (record.plan for record in reversed(self._records) if isinstance(record, DriverBegan))
+        digest = next(begun, str(self._overview["plan"]))
+        if digest not in self._plans:
+            self._plans[digest] = plans.read(store, layout, digest)
+        return self._plans[digest]

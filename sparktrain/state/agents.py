@@ -1,0 +1,104 @@
+"""An agent as the coordinator knows it, and all agents that are alive."""
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+
+from sparktrain.ids import AgentId, Member, RunId
+from sparktrain.state.transitions import check_move
+
+
+class AgentStatus(Enum):
+    """An agent's life, seen from the coordinator."""
+
+    PREPARING = "starting its zygote, or loading a run's code"
+    IDLE = "can start a member at once"
+    BUSY = "has a member"
+
+
+_LEGAL = frozenset(
+    {
+        (AgentStatus.PREPARING, AgentStatus.PREPARING),
+        (AgentStatus.PREPARING, AgentStatus.IDLE),
+        (AgentStatus.IDLE, AgentStatus.PREPARING),
+        (AgentStatus.IDLE, AgentStatus.BUSY),
+        (AgentStatus.BUSY, AgentStatus.IDLE),
+    }
+)
+
+
+@dataclass(slots=True)
+class Agent:
+    """One life of one agent."""
+
+    id: AgentId
+    slot: int
+    host: str
+    address: str = "127.0.0.1"
+    """IP address of its host, that other agents reach."""
+    gpus: int = 0
+    """That Spark gives its members."""
+    status: AgentStatus = AgentStatus.PREPARING
+    prepared: RunId | None = None
+    """The run whose code it has."""
+    member: Member | None = None
+
+    def move(self, status: AgentStatus) -> None:
+        """Go to `status`; IllegalMoveError when there is no such move."""
+        self.status = check_move(f"agent {self.id}", self.status, status, _LEGAL)
+
+
+class Agents:
+    """The agents that are alive, and which of them are idle, longest idle first."""
+
+    def __init__(self) -> None:
+        self._all: dict[AgentId, Agent] = {}
+        self._idle: dict[AgentId, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def get(self, agent: AgentId) -> Agent | None:
+        """The agent, or None when it is lost or was never there."""
+        return self._all.get(agent)
+
+    def all(self) -> list[Agent]:
+        """All agents that are alive, in the order in which they joined."""
+        return list(self._all.values())
+
+    def join(self, agent: Agent) -> None:
+        """Add an agent that is not idle yet."""
+        self._all[agent.id] = agent
+
+    def remove(self, agent: AgentId) -> Agent | None:
+        """Forget a lost agent."""
+        self._idle.pop(agent, None)
+        return self._all.pop(agent, None)
+
+    def prepare(self, agent: Agent) -> None:
+        """The agent is given a run's code, and is not idle before it says so."""
+        agent.move(AgentStatus.PREPARING)
+        self._idle.pop(agent.id, None)
+
+    def ready(self, agent: Agent, run: RunId | None) -> None:
+        """The agent has the code of `run` and is idle."""
+        agent.move(AgentStatus.IDLE)
+        agent.prepared = run
+        self._idle[agent.id] = None
+
+    def occupy(self, agent: Agent, member: Member) -> None:
+        """The agent, which is idle, gets a member."""
+        agent.move(AgentStatus.BUSY)
+        agent.member = member
+        del self._idle[agent.id]
+
+    def release(self, agent: Agent) -> None:
+        """The agent's member has ended."""
+        agent.move(AgentStatus.IDLE)
+        agent.member = None
+        self._idle[agent.id] = None
+
+    def idle_for(self, run: RunId, most: int) -> list[Agent]:
+        """Up to `most` idle agents that have the code of `run`, longest idle first."""
+        idle = (agent for agent in map(self._all.__getitem__, self._idle) if agent.prepared == run)
+        return list(islice(idle, most))

@@ -1,0 +1,68 @@
+"""Which trial is next, and which agents become which members of its gang. Pure."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from sparktrain.config.gang_spec import Role
+from sparktrain.state.agents import Agent, Agents
+from sparktrain.state.outcome import FailureKind
+from sparktrain.state.prospects import able, idle
+from sparktrain.state.sweep import Sweep
+from sparktrain.state.topology import Place
+from sparktrain.state.trial import Trial
+
+
+def next_gang(
+    sweep: Sweep, agents: Agents, size_of: Callable[[Trial], int], at: float
+) -> tuple[Trial, list[Agent]] | None:
+    """The trial whose gang can form now, with the agents of its members by rank; None when none can.
+
+    First come, first served: a trial that lacks agents takes them before those behind it. One that has failed on a host
+    before it entered waits for another host, as long as there is one; those behind it need not.
+    """
+    there = idle(agents, sweep, at) if sweep.queue else []
+    for trial in sweep.queue if there else ():
+        size = size_of(trial)
+        allowed = _allowed(sweep, trial, agents, there, size)
+        if len(allowed) >= size:
+            return trial, seat(allowed, size, _lost_on(trial))
+        if len(allowed) == len(there):
+            return None
+    return None
+
+
+def _lost_on(trial: Trial) -> set[str | None]:
+    """Hosts that the trial was lost on under this driver; where it crashed its checkpoint is still at hand."""
+    return {each.host for each in trial.restarts[trial.forgiven :] if each.kind is FailureKind.LOST}
+
+
+def _allowed(sweep: Sweep, trial: Trial, agents: Agents, there: Sequence[Agent], size: int) -> Sequence[Agent]:
+    """Those of the idle agents that the trial may be given."""
+    barred = sweep.health.barred(trial.id)
+    if not barred or sum(agent.host not in barred for agent in able(agents.all(), sweep)) < size:
+        return there
+    return [agent for agent in there if agent.host not in barred]
+
+
+def seat(agents: Sequence[Agent], size: int, shunned: Collection[str | None] = ()) -> list[Agent]:
+    """`size` of the agents, which are idle, by rank: on as few hosts as possible, those of one host next to each other.
+
+    Agents with GPUs come first, for the last ranks are those that need none. Then agents of hosts that are not
+    `shunned`, then of the hosts with the most idle ones; among equals, those that have been idle for longest.
+    """
+    if size == 1:
+        return sorted(agents, key=lambda agent: (not agent.gpus, agent.host in shunned))[:1]
+    with_gpus, without = (agent for agent in agents if agent.gpus), (agent for agent in agents if not agent.gpus)
+    return [*_by_host(with_gpus, shunned), *_by_host(without, shunned)][:size]
+
+
+def _by_host(agents: Iterable[Agent], shunned: Collection[str | None]) -> list[Agent]:
+    hosts: dict[str, list[Agent]] = {}
+    for agent in agents:
+        hosts.setdefault(agent.host, []).append(agent)
+    fullest_first = sorted(hosts, key=lambda host: (host in shunned, -len(hosts[host])))
+    return [agent for host in fullest_first for agent in hosts[host]]
+
+
+def places(agents: Sequence[Agent], roles: Sequence[Role]) -> tuple[Place, ...]:
+    """The places of the members, their ports not reserved yet."""
+    return tuple(Place(agent.host, agent.address, 0, role) for agent, role in zip(agents, roles, strict=True))

@@ -1,0 +1,83 @@
+"""Where the members of a formed gang are."""
+
+from msgspec import Struct
+
+from sparktrain.config.gang_spec import Role
+
+
+class Place(Struct, frozen=True):
+    """One member of a gang, as the others reach it."""
+
+    host: str
+    """Name of its host."""
+    address: str
+    """IP address of its host."""
+    port: int
+    """Held by its process until its backend takes it."""
+    role: Role
+
+
+class Formation(Struct, frozen=True):
+    """A whole gang, seen from one of its members."""
+
+    rank: int
+    places: tuple[Place, ...]
+    """By rank; members of one host need not be neighbours."""
+
+    @property
+    def size(self) -> int:
+        """Members in the gang."""
+        return len(self.places)
+
+    @property
+    def mine(self) -> Place:
+        """This member."""
+        return self.places[self.rank]
+
+    @property
+    def role(self) -> Role:
+        """Of this member."""
+        return self.mine.role
+
+    @property
+    def index(self) -> int:
+        """Number of this member among those of its role, from 0."""
+        return sum(place.role is self.role for place in self.places[: self.rank])
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this member among those of its host, from 0."""
+        return sum(place.host == self.mine.host for place in self.places[: self.rank])
+
+    @property
+    def local_size(self) -> int:
+        """Members on this host."""
+        return sum(place.host == self.mine.host for place in self.places)
+
+    @property
+    def cross_rank(self) -> int:
+        """Number of this member's host among the hosts that have a member of this local rank, from 0."""
+        return len(self._hosts(self.rank))
+
+    @property
+    def cross_size(self) -> int:
+        """Hosts that have a member of this local rank."""
+        return len(self._hosts(self.size))
+
+    def _hosts(self, before: int) -> list[str]:
+        found = []
+        for rank, place in enumerate(self.places[:before]):
+            if sum(each.host == place.host for each in self.places[:rank]) == self.local_rank:
+                found.append(place.host)
+        return found
+
+    def cluster(self) -> dict[str, list[str]]:
+        """`host:port` of the members of each role, in the order of their ranks, as TensorFlow writes a cluster."""
+        cluster: dict[str, list[str]] = {}
+        for place in self.places:
+            cluster.setdefault(place.role.value, []).append(f"{place.address}:{place.port}")
+        return cluster
+
+
+ALONE = Formation(0, (Place("localhost", "127.0.0.1", 0, Role.CHIEF),))
+"""The formation of a trial with one member."""

@@ -1,0 +1,185 @@
+"""Hadoop's configuration: read where the driver runs, and sent to executors, which may have none."""
+
+import os
+import pwd
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.errors import SpecError
+
+USER = "hadoop.user.name"
+"""The setting that says as whom executors write: Hadoop knows it by an environment variable alone."""
+
+_SHIPPED = os.path.join("__spark_conf__", "__hadoop_conf__")
+"""Below the working directory of a driver that runs on YARN: the submitter's configuration, which Spark sends along."""
+_URL = re.compile(r"([A-Za-z]+)://([^/]*)(/.*)?$")
+_PORT = re.compile(r"^[^:]+:[0-9]+$|^\[[0-9A-Fa-f:]+\]:[0-9]+$")
+_VARIABLE = re.compile(r"\$\{([^${}]+)\}")
+_FOR_CLIENTS = (
+    "dfs.blocksize",
+    "dfs.client.",
+    "dfs.data.transfer.",
+    "dfs.encrypt.data.transfer",
+    "dfs.ha.namenodes.",
+    "dfs.nameservices",
+    "dfs.namenode.kerberos.principal",
+    "dfs.namenode.rpc-address",
+    "dfs.replication",
+    "fs.defaultFS",
+    "hadoop.rpc.protection",
+    "hadoop.security.authentication",
+    "hadoop.security.key.provider.path",
+    "hadoop.security.token.service.use_ip",
+)
+"""How the names of the settings begin that a client needs: none of them is secret."""
+
+
+def split(url: str) -> tuple[str, str]:
+    """Authority and path of a URL: of the path nothing is decoded, and it does not end in a slash.
+
+    Raises SpecError for what is none.
+    """
+    found = _URL.match(url)
+    if found is None:
+        raise SpecError(f"dir ({url}) is no URL of a directory: write hdfs:///path, or hdfs://host:port/path")
+    parts = [part for part in (found[3] or "").split("/") if part]
+    if any(part in (".", "..") for part in parts):
+        raise SpecError(f"dir ({url}) must have no '.' and '..' in its path: write the path that you mean")
+    return found[2], "".join(f"/{part}" for part in parts)
+
+
+def resolve(address: StoreAddress) -> StoreAddress:
+    """`address` of an hdfs:// URL with all that another host needs to open the same folder.
+
+    Reads $HADOOP_CONF_DIR, or in a driver on YARN what Spark has brought along, unless `address` has settings already.
+    Raises SpecError when the URL needs what it lacks.
+    """
+    if address.settings:
+        return address
+    settings, source = _client_settings()
+    authority, path = split(address.url)
+    if not authority:
+        authority = _default_authority(address.url, settings, source)
+    known = [name.strip() for name in settings.get("dfs.nameservices", "").split(",") if name.strip()]
+    if authority not in known and not _PORT.match(authority):
+        raise SpecError(
+            f"dir ({address.url}) names {authority}, which is no nameservice of {source or 'any $HADOOP_CONF_DIR'}"
+            f"{_of(known)}; write one of those, or hdfs://host:port/path"
+        )
+    return StoreAddress(f"hdfs://{authority}{path or '/'}", settings | _as_user(settings), address.timeout_s)
+
+
+def with_user(address: StoreAddress) -> StoreAddress:
+    """`address` of a URL that needs no configuration, with the user as whom to write."""
+    return address if address.settings else StoreAddress(address.url, _as_user({}), address.timeout_s)
+
+
+def become(settings: Mapping[str, str]) -> None:
+    """Have clients of this process write as the user of the store's driver.
+
+    Where the environment names another one already, that holds: it is what whoever started this process wants.
+    """
+    if settings.get(USER, _process_user()) != _process_user():
+        os.environ.setdefault("HADOOP_USER_NAME", settings[USER])
+
+
+def user(settings: Mapping[str, str]) -> str:
+    """As whom a client writes, where no ticket says otherwise."""
+    return os.environ.get("HADOOP_USER_NAME") or settings.get(USER) or _process_user()
+
+
+def reversed_namenodes(settings: Mapping[str, str]) -> dict[str, str]:
+    """`settings` by which a client tries the NameNodes of each nameservice from the last to the first."""
+    return {
+        key: ",".join(reversed(value.split(","))) if key.startswith("dfs.ha.namenodes.") else value
+        for key, value in settings.items()
+    }
+
+
+def _default_authority(url: str, settings: Mapping[str, str], source: str) -> str:
+    if not source:
+        raise SpecError(
+            f"dir ({url}) names no NameNode, and $HADOOP_CONF_DIR, whose core-site.xml would, is not set: set it, or "
+            "write hdfs://nameservice/path or hdfs://host:port/path"
+        )
+    default = settings.get("fs.defaultFS", "")
+    if not default.startswith("hdfs://"):
+        raise SpecError(
+            f"dir ({url}) names no NameNode, and neither does fs.defaultFS ({default or 'not set'}) in {source}: write "
+            "hdfs://nameservice/path or hdfs://host:port/path"
+        )
+    return split(default)[0]
+
+
+def _of(known: list[str]) -> str:
+    return f" (there are: {', '.join(known)})" if known else " (there are none)"
+
+
+def token_file() -> str:
+    """Where the delegation tokens of this process are, such as a driver on YARN has; empty when there are none."""
+    return os.environ.get("HADOOP_TOKEN_FILE_LOCATION", "")
+
+
+def configured(names: Sequence[str], prefixes: tuple[str, ...], variable: str = "HADOOP_CONF_DIR") -> dict[str, str]:
+    """What the files `names` of this process' configuration say, of settings whose names begin with one of `prefixes`;
+    later files go before earlier ones. Nothing where there is no configuration. Raises SpecError when it is damaged."""
+    return _settings(_folder(variable), names, prefixes)
+
+
+def _client_settings() -> tuple[dict[str, str], str]:
+    """What the configuration says to clients, and the folder where it is; both empty when there is none."""
+    folder = _folder("HADOOP_CONF_DIR")
+    return _settings(folder, ("core-site.xml", "hdfs-site.xml"), _FOR_CLIENTS), folder
+
+
+def _folder(variable: str) -> str:
+    """Where the configuration is; empty when there is none."""
+    if folder := os.environ.get(variable) or os.environ.get("HADOOP_CONF_DIR"):
+        return folder
+    if home := os.environ.get("HADOOP_HOME"):
+        return os.path.join(home, "etc", "hadoop")
+    return os.path.abspath(_SHIPPED) if os.path.isdir(_SHIPPED) else ""
+
+
+def _settings(folder: str, names: Sequence[str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for name in names if folder else ():
+        settings |= _properties(Path(folder, name))
+    return {key: _expanded(value, settings) for key, value in settings.items() if key.startswith(prefixes)}
+
+
+def _properties(file: Path) -> dict[str, str]:
+    try:
+        root = ElementTree.parse(file).getroot()
+    except FileNotFoundError:
+        return {}
+    except (OSError, ElementTree.ParseError) as error:
+        raise SpecError(f"{file} cannot be read: {error}; see what $HADOOP_CONF_DIR names") from error
+    found = ((each.findtext("name", ""), each.findtext("value", "")) for each in root.iter("property"))
+    return {name.strip(): value.strip() for name, value in found if name.strip()}
+
+
+def _expanded(value: str, settings: Mapping[str, str]) -> str:
+    """`value` with those variables replaced that the configuration itself gives, one within another too."""
+    for _ in range(10):
+        expanded = _VARIABLE.sub(lambda found: settings.get(found[1], found[0]), value)
+        if expanded == value:
+            break
+        value = expanded
+    return value
+
+
+def _as_user(settings: Mapping[str, str]) -> dict[str, str]:
+    if settings.get("hadoop.security.authentication", "simple") != "simple":
+        return {}  # the ticket or the token says it
+    return {USER: os.environ.get("HADOOP_USER_NAME") or _process_user()}
+
+
+def _process_user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

@@ -1,0 +1,220 @@
+"""Runs kept in HDFS, over its own protocol."""
+
+import ctypes
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakSet
+
+from sparktrain.clock import pause
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.errors import SpecError
+from sparktrain.store.hadoop import host_names
+from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
+from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.hadoop_conf import become, resolve, reversed_namenodes, split, user
+from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError, explain
+from sparktrain.store.hadoop.hadoop_store import PROBING, HadoopStore
+
+if TYPE_CHECKING:
+    from hdfs_native import FileStatus
+    from hdfs_native._internal import RawClient, RawFileReader, RawFileWriter
+
+T = TypeVar("T")
+
+_RPC_ERROR = re.compile(r'(?:Fatal)?RPCError\("([\w.$]+)", "(.*)', re.DOTALL)
+_FAILOVER_MS = 200
+_FAILOVER_MAX_MS = 2000
+_LAST_BLOCK_S = 2.5
+"""How long to wait for the last block of a file: complete is it when a DataNode has said so, mostly before the file is
+closed, else some milliseconds later; and when nobody appends to it."""
+
+
+class HdfsStore(HadoopStore):
+    """A folder of HDFS, by way of its NameNode: with high availability, Kerberos, delegation tokens and encryption.
+
+    A growing log is visible up to its last append, a few seconds behind. Durable is what is put: on the disks of all
+    DataNodes of its last block, and at all of them in memory before.
+
+    A process that was forked from one that has used such a store must not use one: it is refused, for the library would
+    mix up their data. Processes that are spawned, or run another program, may.
+    """
+
+    def __init__(self, address: StoreAddress, patience: Patience | None = None) -> None:
+        """`address` is what `resolve` gives."""
+        super().__init__(address, split(address.url)[1], patience)
+
+    @classmethod
+    def at(cls, address: StoreAddress) -> "HdfsStore":
+        """The store of an hdfs:// URL; touches its configuration alone. Raises SpecError."""
+        if find_spec("hdfs_native") is None:
+            raise SpecError(f"dir ({address.url}) is in HDFS, whose client is missing: pip install 'sparktrain[hdfs]'")
+        return cls(resolve(address))
+
+    def _connect(self, abandoned: int) -> HadoopClient:
+        become(self._address.settings)
+        authority = split(self._address.url)[0]
+        host_names.check([authority])
+        settings = self._address.settings if abandoned % 2 == 0 else reversed_namenodes(self._address.settings)
+        last_block_s = min(_LAST_BLOCK_S, self._patience.call_s / 4)
+        return _NativeClient(f"hdfs://{authority}", _with_bounds(settings, self._patience), last_block_s)
+
+    def _explain(self, error: BaseException) -> OSError:
+        if isinstance(error, TroubleError):
+            return error
+        if isinstance(error, FileNotFoundError):
+            return explain("FileNotFoundException", str(error))
+        if isinstance(error, FileExistsError):
+            return explain("FileAlreadyExistsException", str(error))
+        found, said = _RPC_ERROR.match(str(error)), str(error) or type(error).__name__
+        java_class, message = (found[1], found[2].removesuffix('")')) if found else ("", said)
+        return explain(java_class, message, self._address.settings.get("dfs.namenode.kerberos.principal", ""))
+
+    def _impatient(self) -> HadoopStore:
+        return HdfsStore(self._address, PROBING)
+
+    def _user(self) -> str:
+        return user(self._address.settings)
+
+
+def _with_bounds(settings: Mapping[str, str], patience: Patience) -> dict[str, str]:
+    """`settings` by which a client tries NameNodes no longer than its caller waits: nothing goes on behind its back."""
+    budget_s, pause_s, attempts = 0.7 * min(patience.call_s, patience.again_s), _FAILOVER_MS / 1000, 1
+    while budget_s > pause_s:
+        budget_s, pause_s, attempts = budget_s - pause_s, min(2 * pause_s, _FAILOVER_MAX_MS / 1000), attempts + 1
+    bounds = {
+        "dfs.client.failover.max.attempts": str(attempts),
+        "dfs.client.failover.sleep.base.millis": str(_FAILOVER_MS),
+        "dfs.client.failover.sleep.max.millis": str(_FAILOVER_MAX_MS),
+        # A DataNode that hangs leaves time for another.
+        "dfs.client.socket-timeout": str(int(patience.call_s * 1000 / 3)),
+    }
+    return {**settings, **bounds}
+
+
+class _Native(Generic[T]):
+    """An object of the library, which needs threads that a forked child does not have: it must never be freed there."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self.raw = make()
+        _LIVE.add(self)
+
+
+_LIVE: "WeakSet[_Native[Any]]" = WeakSet()
+_users: set[int] = set()
+"""Processes that have used the library: this one, or those from which it was forked."""
+
+
+def _keep_in_child() -> None:
+    for native in list(_LIVE):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(native.raw))
+
+
+os.register_at_fork(after_in_child=_keep_in_child)
+
+
+def _check_not_forked() -> None:
+    """Raise TroubleError where the library would take connections that it has in the parent too.
+
+    It keeps those to DataNodes for whoever reads next, in one place for all its clients. A child that takes one of them
+    takes its parent's answers, or leaves its own: whole blocks of other files, whose checksums are right.
+    """
+    if _users - {os.getpid()}:
+        raise TroubleError(
+            f"process {os.getpid()} was forked from one that had used HDFS, and shares its connections",
+            "start it by spawn or as a program of its own, or have it use webhdfs://",
+            Kind.REFUSED,
+        )
+    _users.add(os.getpid())
+
+
+class _NativeClient(HadoopClient):
+    """See base class. Uses the library's inner objects: those around them publish a part of a file when freed."""
+
+    def __init__(self, url: str, settings: dict[str, str], last_block_s: float) -> None:
+        from hdfs_native import Client
+
+        _check_not_forked()
+        self._client: _Native[RawClient] = _Native(lambda: Client(url, settings).inner)
+        self._last_block_s = last_block_s
+
+    def status(self, path: str) -> Entry:
+        return _entry(self._client.raw.get_file_info(path))
+
+    def folder(self, path: str) -> list[Entry]:
+        found = list(self._client.raw.list_status(path, False))
+        if any(each.path == path and not each.isdir for each in found):
+            raise NotADirectoryError(f"{path} is not a directory.")
+        return [_entry(each) for each in found]
+
+    def create(self, path: str) -> Writer:
+        from hdfs_native import WriteOptions
+
+        options = WriteOptions(overwrite=False, create_parent=True)
+        return _NativeWriter(lambda: self._client.raw.create(path, options))
+
+    def append(self, path: str) -> Writer:
+        return _NativeWriter(lambda: self._client.raw.append(path))
+
+    def settle(self, path: str) -> bool:
+        return self._client.raw.recover_lease(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._client.raw.rename(source, target, False)
+
+    def delete(self, path: str) -> None:
+        self._client.raw.delete(path, False)
+
+    def open(self, path: str) -> Reader:
+        waited_s, wait_s = 0.0, 0.01
+        while waited_s < self._last_block_s:
+            size = self._client.raw.get_file_info(path).length
+            reader = _NativeReader(lambda: self._client.raw.read(path))
+            if reader.size >= size:
+                return reader
+            pause(wait_s)
+            waited_s, wait_s = waited_s + wait_s, 2 * wait_s
+        # Whoever appends to it for so long has died, or finds out that it must append once more.
+        self._client.raw.recover_lease(path)
+        raise ConnectionError(f"the last block is not complete after {waited_s:.1f} s, and nothing of it can be read")
+
+
+class _NativeWriter(Writer):
+    def __init__(self, make: "Callable[[], RawFileWriter]") -> None:
+        self._file = _Native(make)
+        self._empty = True
+
+    def write(self, data: memoryview) -> None:
+        self._file.raw.write(bytes(data))  # which takes anything else item by item
+        self._empty = False
+
+    def close(self) -> None:
+        if not self._empty:
+            self._file.raw.hsync()
+        self._file.raw.close()
+
+    def abandon(self) -> None:
+        with suppress(OSError, RuntimeError):
+            self._file.raw.close()
+
+
+class _NativeReader(Reader):
+    def __init__(self, make: "Callable[[], RawFileReader]") -> None:
+        self._file = _Native(make)
+
+    @property
+    def size(self) -> int:
+        return self._file.raw.file_length()
+
+    def read(self, start: int, length: int) -> bytes:
+        data = self._file.raw.read_range(start, length)
+        if len(data) != length:
+            raise ConnectionError(f"{len(data)} of {length} bytes have come")
+        return data
+
+
+def _entry(status: "FileStatus") -> Entry:
+    return Entry(status.path.rpartition("/")[2], not status.isdir, status.length, status.modification_time)

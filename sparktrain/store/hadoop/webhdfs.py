@@ -1,0 +1,237 @@
+"""Runs kept in HDFS, by way of its HTTP gateways."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from importlib.util import find_spec
+from queue import Full, Queue
+from threading import Event
+from typing import Any
+
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.errors import SpecError
+from sparktrain.store.base import PIECE_BYTES, WriteStream
+from sparktrain.store.call_timeout import THREADS
+from sparktrain.store.hadoop import host_names
+from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
+from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.hadoop_conf import split, user, with_user
+from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError, explain
+from sparktrain.store.hadoop.hadoop_store import PROBING, HadoopStore
+from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
+
+_CONNECT_S = 5.0
+
+
+class WebHdfsStore(HadoopStore):
+    """A folder of HDFS, by way of WebHDFS: for sites where HTTP alone comes through, to NameNodes and all DataNodes.
+
+    Without Kerberos. Nothing is on disk before the DataNodes' machines write it there by themselves, so what is put
+    survives the end of each process and of some machines, and not of all at once. A growing log is visible up to its
+    last append, a few seconds behind; see `GatewayStream` for what becomes of it where an append fails.
+    """
+
+    def __init__(self, address: StoreAddress, patience: Patience | None = None) -> None:
+        """`address` is what `with_user` gives."""
+        hosts, root = split(address.url)
+        super().__init__(address, root, patience)
+        scheme = "https" if address.url.lower().startswith("swebhdfs:") else "http"
+        self._gateways = [f"{scheme}://{host}" for host in hosts.split(",")]
+
+    @classmethod
+    def at(cls, address: StoreAddress) -> "WebHdfsStore":
+        """The store of a webhdfs:// or swebhdfs:// URL. Raises SpecError."""
+        if find_spec("hdfs") is None:
+            raise SpecError(f"dir ({address.url}) is in HDFS, whose client is missing: pip install 'sparktrain[hdfs]'")
+        hosts, _ = split(address.url)
+        if not all(host.rpartition(":")[0] and host.rpartition(":")[2].isdigit() for host in hosts.split(",")):
+            raise SpecError(
+                f"dir ({address.url}) must name the HTTP address of each NameNode, as in webhdfs://host:9870/path or "
+                "webhdfs://one:9870,other:9870/path"
+            )
+        return cls(with_user(address))
+
+    def _connect(self, abandoned: int) -> HadoopClient:
+        host_names.check([url.partition("://")[2] for url in self._gateways])
+        urls = self._gateways[:: 1 if abandoned % 2 == 0 else -1]
+        return _WebClient(";".join(urls), self._user(), self._patience.call_s / 2)
+
+    def _explain(self, error: BaseException) -> OSError:
+        if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError | TroubleError):
+            return error
+        from hdfs import HdfsError
+
+        if isinstance(error, HdfsError):
+            # A refusal that is no answer of Hadoop's has no class of Java.
+            java_class = error.exception or ("AuthorizationException" if "uthentication" in str(error) else "")
+            return explain(java_class, str(error))
+        name = type(error).__name__
+        if name in ("ConnectTimeout", "ReadTimeout"):
+            return TroubleError(f"{name}: {error}", "see whether a NameNode or DataNode hangs", Kind.OVERDUE)
+        return explain("", f"{name}: {error}")
+
+    def _stream(self, where: str, path: str) -> WriteStream:
+        return GatewayStream(self._calls, where, path)
+
+    def _impatient(self) -> HadoopStore:
+        return WebHdfsStore(self._address, PROBING)
+
+    def _user(self) -> str:
+        return user(self._address.settings)
+
+
+class _WebClient(GatewayClient):
+    """See base class."""
+
+    def __init__(self, urls: str, user: str, timeout_s: float) -> None:
+        from hdfs import InsecureClient
+        from hdfs.client import _Request
+
+        class Client(InsecureClient):  # type: ignore[misc] # without types
+            _truncate = _Request("POST")
+
+            def resolve(self, hdfs_path: str) -> str:
+                return hdfs_path  # all are absolute, and none holds the library's wild cards
+
+        self._client = Client(urls, user=user, timeout=(min(_CONNECT_S, timeout_s), timeout_s))
+
+    def status(self, path: str) -> Entry:
+        return _entry(path.rpartition("/")[2], self._client.status(path))
+
+    def folder(self, path: str) -> list[Entry]:
+        return [_entry(name, status) for name, status in self._client.list(path, status=True)]
+
+    def create(self, path: str) -> Writer:
+        return _WebWriter(partial(self._client.write, path, overwrite=False))
+
+    def append(self, path: str) -> Writer:
+        return _WebWriter(partial(self._client.write, path, append=True))
+
+    def settle(self, path: str) -> bool:
+        self._client.write(path, data=b"", append=True)  # refused while it is being written
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        # With options it says why it fails, and never moves into a folder; gateways that know none say yes or no.
+        answer = self._client._rename(source, destination=target, renameoptions="NONE")
+        if answer.content and not answer.json()["boolean"]:
+            self.status(source)
+            raise FileExistsError(f"{target} is there already")
+
+    def truncate(self, path: str, size: int) -> None:
+        self._client._truncate(path, newlength=size)
+
+    def protect(self, path: str) -> None:
+        self._client.set_permission(path, "444")
+
+    def delete(self, path: str) -> None:
+        self._client.delete(path)
+
+    def open(self, path: str) -> Reader:
+        status = self._client.status(path)
+        if status["type"] != "FILE":
+            raise FileNotFoundError(f"{path} is no file")
+        return _WebReader(self._client, path, status["length"])
+
+
+class _WebReader(Reader):
+    def __init__(self, client: Any, path: str, size: int) -> None:
+        self._client = client
+        self._path = path
+        self._size = size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read(self, start: int, length: int) -> bytes:
+        with self._client.read(self._path, offset=start, length=length, chunk_size=PIECE_BYTES) as pieces:
+            data = b"".join(pieces)
+        if len(data) != length:
+            raise ConnectionError(f"{len(data)} of {length} bytes have come")
+        return data
+
+
+class _WebWriter(Writer):
+    """One request with all in it; where that is more than one piece, its body comes bit by bit."""
+
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
+        self._first: bytes | None = None
+        self._upload: _Upload | None = None
+
+    def write(self, data: memoryview) -> None:
+        if self._first is None:
+            self._first = bytes(data)
+            return
+        if self._upload is None:
+            self._upload = _Upload(self._send)
+            THREADS.start(self._upload.run)
+            self._upload.give(self._first)
+        self._upload.give(bytes(data))
+
+    def close(self) -> None:
+        if self._upload is None:
+            self._send(data=self._first or b"")
+        else:
+            self._upload.end()
+
+    def abandon(self) -> None:
+        if self._upload is not None:
+            self._upload.stop()
+
+
+class _Upload:
+    """A request that runs on a thread of its own, which it gets its body from."""
+
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
+        self._pieces: Queue[bytes | None] = Queue(maxsize=1)
+        self._stopped = False
+        self._ended = Event()
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Send all that is given. Blocks."""
+        try:
+            self._send(data=self._body())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ended.set()
+
+    def give(self, piece: bytes | None) -> None:
+        """Send `piece`; None is the end. Blocks until the one before is on its way; raises what the request raised."""
+        while not self._ended.is_set():
+            try:
+                return self._pieces.put(piece, timeout=0.1)
+            except Full:
+                continue
+        raise self._error or ConnectionError("the request has ended before its body")
+
+    def end(self) -> None:
+        """Wait for the answer; raises what the request raised."""
+        self.give(None)
+        self._ended.wait()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Break the request off; returns at once."""
+        self._stopped = True
+        with suppress(Full):  # then it is seen with the piece that is there
+            self._pieces.put_nowait(None)
+
+    def _body(self) -> Iterator[bytes]:
+        while True:
+            piece = self._pieces.get()
+            if self._stopped:
+                raise ConnectionError("the file was discarded")
+            if piece is None:
+                return
+            yield piece
+
+
+def _entry(name: str, status: Any) -> Entry:
+    is_file = status["type"] == "FILE"
+    return Entry(name, is_file, status["length"] if is_file else 0, status["modificationTime"])

@@ -1,0 +1,181 @@
+"""Objects in Google Cloud Storage."""
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.errors import StoreRefusedError
+from sparktrain.store.objects.bucket import ANSWER_S, CONNECT_S, WRITER, Bucket, Failure, Found, Kind, Page, Upload
+
+if TYPE_CHECKING:
+    from gcsfs.core import GCSFileSystem
+
+_GOOGLE = "https://storage.googleapis.com"
+_TYPE = "application/octet-stream"
+
+_DENIED = ("access is denied", "let these credentials get, create, list and delete objects there: Storage Object Admin")
+_NO_CREDENTIALS = (
+    "the Google credentials are missing or refused",
+    "set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or give the host a role",
+)
+_AGAIN = ("408", "409", "429")
+_NO_BUCKET = ("there is no such bucket", "create it, or correct its name")
+
+
+class GcsBucket(Bucket):
+    """A bucket, reached with the application default credentials of this host.
+
+    `settings` may hold `endpoint`, the URL of another service than Google's; else STORAGE_EMULATOR_HOST says so.
+    """
+
+    def __init__(self, name: str, settings: dict[str, str]) -> None:
+        self._name = name
+        self._settings = settings
+        self._opening = asyncio.Lock()
+        self._files: GCSFileSystem | None = None
+
+    @property
+    def url(self) -> str:
+        """See base class."""
+        return f"gs://{self._name}"
+
+    async def settings(self) -> dict[str, str]:
+        """See base class."""
+        endpoint = (await self._connect())._location
+        return {} if endpoint == _GOOGLE else {"endpoint": endpoint}
+
+    async def put(self, key: str, data: bytes, writer: str) -> None:
+        """See base class."""
+        from gcsfs.core import simple_upload
+
+        try:
+            await simple_upload(await self._connect(), self._name, key, data, {WRITER: writer}, "none", mode="create")
+        except FileNotFoundError as error:
+            raise StoreRefusedError(self.url) from error
+
+    async def upload(self, key: str, writer: str) -> Upload:
+        """See base class."""
+        from gcsfs.core import initiate_upload
+
+        location = await initiate_upload(await self._connect(), self._name, key, _TYPE, {WRITER: writer}, mode="create")
+        return GcsUpload(self, location)
+
+    async def head(self, key: str) -> Found:
+        """See base class."""
+        found = await self.ask("GET", "b/{}/o/{}", self._name, key, json_out=True)
+        modified = datetime.fromisoformat(found["updated"]).timestamp()
+        return Found(int(found["size"]), modified, found.get("metadata", {}).get(WRITER))
+
+    async def get(self, key: str, start: int, length: int) -> bytes:
+        """See base class."""
+        from gcsfs.retry import HttpError
+
+        place = (await self._connect()).url(f"{self._name}/{key}")
+        try:
+            _, data = await self.ask("GET", place, headers={"Range": f"bytes={start}-{start + length - 1}"})
+        except HttpError as error:
+            if str(error.code) == "416":
+                return b""
+            raise
+        return bytes(data)
+
+    async def page(self, prefix: str, token: str | None) -> Page:
+        """See base class."""
+        try:
+            answer = await self.ask("GET", "b/{}/o", self._name, prefix=prefix, pageToken=token, json_out=True)
+        except FileNotFoundError as error:
+            raise StoreRefusedError(self.url) from error
+        return Page([found["name"] for found in answer.get("items", [])], answer.get("nextPageToken"))
+
+    async def delete(self, key: str) -> None:
+        """See base class."""
+        await self.ask("DELETE", "b/{}/o/{}", self._name, key)
+
+    async def ask(self, method: str, path: str, *names: str, **parameters: Any) -> Any:
+        """Make a request of the JSON API: its answer, or headers and body."""
+        return await (await self._connect())._call(method, path, *names, **parameters)
+
+    def explain(self, error: Exception) -> Failure:
+        """See base class."""
+        from google.auth.exceptions import GoogleAuthError, TransportError
+
+        code = str(getattr(error, "code", None) or type(error).__name__)
+        problem = " ".join(str(error).split()) or code
+        if isinstance(error, StoreRefusedError):
+            return Failure(Kind.REFUSED, *_NO_BUCKET)
+        if isinstance(error, FileExistsError):
+            return Failure(Kind.TAKEN)
+        if isinstance(error, FileNotFoundError) or code == "410":
+            return Failure(Kind.MISSING)
+        if code == "401" or (isinstance(error, GoogleAuthError) and not isinstance(error, TransportError)):
+            return Failure(Kind.REFUSED, *_NO_CREDENTIALS)
+        if problem.startswith("Forbidden"):
+            return Failure(Kind.REFUSED, *_DENIED)
+        if code in _AGAIN or code.startswith("5") or _is_of_network(error):
+            return Failure(Kind.AGAIN, f"Google Cloud Storage does not answer ({code})", "check the network")
+        return Failure(Kind.FAILED, f"a request fails: {problem}", "check the bucket and the endpoint")
+
+    async def _connect(self) -> "GCSFileSystem":
+        async with self._opening:
+            files = self._files
+            if files is None:
+                # In a thread: it looks for credentials, if need be over the network, before it returns.
+                self._files = files = await asyncio.to_thread(_open, self._settings)
+        return files
+
+
+class GcsUpload(Upload):
+    """A resumable upload, which Google forgets after a week.
+
+    What is sent again after a lost answer begins with bytes that the service may have: it skips those.
+    """
+
+    def __init__(self, bucket: GcsBucket, location: str) -> None:
+        self._bucket = bucket
+        self._location = location
+        self._taken = 0
+        """How many bytes the service has for certain."""
+
+    async def add(self, part: bytes) -> None:
+        """See base class."""
+        end = self._taken + len(part)
+        headers = await self._send(part, f"{self._taken}-{end - 1}/*")
+        taken = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
+        if taken != end:
+            raise ConnectionError(f"the service took {taken} of {end} bytes")
+        self._taken = end
+
+    async def publish(self, last: bytes) -> None:
+        """See base class."""
+        total = self._taken + len(last)
+        await self._send(last, f"{self._taken}-{total - 1}/{total}" if last else f"*/{total}")
+
+    async def abort(self) -> None:
+        """See base class."""
+        # The condition of its end is in its address, and is none that the service knows for a deletion.
+        await self._bucket.ask("DELETE", self._location.replace("&ifGenerationMatch=0", ""))
+
+    async def _send(self, data: bytes, content_range: str) -> Any:
+        headers = {"Content-Range": f"bytes {content_range}", "Content-Type": _TYPE, "Content-Length": str(len(data))}
+        answer, _ = await self._bucket.ask("POST", self._location, headers=headers, data=data)
+        return answer
+
+
+def _open(settings: dict[str, str]) -> "GCSFileSystem":
+    from aiohttp import ClientTimeout
+    from gcsfs.core import GCSFileSystem
+
+    return GCSFileSystem(
+        endpoint_url=settings.get("endpoint"),
+        requests_timeout=ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=ANSWER_S),
+        use_listings_cache=False,
+        skip_instance_cache=True,  # whoever opens a store after a mistake shall not meet the credentials of before
+    )
+
+
+def _is_of_network(error: Exception) -> bool:
+    from aiohttp import ClientError
+    from google.auth.exceptions import TransportError
+    from requests.exceptions import RequestException
+
+    return isinstance(error, (OSError, ClientError, RequestException, TransportError))

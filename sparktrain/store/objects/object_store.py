@@ -1,0 +1,268 @@
+"""Runs kept in an object store: S3 and what speaks like it, Google Cloud Storage, Azure."""
+
+import errno
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from uuid import uuid4
+
+from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
+from sparktrain.errors import RunDirectoryError, StoreError
+from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written, by_range, check_path, path_problem
+from sparktrain.store.objects.bucket import PART_BYTES, Bucket, Page, Upload
+from sparktrain.store.objects.requests import Call, taken
+
+PROBE_S = 4.5
+"""How long each step of `probe` goes on trying: a user waits for it."""
+
+_ABORT_S = 5.0
+
+
+class ObjectStore(Store):
+    """A prefix of a bucket. Safe between any hosts, as far as the service keeps what `probe` asks of it.
+
+    A file is an object, created by a conditional request: only when there is none of its name. Whether a request whose
+    answer was lost took effect is told by a mark in the object's metadata, which is of this call alone.
+    What stays undecided: a request that was under way when its call gave up (StoreTimeoutError) may take effect later.
+
+    A log that grows is not seen before it is closed; a process that dies before leaves none of it.
+    """
+
+    def __init__(self, bucket: Bucket, prefix: str, timeout_s: float = STORE_TIMEOUT_S) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self._timeout_s = timeout_s
+
+    @property
+    def address(self) -> StoreAddress:
+        """See base class. Credentials are no part of it: each process finds its own."""
+        settings = self._call_of_root().ask(lambda bucket: bucket.settings())
+        return StoreAddress(self.where(), settings, self._timeout_s)
+
+    def where(self, path: str = "") -> str:
+        """See base class. A URL."""
+        key = self._key(path) if path else self._prefix
+        return f"{self._bucket.url}/{key}" if key else self._bucket.url
+
+    def probe(self) -> None:
+        """See base class. Says after 5 s at the latest when the service cannot be reached."""
+        try:
+            ObjectStore(self._bucket, self._prefix, PROBE_S)._probe(f"probe-{uuid4().hex}")
+        except StoreError as error:
+            raise RunDirectoryError(f"run directory {self.where()} cannot be used: {error.strerror}") from error
+
+    def _probe(self, path: str) -> None:
+        writer, call = uuid4().hex, self._call(path)
+        created = call.create(lambda bucket: bucket.put(call.key, b"sparktrain", writer), writer)
+        try:
+            replaced = self.put_if_absent(path, b"overwritten") or self._new(path).publish_in_parts()
+            content, mark = self.read(path), self._call(path).ask(lambda bucket: bucket.head(call.key)).writer
+            self.list(path)
+        finally:
+            self.delete(path)
+        if not created or replaced or content != b"sparktrain":
+            raise StoreError(
+                errno.EIO,
+                "its service replaces objects though the request forbids it, so that two drivers could write one run; "
+                "use a service, or a version of it, that has conditional writes (If-None-Match)",
+            )
+        if mark != writer:
+            raise StoreError(
+                errno.EIO,
+                "its service drops the metadata of objects, by which a driver knows its own when an answer was lost; "
+                "use a service, or a version of it, that keeps it",
+            )
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """See base class."""
+        call, writer = self._call(path, len(data)), uuid4().hex
+        return call.create(lambda bucket: bucket.put(call.key, data, writer), writer)
+
+    def read(self, path: str) -> bytes:
+        """See base class. The deadline is of each 4 MiB."""
+        return b"".join(self.pieces(path))
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """See base class."""
+        call = self._call(path, length)
+        if length:
+            return call.ask(lambda bucket: bucket.get(call.key, start, length))
+        call.ask(lambda bucket: bucket.head(call.key))
+        return b""
+
+    def stat(self, path: str) -> FileInfo:
+        """See base class."""
+        call = self._call(path)
+        found = call.ask(lambda bucket: bucket.head(call.key))
+        return FileInfo(found.size, found.modified)
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """See base class. The deadline is of each piece."""
+        return by_range(self, path)
+
+    def exists(self, path: str) -> bool:
+        """See base class."""
+        try:
+            self.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def list(self, prefix: str = "") -> list[str]:
+        """See base class."""
+        top = f"{self._prefix}/" if self._prefix else ""
+        folder = f"{self._key(prefix)}/" if prefix else top
+        call = self._call_of_root()
+        page = _page(call, folder, None)
+        found = page.keys
+        while page.next is not None:
+            page = _page(call, folder, page.next)
+            found += page.keys
+        return sorted(path for key in found if path_problem(path := key[len(top) :]) is None)
+
+    def create(self, path: str) -> NewFile:
+        """See base class. Up to 156 GiB."""
+        return self._create(path)
+
+    def open_stream(self, path: str) -> WriteStream:
+        """See base class. FileExistsError also by `close`, when somebody else created the file meanwhile."""
+        return ObjectStream(self._create(path))
+
+    def delete(self, path: str) -> None:
+        """See base class."""
+        call = self._call(path)
+        with suppress(FileNotFoundError):
+            call.ask(lambda bucket: bucket.delete(call.key))
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """See base class. The deadline is of each request, or of some at the same time."""
+        keys, count = [self._key(path) for path in paths], self._bucket.deleted_at_once
+        for first in range(0, len(keys), count):
+            self._delete_many(keys[first : first + count])
+
+    def _delete_many(self, keys: Sequence[str]) -> None:
+        self._call_of_root().ask(lambda bucket: bucket.delete_many(keys))
+
+    def _create(self, path: str) -> "LargeObject":
+        if self.exists(path):
+            raise taken(self.where(path))
+        return self._new(path)
+
+    def _new(self, path: str) -> "LargeObject":
+        return LargeObject(self._bucket, self._key(path), self._timeout_s)
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}/{check_path(path)}" if self._prefix else check_path(path)
+
+    def _call(self, path: str, size: int = 0) -> Call:
+        return Call(self._bucket, self._key(path), self._timeout_s, size)
+
+    def _call_of_root(self) -> Call:
+        return Call(self._bucket, self._prefix, self._timeout_s)
+
+
+class LargeObject(NewFile):
+    """Parts that the service keeps, and up to one part in memory, until it is published."""
+
+    def __init__(self, bucket: Bucket, key: str, timeout_s: float) -> None:
+        self._bucket = bucket
+        self._key = key
+        self._timeout_s = timeout_s
+        self._writer = uuid4().hex
+        self._upload: Upload | None = None
+        self._buffer = bytearray()
+        self._digest, self._size = hashlib.sha256(), 0
+        self._ended = False
+
+    def write(self, data: bytes) -> None:
+        """See base class. After an error the file is discarded."""
+        self._check_open()
+        self._digest.update(data)
+        self._size += len(data)
+        rest = memoryview(data)
+        while rest:
+            room = PART_BYTES - len(self._buffer)
+            self._buffer += rest[:room]
+            rest = rest[room:]
+            if len(self._buffer) == PART_BYTES:
+                self._send()
+
+    def _send(self) -> None:
+        call, part = self._call(PART_BYTES), bytes(self._buffer)
+        try:
+            upload = self._begin(call)
+            call.ask(lambda _: upload.add(part))
+        except BaseException:
+            self.discard()
+            raise
+        self._buffer.clear()
+
+    def _begin(self, call: Call) -> Upload:
+        if self._upload is None:
+            self._upload = call.ask(lambda bucket: bucket.upload(self._key, self._writer))
+        return self._upload
+
+    def publish(self) -> Written:
+        """See base class."""
+        self._check_open()
+        if not (self._publish_at_once() if self._upload is None else self.publish_in_parts()):
+            raise taken(f"{self._bucket.url}/{self._key}")
+        return Written(self._size, self._digest.hexdigest())
+
+    def _publish_at_once(self) -> bool:
+        call, data = self._call(len(self._buffer)), bytes(self._buffer)
+        try:
+            return call.create(lambda bucket: bucket.put(self._key, data, self._writer), self._writer)
+        finally:
+            self.discard()
+
+    def publish_in_parts(self) -> bool:
+        """Publish as large objects are, whatever the size, and end the file: whether it has its name now."""
+        call, last = self._call(len(self._buffer)), bytes(self._buffer)
+        try:
+            upload = self._begin(call)
+            created = call.create(lambda _: upload.publish(last), self._writer)
+            if created:
+                self._upload = None
+            return created
+        except FileExistsError:  # Google looks already when an upload begins
+            return False
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """See base class. Blocks for 5 s at most: parts that it could not delete stay, unseen, in the service."""
+        upload, self._upload, self._ended = self._upload, None, True
+        self._buffer.clear()
+        if upload is not None:
+            with suppress(OSError):
+                Call(self._bucket, self._key, _ABORT_S).ask(lambda _: upload.abort())
+
+    def _call(self, size: int) -> Call:
+        return Call(self._bucket, self._key, self._timeout_s, size)
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise ValueError("the file is closed: it was published or discarded, or an earlier write failed")
+
+
+class ObjectStream(WriteStream):
+    """A log, of which all is seen when it is closed."""
+
+    def __init__(self, file: LargeObject) -> None:
+        self._file = file
+        self._closed = False
+
+    def write(self, data: bytes) -> None:
+        """See base class."""
+        self._file.write(data)
+
+    def close(self) -> None:
+        """See base class."""
+        if not self._closed:
+            self._closed = True
+            self._file.publish()
+
+
+def _page(call: Call, folder: str, token: str | None) -> Page:
+    return call.ask(lambda bucket: bucket.page(folder, token))

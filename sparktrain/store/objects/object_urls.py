@@ -1,0 +1,76 @@
+"""From the URL of an object store to the store. Nothing is loaded or touched before it is used."""
+
+import re
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.errors import SpecError
+from sparktrain.store.base import Store, path_problem
+from sparktrain.store.objects.azure import AzureBucket
+from sparktrain.store.objects.bucket import Bucket
+from sparktrain.store.objects.gcs import GcsBucket
+from sparktrain.store.objects.memory_bucket import MemoryBucket
+from sparktrain.store.objects.object_store import ObjectStore
+from sparktrain.store.objects.s3 import S3Bucket
+
+_AZURE_HOST = re.compile(r"([^/@:]+)@([^/@.:]+)\.(?:dfs|blob)\.core\.windows\.net")
+
+
+def open_s3(address: StoreAddress) -> Store:
+    """`s3://bucket/folder`, in Amazon S3 or what speaks like it. SpecError for another form, or without s3fs."""
+    _require("s3fs", "sparktrain[s3]", address)
+    return _open_objects(address, S3Bucket)
+
+
+def open_gcs(address: StoreAddress) -> Store:
+    """`gs://bucket/folder`, in Google Cloud Storage. SpecError for another form, or without gcsfs."""
+    _require("gcsfs", "gcsfs", address)
+    return _open_objects(address, GcsBucket)
+
+
+def open_azure(address: StoreAddress) -> Store:
+    """`abfs://container/folder`, or `abfs://container@account.dfs.core.windows.net/folder`, as Hadoop writes it.
+
+    SpecError for another form, or without adlfs.
+    """
+    _require("adlfs", "adlfs", address)
+    scheme, _, rest = address.url.partition("://")
+    named = _AZURE_HOST.match(rest)
+    if named is None:
+        return _open_objects(address, AzureBucket)
+    plain = StoreAddress(f"{scheme}://{named[1]}{rest[named.end() :]}", address.settings, address.timeout_s)
+    return _open_objects(plain, lambda name, settings: AzureBucket(name, {"account": named[2]} | settings))
+
+
+def open_memory(address: StoreAddress) -> Store:
+    """`memory://name/folder`, for tests: in this process alone. SpecError for another form, or without fsspec."""
+    _require("fsspec", "fsspec", address)
+    return _open_objects(address, lambda name, _: MemoryBucket(name))
+
+
+def _open_objects(address: StoreAddress, bucket: Callable[[str, dict[str, str]], Bucket]) -> Store:
+    """A store of objects. Keys are written as they are: nothing in them is an escape."""
+    _, _, rest = address.url.partition(":")
+    name, _, prefix = rest.removeprefix("//").rstrip("/").partition("/")
+    if "@" in name:
+        raise SpecError(
+            f"dir ({_shown(address.url)}) has something before an @, such as a secret, which a URL must not hold; "
+            "leave it out: credentials come from the environment of each process"
+        )
+    if not rest.startswith("//") or not name or (prefix and path_problem(prefix)):
+        raise SpecError(
+            f"dir ({address.url}) must have the form {address.url.partition(':')[0]}://bucket/folder, "
+            "with single slashes and without '.' and '..'"
+        )
+    return ObjectStore(bucket(name, address.settings), prefix, address.timeout_s)
+
+
+def _require(module: str, package: str, address: StoreAddress) -> None:
+    if find_spec(module) is None:
+        raise SpecError(f"dir ({_shown(address.url)}) needs a package that is not installed: pip install '{package}'")
+
+
+def _shown(url: str) -> str:
+    """`url` without what is before an @ in it."""
+    return re.sub(r"//[^/]*@", "//***@", url)

@@ -1,0 +1,102 @@
+"""The requests of one call of an object store: made again until they are answered, or the call's time is over."""
+
+import errno
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from sparktrain.clock import SystemClock, pause
+from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
+from sparktrain.store.objects.bucket import Bucket, Failure, Found, Kind
+
+_REQUEST_S = 60.0
+_SLOWEST_BYTES_PER_S = 256 * 2**10
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
+
+T = TypeVar("T")
+Ask = Callable[[Bucket], Coroutine[Any, Any, T]]
+"""Makes one request."""
+
+_DELETED = Failure(Kind.AGAIN, "it was deleted while it was created", "let one driver alone write a run")
+_UPLOAD_GONE = Failure(Kind.FAILED, "the service has forgotten the parts that were sent", "write the file again")
+
+
+class Call:
+    """One call of a store: its requests share one deadline. They block, for 60 s each at most, and longer large ones.
+
+    FileExistsError when a name is taken, FileNotFoundError when there is no such object, StoreError for the rest.
+    """
+
+    def __init__(self, bucket: Bucket, key: str, seconds: float, size: int = 0) -> None:
+        self.key = key
+        self._bucket = bucket
+        self._name = f"{bucket.url}/{key}"
+        self._seconds = seconds
+        self._clock = SystemClock()
+        self._until = self._clock.now() + seconds
+        self._pause_s = _FIRST_PAUSE_S
+        self._request_s = _REQUEST_S + size / _SLOWEST_BYTES_PER_S
+
+    def ask(self, ask: Ask[T]) -> T:
+        """Make a request, and again until it is answered."""
+        while True:
+            try:
+                return self._once(ask)
+            except Exception as error:
+                failure = self._bucket.explain(error)
+                if failure.kind is not Kind.AGAIN:
+                    raise self._error(failure) from error
+                self._wait(failure, error)
+
+    def create(self, ask: Ask[None], writer: str) -> bool:
+        """Make a request that creates the object: whether the object is of `writer` now.
+
+        A request that took effect without an answer is refused when it is made again; hence the object itself is asked
+        whose it is. Where the service does not say, it is somebody else's: two winners would be worse than none.
+        """
+        while True:
+            try:
+                self.ask(ask)
+                return True
+            except (FileExistsError, FileNotFoundError) as error:
+                found = self._find()
+                if found is not None:
+                    return found.writer == writer
+                if isinstance(error, FileNotFoundError):
+                    raise self._error(_UPLOAD_GONE) from error
+                self._wait(_DELETED, error)
+
+    def _find(self) -> Found | None:
+        try:
+            return self.ask(lambda bucket: bucket.head(self.key))
+        except FileNotFoundError:
+            return None
+
+    def _once(self, ask: Ask[T]) -> T:
+        from fsspec import asyn
+
+        left = max(self._until - self._clock.now(), 0.001)  # fsspec takes 0 for no limit at all
+        answer: T = asyn.sync(asyn.get_loop(), ask, self._bucket, timeout=min(left, self._request_s))
+        return answer
+
+    def _wait(self, failure: Failure, error: Exception) -> None:
+        """Wait before the next request; StoreTimeoutError when there is no time for one."""
+        if self._clock.now() + self._pause_s >= self._until:
+            problem = f"{failure.cause}, for {self._seconds:g} s; {failure.step}"
+            raise StoreTimeoutError(errno.ETIMEDOUT, problem, self._name) from error
+        pause(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _error(self, failure: Failure) -> OSError:
+        if failure.kind is Kind.TAKEN:
+            return taken(self._name)
+        if failure.kind is Kind.MISSING:
+            return FileNotFoundError(errno.ENOENT, "no such file in the store", self._name)
+        problem = f"{failure.cause}; {failure.step}"
+        if failure.kind is Kind.REFUSED:
+            return StoreRefusedError(errno.EACCES, problem, self._name)
+        return StoreError(errno.EIO, problem, self._name)
+
+
+def taken(name: str) -> FileExistsError:
+    """For a path that has a file."""
+    return FileExistsError(errno.EEXIST, "there is such a file in the store already", name)

@@ -1,0 +1,224 @@
+"""Objects in S3, and in services that speak like it."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+from sparktrain.store.objects.bucket import ANSWER_S, CONNECT_S, WRITER, Bucket, Failure, Found, Kind, Page, Upload
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
+
+_AWS_ENDPOINT = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?")
+
+_KINDS = {
+    Kind.TAKEN: ("PreconditionFailed", "412"),
+    Kind.MISSING: ("NoSuchKey", "NoSuchUpload", "NotFound", "404"),
+    Kind.AGAIN: (
+        "SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "OperationAborted", "BadDigest",
+        "ConditionalRequestConflict", "Throttling", "ThrottlingException", "TooManyRequests", "IncompleteBody",
+        "XAmzContentSHA256Mismatch", "409", "429",
+    ),
+}  # fmt: skip
+_KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
+
+_NO_BUCKET = ("there is no such bucket", "create it, or correct its name")
+_DENIED = ("access is denied", "let these credentials get, put, list and delete objects there, or pass another bucket")
+_WRONG_CREDENTIALS = ("the credentials are refused", "renew or correct them")
+_NO_CREDENTIALS = (
+    "there are no AWS credentials",
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the host a role",
+)
+_WRONG_CLOCK = ("this host's clock is wrong", "set it")
+_FULL = ("the quota is used up", "delete objects, or raise it")
+
+_REFUSALS = {
+    "NoSuchBucket": _NO_BUCKET, "AccessDenied": _DENIED, "AllAccessDisabled": _DENIED, "AccountProblem": _DENIED,
+    "403": _DENIED, "401": _WRONG_CREDENTIALS, "InvalidAccessKeyId": _WRONG_CREDENTIALS,
+    "SignatureDoesNotMatch": _WRONG_CREDENTIALS, "ExpiredToken": _WRONG_CREDENTIALS, "InvalidToken": _WRONG_CREDENTIALS,
+    "TokenRefreshRequired": _WRONG_CREDENTIALS, "RequestTimeTooSkewed": _WRONG_CLOCK, "QuotaExceeded": _FULL,
+    "XMinioStorageFull": _FULL, "NoCredentialsError": _NO_CREDENTIALS, "PartialCredentialsError": _NO_CREDENTIALS,
+    "CredentialRetrievalError": _NO_CREDENTIALS, "ProfileNotFound": _NO_CREDENTIALS,
+    "TokenRetrievalError": _NO_CREDENTIALS, "NoAuthTokenError": _NO_CREDENTIALS, "SSOTokenLoadError": _NO_CREDENTIALS,
+    "UnauthorizedSSOTokenError": _NO_CREDENTIALS,
+}  # fmt: skip
+"""By the service's code, or by the class of the client's error."""
+
+
+class S3Bucket(Bucket):
+    """A bucket, reached with the credentials that AWS's own tools would find on this host.
+
+    `settings` may hold `endpoint`, the URL of a service other than AWS, and `region`; where they are missing, the
+    environment and the files that AWS's tools read say so.
+    """
+
+    deleted_at_once: ClassVar[int] = 1000
+    """As many as one request takes."""
+
+    def __init__(self, name: str, settings: dict[str, str]) -> None:
+        self._name = name
+        self._settings = settings
+        self._files: S3FileSystem | None = None
+        self._endpoint = _host(settings.get("endpoint", "")) or "S3"
+        """For people."""
+
+    @property
+    def url(self) -> str:
+        """See base class."""
+        return f"s3://{self._name}"
+
+    async def settings(self) -> dict[str, str]:
+        """See base class."""
+        client = (await self._connect()).s3.meta
+        found = {"region": client.region_name, "endpoint": client.endpoint_url}
+        if _AWS_ENDPOINT.fullmatch(client.endpoint_url):
+            del found["endpoint"]  # which region a bucket of AWS is in is found out by asking
+        return {name: value for name, value in found.items() if value}
+
+    async def put(self, key: str, data: bytes, writer: str) -> None:
+        """See base class."""
+        await self.ask("put_object", Key=key, Body=data, Metadata={WRITER: writer}, IfNoneMatch="*")
+
+    async def upload(self, key: str, writer: str) -> Upload:
+        """See base class."""
+        begun = await self.ask("create_multipart_upload", Key=key, Metadata={WRITER: writer})
+        return S3Upload(self, key, begun["UploadId"])
+
+    async def head(self, key: str) -> Found:
+        """See base class."""
+        found = await self.ask("head_object", Key=key)
+        return Found(found["ContentLength"], found["LastModified"].timestamp(), found["Metadata"].get(WRITER))
+
+    async def get(self, key: str, start: int, length: int) -> bytes:
+        """See base class."""
+        try:
+            answer = await self.ask("get_object", Key=key, Range=f"bytes={start}-{start + length - 1}")
+        except OSError as error:
+            if _code(error) in ("InvalidRange", "416"):
+                return b""
+            raise
+        async with answer["Body"] as body:
+            data: bytes = await body.read()
+        return data
+
+    async def page(self, prefix: str, token: str | None) -> Page:
+        """See base class."""
+        more = {"ContinuationToken": token} if token else {}
+        answer = await self.ask("list_objects_v2", Prefix=prefix, **more)
+        return Page([found["Key"] for found in answer.get("Contents", [])], answer.get("NextContinuationToken"))
+
+    async def delete(self, key: str) -> None:
+        """See base class."""
+        await self.ask("delete_object", Key=key)
+
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        """See base class."""
+        from botocore.exceptions import ClientError
+
+        doomed = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        answer = await self.ask("delete_objects", Delete=doomed)
+        for problem in answer.get("Errors", []):
+            if problem.get("Code") != "NoSuchKey":
+                raise ClientError({"Error": {"Code": problem.get("Code"), "Message": problem.get("Message")}}, "delete")
+
+    async def ask(self, method: str, **parameters: object) -> Any:
+        """Make a request of S3; its answer is a dict that depends on the method."""
+        files = await self._connect()
+        return await files._call_s3(method, Bucket=self._name, **parameters)
+
+    def explain(self, error: Exception) -> Failure:
+        """See base class."""
+        code = _code(error)
+        if code in _REFUSALS:
+            return Failure(Kind.REFUSED, *_REFUSALS[code])
+        if code in _KIND_OF or code.startswith("5"):
+            kind = _KIND_OF.get(code, Kind.AGAIN)
+            return Failure(kind, f"the service fails ({code})", "see whether it is overloaded or down")
+        if _is_of_network(error):
+            step = "check the endpoint (AWS_ENDPOINT_URL) and the network"
+            return Failure(Kind.AGAIN, f"{self._endpoint} does not answer ({code})", step)
+        problem = " ".join(str(error.__cause__ or error).split()) or code
+        return Failure(Kind.FAILED, f"a request fails: {problem}", "check the bucket, its region and the endpoint")
+
+    async def _connect(self) -> "S3FileSystem":
+        if self._files is None:
+            self._files = _open(self._settings)
+        client = await self._files.set_session()
+        self._endpoint = _host(client.meta.endpoint_url)
+        return self._files
+
+
+class S3Upload(Upload):
+    """A multipart upload. Where nobody ends it, its parts stay, unseen, until a lifecycle rule of the bucket does."""
+
+    def __init__(self, bucket: S3Bucket, key: str, upload_id: str) -> None:
+        self._bucket = bucket
+        self._upload = {"Key": key, "UploadId": upload_id}
+        self._parts: list[dict[str, object]] = []
+        self._sent_last = False
+
+    async def add(self, part: bytes) -> None:
+        """See base class."""
+        number = len(self._parts) + 1
+        answer = await self._bucket.ask("upload_part", **self._upload, PartNumber=number, Body=part)
+        self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+
+    async def publish(self, last: bytes) -> None:
+        """See base class."""
+        if not self._sent_last:
+            if last or not self._parts:
+                await self.add(last)
+            self._sent_last = True
+        parts = {"Parts": self._parts}
+        await self._bucket.ask("complete_multipart_upload", **self._upload, MultipartUpload=parts, IfNoneMatch="*")
+
+    async def abort(self) -> None:
+        """See base class."""
+        await self._bucket.ask("abort_multipart_upload", **self._upload)
+
+
+def _open(settings: dict[str, str]) -> "S3FileSystem":
+    from s3fs import S3FileSystem
+
+    files = S3FileSystem(
+        endpoint_url=settings.get("endpoint"),
+        client_kwargs={"region_name": settings["region"]} if "region" in settings else {},
+        config_kwargs={
+            "connect_timeout": CONNECT_S,
+            "read_timeout": ANSWER_S,
+            "retries": {"total_max_attempts": 1},  # a call makes its requests again itself, and knows its deadline
+        },
+        use_listings_cache=False,
+        skip_instance_cache=True,  # whoever opens a store after a mistake shall not meet the credentials of before
+    )
+    files.retries = 1
+    return files
+
+
+def _host(endpoint: str) -> str:
+    """Host and port of a URL, without a secret before them."""
+    return urlsplit(endpoint).netloc.rpartition("@")[2]
+
+
+def _code(error: Exception) -> str:
+    """What the service called `error`, or the class of an error of the client."""
+    answer = _answer(error)
+    return type(error).__name__ if answer is None else str(answer.get("Error", {}).get("Code", ""))
+
+
+def _answer(error: Exception) -> dict[str, Any] | None:
+    """What the service answered, when it did."""
+    answer = getattr(error.__cause__ or error, "response", None)
+    return answer if isinstance(answer, dict) else None
+
+
+def _is_of_network(error: Exception) -> bool:
+    from aiohttp import ClientError
+    from botocore.exceptions import ConnectionError, HTTPClientError, IncompleteReadError, SSLError
+    from botocore.parsers import ResponseParserError
+
+    if _answer(error) is not None or isinstance(error, SSLError):
+        return False
+    clients = (ClientError, ConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError)
+    return isinstance(error, (OSError, *clients))

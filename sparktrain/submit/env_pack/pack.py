@@ -1,0 +1,81 @@
+"""A pack of this process' Python: what is in it, and where it is kept."""
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import Distribution
+from pathlib import Path
+
+from msgspec import Struct
+
+from sparktrain import formatting
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.store.base import Store
+from sparktrain.store.hadoop.hadoop_conf import user
+from sparktrain.store.url import open_store
+from sparktrain.submit.env_pack import interpreter, pack_archive
+from sparktrain.submit.env_pack.contents import Contents, Entry, contents, file_entry, files_of, is_editable, tree
+from sparktrain.submit.env_pack.packages import chosen, installed
+
+STORE_TIMEOUT_S = 60.0
+"""How long an outage of the store is waited for."""
+_OWN = "sparktrain"
+_PACKAGE = Path(__file__).parents[2]
+
+
+class Packed(Struct, frozen=True):
+    """A pack that is where executors get it."""
+
+    url: str
+    contents: Contents
+    uploaded: bool
+    """It was not there before."""
+
+    @property
+    def line(self) -> str:
+        """What was done, for people."""
+        size = formatting.size(self.contents.size)
+        what = f"{formatting.count(len(self.contents.packages), 'package')}, {size} unpacked"
+        done = f"packed {what}, to" if self.uploaded else f"nothing to upload, {what}:"
+        names = {each.partition(" ")[0] for each in self.contents.packages}
+        ringless = "tensorflow" in names and "horovod" not in names
+        return f"{done} {self.url}{'; without Horovod, see make horovod' if ringless else ''}"
+
+
+def usual_folder() -> str:
+    """Where packs are kept when nothing else is said: below the user's home in HDFS."""
+    return f"hdfs:///user/{user({})}/.sparktrain/packs"
+
+
+def store_of(folder: str | None) -> Store:
+    """Where packs are kept: `folder`, a path or URL of a store, or the usual one. Raises SpecError, and OSError."""
+    return open_store(StoreAddress(folder or usual_folder(), timeout_s=STORE_TIMEOUT_S))
+
+
+def plan(wanted: Sequence[str] = ()) -> Contents:
+    """What would be packed: this Python, and the packages `wanted` with all that they require, or all. Blocks on the
+    disk for some seconds. Raises SpecError for what cannot be packed."""
+    python, packages = interpreter.base(), chosen(installed(), wanted)
+    parts = [interpreter.files(python), *(_files_of(each, python.site) for each in packages)]
+    return contents(parts, packages)
+
+
+def pack(wanted: Sequence[str], folder: str | None, told: Callable[[int, int], None]) -> Packed:
+    """Have the pack of `plan` in the store of `folder`; uploads nothing when it is there. Blocks on disk and store.
+    Raises SpecError, and OSError from the store."""
+    store, planned = store_of(folder), plan(wanted)
+    uploaded = pack_archive.publish(store, planned, told)
+    return Packed(store.where(planned.archive), planned, uploaded)
+
+
+def _files_of(package: Distribution, site: str) -> Iterator[Entry]:
+    if package.metadata["Name"] == _OWN and is_editable(package):
+        yield from _checkout(package, site)
+    else:
+        yield from files_of(package, site)
+
+
+def _checkout(package: Distribution, site: str) -> Iterator[Entry]:
+    """sparktrain itself as this process has it, where it runs from a checkout."""
+    yield from tree(_PACKAGE, f"{site}/{_OWN}")
+    for path in package.files or ():
+        if path.name in ("METADATA", "entry_points.txt") and path.parent.name.endswith(".dist-info"):
+            yield file_entry(f"{site}/{path}", Path(str(package.locate_file(path))))

@@ -1,0 +1,91 @@
+"""A pack as a file in a store: made as it is uploaded, and once for each content."""
+
+import gzip
+import tarfile
+from collections.abc import Callable
+from io import BufferedWriter, BytesIO, RawIOBase
+from pathlib import PurePosixPath
+from typing import Any
+
+from sparktrain.store.base import PIECE_BYTES, NewFile, Store
+from sparktrain.submit.env_pack.contents import Contents, Entry, bytecode
+
+_TIME = 315532800
+"""Of every file: the first that zip files know, seconds since 1970."""
+_COMPRESSION = 1
+"""Of gzip: a third more bytes than its default, in a third of the time."""
+
+
+def publish(store: Store, pack: Contents, told: Callable[[int, int], None]) -> bool:
+    """Have the pack in the store under its name: True when it was uploaded, False when it was there, or another process
+    was faster. Blocks; `told` hears how many bytes were read, and how many there are. Raises OSError."""
+    if store.exists(pack.archive):
+        return False
+    try:
+        file = store.create(pack.archive)
+    except FileExistsError:
+        return False
+    try:
+        write(file, pack, told)
+        file.publish()
+    except FileExistsError:
+        file.discard()
+        return False
+    except BaseException:
+        file.discard()
+        raise
+    return True
+
+
+def write(file: NewFile, pack: Contents, told: Callable[[int, int], None]) -> None:
+    """Write the archive: the same bytes for the same files. Blocks; raises as `NewFile.write`."""
+    total, done = pack.size, 0
+    out: Any = BufferedWriter(_Raw(file), PIECE_BYTES)
+    with (
+        gzip.GzipFile("", "wb", _COMPRESSION, out, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for entry in pack.entries:
+            done += _add(archive, entry)
+            told(done, total)
+    out.flush()
+
+
+class _Raw(RawIOBase):
+    """A new file of a store, as the standard library writes files."""
+
+    def __init__(self, file: NewFile) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._file.write(bytes(data))
+        return len(data)
+
+
+def _add(archive: tarfile.TarFile, entry: Entry) -> int:
+    """How many bytes of the pack's size that were."""
+    if entry.link:
+        told = _told(entry.name, 0, executable=True)
+        told.type, told.linkname = tarfile.SYMTYPE, entry.identity
+        archive.addfile(told)
+        return 0
+    if entry.source is None:
+        archive.addfile(_told(entry.name, len(entry.data), executable=entry.executable), BytesIO(entry.data))
+        return len(entry.data)
+    if entry.source.suffix == ".py" and (compiled := bytecode(entry.source)) is not None:
+        name, content = compiled
+        folder = PurePosixPath(entry.name).parent
+        archive.addfile(_told(f"{folder}/{name}", len(content), executable=False), BytesIO(content))
+    with entry.source.open("rb") as content_file:
+        size = entry.source.stat().st_size
+        archive.addfile(_told(entry.name, size, executable=entry.executable), content_file)
+    return size
+
+
+def _told(name: str, size: int, *, executable: bool) -> tarfile.TarInfo:
+    told = tarfile.TarInfo(name)
+    told.size, told.mtime, told.mode = size, _TIME, 0o755 if executable else 0o644
+    return told

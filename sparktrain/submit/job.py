@@ -1,0 +1,148 @@
+"""From what is asked of `sparktrain submit` to a job of `jobs/` that finds all it needs where its driver runs."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+from uuid import uuid4
+
+from msgspec import Struct
+
+from sparktrain.clock import SystemClock
+from sparktrain.config.load import GangFile, ParamsFile, load_gang, load_params
+from sparktrain.config.store_address import DEFAULT_DIR
+from sparktrain.errors import SpecError
+from sparktrain.submit.command import (
+    MODE_KEY,
+    Job,
+    Mode,
+    Place,
+    check_open,
+    check_shared,
+    file_of_target,
+    properties_in,
+    shipped,
+)
+from sparktrain.usercode.imports import NEVER_LOCAL, imports_of_file
+
+PROGRAMS = {"sweep": "grid_search.py", "run": "run_gang.py", "resume": "resume_run.py"}
+
+
+class Asked(Struct, frozen=True):
+    """What was asked for, not yet checked, but for the environment of executors."""
+
+    kind: str
+    words: tuple[str, ...]
+    """Arguments of that kind of job."""
+    place: Mapping[str, Any]
+    """Of `Place`; None for what was not given."""
+    conf: Mapping[str, str] = {}
+    properties_file: str | None = None
+    files: Sequence[str] = ()
+    py_files: Sequence[str] = ()
+
+
+def job_of(asked: Asked, arguments: Mapping[str, Any]) -> tuple[Job, str]:
+    """The job without its pack, and its run directory. `arguments` is what its command makes of its words.
+
+    Reads files that are named. Raises SpecError.
+    """
+    properties = _properties(asked.properties_file)
+    mode = asked.place["mode"] or {**properties, **asked.conf}.get(MODE_KEY) or "client"
+    place = Place(**{**asked.place, "mode": _mode(mode)})
+    check_open(asked.conf, "--conf")
+    check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {asked.kind}")
+    words, directory = _named(asked, arguments, place.mode)
+    moved, beside = shipped(words, []), list[str]()
+    if place.mode is Mode.CLUSTER:
+        moved = shipped(words, [*asked.files, *_own_files(arguments)])
+        beside = _modules_beside(arguments, asked.py_files)
+    return (
+        Job(
+            program=str(program(asked.kind)),
+            words=moved.words,
+            place=place,
+            conf=asked.conf,
+            properties_file=asked.properties_file,
+            properties=properties,
+            files=moved.files,
+            py_files=tuple(dict.fromkeys((*asked.py_files, *beside))),
+            python=sys.executable,
+            tag=f"sparktrain-{uuid4().hex[:12]}",
+        ),
+        directory,
+    )
+
+
+def program(kind: str) -> Path:
+    """The job's file: beside the package in a checkout, within it where it is installed."""
+    package = Path(__file__).parents[1]
+    installed = package / "jobs"
+    return (installed if installed.is_dir() else package.parent / "jobs") / PROGRAMS[kind]
+
+
+def _named(asked: Asked, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
+    """The job's words, with a name of the run by which it is found; and the run directory."""
+    if "directory" in arguments:
+        if mode is Mode.CLUSTER:
+            check_shared(arguments["directory"], "the run directory")
+        return asked.words, str(arguments["directory"])
+    params = arguments["params"]
+    load: Callable[[str], ParamsFile | GangFile] = load_gang if asked.kind == "run" else load_params
+    settings = load(params).settings if params is not None else {}
+    folder, name = arguments["dir"] or settings.get("dir"), arguments["name"] or settings.get("name")
+    if mode is Mode.CLUSTER:
+        check_shared(folder)
+    words = asked.words
+    if name is None:
+        # its job takes an equal name for one to resume, so two that are submitted in one second must differ
+        name = f"{arguments['target'].rpartition(':')[2]}-{SystemClock().stamp()}-{token_hex(2)}"
+        words = (*words, "--name", name)
+    return words, f"{(folder or DEFAULT_DIR).rstrip('/')}/{name}"
+
+
+def _own_files(arguments: Mapping[str, Any]) -> list[str]:
+    """The files of this machine that the job's arguments name."""
+    target = file_of_target(arguments["target"]) if "target" in arguments else None
+    modules = [each.strip() for each in (arguments["py_files"] or "").split(",") if each.strip() and "://" not in each]
+    return [path for path in (target, arguments.get("params"), *modules) if path is not None]
+
+
+def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> list[str]:
+    """The modules in the folder of the training file that it imports, and those that they import, and so on.
+
+    Raises SpecError for a package there, unless some archive of `py_files` may bring it.
+    """
+    target = file_of_target(arguments.get("target", ""))
+    archives = [path for path in py_files if not path.endswith(".py")]
+    found: dict[str, Path] = {}
+    waiting = [Path(target)] if target is not None else []
+    while waiting:
+        path = waiting.pop()
+        for name in sorted({each.partition(".")[0] for each in imports_of_file(path).modules} - {*found, *NEVER_LOCAL}):
+            module, package = path.with_name(f"{name}.py"), path.with_name(name)
+            if (package / "__init__.py").is_file() and not archives:
+                raise SpecError(
+                    f"{path} imports {name}, a package beside it that a driver in the cluster does not have: pack it "
+                    f"with `cd {package.parent} && python -m zipfile -c {name}.zip {name}`, and pass --py-files "
+                    f"{package.with_suffix('.zip')}"
+                )
+            if module.is_file():
+                found[name] = module
+                waiting.append(module)
+    return [str(found[name]) for name in sorted(found)]
+
+
+def _properties(path: str | None) -> dict[str, str]:
+    try:
+        return properties_in(Path(path).read_text()) if path is not None else {}
+    except OSError as error:
+        raise SpecError(f"--properties-file {path} cannot be read: {error.strerror}; correct the path") from error
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text)
+    except ValueError:
+        raise SpecError(f"--deploy-mode {text!r} must be {' or '.join(Mode)}") from None

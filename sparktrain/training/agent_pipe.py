@@ -1,0 +1,120 @@
+"""What a training function's process says to its agent, and hears from it."""
+
+import select
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from sparktrain.clock import Clock, SystemClock
+from sparktrain.errors import ProtocolError
+from sparktrain.protocol import pipe_messages as m
+from sparktrain.protocol.frames import BlockingPipe
+from sparktrain.state.topology import Place
+
+T = TypeVar("T")
+
+_LOOK_S = 0.02
+"""A thread that waits looks so often for what another thread has received for it."""
+
+
+class Wire(Protocol):
+    """The way to whoever started the training function. Any thread may call it."""
+
+    def send(self, message: m.FromMember) -> None:
+        """Pass `message` on; does not wait for an answer. Raises OSError when nobody can be reached."""
+        ...
+
+    def stop_advised(self) -> bool:
+        """Whether the function has been asked to return early; returns at once."""
+        ...
+
+    def kept(self, timeout_s: float) -> m.Kept | None:
+        """The answer to a `Snapshot`, each once; None when none came in time, or the agent is gone."""
+        ...
+
+
+class AgentWire:
+    """The way to the agent of this member, over the socket pair made for its fork."""
+
+    def __init__(self, pipe: BlockingPipe[m.ToMember], clock: Clock | None = None) -> None:
+        self._pipe = pipe
+        self._clock = clock or SystemClock()
+        self._sending = threading.Lock()
+        self._receiving = threading.Lock()
+        self._heeded = False
+        self._places: tuple[Place, ...] | None = None
+        self._shared: deque[tuple[str, bytes]] = deque()
+        self._kept: deque[m.Kept] = deque()
+
+    def send(self, message: m.FromMember) -> None:
+        """See base class. Waits only while the agent, which reads all the time, is not scheduled."""
+        with self._sending:
+            self._pipe.send(message)
+
+    def stop_advised(self) -> bool:
+        """See base class."""
+        self._receive()
+        return self._heeded
+
+    def kept(self, timeout_s: float) -> m.Kept | None:
+        """See base class."""
+        return self._await(self._kept, timeout_s)
+
+    # ---- while the gang forms
+
+    def reserve(self, port: int) -> tuple[Place, ...] | None:
+        """Tell that this member holds `port`, and wait for the places of all; None when the agent is gone.
+
+        Waits for as long as the coordinator does, which ends the process of a gang that does not form.
+        """
+        self.send(m.Reserved(port))
+        while self._places is None and not self._pipe.ended:
+            self._look(1.0)
+        return self._places
+
+    def share(self, key: str, value: bytes) -> None:
+        """Give `value` to all other members. Raises OSError when the agent is gone."""
+        self.send(m.Share(key, value))
+
+    def shared(self, timeout_s: float) -> tuple[str, bytes] | None:
+        """What another member has shared, each value once; None when nothing came in time."""
+        return self._await(self._shared, timeout_s)
+
+    # ---- receiving
+
+    def _await(self, queue: deque[T], timeout_s: float) -> T | None:
+        deadline = self._clock.now() + timeout_s
+        while True:
+            self._receive()
+            with suppress(IndexError):
+                return queue.popleft()
+            if self._pipe.ended or (left_s := deadline - self._clock.now()) <= 0:
+                return None
+            self._look(min(left_s, _LOOK_S))
+
+    def _look(self, timeout_s: float) -> None:
+        select.select([self._pipe.fileno()], [], [], timeout_s)
+        self._receive()
+
+    def _receive(self) -> None:
+        """Take what has come; never blocks."""
+        with self._receiving, suppress(OSError, ProtocolError):
+            while (message := self._pipe.poll()) is not None:
+                self._take(message)
+
+    def _take(self, message: m.ToMember) -> None:
+        match message:
+            case m.Heed():
+                self._heeded = True
+            case m.Form(places=places):
+                self._places = places
+            case m.Share(key=key, value=value):
+                self._shared.append((key, value))
+            case m.Kept():
+                self._kept.append(message)
+
+
+def sendable(text: str) -> str:
+    """`text` as UTF-8 can carry it: lone surrogates, as in undecodable file names, are escaped."""
+    return text.encode(errors="backslashreplace").decode()

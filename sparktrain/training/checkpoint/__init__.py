@@ -1,0 +1,1 @@
+"""Saving and resuming: a model's state as tensors in files."""

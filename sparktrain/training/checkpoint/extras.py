@@ -1,0 +1,67 @@
+"""What a training function saves beside its model: numbers, texts and arrays, in lists and dicts."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sparktrain.training.checkpoint.tensor_files import Array, numeric
+
+Path = list[str | int]
+"""Keys and indices that lead to an array."""
+
+
+def pack(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[Path, Array]]]:
+    """`values` as JSON has them, with null in place of each array, and copies of the arrays with their paths.
+
+    An array is whatever numpy can read as one: numpy's own arrays and scalars, tensors, variables. One that owns its
+    memory and is read-only is not copied, for nobody can change it. Raises TypeError for
+    anything that is neither that nor JSON, and for keys that are not texts.
+    """
+    arrays: list[tuple[Path, Array]] = []
+    packed = {name: _packed(value, [name], arrays) for name, value in values.items()}
+    return packed, arrays
+
+
+def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Array]]) -> dict[str, Any]:
+    """The values again, in place; tuples have become lists, and numpy's scalars arrays of no dimension."""
+    for path, array in arrays:
+        place: Any = packed
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = array
+    return packed
+
+
+def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
+    if hasattr(value, "__array__"):
+        array = value if _constant(value) else np.array(value.__array__(), order="C")
+        if not numeric(array.dtype):
+            raise TypeError(f"{_named(path)} is an array of {array.dtype}, and only numbers can be saved")
+        arrays.append((path, array))
+        return None
+    if isinstance(value, dict):
+        return {_key(key, path): _packed(each, [*path, key], arrays) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_packed(each, [*path, index], arrays) for index, each in enumerate(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(
+        f"{_named(path)} is of type {type(value).__name__}, and cannot be saved: numbers, texts, arrays, and lists and "
+        "dicts of them can"
+    )
+
+
+def _constant(value: Any) -> bool:
+    flags = value.flags if isinstance(value, np.ndarray) else None
+    return flags is not None and flags.owndata and flags.c_contiguous and not flags.writeable
+
+
+def _key(key: Any, path: Path) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"{_named(path)} has the key {key!r:.100} of type {type(key).__name__}: keys must be texts")
+    return key
+
+
+def _named(path: Path) -> str:
+    return f"ctx.checkpoint.save({path[0]}=...): {path[0]}" + "".join(f"[{key!r}]" for key in path[1:])

@@ -1,0 +1,216 @@
+"""The state of a Keras model: every variable that training changes, each under a name, and the generators of chance.
+
+Keras 3's own files leave out the states of seed generators, so that a model with dropout does not train on as it would
+have; here they are part of the state.
+"""
+
+import random
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sparktrain.errors import UserError
+from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+
+SEEDS = "seeds/"
+METRICS = "metrics/"
+OWN = "optimizers/"
+"""Of the optimizers that a model has beside that of `compile()`; those that are not built yet have no variables."""
+GLOBAL_SEED = "global_seed"
+"""The state of Keras's generator for random operations without a seed of their own."""
+
+_SHOWN = 5
+"""How many differing variables an error names, of each kind."""
+_COUNTER = re.compile(r"_\d+(?=[_/#]|$)")
+"""What Keras appends to the names of layers after the first of a kind in a process."""
+
+
+def named(model: Any) -> dict[str, Any]:
+    """All variables of a built model: its own, its seed generators', its optimizer's, and its metrics', in their order.
+
+    Builds the optimizer. Raises UserError when the model is not built.
+    """
+    from sparktrain.training.collectives.optimizer import own_optimizers
+
+    if not model.built:
+        raise UserError(
+            f"model {model.name!r} has no variables yet: build it first, with an Input, model.build(), or a first call"
+        )
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    found: dict[str, Any] = {}
+    for variable in model.variables:
+        _add(found, (SEEDS if variable.name == "seed_generator_state" else "model/") + variable.path, variable)
+    for variable in optimizer.variables if optimizer is not None else ():
+        _add(found, f"optimizer/{variable.name}", variable)  # its path depends on who has built the optimizer
+    for attribute, own in own_optimizers(model).items():
+        for variable in own.variables if own.built else ():
+            _add(found, f"{OWN}{attribute}/{variable.name}", variable)
+    for variable in model.metrics_variables:
+        _add(found, METRICS + variable.path, variable)
+    return found
+
+
+def value(variable: Any, spare: Array | None = None) -> Array:
+    """A copy of the variable's value, in memory of the host: in `spare`, when that has its dtype and shape.
+
+    New memory may take the machine ten times as long as the copy.
+    """
+    held = variable.value
+    tensor = held.read_value() if hasattr(held, "read_value") else held
+    seen = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training is going to change
+    if spare is None or (spare.dtype, spare.shape) != (seen.dtype, seen.shape):
+        return np.array(seen)
+    np.copyto(spare, seen)
+    return spare
+
+
+def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int) -> None:
+    """Give the variables the values in `files`; a rank that is not the chief keeps the seeds of its generators.
+
+    Raises UserError, and changes nothing, when the files are not of this model. Metrics may differ, for they are built
+    with the first batch: those that do keep their values. So do a model's own optimizers that only one side has built.
+    """
+    stored = files.document["variables"]
+    built, saved = _own(variables), _own(stored)
+    known = _but_metrics({name: each for name, each in variables.items() if _group(name) in saved | {""}})
+    sources = _matched(known, _but_metrics({n: each for n, each in stored.items() if _group(n) in built | {""}}), step)
+    for name, source in sources.items():
+        content = files.read(source)
+        if name.startswith(SEEDS) and rank:
+            content[0] = value(variables[name])[0]
+        variables[name].assign(content)
+    assign_metrics(variables, files)
+
+
+def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
+    """Give the metrics' variables the values in `files`; False, with none changed, when the files have others."""
+    metrics = {name: each for name, each in variables.items() if name.startswith(METRICS)}
+    stored = {name: each for name, each in files.document["variables"].items() if name.startswith(METRICS)}
+    try:
+        sources = _matched(metrics, stored, 0)
+    except UserError:
+        return False
+    for name, source in sources.items():
+        metrics[name].assign(files.read(source))
+    return True
+
+
+# ---- generators of chance that belong to the process
+
+
+def global_seed() -> Array | None:
+    """The state of Keras's global seed generator; None when it was not used yet."""
+    from keras.src.backend.common import global_state
+    from keras.src.random import seed_generator
+
+    generator = global_state.get_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR)
+    return None if generator is None else value(generator.state)
+
+
+def assign_global_seed(state: Array, rank: int) -> None:
+    """Make Keras's global seed generator go on from `state`; a rank that is not the chief keeps its seed."""
+    from keras.src.random import seed_generator
+
+    generator = seed_generator.global_seed_generator()
+    if rank:
+        state[0] = value(generator.state)[0]
+    generator.state.assign(state)
+
+
+def generators() -> dict[str, Any]:
+    """The states of Python's and NumPy's global generators, as JSON has them."""
+    version, internal, gauss = random.getstate()
+    found: dict[str, Any] = {"python": [version, list(internal), gauss]}
+    numpy_state: Any = np.random.get_state(legacy=False)
+    if numpy_state["bit_generator"] == "MT19937":  # unless the function has replaced it
+        key, pos = numpy_state["state"]["key"].tolist(), numpy_state["state"]["pos"]
+        found["numpy"] = [key, pos, numpy_state["has_gauss"], numpy_state["gauss"]]
+    return found
+
+
+def assign_generators(states: Mapping[str, Any]) -> None:
+    """Make Python's and NumPy's global generators go on from `states`."""
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    if "numpy" in states:
+        key, pos, has_gauss, cached = states["numpy"]
+        np.random.set_state(("MT19937", np.array(key, "uint32"), pos, has_gauss, cached))
+
+
+# ---- which variable is which
+
+
+def spec(variable: Any) -> str:
+    """Dtype and shape, for comparing and for people."""
+    return f"{variable.dtype} {tuple(variable.shape)}"
+
+
+def _add(found: dict[str, Any], name: str, value: Any) -> None:
+    count, unique = 1, name
+    while unique in found:
+        count += 1
+        unique = f"{name}#{count}"
+    found[unique] = value
+
+
+def _but_metrics(variables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in variables.items() if not name.startswith(METRICS)}
+
+
+def _group(name: str) -> str:
+    """The attribute of the own optimizer that variable `name` is of; empty for all others."""
+    return name.split("/")[1] if name.startswith(OWN) else ""
+
+
+def _own(names: Iterable[str]) -> set[str]:
+    return set(map(_group, names)) - {""}
+
+
+def _matched(variables: Mapping[str, Any], stored: Mapping[str, str], step: int) -> dict[str, str]:
+    """By the name of each variable, the name under which it was stored. `stored` has the specs, by name, in order."""
+    specs = {name: spec(each) for name, each in variables.items()}
+    if specs == stored:
+        return {name: name for name in specs}
+    if [(_kind(name), each) for name, each in specs.items()] == [(_kind(name), each) for name, each in stored.items()]:
+        return dict(zip(specs, stored, strict=True))
+    raise UserError(
+        f"the checkpoint of step {step} is of another model than the function has built: {_difference(specs, stored)}; "
+        "build the same model in each generation, or begin a new run"
+    )
+
+
+def _kind(name: str) -> str:
+    """The last two parts of a name, less Keras's counters: those go on where a function builds other models before."""
+    return "/".join(_COUNTER.sub("", name).split("/")[-2:])
+
+
+def _difference(specs: Mapping[str, str], stored: Mapping[str, str]) -> str:
+    here, there = {name: name for name in specs}, {name: name for name in stored}
+    without = _without_counters(specs), _without_counters(stored)
+    if len(without[0].keys() & without[1].keys()) > len(here.keys() & there.keys()):
+        here, there = without
+    lacking = [f"{there[name]} {stored[there[name]]}" for name in there if name not in here]
+    new = [f"{here[name]} {specs[here[name]]}" for name in here if name not in there]
+    both = [(stored[there[name]], here[name]) for name in here if name in there]
+    other = [f"{name} {specs[name]}, in the checkpoint {each}" for each, name in both if specs[name] != each]
+    kinds = {"the model lacks": lacking, "the checkpoint lacks": new, "of another shape or type:": other}
+    said = [f"{kind} {_shown(names)}" for kind, names in kinds.items() if names]
+    return "; ".join(said) or f"the same variables come in another order, {_shown(specs)}"
+
+
+def _without_counters(names: Iterable[str]) -> dict[str, str]:
+    """The names by what is left of them without Keras's counters, told apart by their order."""
+    found: dict[str, str] = {}
+    for name in names:
+        _add(found, _COUNTER.sub("", name), name)
+    return found
+
+
+def _shown(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,439 @@
+"""Saving and resuming: the state of a model or of anything else, taken while training waits, written while it goes on.
+
+Training stalls for a copy in memory alone. A thread writes the copy to local files, and the agent makes a checkpoint
+of them (`sparktrain.rundir.checkpoints`); the files of a checkpoint that was acknowledged come back in the
+next generation.
+
+While one is written, training goes on until the next one is due, and no further: a crash costs at most two intervals.
+"""
+
+import math
+import operator
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+from uuid import uuid4
+
+from sparktrain.clock import Clock
+from sparktrain.errors import CheckpointError, UserError
+from sparktrain.protocol.pipe_messages import Kept, Snapshot, Unsaved
+from sparktrain.training.checkpoint import model_state, tensor_files
+from sparktrain.training.checkpoint.extras import pack, unpack
+from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.metrics import MAX_STEP
+from sparktrain.training.notices import notice
+
+VERSION = 1
+KEPT_TIMEOUT_S = 1500.0
+"""From a snapshot that was handed to the agent until its answer; longer than the agent itself takes to give up."""
+FINISH_TIMEOUT_S = 300.0
+"""How long a function that has returned is waited for with what it saved last."""
+SAVE_TIMEOUT_S = 20.0
+"""How long `save` waits for what was saved before; shorter than the rest of a gang waits for its chief."""
+QUIET_S = 1.0
+"""How long of that nothing is said."""
+
+_EXTRA = "extra/"
+_LONGEST_PROBLEM = 1000
+"""Characters."""
+
+
+class SnapshotLink(Protocol):
+    """The way to the agent, for one snapshot at a time. Used by one thread."""
+
+    def send(self, message: Snapshot | Unsaved) -> None:
+        """Hand over a snapshot, or say that there is none; does not wait. Raises OSError when the agent is gone."""
+        ...
+
+    def kept(self, timeout_s: float) -> Kept | None:
+        """The next answer to a snapshot; None when none came in that time, or none can come any more."""
+        ...
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a restart needs, copied: nothing in it changes when training goes on."""
+
+    step: int
+    tensors: dict[str, Array]
+    document: dict[str, Any]
+    """What is no tensor, as JSON has it."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Where a checkpoint was taken, and what was saved with it. `restored["name"]` is `restored.extra["name"]`."""
+
+    step: int
+    epoch: int | None
+    batch: int | None
+    """Batches that were finished in `epoch`."""
+    extra: Mapping[str, Any]
+    """Arrays as numpy arrays, everything else as JSON brings it back: tuples are lists."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.extra[name]
+
+
+def capture(
+    model: Any,
+    step: int,
+    *,
+    epoch: int | None = None,
+    batch: int | None = None,
+    extra: Mapping[str, Any] | None = None,
+    spare: Mapping[str, Array] | None = None,
+) -> State:
+    """Copy the state of `model`, which may be None, and of the process, to memory of the host.
+
+    It has all variables of the model, of its optimizer (learning rate, slots, iterations, loss scale) and of its
+    metrics; the states of the seed generators of its layers and of Keras's global one; those of Python's and NumPy's
+    global generators; the position in the data; and `extra`. What it cannot have: `tf.random.Generator` objects (pass
+    their states in `extra`), the counters of TensorFlow's stateful random operations, iterators, callbacks.
+
+    `spare` are tensors of a state that nobody needs any more: their memory is used again where it fits.
+
+    Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved in `extra`.
+    """
+    found: dict[str, Array] = {}
+    specs: dict[str, str] | None = None
+    if model is not None:
+        named = model_state.named(model)
+        specs = {name: model_state.spec(each) for name, each in named.items()}
+        found = {name: model_state.value(each, (spare or {}).get(name)) for name, each in named.items()}
+        if (seed := model_state.global_seed()) is not None:
+            found[model_state.GLOBAL_SEED] = seed
+    packed, arrays = pack(extra or {})
+    found |= {f"{_EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
+    document = {
+        "version": VERSION,
+        "step": step,
+        "epoch": epoch,
+        "batch": batch,
+        "variables": specs,
+        "generators": model_state.generators(),
+        "extra": packed,
+        "arrays": [path for path, _ in arrays],
+    }
+    return State(step, found, document)
+
+
+def peek(folder: Path) -> Restored:
+    """Where the checkpoint in `folder` was taken, and what was saved with it. Changes nothing.
+
+    Blocks on the local disk. Raises CheckpointError when the files cannot be read.
+    """
+    with TensorFiles(folder) as files:
+        return _restored(files, _document(files))
+
+
+def restore(model: Any, folder: Path, rank: int, *, alike: bool = False) -> Restored:
+    """Give `model` (None: nothing but `extra` is wanted) and the process the state in `folder`, in place.
+
+    The chief goes on exactly as it would have. Every other rank gets the same, but of Keras's generators it keeps its
+    own seeds and takes the chief's counters alone, and Python's and NumPy's it leaves as they are, unless they are
+    `alike`, the same as the chief's have been: ranks that drew differently still do. Blocks on the local disk. Raises
+    UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError when the files cannot
+    be read.
+    """
+    with TensorFiles(folder) as files:
+        document = _document(files)
+        if model is not None:
+            if document["variables"] is None:
+                raise UserError(
+                    f"the checkpoint of step {document['step']} was saved without a model: call restore() without one, "
+                    "or save(step, model)"
+                )
+            model_state.assign(model_state.named(model), files, document["step"], rank)
+            if model_state.GLOBAL_SEED in files:
+                model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), rank)
+        if alike or not rank:  # last, for building an optimizer or a generator draws from them
+            model_state.assign_generators(document["generators"])
+        return _restored(files, document)
+
+
+def export(model: Any, folder: str | os.PathLike[str], rank: int) -> None:
+    """Save `model.keras` in `folder`, whole or not at all; only the chief does, for any other rank nothing happens.
+
+    Blocks on the disk. Raises OSError, and whatever Keras raises for a model that it cannot save.
+    """
+    if rank:
+        return
+    os.makedirs(folder, exist_ok=True)
+    unfinished = Path(folder) / f".{uuid4().hex}.keras"  # Keras wants the ending
+    try:
+        model.save(unfinished)
+        os.replace(unfinished, Path(folder) / "model.keras")
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:
+    arrays = [files.read(f"{_EXTRA}{number}") for number in range(len(document["arrays"]))]
+    extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
+    return Restored(document["step"], document["epoch"], document["batch"], extra)
+
+
+def _document(files: TensorFiles) -> dict[str, Any]:
+    document: Any = files.document
+    version = document.get("version") if isinstance(document, dict) else None
+    if version != VERSION:
+        raise CheckpointError(f"state in {files.folder} has version {version}, and this sparktrain reads {VERSION}")
+    return cast(dict[str, Any], document)
+
+
+@dataclass
+class _Job:
+    """One state on its way to the agent."""
+
+    state: State | None
+    """None once it is in files, so that its memory is free for another."""
+    snapshot: Snapshot
+
+
+class Checkpoints:
+    """Saves and restores one member's training: `ctx.checkpoint`. Belongs to the process that the function runs in."""
+
+    def __init__(self, link: SnapshotLink, scratch: Path, restore_dir: str, rank: int, clock: Clock) -> None:
+        """`scratch` is a local folder for snapshots, `restore_dir` the one of the checkpoint to resume from, or empty.
+
+        Does nothing yet; `scratch` is made when it is needed.
+        """
+        self._link = link
+        self._scratch = scratch
+        self._restore_dir = restore_dir
+        self._rank = rank
+        self._clock = clock
+        self._pid = os.getpid()
+        self._saving = threading.Lock()
+        self._last_step = -1
+        self._restored_step: int | None = None
+        self._changed = threading.Condition()
+        self._staged: _Job | None = None
+        self._in_flight: _Job | None = None
+        self._spare: dict[str, Array] = {}
+        """Tensors of the state that was written last: their memory is for the next one."""
+        self._problem = ""
+        """Why the newest save failed; empty when it did not."""
+        self._warned = False
+        self._told_to_wait = False
+        self._over = False
+        self._writer: threading.Thread | None = None
+
+    def save(
+        self,
+        step: int,
+        model: Any = None,
+        *,
+        epoch: int | None = None,
+        batch: int | None = None,
+        score: float | None = None,
+        keep: int = 2,
+        **extra: Any,
+    ) -> None:
+        """Checkpoint the state after `step` finished steps. Only the chief may call, in any thread, between two steps.
+
+        Returns when the state is copied (see `capture`). It is written meanwhile; when the one before does not count
+        yet, that is waited for first, but not longer than `SAVE_TIMEOUT_S`: then training goes on, and of those that
+        are not being written yet the newest replaces the others. `epoch` and `batch` say where to go on in the data.
+        `keep` is how many checkpoints of the trial stay, besides the one with the largest `score`; a score that is not
+        finite counts as none. `extra` are numbers, texts, arrays, or lists and dicts of them: all that a loop without
+        Keras needs. A step that was just restored is not saved again. A save that fails later is a warning, and a
+        `CheckpointError` in `wait`.
+
+        Raises RuntimeError on any other rank or in a forked process, ValueError for a step that does not grow,
+        TypeError for what cannot be saved, UserError for a model that is not built.
+        """
+        self._may_save(step)
+        with self._saving:
+            count = _count(step, "step")
+            if count == self._restored_step:
+                return
+            if count <= self._last_step:
+                raise ValueError(
+                    f"ctx.checkpoint.save(step={count}) came after step {self._last_step}: steps must grow, over all "
+                    "epochs and all calls of fit()"
+                )
+            snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), _keep(keep), _score(score))
+            self._await_earlier(count)
+            state = capture(model, count, epoch=epoch, batch=batch, extra=extra, spare=self._take_spare())
+            self._last_step, self._restored_step = count, None
+            self._stage(_Job(state, snapshot))
+
+    def peek(self) -> Restored | None:
+        """Where the newest checkpoint was made, and what was saved with it: see `peek`. None when there is none."""
+        return peek(Path(self._restore_dir)) if self._restore_dir else None
+
+    def restore(self, model: Any = None, *, alike: bool = False) -> Restored | None:
+        """Go on from the newest checkpoint: see `restore`. None when there is none, as in the first generation.
+
+        Every rank calls it, before it trains, with the model that is saved, built and compiled. Blocks on the local
+        disk. Raises UserError when the checkpoint is of another model, CheckpointError when it cannot be read.
+        """
+        if not self._restore_dir:
+            return None
+        restored = restore(model, Path(self._restore_dir), self._rank, alike=alike)
+        self._last_step = max(self._last_step, restored.step)
+        self._restored_step = restored.step
+        return restored
+
+    def restore_metrics(self, model: Any) -> bool:
+        """Give the model's metrics the values that they had when the checkpoint was taken; whether that was possible.
+
+        Keras resets metrics when an epoch begins: call it after that, and the logs of an epoch that was resumed midway
+        are of all of it. Those that `compile` was given are built with a first batch, by `model.evaluate` or `fit`:
+        before that they are others than the checkpoint has, and stay as they are. Blocks on the local disk. Raises
+        CheckpointError when the files cannot be read.
+        """
+        if not self._restore_dir:
+            return False
+        with TensorFiles(Path(self._restore_dir)) as files:
+            return model_state.assign_metrics(model_state.named(model), files)
+
+    def wait(self, timeout_s: float = KEPT_TIMEOUT_S) -> None:
+        """Block until everything that was saved is a checkpoint that counts.
+
+        Raises CheckpointError when the newest save failed, or is not through after `timeout_s` seconds.
+        """
+        if problem := self._wait(timeout_s):
+            raise CheckpointError(problem)
+
+    def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """The training function has ended: wait for what it saved. Whatever is wrong is printed, and never raised.
+
+        The last call: nothing can be saved any more.
+        """
+        if problem := self._wait(timeout_s):
+            self._warn(problem)
+        with self._changed:
+            self._over, self._spare = True, {}
+            self._changed.notify_all()
+
+    # ---- saving
+
+    def _may_save(self, step: Any) -> None:
+        if self._rank:
+            raise RuntimeError(
+                f"ctx.checkpoint.save(step={step!r:.100}) was called on rank {self._rank}: only rank 0 saves; "
+                "guard with `if ctx.rank == 0`"
+            )
+        if os.getpid() != self._pid:
+            raise RuntimeError(f"ctx.checkpoint belongs to process {self._pid}, and {os.getpid()} called save()")
+
+    def _await_earlier(self, step: int) -> None:
+        with self._changed:
+            if self._changed.wait_for(self._all_through, min(QUIET_S, SAVE_TIMEOUT_S)):
+                return
+            late = self._in_flight or self._staged
+        if late is not None and not self._told_to_wait:
+            self._told_to_wait = True
+            notice(
+                f"step {late.snapshot.step} is still being checkpointed, and step {step} is due: training "
+                f"waits, up to {SAVE_TIMEOUT_S:.0f} s for each; save less often, or in a faster store"
+            )
+        with self._changed:
+            self._changed.wait_for(self._all_through, max(0.0, SAVE_TIMEOUT_S - QUIET_S))
+
+    def _all_through(self) -> bool:
+        return self._staged is None and self._in_flight is None
+
+    def _take_spare(self) -> dict[str, Array]:
+        """Tensors that are not needed any more: of a state that waits, and is replaced now, or that is in files."""
+        with self._changed:
+            replaced, self._staged = self._staged, None
+            spare, self._spare = self._spare, {}
+        return replaced.state.tensors if replaced is not None and replaced.state is not None else spare
+
+    def _stage(self, job: _Job) -> None:
+        with self._changed:
+            self._staged = job
+            self._changed.notify_all()
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write_all, name="sparktrain-checkpoint", daemon=True)
+            self._writer.start()
+
+    def _write_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._staged is not None or self._over)
+                if self._over or self._staged is None:
+                    return
+                job = self._in_flight = self._staged
+                self._staged = None
+            problem = self._hand_over(job)
+            if problem:
+                self._warn(problem)
+            with self._changed:
+                self._in_flight, self._problem = None, problem
+                self._changed.notify_all()
+
+    def _hand_over(self, job: _Job) -> str:
+        """Make the state a checkpoint; why that failed, or nothing."""
+        snapshot, failed = job.snapshot, f"step {job.snapshot.step} was not checkpointed"
+        try:
+            assert job.state is not None
+            tensor_files.save(Path(snapshot.folder), job.state.tensors, job.state.document)
+            with self._changed:
+                self._spare, job.state = job.state.tensors, None
+            self._link.send(snapshot)
+        except Exception as error:  # training goes on, whatever it is
+            shutil.rmtree(snapshot.folder, ignore_errors=True)
+            with suppress(OSError):  # nobody is left to tell
+                self._link.send(Unsaved(snapshot.step, str(error)[:_LONGEST_PROBLEM], isinstance(error, OSError)))
+            return f"{failed}: {error}"
+        try:
+            return self._answer(snapshot.step, failed)
+        except OSError as error:
+            return f"{failed}: the agent is gone: {error}"
+
+    def _answer(self, step: int, failed: str) -> str:
+        deadline = self._clock.now() + KEPT_TIMEOUT_S
+        while (kept := self._link.kept(max(0.0, deadline - self._clock.now()))) is not None:
+            if kept.step == step:
+                return f"{failed}: {kept.problem}" if kept.problem else ""
+        return f"{failed}: the agent is gone, or did not answer within {KEPT_TIMEOUT_S:.0f} s"
+
+    def _wait(self, timeout_s: float) -> str:
+        with self._changed:
+            if not self._changed.wait_for(self._all_through, timeout_s):
+                late = self._staged or self._in_flight
+                assert late is not None
+                return f"step {late.snapshot.step} was not checkpointed within {timeout_s:.0f} s: the store may be slow"
+            return self._problem
+
+    def _warn(self, problem: str) -> None:
+        """Once: a disk that is full stays full."""
+        if not self._warned:
+            self._warned = True
+            print(f"[sparktrain] {problem}; training goes on, with the checkpoint before it", file=sys.stderr)
+
+
+def _count(value: Any, name: str) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = None
+    if count is None or isinstance(value, bool):
+        raise TypeError(f"ctx.checkpoint.save({name}={value!r:.100}): an integer is needed, not {type(value).__name__}")
+    if count < 0:
+        raise ValueError(f"ctx.checkpoint.save({name}={count}): counts from 0")
+    if count > MAX_STEP:
+        raise ValueError(f"ctx.checkpoint.save(): {name} has {count.bit_length()} bits, and must be below 2**63")
+    return count
+
+
+def _keep(value: Any) -> int:
+    if not (keep := _count(value, "keep")):
+        raise ValueError("ctx.checkpoint.save(keep=0): at least 1 checkpoint is kept")
+    return keep
+
+
+def _score(value: Any) -> float | None:
+    score = None if value is None else float(value)
+    return score if score is not None and math.isfinite(score) else None

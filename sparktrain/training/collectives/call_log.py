@@ -1,0 +1,85 @@
+"""Which operations of a ring this member has begun: noted as each begins, eagerly or in a graph, for others to compare.
+
+The members call the same operations in the same order; so those with one number are one operation, or a mistake of the
+function.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparktrain.training.collectives.call_watch import Call
+
+KEPT = 32
+"""How many of the newest operations are known."""
+
+_SHOWN = 3
+_LAST = ("last-weights", "closing")
+"""Operations in which a member waits for the others once its function has returned."""
+
+
+class Calls:
+    """The operations of one ring. `note` is for the thread that trains, `newest` for any thread."""
+
+    def __init__(self) -> None:
+        self._sites: list[tuple[str, str]] = []
+        """Key and text of each place in the program at which an operation begins."""
+        self._known: dict[tuple[str, str], int] = {}
+        self._begun: Any = None
+        self._rows: Any = None
+
+    def note(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Any:
+        """What notes that an operation begins: one that is to come before it, in a graph."""
+        site = (_key(kind, name, tensors), _shown(kind, name, tensors))
+        number = self._known.setdefault(site, len(self._sites))
+        if number == len(self._sites):
+            self._sites.append(site)
+        if self._begun is None:
+            with tf.init_scope():
+                self._begun = tf.Variable(-1, trainable=False, dtype=tf.int64)
+                self._rows = tf.Variable([[-1, 0, 0]] * KEPT, trainable=False, dtype=tf.int64)
+        begun = self._begun.assign_add(1)
+        row = tf.stack([begun, tf.constant(number, tf.int64), _elements(kind, tensors)])
+        return self._rows.scatter_nd_update([[begun % KEPT]], [row])
+
+    def newest(self) -> dict[int, Call]:
+        """The newest operations, by number."""
+        if self._rows is None:
+            return {}
+        rows = self._rows.numpy().tolist()
+        return {number: self._call(number, site, elements) for number, site, elements in rows if number >= 0}
+
+    def _call(self, number: int, site: int, elements: int) -> Call:
+        key, shown = self._sites[site]
+        return Call(number, f"{key} {elements}", shown)
+
+
+def _key(kind: str, name: str, tensors: Sequence[tf.Tensor]) -> str:
+    """In a graph shapes may be known on one member, and not on another: there the number of elements has to do."""
+    shapes = [_shape(kind, each) if tf.executing_eagerly() else "" for each in tensors]
+    parts = [f"{each.dtype.name}{shape}" for each, shape in zip(tensors, shapes, strict=True)]
+    return f"{kind} {name} {len(parts)} {zlib.crc32(' '.join(parts).encode())}"
+
+
+def _shown(kind: str, name: str, tensors: Sequence[tf.Tensor]) -> str:
+    if name in _LAST:
+        return "none, for its function has returned"
+    parts = [f"{each.dtype.name}{_shape(kind, each)}" for each in tensors]
+    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+    return f"{kind} {name!r} of {', '.join(parts[:_SHOWN])}{more}"
+
+
+def _shape(kind: str, tensor: tf.Tensor) -> str:
+    """The members' parts of what is gathered may differ in length."""
+    if tensor.shape.rank is None:
+        return "[...]"
+    sides = ["?" if side is None else str(side) for side in tensor.shape]
+    return f"[{', '.join(['*', *sides[1:]] if kind == 'allgather' else sides)}]"
+
+
+def _elements(kind: str, tensors: Sequence[tf.Tensor]) -> Any:
+    if kind == "allgather" or not tensors:
+        return tf.constant(0, tf.int64)
+    return tf.add_n([tf.size(each, tf.int64) for each in tensors])

@@ -1,0 +1,94 @@
+"""Finds members that train another model: by what they run, before the first step, and by their weights after it."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.errors import OutOfStepError, SpecError
+from sparktrain.training.collectives.optimizer import reduce_outside_scale
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.keras.missing_wrappers import digest, unequal
+
+_SHOWN = 3
+
+
+def check_same_program(ring: Ring, model: Any, *, steps: int | None = None) -> None:
+    """Raise OutOfStepError, on all members, when their models or optimizers are not of the same make.
+
+    Compared are shapes, types and names of all variables, the optimizer with its configuration, and `steps`, how many
+    a member takes in an epoch. Numbers that Keras appends to names do not count. All members call it once the model is
+    built and compiled, before the first step; it blocks until they do. An optimizer that `compile()` has given a loss
+    scale is put right. Raises SpecError for a model that XLA is to compile, and RingError.
+    """
+    if ring.size > 1 and getattr(model, "jit_compile", False):
+        raise SpecError(
+            "the model is compiled with jit_compile on, and XLA cannot compile the operations of a ring; "
+            "pass jit_compile=False to compile()"
+        )
+    if getattr(model, "optimizer", None) is not None:
+        reduce_outside_scale(model.optimizer)
+    facts = _facts(model, steps)
+    text = json.dumps(facts).encode()
+    digests = ring.allgather(tf.constant([digest(np.frombuffer(text, np.uint8))], tf.int64), name="program").numpy()
+    if len(set(digests.tolist())) == 1:
+        return
+    lengths = ring.allgather(tf.constant([len(text)], tf.int64), name="program-lengths").numpy()
+    texts = ring.allgather(tf.constant(np.frombuffer(text, np.uint8)), name="program-texts").numpy()
+    parts = np.split(texts, np.cumsum(lengths)[:-1])
+    told = [dict(json.loads(part.tobytes())) for part in parts]
+    raise OutOfStepError("\n".join(["the members of the gang do not run the same program:", *_differences(told)]))
+
+
+def check_equal(ring: Ring, model: Any) -> None:
+    """Raise OutOfStepError, on all members, when their trainable weights or their optimizers' variables differ.
+
+    To the last bit. All members call it at the same step, the first one at best; it blocks until they do, and reads
+    all of the weights once. Raises RingError too.
+    """
+    variables = list(model.trainable_variables)
+    if getattr(model, "optimizer", None) is not None:
+        variables += model.optimizer.variables
+    own = [digest(each.numpy()) for each in variables]
+    table = ring.allgather(tf.constant([own], tf.int64), name="weights").numpy()
+    if said := unequal(table, [each.path for each in variables]):
+        raise OutOfStepError(
+            f"{said}: the members do not train one model. Make the optimizer with ctx.distribute(...) after the model "
+            "was loaded, start from equal weights (the callbacks of ctx.keras_callbacks() see to it), and change "
+            "weights and learning rate on all ranks alike"
+        )
+
+
+def _facts(model: Any, steps: int | None) -> list[tuple[str, str]]:
+    """What must be equal, each with its name; in an order that is told first where it differs."""
+    facts = [("steps", "not known" if steps is None else str(steps)), ("variables", str(len(model.variables)))]
+    for number, each in enumerate(model.variables):
+        kind = "trainable" if each.trainable else "not trainable"
+        facts.append((f"variable {number}", f"{_stem(each.path)} {tuple(each.shape)} {each.dtype} {kind}"))
+    optimizer = getattr(model, "optimizer", None)
+    facts.append(("optimizer", type(optimizer).__name__))
+    if optimizer is not None:
+        config = json.loads(json.dumps(optimizer.get_config(), default=lambda value: type(value).__name__))
+        facts += [(f"optimizer's {key}", _stem(json.dumps(config[key], sort_keys=True))) for key in sorted(config)]
+    return facts
+
+
+def _differences(told: Sequence[dict[str, str]]) -> list[str]:
+    found = []
+    for key in dict.fromkeys(key for facts in told for key in facts):
+        values = [facts.get(key, "nothing") for facts in told]
+        usual, _ = Counter(values).most_common(1)[0]
+        for rank, value in enumerate(values):
+            if value != usual:
+                found.append(f"  rank {rank}: {key} is {value}, on the others {usual}")
+    more = [f"  and {len(found) - _SHOWN} more differences"] if len(found) > _SHOWN else []
+    return [*found[:_SHOWN], *more, "  build and compile the same model on every rank, from the same parameters"]
+
+
+def _stem(text: str) -> str:
+    """Without the numbers that Keras appends to the names of layers of one class as it makes them."""
+    return re.sub(r'_\d+(?=[/"]|$)', "", text)

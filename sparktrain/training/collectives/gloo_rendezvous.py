@@ -1,0 +1,168 @@
+"""What Gloo needs to find the other members: a key-value server, inside the member's own process.
+
+Gloo speaks plain HTTP/1.0 without authentication. So its server lives on 127.0.0.1, for as long as `hvd.init()` takes,
+and answers nobody but this very process; what it is given travels to the other members over the gang's exchange.
+"""
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import TracebackType
+from typing import Any
+
+from sparktrain.training.collectives.backend import Exchange
+
+MAX_VALUE_BYTES = 64 * 1024
+"""Largest value that is taken, and larger than any of Gloo's."""
+
+_ADDRESS = "127.0.0.1"
+_WAIT_S = 0.005
+"""How long a key that is not there yet is waited for before Gloo is told to ask again."""
+_REQUEST_TIMEOUT_S = 5.0
+
+
+class Rendezvous:
+    """The server, within `with`. Its one thread owns the exchange meanwhile."""
+
+    def __init__(self, rank: int, exchange: Exchange, shared: dict[str, bytes]) -> None:
+        self._rank = rank
+        self._exchange = exchange
+        self._values: dict[str, bytes] = {}
+        self.heard: set[int] = {rank}
+        """The members of which at least one value has come."""
+        for key, value in shared.items():
+            self._keep(key, value)
+
+    def __enter__(self) -> "Rendezvous":
+        self._server = _Server(self)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="sparktrain-rendezvous", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the server listens, while `with` lasts."""
+        return _ADDRESS, self._server.server_port
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep what Gloo tells, and give it to the other members. Raises OSError. In the server's thread."""
+        self._values[key] = value
+        self._exchange.share(f"{self._rank}{key}", value)
+
+    def get(self, key: str) -> bytes | None:
+        """What a member has put, waited for a moment. Raises OSError. In the server's thread."""
+        if key not in self._values:
+            self._take(_WAIT_S)
+        return self._values.get(key)
+
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
+            self._server.handle_request()
+
+    def _take(self, timeout_s: float) -> None:
+        """All that has come; the first of it may take `timeout_s`."""
+        while (found := self._exchange.shared(timeout_s)) is not None:
+            self._keep(*found)
+            timeout_s = 0.0
+
+    def _keep(self, key: str, value: bytes) -> None:
+        rank, slash, rest = key.partition("/")
+        self.heard.add(int(rank))
+        self._values[slash + rest] = value
+
+
+class _Server(HTTPServer):
+    """Takes one connection at a time, for Gloo opens one for each request."""
+
+    timeout = 0.02  # for handle_request(): how soon the end of `with` is noticed
+
+    def __init__(self, rendezvous: Rendezvous) -> None:
+        super().__init__((_ADDRESS, 0), _Request)
+        self.rendezvous = rendezvous
+
+    def server_bind(self) -> None:
+        """As of any TCP server: the HTTP server's own looks the host's name up, which may take seconds."""
+        socket_address = self.server_address
+        self.socket.bind(socket_address)
+        self.server_name, self.server_port = _ADDRESS, self.socket.getsockname()[1]
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether the connection comes from this process. All others are closed unread."""
+        return comes_from_here(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A request that broke off, or an exchange that is gone: Gloo asks again until its own deadline."""
+
+
+class _Request(BaseHTTPRequestHandler):
+    """GET, PUT and DELETE of /scope/key."""
+
+    timeout = _REQUEST_TIMEOUT_S
+    server: _Server
+
+    def do_GET(self) -> None:
+        value = self.server.rendezvous.get(self.path)
+        self._answer(404 if value is None else 200, value or b"")
+
+    def do_PUT(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            self._answer(411)
+        elif int(length) > MAX_VALUE_BYTES:
+            self._answer(413)
+        else:
+            self.server.rendezvous.put(self.path, self.rfile.read(int(length)))
+            self._answer(200)
+
+    def do_DELETE(self) -> None:
+        self._answer(200)  # the keys of a forming gang go with its rendezvous
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not logged."""
+
+    def _answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def comes_from_here(connection: socket.socket) -> bool:
+    """Whether the other end of a TCP connection over IPv4 loopback is a socket of this process."""
+    inode = _inode(connection.getpeername(), connection.getsockname())
+    return inode is not None and f"socket:[{inode}]" in _open_files()
+
+
+def _inode(local: tuple[str, int], remote: tuple[str, int]) -> str | None:
+    """Of the socket at `local` that is connected to `remote`."""
+    wanted = [_hexadecimal(local), _hexadecimal(remote)]
+    with open("/proc/self/net/tcp", encoding="ascii") as table:
+        for row in table:
+            fields = row.split()
+            if fields[1:3] == wanted:
+                return fields[9]
+    return None
+
+
+def _hexadecimal(address: tuple[str, int]) -> str:
+    """As /proc/net/tcp writes it: the address as one number in the machine's byte order."""
+    number = int.from_bytes(socket.inet_aton(address[0]), "little")
+    return f"{number:08X}:{address[1]:04X}"
+
+
+def _open_files() -> set[str]:
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # closed meanwhile
+            found.add(os.readlink(f"/proc/self/fd/{number}"))
+    return found

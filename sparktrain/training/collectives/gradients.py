@@ -1,0 +1,98 @@
+"""Gradients of all members averaged: dense and sparse ones, at full or at half width."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from sparktrain.config.param_values import shown
+from sparktrain.errors import SpecError
+from sparktrain.training.collectives.ring import Ring
+
+Gradient: TypeAlias = Any
+"""A tf.Tensor, a tf.IndexedSlices, or None."""
+
+DENSE_BYTES = 4 * 2**20
+"""Where rows are added up, a sparse gradient of a larger variable travels as rows; of a smaller one as a whole.
+
+Measured between two members, 8,192 rows: with 5 MiB both take the same (TensorFlow 26 and 23 ms, Horovod 15 and 15 ms);
+with 49 MiB rows take 16 and 20 ms, the whole 247 and 79 ms.
+"""
+
+_WIDTHS = {"none": None, "fp16": tf.float16, "bf16": tf.bfloat16}
+
+
+def width(compression: object) -> tf.DType | None:
+    """The type that gradients travel as; None for their own. Raises SpecError."""
+    if isinstance(compression, str) and compression in _WIDTHS:
+        return _WIDTHS[compression]
+    raise SpecError(f"compression ({shown(compression)}) must be one of {', '.join(map(repr, _WIDTHS))}")
+
+
+def averaged_gradients(
+    ring: Ring, gradients: Sequence[Gradient], narrow: tf.DType | None, name: str, *, single: bool = False
+) -> list[Gradient]:
+    """The mean over all members of each gradient; None stays None.
+
+    All members pass gradients of the same shapes, None at the same places. With `single`, a sparse gradient stays one:
+    each occurrence of a row by itself, of all members, is what one process has of the whole batch, and what not every
+    Keras optimizer takes for their sum. Without, they are added up, and small variables' made dense, which is less to
+    send. `narrow` is what they travel as. Raises RingError when called eagerly.
+    """
+    if ring.size == 1:
+        return list(gradients)
+    reduced: list[Gradient] = list(gradients)
+    rows = _sparse_ones(gradients, single)
+    whole = {i: tf.convert_to_tensor(each) for i, each in enumerate(gradients) if each is not None and i not in rows}
+    for index, mean in zip(whole, _dense(ring, list(whole.values()), narrow, name), strict=True):
+        reduced[index] = mean
+    for index in rows:
+        reduced[index] = _sparse(ring, gradients[index], narrow, f"{name}-rows", single)
+    return reduced
+
+
+def _sparse_ones(gradients: Sequence[Gradient], single: bool) -> list[int]:
+    """Which gradients travel as rows."""
+    sparse = [index for index, each in enumerate(gradients) if isinstance(each, tf.IndexedSlices)]
+    return [index for index in sparse if single or _rows(gradients[index])]
+
+
+def _rows(gradient: tf.IndexedSlices) -> bool:
+    """Whether it is so large that it travels as rows."""
+    shape = tf.get_static_value(gradient.dense_shape) if gradient.dense_shape is not None else None
+    if shape is None:
+        return True
+    return bool(shape.prod() * gradient.values.dtype.size > DENSE_BYTES)
+
+
+def _dense(ring: Ring, tensors: list[tf.Tensor], narrow: tf.DType | None, name: str) -> list[tf.Tensor]:
+    if narrow is None:
+        return ring.allreduce(tensors, average=True, name=name)
+    # Divided before, not after: the sum of many members may be more than the narrow type holds.
+    narrowed = [_narrowed(each / ring.size, narrow) for each in tensors]
+    sums = ring.allreduce(narrowed, average=False, name=name)
+    return [tf.cast(each, own.dtype) for each, own in zip(sums, tensors, strict=True)]
+
+
+def _sparse(
+    ring: Ring, gradient: tf.IndexedSlices, narrow: tf.DType | None, name: str, single: bool
+) -> tf.IndexedSlices:
+    own = gradient.values / ring.size, gradient.indices
+    if not single:
+        own = _summed(*own)
+    values = own[0] if narrow is None else _narrowed(own[0], narrow)
+    all_values = tf.cast(ring.allgather(values, name=f"{name}-values"), gradient.values.dtype)
+    all_indices = ring.allgather(own[1], name=f"{name}-indices")
+    if not single:
+        all_values, all_indices = _summed(all_values, all_indices)
+    return tf.IndexedSlices(all_values, all_indices, dense_shape=gradient.dense_shape)
+
+
+def _narrowed(tensor: tf.Tensor, narrow: tf.DType) -> tf.Tensor:
+    return tf.cast(tensor, narrow) if tensor.dtype.is_floating and tensor.dtype.size > narrow.size else tensor
+
+
+def _summed(values: tf.Tensor, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Each index once, with the sum of its values."""
+    once, places = tf.unique(indices)
+    return tf.math.unsorted_segment_sum(values, places, tf.size(once)), once

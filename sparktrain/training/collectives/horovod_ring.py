@@ -1,0 +1,176 @@
+"""A ring of Horovod, over Gloo.
+
+Only the operations of `horovod.tensorflow` are used: the optimizer and callbacks that Horovod has for Keras do not know
+Keras 3, and its optimizer then reduces nothing, without a word. Operations run on the CPU, and tensors of a GPU travel
+through host memory: the wheel that `scripts/build_horovod.sh` makes has no GPU operations.
+"""
+
+import atexit
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import psutil
+import tensorflow as tf
+
+from sparktrain.clock import SystemClock
+from sparktrain.errors import FormError, RingError
+from sparktrain.state.topology import Formation
+from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.collectives.bucketing import in_chunks
+from sparktrain.training.collectives.call_log import Calls
+from sparktrain.training.collectives.dtype_cast import carry
+from sparktrain.training.collectives.gloo_rendezvous import Rendezvous
+from sparktrain.training.collectives.op_names import PREFIX, OpNames, as_written
+from sparktrain.training.collectives.ring import LocalRing, Ring, averaged
+
+try:
+    import horovod.tensorflow as hvd
+except (ImportError, tf.errors.NotFoundError) as error:
+    raise ImportError(
+        f"backend 'horovod' needs a Horovod that is built for TensorFlow {tf.__version__}: run `make horovod` or "
+        f"`scripts/build_horovod.sh`, and install its wheel on all executors; or take backend 'tensorflow' ({error})"
+    ) from error
+
+_REDUCED = (tf.float32, tf.float64, tf.half, tf.int32, tf.int64)
+_MOVED = (*_REDUCED, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.bool)
+
+
+def join(joining: Joining) -> Ring:
+    """See `sparktrain.training.collectives.backend.Join`."""
+    formation = joining.formation
+    if formation.size == 1:
+        return LocalRing()
+    joining.release_port()  # Gloo takes ports of its own
+    shared = barrier.meet(joining, SystemClock())
+    with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
+        os.environ.pop("HOROVOD_ELASTIC", None)
+        os.environ.update(_environment(formation, rendezvous.address, joining))
+        try:
+            hvd.init()
+        except Exception as error:
+            raise FormError(_not_formed(formation, rendezvous.heard, error)) from error
+    # At exit it would wait for members that are dead; and those that live are left in peace by `close` alone.
+    atexit.unregister(hvd.shutdown)
+    return HorovodRing(formation, joining.operation_s)
+
+
+def _environment(formation: Formation, address: tuple[str, int], joining: Joining) -> dict[str, str]:
+    """What Horovod reads of the environment. Raises FormError."""
+    patience = barrier.whole_seconds(joining.operation_s)
+    values = {
+        "RANK": formation.rank,
+        "SIZE": formation.size,
+        "LOCAL_RANK": formation.local_rank,
+        "LOCAL_SIZE": formation.local_size,
+        "CROSS_RANK": formation.cross_rank,
+        "CROSS_SIZE": formation.cross_size,
+        "HOSTNAME": formation.mine.host,
+        "CONTROLLER": "gloo",
+        "CPU_OPERATIONS": "gloo",
+        "GLOO_RENDEZVOUS_ADDR": address[0],
+        "GLOO_RENDEZVOUS_PORT": address[1],
+        "GLOO_IFACE": _interface(formation),
+        "GLOO_TIMEOUT_SECONDS": barrier.whole_seconds(joining.timeout_s),
+        "STALL_CHECK_TIME_SECONDS": max(1, patience // 2),
+        "STALL_SHUTDOWN_TIME_SECONDS": max(2, patience),  # must be more than the check's
+    }
+    return {f"HOROVOD_{name}": str(value) for name, value in values.items()}
+
+
+def _interface(formation: Formation) -> str:
+    """Name of the network interface that has this member's address: without it, Gloo takes any, such as loopback."""
+    address = formation.mine.address
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address == address for each in addresses):
+            return name
+    raise FormError(
+        f"{barrier.own(formation)}: no network interface of this host has the address {address}; "
+        "the executor's host name must resolve to an address of the host itself"
+    )
+
+
+def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
+    silent = sorted(set(range(formation.size)) - heard)
+    hosts = ", ".join(f"{rank} on {formation.places[rank].host}" for rank in silent)
+    who = f"nothing came from rank {hosts}, whose log tells why" if silent else "all members had begun to connect"
+    return f"{barrier.own(formation)}: Horovod's ring could not be formed; {who} ({error})"
+
+
+class HorovodRing(Ring):
+    """See base class. Made by `join`."""
+
+    calls: Calls
+
+    def __init__(self, formation: Formation, timeout_s: float) -> None:
+        self.rank = formation.rank
+        self.size = formation.size
+        self._formation = formation
+        self._timeout_s = timeout_s
+        self.calls = Calls()
+        self._names = OpNames()
+        self._closed = False
+
+    @as_written
+    def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
+        """See base class. Horovod itself joins small tensors."""
+        with self._operation("allreduce", name, tensors) as unique:
+            carried = [carry(each, _REDUCED) for each in tensors]
+            sums = self._sums([each for each, _ in carried], unique)
+            whole = averaged(sums, self.size) if average else sums
+            return [back(each) for each, (_, back) in zip(whole, carried, strict=True)]
+
+    @as_written
+    def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
+        """See base class."""
+        with self._operation("broadcast", name, tensors) as unique:
+            carried = [carry(each, _MOVED) for each in tensors]
+            sent = in_chunks(
+                [each for each, _ in carried],
+                lambda flat, label: hvd.broadcast(flat, 0, name=f"{unique}.copy.{label}", ignore_name_scope=True),
+            )
+            return [back(each) for each, (_, back) in zip(sent, carried, strict=True)]
+
+    @as_written
+    def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
+        """See base class."""
+        with self._operation("allgather", name, [tensor]) as unique:
+            if not tensor.shape.rank:
+                raise ValueError(f"allgather {name!r}: a tensor of shape {tensor.shape} has no first axis; give it one")
+            carried, back = carry(tensor, _MOVED)
+            return back(hvd.allgather(carried, name=f"{unique}.gather", ignore_name_scope=True))
+
+    def close(self) -> None:
+        """See base class. The members wait for each other, so that none ends while another still needs it."""
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(RingError):  # a member that is gone takes nothing from what the others have done
+            self.allreduce([tf.zeros([1])], average=False, name="closing")
+            hvd.shutdown()
+
+    def _sums(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
+        sums = list(tensors)
+        for dtype in dict.fromkeys(each.dtype for each in tensors):
+            indices = [i for i, each in enumerate(tensors) if each.dtype is dtype and each.shape.num_elements() != 0]
+            if indices:
+                group = [tensors[index] for index in indices]
+                label = f"{name}.sum.{dtype.name}"
+                reduced = hvd.grouped_allreduce(group, op=hvd.Sum, name=label, ignore_name_scope=True)
+                for index, each in zip(indices, reduced, strict=True):
+                    sums[index] = each
+        return sums
+
+    @contextmanager
+    def _operation(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Iterator[str]:
+        try:
+            with tf.name_scope(PREFIX), tf.device("/CPU:0"):
+                noted = self.calls.note(kind, name, tensors)
+            with tf.name_scope(PREFIX), tf.device("/CPU:0"), tf.control_dependencies([noted]):
+                yield self._names.unique(name)
+        except tf.errors.OpError as error:
+            raise RingError(
+                f"{barrier.own(self._formation)}: operation {name!r} of the ring failed: a member is gone, has not "
+                f"called it for {self._timeout_s:g} s, or passed another shape ({error.message})"
+            ) from error

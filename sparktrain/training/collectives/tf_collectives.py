@@ -1,0 +1,198 @@
+"""A ring on TensorFlow's own collectives: needs no compiler, no Horovod, and no patch of Keras.
+
+The members are servers of one TensorFlow cluster. Operations run on the CPU; tensors of a GPU travel through host
+memory. TensorFlow's server listens on all interfaces, without authentication, for as long as the process lives: such a
+ring belongs into a network of which all hosts are trusted.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import tensorflow_server_pb2
+from tensorflow.python.eager import context
+
+from sparktrain.clock import SystemClock
+from sparktrain.errors import FormError, FunctionError, RingError
+from sparktrain.state.topology import Formation
+from sparktrain.training.collectives import barrier
+from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.collectives.bucketing import in_chunks
+from sparktrain.training.collectives.call_log import Calls
+from sparktrain.training.collectives.dtype_cast import carry
+from sparktrain.training.collectives.op_names import PREFIX, OpNames, as_written
+from sparktrain.training.collectives.ring import LocalRing, Ring, averaged
+
+_JOB = "worker"
+_LEADER = f"/job:{_JOB}/replica:0/task:0"
+_GROUP_KEY = 1
+_KEYS = 2**31
+_MIX = 2654435761  # Knuth, The Art of Computer Programming 3, section 6.4: multiplicative hashing
+
+_REDUCED = (tf.float32, tf.float64, tf.half, tf.bfloat16, tf.int32, tf.int64)
+_MOVED = (tf.float32, tf.float64, tf.half, tf.int32, tf.int64)
+
+
+def join(joining: Joining) -> Ring:
+    """See `sparktrain.training.collectives.backend.Join`. No TensorFlow operation may have run in this process.
+
+    Raises FunctionError when one has.
+    """
+    formation = joining.formation
+    if formation.size == 1:
+        return LocalRing()
+    joining.release_port()
+    _start_server(formation)
+    barrier.meet(joining, SystemClock())
+    ring = CollectiveRing(formation, joining.timeout_s)
+    try:
+        ring.allreduce([tf.zeros([1])], average=False, name="forming")
+    except RingError as error:
+        raise FormError(f"the ring of {formation.size} members could not be formed: {error}") from error
+    # A member whose process or host is gone is noticed by its connection, and by its agent's lease.
+    ring.timeout_s = joining.operation_s
+    return ring
+
+
+def _start_server(formation: Formation) -> None:
+    """Become one server of the cluster. Raises FormError, FunctionError."""
+    addresses = [f"{place.address}:{place.port}" for place in formation.places]
+    cluster = tf.train.ClusterSpec({_JOB: addresses}).as_cluster_def()
+    server = tensorflow_server_pb2.ServerDef(cluster=cluster, job_name=_JOB, task_index=formation.rank, protocol="grpc")
+    server.default_session_config.experimental.collective_group_leader = _LEADER
+    eager = context.context()
+    try:
+        eager.configure_collective_ops(
+            collective_leader=_LEADER,
+            scoped_allocator_enabled_ops=(),
+            device_filters=(f"/job:{_JOB}/task:{formation.rank}",),
+        )
+        eager.enable_collective_ops(server)
+    except RuntimeError as error:
+        raise FunctionError(
+            "a gang of backend 'tensorflow' cannot be formed in a process that has run a TensorFlow operation: "
+            "move what the training function's module does with TensorFlow when imported into the function"
+        ) from error
+    try:
+        eager.ensure_initialized()
+    except tf.errors.OpError as error:
+        mine = formation.mine
+        raise FormError(
+            f"{barrier.own(formation)}: TensorFlow's server cannot listen on port {mine.port}; another process "
+            f"has taken it meanwhile, and the gang is formed again with another port ({error.message})"
+        ) from error
+
+
+class CollectiveRing(Ring):
+    """See base class. Made by `join`."""
+
+    calls: Calls
+
+    def __init__(self, formation: Formation, timeout_s: float) -> None:
+        self.rank = formation.rank
+        self.size = formation.size
+        self._formation = formation
+        self.timeout_s = timeout_s
+        self.calls = Calls()
+        self._names = OpNames()
+        self._closed = False
+
+    @as_written
+    def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:
+        """See base class."""
+        with self._operation("allreduce", name, tensors) as unique:
+            carried = [carry(each, _REDUCED) for each in tensors]
+
+            def reduce(flat: tf.Tensor, label: str) -> tf.Tensor:
+                total = self._sum(flat, f"{unique}/sum/{label}")
+                return averaged([total], self.size)[0] if average else total
+
+            whole = in_chunks([each for each, _ in carried], reduce)
+            return [back(each) for each, (_, back) in zip(whole, carried, strict=True)]
+
+    @as_written
+    def broadcast(self, tensors: Sequence[tf.Tensor], *, name: str) -> list[tf.Tensor]:
+        """See base class."""
+        with self._operation("broadcast", name, tensors) as unique:
+            carried = [carry(each, _MOVED) for each in tensors]
+            sent = in_chunks(
+                [each for each, _ in carried], lambda flat, label: self._copy(flat, f"{unique}/copy/{label}")
+            )
+            return [back(each) for each, (_, back) in zip(sent, carried, strict=True)]
+
+    @as_written
+    def allgather(self, tensor: tf.Tensor, *, name: str) -> tf.Tensor:
+        """See base class."""
+        with self._operation("allgather", name, [tensor]) as unique:
+            if not tensor.shape.rank:
+                raise ValueError(f"allgather {name!r}: a tensor of shape {tensor.shape} has no first axis; give it one")
+            carried, back = carry(tensor, _MOVED)
+            lengths = self._gather(tf.shape(carried, tf.int64)[:1], f"{unique}/gather/lengths")
+            longest = tf.reduce_max(lengths)
+            padding = [[0, longest - tf.shape(carried, tf.int64)[0]]] + [[0, 0]] * (carried.shape.rank - 1)
+            rest = tf.shape(carried, tf.int64)[1:]
+            flat = self._gather(tf.reshape(tf.pad(carried, padding), [-1]), f"{unique}/gather/values")
+            rows = tf.reshape(flat, tf.concat([[self.size, longest], rest], 0))
+            whole = tf.boolean_mask(rows, tf.sequence_mask(lengths, longest))
+            return back(tf.ensure_shape(whole, [None, *carried.shape[1:]]))
+
+    def close(self) -> None:
+        """See base class. The members wait for each other, so that none ends while another still needs it."""
+        if not self._closed:
+            self._closed = True
+            with suppress(RingError):  # a member that is gone already takes nothing from what the others have done
+                self.allreduce([tf.zeros([1])], average=False, name="closing")
+
+    @contextmanager
+    def _operation(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Iterator[str]:
+        try:
+            with tf.name_scope(PREFIX), tf.device("/CPU:0"):
+                noted = self.calls.note(kind, name, tensors)
+            with tf.name_scope(PREFIX), tf.device("/CPU:0"), tf.control_dependencies([noted]):
+                yield self._names.unique(name)
+        except tf.errors.OpError as error:
+            raise RingError(
+                f"{barrier.own(self._formation)}: operation {name!r} of the ring failed: a member is gone, has not "
+                f"called it for {self.timeout_s:g} s, or passed another shape ({error.message})"
+            ) from error
+
+    def _sum(self, flat: tf.Tensor, name: str) -> tf.Tensor:
+        return self._run(tf.raw_ops.CollectiveReduceV2, name, input=flat, merge_op="Add", final_op="Id", **_UNORDERED)
+
+    def _gather(self, flat: tf.Tensor, name: str) -> tf.Tensor:
+        return self._run(tf.raw_ops.CollectiveGatherV2, name, input=flat, **_UNORDERED)
+
+    def _copy(self, flat: tf.Tensor, name: str) -> tf.Tensor:
+        if self.rank == 0:
+            return self._run(tf.raw_ops.CollectiveBcastSendV2, name, input=flat)
+        key = _instance_key(name, flat)
+        return self._call(tf.raw_ops.CollectiveBcastRecvV2, key, T=flat.dtype, shape=tf.shape(flat))
+
+    def _run(self, operation: Callable[..., tf.Tensor], name: str, input: tf.Tensor, **rest: Any) -> tf.Tensor:
+        return self._call(operation, _instance_key(name, input), input=input, **rest)
+
+    def _call(self, operation: Callable[..., tf.Tensor], key: int | tf.Tensor, **rest: Any) -> tf.Tensor:
+        return operation(
+            group_size=self.size,
+            group_key=_GROUP_KEY,
+            instance_key=key,
+            communication_hint="ring",
+            timeout_seconds=self.timeout_s,
+            **rest,
+        )
+
+
+_UNORDERED: dict[str, Any] = {"ordering_token": []}
+
+
+def _instance_key(name: str, flat: tf.Tensor) -> int | tf.Tensor:
+    """Names the operation to TensorFlow: equal on all members, for the same name and the same length alone.
+
+    TensorFlow remembers the shape of the first tensor of each key for ever, and refuses any other.
+    """
+    base = zlib.crc32(f"{name}/{flat.dtype.name}".encode())
+    if flat.shape[0] is not None:
+        return int(base + flat.shape[0] % _KEYS * _MIX) % _KEYS
+    return tf.cast((base + tf.size(flat, tf.int64) % _KEYS * _MIX) % _KEYS, tf.int32)

@@ -1,0 +1,77 @@
+"""A ring's operations on values that users have: Python numbers, numpy arrays, tensors, and nests of them."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.training.collectives.ring import Ring
+
+
+def allreduce(ring: Ring, value: Any, *, average: bool = True) -> Any:
+    """The mean, or the sum, over all members of a number, an array, a tensor, or of each in a list or dict.
+
+    Each comes back as the kind that it is; means of integers and booleans are float64. All members call it, with equal
+    shapes and types; blocks until they do. Raises RingError, and TypeError for what is no number.
+    """
+    kinds = tf.nest.flatten(value)
+    tensors = [_number(each, average) for each in kinds]
+    reduced = ring.allreduce(tensors, average=average, name="value")
+    return _as(value, kinds, reduced)
+
+
+def broadcast(ring: Ring, value: Any) -> Any:
+    """What rank 0 has passed, on every member; kinds and rules as for `allreduce`. Booleans stay what they are."""
+    kinds = tf.nest.flatten(value)
+    return _as(value, kinds, ring.broadcast([_tensor(each) for each in kinds], name="value"))
+
+
+def allgather(ring: Ring, value: Any) -> Any:
+    """The members' arrays or tensors one after the other, by rank; their first axes may differ in length.
+
+    Of numbers, an array with one for each member. All members call it, and wait for each other.
+    Raises RingError, TypeError.
+    """
+    tensor = _tensor(value)
+    if tensor.shape.rank == 0:
+        tensor = tensor[tf.newaxis]
+    gathered = ring.allgather(tensor, name="value")
+    return gathered if tf.is_tensor(value) or isinstance(value, keras.Variable) else gathered.numpy()
+
+
+def _number(value: Any, average: bool) -> tf.Tensor:
+    tensor = _tensor(value)
+    whole = tensor.dtype.is_integer or tensor.dtype.is_bool
+    return (
+        tf.cast(tensor, tf.float64 if average else tf.int64 if tensor.dtype.is_bool else tensor.dtype)
+        if whole
+        else tensor
+    )
+
+
+def _tensor(value: Any) -> tf.Tensor:
+    if isinstance(value, keras.Variable):
+        return tf.convert_to_tensor(value.value)
+    if tf.is_tensor(value) or isinstance(value, tf.Variable):
+        return tf.convert_to_tensor(value)
+    array = np.asarray(value)  # 64 bits for Python's numbers, where TensorFlow would take 32
+    if array.dtype.kind not in "biufc" and array.dtype.name not in _OF_ML_DTYPES:
+        raise TypeError(
+            f"a value of type {type(value).__name__} cannot travel in a ring; pass numbers, arrays or tensors"
+        )
+    return tf.convert_to_tensor(array)
+
+
+_OF_ML_DTYPES = ("bfloat16",)
+
+
+def _as(structure: Any, kinds: list[Any], tensors: list[tf.Tensor]) -> Any:
+    """`tensors` in the structure of `structure`, each as the kind of value that was there."""
+    return tf.nest.pack_sequence_as(structure, [_kind(*each) for each in zip(kinds, tensors, strict=True)])
+
+
+def _kind(original: Any, tensor: tf.Tensor) -> Any:
+    if isinstance(original, bool | int | float):
+        return tensor.numpy().item()
+    return tensor.numpy() if isinstance(original, np.ndarray | np.generic) else tensor

@@ -1,0 +1,91 @@
+"""Which batches of the data are whose, and what becomes of the last ones, where they do not fill a step. Pure.
+
+A round is what a gang of k members trains on in one step: batches i*k to i*k+k-1, one for each rank. All its batches
+have the same number of examples, for the members average their gradients as equals.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparktrain.config.param_values import did_you_mean, shown
+from sparktrain.errors import SpecError
+
+Indices = NDArray[np.int64]
+
+
+class Uneven(StrEnum):
+    """What becomes of a round that lacks batches, or has one that is smaller than the others."""
+
+    DROP = "drop"  # it is left out; where only one batch is smaller, all are cut to its size
+    PAD = "pad"  # it is filled with examples of weight zero
+    REPEAT = "repeat"  # it is filled with examples from the beginning of the epoch
+
+
+@dataclass(frozen=True)
+class Share:
+    """One member's share of every round."""
+
+    rank: int
+    size: int
+    uneven: Uneven
+
+    def steps(self, batches: int) -> int:
+        """Rounds that so many batches make. Raises SpecError where they are fewer than the members."""
+        if batches < self.size:
+            raise SpecError(too_few(f"{batches} batch{'es' * (batches != 1)}", self.size))
+        return batches // self.size if self.uneven is Uneven.DROP else -(-batches // self.size)
+
+    def rows(self, order: Indices, batch: int) -> tuple[Indices, Indices]:
+        """This member's examples of one pass over `order`, in batches of `batch`.
+
+        A matrix (steps, batch) of full batches, and a vector of a last one that is smaller, else an empty one.
+        """
+        full = len(order) // (batch * self.size)
+        cut = full * batch * self.size
+        matrix = order[:cut].reshape(full, self.size, batch)[:, self.rank]
+        last = self._last(order, cut, batch)
+        if len(last) == batch:
+            return np.concatenate([matrix, last[np.newaxis]]), last[:0]
+        return matrix, last
+
+    def real(self, rows: int, batch: int) -> int:
+        """Of this member's last batch of a pass over `rows` examples: how many come first that are no filling."""
+        left = rows % (batch * self.size)
+        if not left or self.uneven is Uneven.DROP:
+            return batch
+        return min(batch, max(0, left - self.rank * batch))
+
+    def _last(self, order: Indices, cut: int, batch: int) -> Indices:
+        """The examples of the last, uneven round; none where it is dropped."""
+        left = order[cut:]
+        own = left[self.rank * batch : (self.rank + 1) * batch]
+        if self.uneven is Uneven.DROP:
+            return own[: max(0, len(left) - (self.size - 1) * batch)]
+        first = order[self.rank * batch : (self.rank + 1) * batch]
+        return np.concatenate([own, np.resize(first, min(batch, len(left)) - len(own))])
+
+
+def share(rank: int, size: int, uneven: str) -> Share:
+    """The share of member `rank` of `size`. Raises SpecError for an unknown `uneven`."""
+    names = [each.value for each in Uneven]
+    if uneven not in names:
+        raise SpecError(f"uneven ({shown(uneven)}) must be one of {', '.join(names)}{did_you_mean(uneven, names)}")
+    return Share(rank, size, Uneven(uneven))
+
+
+def too_few(found: str, size: int) -> str:
+    """The message for data that does not fill one round."""
+    return (
+        f"{found} for {size} members: each member needs at least one batch in an epoch; make the batches smaller, "
+        "give more data, or start fewer members"
+    )
+
+
+def order(rows: int, seed: int | None, number: int) -> Indices:
+    """The order of `rows` examples in pass `number`, the same on every member; as they are where `seed` is None."""
+    if seed is None:
+        return np.arange(rows, dtype=np.int64)
+    return np.random.default_rng([seed % 2**64, number]).permutation(rows).astype(np.int64, copy=False)

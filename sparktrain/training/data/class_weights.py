@@ -1,0 +1,63 @@
+"""Weights of examples by their class, as `fit(class_weight=...)` gives them to data that has no other weights."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.config.param_values import described, shown
+from sparktrain.errors import SpecError
+from sparktrain.training.data.pipeline import plain
+
+
+def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
+    """`data`, arrays or a dataset of batches, whose examples also count for the weight of their class; other classes 1.
+
+    A class is a whole number, or the largest of several outputs. Raises SpecError for data that is no `(x, y)`, for
+    several outputs that have classes of their own, and for weights that are no numbers by class.
+    """
+    if class_weight is None:
+        return data
+    table = _table(class_weight)
+    structure = data.element_spec if isinstance(data, tf.data.Dataset) else data
+    if not isinstance(structure, tuple) or len(structure) not in (2, 3) or len(tf.nest.flatten(structure[1])) != 1:
+        raise SpecError(f"class_weight needs (x, y) with classes of one output, not {shown(structure)}")
+    if isinstance(data, tf.data.Dataset):
+        known, last = tf.constant(table), len(table) - 1
+
+        @plain
+        def weigh(x: Any, y: Any, *given: Any) -> Any:
+            return x, y, _times(tf.gather(known, tf.minimum(_classes(tf, y), last)), *given)
+
+        return data.map(weigh)
+    x, y, *given = data
+    return x, y, _times(table[np.minimum(_classes(np, np.asarray(y)), len(table) - 1)], *given)
+
+
+def _table(class_weight: Any) -> np.ndarray[Any, Any]:
+    """Weights by class, and one more for all that are not known."""
+    numbers = isinstance(class_weight, Mapping) and all(
+        isinstance(key, int | np.integer) and key >= 0 and isinstance(value, int | float | np.number)
+        for key, value in class_weight.items()
+    )
+    if not numbers or not class_weight:
+        raise SpecError(f"class_weight is {described(class_weight)}; pass a dict such as {{0: 1.0, 1: 5.0}}")
+    table = np.ones(max(class_weight) + 2, "float32")
+    for key, value in class_weight.items():
+        table[key] = value
+    return table
+
+
+def _classes(of: Any, y: Any) -> Any:
+    """The class of each example, from numbers or from one number for each class."""
+    if len(y.shape) > 2:
+        raise SpecError(f"class_weight needs one class for each example, and y has the shape {tuple(y.shape)}")
+    if len(y.shape) == 2 and y.shape[1] != 1:
+        return of.argmax(y, axis=1)
+    flat = of.reshape(y, (-1,))
+    return tf.cast(flat, tf.int64) if of is tf else flat.astype("int64")
+
+
+def _times(weights: Any, given: Any = None) -> Any:
+    return weights if given is None else weights * given

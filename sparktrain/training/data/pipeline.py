@@ -1,0 +1,264 @@
+"""The parts of a feed that are TensorFlow graphs: passes that begin at a position, and a member's share of batches."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.training.data.assignment import Share, Uneven, too_few
+from sparktrain.training.data.position import Cursor
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` for a graph, which holds no Python statement that AutoGraph would have to make operations of."""
+    return cast(Callable[..., Any], tf.autograph.experimental.do_not_convert(function))
+
+
+_AT_ONCE = {
+    *("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset", "_UnbatchDataset", "_RebatchDataset"),
+    *("_MapDataset", "_ParallelMapDataset", "_FilterDataset", "_PrefetchDataset", "_ZipDataset", "_OptionsDataset"),
+    *("_TakeDataset", "_SkipDataset", "_ShardDataset", "_TakeWhileDataset", "_ScanDataset", "_WindowDataset"),
+    *("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset", "_AssertCardinalityDataset"),
+}
+"""Datasets whose iterator makes the iterators of its inputs when it is made, and once."""
+
+
+def passes(cursor: Cursor, begin: Callable[[Any, Any, Any], Any], steps: int | None) -> Any:
+    """A dataset that, each time it is read, is what `begin(number, played, skipped)` returns, in a graph, for the pass.
+
+    `begin` is called when the first element is asked for: iterators that are made and never read, as Keras makes them,
+    begin no pass.
+    """
+
+    def one(_: Any) -> Any:
+        scalars = tf.numpy_function(lambda: np.array(cursor.begin(), np.int64), [], tf.int64)
+        scalars.set_shape([3])
+        return begin(scalars[0], scalars[1], scalars[2])
+
+    feed = tf.data.Dataset.range(1).flat_map(plain(one)).prefetch(tf.data.AUTOTUNE)
+    if steps is not None:
+        # What the graph says is "unknown", and assert_cardinality() would fail in a pass that is resumed in its middle.
+        feed.cardinality = lambda: tf.constant(steps, tf.int64)
+    return feed
+
+
+def untuned(feed: Any) -> Any:
+    """`feed` without the thread that tunes it: there is nothing to tune in arrays, and its end is waited for.
+
+    The thread looks whether it shall end between two of its computations alone. On a busy machine, an iterator that was
+    let go of took seconds, for which the member held Python's lock.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    cardinality = feed.cardinality
+    feed = feed.with_options(options)
+    feed.cardinality = cardinality
+    return feed
+
+
+def resumable(cursor: Cursor, batches: Any, share: Share) -> Any:
+    """The share of the dataset `batches` in passes that begin where the cursor says."""
+    cardinality = int(batches.cardinality())
+    own = _own(batches, cardinality, share)
+    watched = cardinality == tf.data.UNKNOWN_CARDINALITY
+    play = _play(batches, own)
+
+    @plain
+    def begin(number: Any, played: Any, skipped: Any) -> Any:
+        done = tf.while_loop(lambda i: i < played, play, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
+        with tf.control_dependencies([done]):
+            rest = (_watched(own, cursor, number) if watched else own).skip(tf.identity(skipped))
+        return rest
+
+    feed = passes(cursor, begin, share.steps(cardinality) if cardinality >= 0 else None)
+    cardinality_of = feed.cardinality
+    feed = feed.with_options(batches.options())
+    feed.cardinality = cardinality_of
+    return feed
+
+
+def shuffles(batches: Any) -> list[Any]:
+    """The datasets beneath `batches` that shuffle, this one among them."""
+    below = [found for each in batches._inputs() for found in shuffles(each)]
+    return [batches, *below] if hasattr(batches, "_reshuffle_each_iteration") else below
+
+
+def _play(batches: Any, own: Any) -> Callable[[Any], Any]:
+    """What stands for a pass that another process has made: it does to all that shuffles what that pass did."""
+
+    @plain
+    def play(number: Any) -> Any:
+        cost = _cost_of_playing(batches)
+        if cost == 0:
+            return number + 1
+        if cost == 1:  # makes the iterator, and reads nothing of it
+            read = tf.data.Dataset.choose_from_datasets(
+                [batches], tf.data.Dataset.range(0), stop_on_empty_dataset=False
+            )
+        else:
+            read = own.take(1) if cost == 2 else own
+        return number + 1 + read.reduce(tf.constant(0, tf.int64), plain(lambda zero, *_: zero))
+
+    return play
+
+
+def _cost_of_playing(dataset: Any, lazily: bool = False) -> int:
+    """0: nothing shuffles; 1: an iterator must be made; 2: and one element read; 3: every element, to be sure."""
+    if not shuffles(dataset):
+        return 0
+    inputs = dataset._inputs()
+    if hasattr(dataset, "_reshuffle_each_iteration"):  # it makes the iterator of its input when it is first read
+        below = max((_cost_of_playing(each, lazily=True) for each in inputs), default=0)
+        return max(below, 2 if lazily else 1)
+    if type(dataset).__name__ not in _AT_ONCE:
+        return 3  # such as repeat(), concatenate() and cache()
+    return max(_cost_of_playing(each, lazily) for each in inputs)
+
+
+def _own(batches: Any, cardinality: int, share: Share) -> Any:
+    """This member's batches. All batches are read, for only so are those of a shuffled dataset the same everywhere."""
+    dropped = cardinality % share.size if cardinality >= 0 and share.uneven is Uneven.DROP else 0
+    even = cardinality == tf.data.INFINITE_CARDINALITY or (
+        cardinality >= 0 and (cardinality - dropped) % share.size == 0
+    )
+    if even and (share.size == 1 or _alike(batches, dropped > 0)):
+        whole = batches.take(cardinality - dropped) if dropped else batches
+        own = whole.shard(share.size, share.rank)
+        return own.map(plain(lambda *batch: weighed(_packed(batch), None))) if share.uneven is Uneven.PAD else own
+    return _in_rounds(batches, share)
+
+
+def _alike(batches: Any, but_last: bool) -> bool:
+    """Whether it is certain, without reading them, that all batches have the same number of examples."""
+    shapes = [each.shape for each in tf.nest.flatten(batches.element_spec) if hasattr(each, "shape")]
+    if all(shape.rank and shape[0] is not None for shape in shapes):
+        return True
+    while type(batches).__name__ in ("_MapDataset", "_ParallelMapDataset", "_PrefetchDataset", "_OptionsDataset"):
+        [batches] = batches._inputs()
+    if type(batches).__name__ not in ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset"):
+        return False
+    [examples] = batches._inputs()
+    return but_last or (examples.cardinality() >= 0 and int(examples.cardinality() % batches._batch_size) == 0)
+
+
+def _packed(batch: tuple[Any, ...]) -> Any:
+    """An element from the arguments of a function that is mapped over a dataset."""
+    return batch if len(batch) > 1 else batch[0]
+
+
+class _Held:
+    """Batches of one spec, or none, each as one scalar: what the state of a dataset's scan can be made of."""
+
+    def __init__(self, spec: Any) -> None:
+        self._spec = spec
+        parts = tf.nest.flatten(spec, expand_composites=True)
+        self._types = [each.dtype for each in parts if isinstance(each, tf.TensorSpec)]
+        self._shapes = [each.shape for each in parts if isinstance(each, tf.TensorSpec)]
+        self.void = tf.raw_ops.OptionalNone()
+
+    def hold(self, *batch: Any) -> Any:
+        parts = tf.nest.flatten(_packed(batch), expand_composites=True)
+        return tf.raw_ops.OptionalFromValue(components=[each for each in parts if each is not None])
+
+    def full(self, held: Any) -> Any:
+        return tf.raw_ops.OptionalHasValue(optional=held)
+
+    def batch(self, held: Any) -> Any:
+        kwargs = {"output_types": self._types, "output_shapes": self._shapes}
+        parts = iter(tf.raw_ops.OptionalGetValue(optional=held, **kwargs))
+        leaves = tf.nest.flatten(self._spec, expand_composites=True)
+        flat = [next(parts) if isinstance(each, tf.TensorSpec) else None for each in leaves]
+        return tf.nest.pack_sequence_as(self._spec, flat, expand_composites=True)
+
+    def rows(self, held: Any) -> Any:
+        return tf.cond(self.full(held), lambda: rows(self.batch(held)), lambda: 0)
+
+
+def _in_rounds(batches: Any, share: Share) -> Any:
+    """This member's batch of each round, of the same number of examples as the others'.
+
+    The state is a round: what it has had so far. Beyond the end of the data come voids, so that the last round is
+    seen as well.
+    """
+    holds = _Held(batches.element_spec)
+    given = batches.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void).repeat(share.size - 1))
+
+    @plain
+    def step(state: Any, held: Any) -> Any:
+        count, real, small, large, own, first = state
+        slot, full, size = count % share.size, holds.full(held), holds.rows(held)
+        real = tf.where(slot == 0, 0, real) + tf.cast(full, tf.int32)
+        small = tf.where(slot == 0, size, tf.where(full, tf.minimum(small, size), small))
+        large = tf.maximum(tf.where(slot == 0, 0, large), size)
+        own = tf.where(slot == share.rank, held, own)
+        first = tf.where(count == share.rank, held, first)
+        short = (count == share.size - 1) & (real < share.size)
+        with tf.control_dependencies([tf.debugging.Assert(~short, [too_few("Too few batches", share.size)])]):
+            return (count + 1, real, small, large, own, first), (slot == share.size - 1, real, small, large, own, first)
+
+    none = tf.constant(0)
+    start = (tf.constant(0, tf.int64), none, none, none, holds.void, holds.void)
+    rounds = given.scan(start, step).filter(plain(lambda ends, *_: ends))
+    if share.uneven is Uneven.DROP:
+        rounds = rounds.take_while(plain(lambda ends, real, *_: real == share.size))
+    return rounds.map(plain(lambda ends, real, *rest: _evened(share.uneven, holds, *rest)))
+
+
+def _evened(uneven: Uneven, holds: _Held, small: Any, large: Any, own: Any, first: Any) -> Any:
+    """A member's batch, cut to the smallest of its round or filled to the largest."""
+    if uneven is Uneven.DROP:
+        return _chosen(holds.batch(own), tf.range(small))
+    real, filling = holds.rows(own), holds.batch(first)
+    batch = tf.cond(holds.full(own), lambda: holds.batch(own), lambda: _chosen(filling, tf.range(0)))
+    filler = _chosen(filling, tf.range(large - real) % rows(filling))
+    filled = tf.nest.map_structure(
+        lambda kept, more: None if kept is None else tf.concat([kept, more], axis=0), batch, filler
+    )
+    return weighed(filled, real) if uneven is Uneven.PAD else filled
+
+
+def rows(batch: Any) -> Any:
+    """How many examples `batch` has."""
+    leaf = next(each for each in tf.nest.flatten(batch) if each is not None)
+    return tf.cast(leaf.nrows(), tf.int32) if isinstance(leaf, tf.RaggedTensor) else tf.shape(leaf)[0]
+
+
+def _chosen(batch: Any, indices: Any) -> Any:
+    return tf.nest.map_structure(lambda each: None if each is None else tf.gather(each, indices), batch)
+
+
+def weighed(batch: Any, real: Any) -> Any:
+    """`(x, y, weights)` of a batch whose first `real` examples count; None: all."""
+    count = rows(batch)
+    weights = tf.cast(tf.range(count) < (count if real is None else real), tf.float32)
+    x, y, given = batch if len(batch) == 3 else (*batch, None)
+    if given is None:
+        return x, y, weights
+
+    def scaled(each: Any) -> Any:
+        return each * tf.cast(tf.reshape(weights, [-1] + [1] * (each.shape.rank - 1)), each.dtype)
+
+    return x, y, tf.nest.map_structure(scaled, given)
+
+
+def _watched(own: Any, cursor: Cursor, number: Any) -> Any:
+    """`own`, whose length is not known before: the cursor is told it before the last element is given."""
+
+    def tell(number: np.int64, steps: np.int64) -> np.int64:
+        cursor.end(int(number), int(steps))
+        return steps
+
+    @plain
+    def step(state: Any, given: Any) -> Any:
+        steps, held = state
+        more = holds.full(given)
+        last = holds.full(held) & ~more
+        told = tf.cond(last, lambda: tf.numpy_function(tell, [number, steps], tf.int64), lambda: steps)
+        with tf.control_dependencies([told]):
+            return (steps + tf.cast(more, tf.int64), given), (holds.full(held), held)
+
+    holds = _Held(own.element_spec)
+    given = own.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void))
+    ahead = given.scan((tf.constant(0, tf.int64), holds.void), step)
+    return ahead.filter(plain(lambda ready, held: ready)).map(plain(lambda ready, held: holds.batch(held)))

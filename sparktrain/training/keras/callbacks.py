@@ -1,0 +1,421 @@
+"""What a member does beside the training steps of `fit`: each concern one callback, and the list of them.
+
+The order of the list counts. Metrics are averaged before anyone reads them, so that the user's own callbacks, which
+come after these, decide the same on all members. Nothing of this works in graphs: a callback runs between the steps.
+"""
+
+import math
+import warnings
+import zlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.clock import Clock
+from sparktrain.config.direction import mode_of
+from sparktrain.config.param_values import described
+from sparktrain.errors import SpecError
+from sparktrain.training.collectives.optimizer import own_optimizers, stray_optimizer
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.data.position import Position
+from sparktrain.training.keras.checkpoint_callbacks import (
+    Cadence,
+    EndStage,
+    Resume,
+    SaveCheckpoints,
+    Scoring,
+    Snapshots,
+)
+from sparktrain.training.keras.user_callbacks import Arrange, Keep, Ours, Past, stops_midway
+from sparktrain.training.metrics import NotANumberError, number
+
+PROGRESS_S = 0.5
+"""A member tells its step at most so often."""
+AGREE_S = 1.0
+"""The members ask each other about so often whether to stop; never more often than once a step."""
+
+_SEEDS = (
+    "give each dataset.shuffle() a seed, and all members the same tf.random.set_seed(), for TensorFlow makes orders "
+    "from both; numbers of their own are drawn from keras.random.SeedGenerator(ctx.seed + ctx.rank)"
+)
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What a member's callbacks have of its context. All functions return at once."""
+
+    ring: Ring
+    position: Position
+    clock: Clock
+    report: Callable[..., None]
+    """`report(step, **metrics)`; the chief's alone is called."""
+    should_stop: Callable[[], bool]
+    """Whether this member was asked to stop."""
+    stepped: Callable[[int, bool], None]
+    """So many steps are done in all, and whether more are to come. A sign of life, too."""
+    compare: Callable[[Any, int | None], None]
+    """`compare(model, steps)` by all members before the first step: raises where their programs differ."""
+    check: Callable[[Any], None]
+    """`check(model)` by all members after the first step: raises where their weights differ."""
+    snapshots: Snapshots | None
+    """None: nothing is restored or saved."""
+    own_folders: tuple[str, ...] = ()
+    """Those whose files are this member's alone."""
+
+
+def keras_callbacks(
+    ties: Ties, *, checkpoint_every: Any = "epoch", monitor: str | None = None, mode: str | None = None, warmup: int = 0
+) -> list[Any]:
+    """The callbacks of one call of `fit`; the user's own go after them.
+
+    `checkpoint_every`: a number of steps, a time such as "30s", "epoch", or None for never. `monitor` names the metric
+    by which a checkpoint is the best one, in `mode` "max" or "min", by default as its name tells; it is known when an
+    epoch is over, so with a monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to
+    that of the optimizer from that of one member alone (`schedule.Warmup` counts steps instead). Raises SpecError.
+    """
+    cadence, scoring = Cadence.of(checkpoint_every), Scoring(monitor, mode_of(monitor, mode))
+    ring, position, past = ties.ring, ties.position, Past()
+    keep = Keep(position, past)
+    found: list[Any] = [Arrange(ring.rank, ties.own_folders, position.reads), TrackPosition(position)]
+    if warmup:
+        found += [WarmUp(ring, position, warmup)]
+    found += [Resume(ring, position, ties.snapshots, past), StartTogether(ring, position, ties.compare)]
+    found += [AverageMetrics(ring), Progress(position, ties.stepped, ties.check, ties.clock)]
+    if ring.rank == 0:
+        found += [ReportMetrics(position, ties.report)]
+    found += [StopWhenAsked(ring, position, ties.should_stop, ties.clock), keep, StopTogether(ring)]
+    if ties.snapshots is not None:
+        found += [SaveCheckpoints(ring, ties.snapshots, keep, (cadence, scoring), ties.clock), EndStage(ring, keep)]
+    return found
+
+
+class TrackPosition(Ours):
+    """Keeps the position, for all others; and ends the epochs whose end Keras does not know.
+
+    Keras expects all steps of a resumed epoch, and takes the length of a first epoch that runs out of data for that of
+    all epochs. It must not ask for data beyond the end, either: without data a step still does what needs none, such
+    as counting the optimizer's iterations.
+    """
+
+    def __init__(self, position: Position) -> None:
+        super().__init__()
+        self._position = position
+        self._cut = False
+        self._over = False
+        self._quiet = ExitStack()
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._position.begin_fit(self.params.get("steps"))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._position.begin_epoch(epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Raises StopIteration, by which Keras knows that its iterator has come to its end, and warns of it."""
+        if self._over:
+            self._quiet.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+            raise StopIteration
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        position = self._position
+        position.ran(batch)
+        if not position.at_epoch_end:
+            return
+        if position.per_epoch is None or (position.offset and not position.at_pass_end):
+            self._cut = self.model.stop_training = True
+        elif position.offset:
+            self._over = True
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._rest()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._rest()
+        if self._cut:
+            self._cut = self.model.stop_training = False
+
+    def _rest(self) -> None:
+        self._position.rest()
+        self._over = False
+        self._quiet.close()
+
+
+class StartTogether(Ours):
+    """All members begin with the weights and the optimizer that the chief has; random seeds stay their own."""
+
+    def __init__(self, ring: Ring, position: Position, compare: Callable[[Any, int | None], None]) -> None:
+        super().__init__()
+        self._ring = ring
+        self._position = position
+        self._compare = compare
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises SpecError where members would not train together, and what comparing them raises."""
+        if self._ring.size == 1:
+            return
+        if (stray := stray_optimizer(self.model)) is not None:
+            raise SpecError(
+                f"the {stray} does not know the gang, and each member would train for itself: compile the model with "
+                f"{stray}=ctx.distribute(...)"
+            )
+        if self.model.jit_compile:  # XLA knows no operation of a ring
+            self.model.jit_compile = False
+            self.model.make_train_function(force=True)
+        self._compare_data()
+        self._compare(self.model, self.params.get("steps"))
+        optimizers = [self.model.optimizer, *own_optimizers(self.model).values()]
+        variables = [*self.model.weights, *(each for one in optimizers if one is not None for each in one.variables)]
+        values = self._ring.broadcast([tf.convert_to_tensor(each.value) for each in variables], name="start")
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+
+    def _compare_data(self) -> None:
+        """Differences that would break the training, or spoil it silently: each member sees them, and raises."""
+        steps = self.params.get("steps")
+        told = [
+            (-1 if steps is None else steps, "steps in an epoch: give each member the same data, by ctx.shard()"),
+            (self._position.order, "data, or would shuffle it in other orders: " + _SEEDS),
+        ]
+        mine = tf.constant([[value for value, _ in told]], tf.int64)
+        found = np.asarray(self._ring.allgather(mine, name="start_alike"))
+        for column, (_, difference) in zip(found.T, told, strict=True):
+            if len(set(column.tolist())) > 1:
+                shown = f" ({', '.join(map(str, column))}, by rank)" if difference.startswith("steps") else ""
+                raise SpecError(f"the members of the gang have different {difference}{shown}")
+
+
+class AverageMetrics(Ours):
+    """Puts the mean over all members in place of each metric of an epoch, and of an `evaluate` on its own."""
+
+    def __init__(self, ring: Ring) -> None:
+        super().__init__()
+        self._ring = ring
+        self._fitting = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._fitting = True
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self._fitting = False
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Raises SpecError where the members do not have the same metrics."""
+        self._average(logs, "epoch_metrics")
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """See on_epoch_end."""
+        if not self._fitting:  # what is evaluated within fit is averaged with the metrics of the epoch
+            self._average(logs, "test_metrics")
+
+    def _average(self, logs: dict[str, Any] | None, name: str) -> None:
+        if logs is None or self._ring.size == 1:
+            return
+        mine = scalars(logs)
+        names = sorted(mine)
+        # Gathered rather than reduced: members with other metrics are found out in the same one operation.
+        sent = [len(names), zlib.crc32(repr(names).encode()), *(mine[each] for each in names)]
+        gathered = np.asarray(self._ring.allgather(tf.constant(sent, tf.float64), name=name))
+        rows = gathered.reshape(self._ring.size, -1) if len(gathered) == self._ring.size * len(sent) else None
+        if rows is None or not (rows[:, :2] == rows[0, :2]).all():
+            raise SpecError(
+                f"member {self._ring.rank} has the metrics {', '.join(names)}, and another member others: each member "
+                "must compile the same metrics, and validate when the others do"
+            )
+        logs.update(zip(names, rows[:, 2:].mean(axis=0).tolist(), strict=True))
+
+
+class WarmUp(Ours):
+    """Raises the learning rate step by step from that of one member (arXiv 1706.02677, section 2.2).
+
+    Once for each optimizer: a further `fit` with the same one goes on.
+    """
+
+    def __init__(self, ring: Ring, position: Position, epochs: int) -> None:
+        super().__init__()
+        if type(epochs) is not int or epochs < 0:
+            raise SpecError(f"warmup is {described(epochs)}; pass a number of epochs")
+        self._size = ring.size
+        self._position = position
+        self._epochs = epochs
+        self._goal = 0.0
+        self._began = self._steps = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises SpecError where there is no learning rate to raise, or no end of an epoch known."""
+        if isinstance(self.model.optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            raise SpecError(
+                "warmup needs a learning rate that is a number, and this one is a schedule: let it be Warmup(...)"
+            )
+        if not self.params.get("steps"):
+            raise SpecError(
+                "warmup counts epochs, whose steps are not known for this data: pass steps_per_epoch to fit"
+            )
+        position, optimizer = self._position, self.model.optimizer
+        if position.warming is None or position.warming[0] is not optimizer:  # before a checkpoint's takes its place
+            position.warming = optimizer, float(optimizer.learning_rate), position.step
+        _, self._goal, self._began = position.warming
+        self._steps = self._epochs * self.params["steps"]
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        done = self._position.step - self._began
+        if done <= self._steps:
+            start = self._goal / self._size
+            rate = start + (self._goal - start) * min(1.0, done / self._steps)
+            self.model.optimizer.learning_rate.assign(rate)
+
+
+class Progress(Ours):
+    """Tells that the member lives, and how far it is; and has the weights checked when they have first changed."""
+
+    def __init__(
+        self, position: Position, stepped: Callable[[int, bool], None], check: Callable[[Any], None], clock: Clock
+    ) -> None:
+        super().__init__()
+        self._position = position
+        self._stepped = stepped
+        self._check = check
+        self._checked = False
+        self._clock = clock
+        self._told = -math.inf
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._checked = False
+        self._stepped(self._position.step, True)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self._stepped(self._position.step, False)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        if not self._checked:
+            self._check(self.model)
+            self._checked = True
+        self._tell()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._tell()
+
+    def _tell(self) -> None:
+        if (now := self._clock.now()) - self._told >= PROGRESS_S:
+            self._told = now
+            self._stepped(self._position.step, True)
+
+
+class ReportMetrics(Ours):
+    """Reports the metrics of each epoch, by its number; numbers grow over all calls of `fit`."""
+
+    def __init__(self, position: Position, report: Callable[..., None]) -> None:
+        super().__init__()
+        self._position = position
+        self._report = report
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._report(max(epoch, self._position.reported + 1), **scalars(logs or {}))
+
+
+class StopWhenAsked(Ours):
+    """Stops all members after the same step, soon after one of them was asked to.
+
+    They agree after the first step of a fit, and then about every `AGREE_S`: at a step that they reckon from what all
+    have told, for clocks differ. The steps between may only double, as the first ones are slow, or quick.
+    """
+
+    def __init__(self, ring: Ring, position: Position, should_stop: Callable[[], bool], clock: Clock) -> None:
+        super().__init__()
+        self._ring = ring
+        self._position = position
+        self._should_stop = should_stop
+        self._clock = clock
+        self._stop = False
+        self._next = self._gap = 1
+        self._since = (0, 0.0)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._stop = False
+        self._gap = 1
+        self._since = (self._position.step, self._clock.now())
+        self._next = self._position.step + 1
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._ring.size == 1:
+            self._stop = self._should_stop()
+        elif self._position.step >= self._next:
+            self._agree()
+        if self._stop:
+            self._position.asked = self.model.stop_training = True
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._stop:
+            self.model.stop_training = True
+
+    def _agree(self) -> None:
+        step, now = self._position.step, self._clock.now()
+        pace = (now - self._since[1]) / max(1, step - self._since[0])
+        told = self._ring.allgather(tf.constant([[float(self._should_stop()), pace]], tf.float64), name="stop")
+        asked, slowest = np.asarray(told).max(axis=0).tolist()
+        self._stop = asked > 0
+        self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
+        self._since, self._next = (step, now), step + self._gap
+
+
+class StopTogether(Ours):
+    """All members stop when a callback of the user's has stopped one of them; after the same step.
+
+    They agree at the end of each epoch, and after each step where a callback is called then, which might stop there.
+    """
+
+    last = True
+
+    def __init__(self, ring: Ring) -> None:
+        super().__init__()
+        self._ring = ring
+        self._midway = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        self._midway = self._ring.size > 1 and self._any(stops_midway(self))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._midway:
+            self.model.stop_training = self._any(self.model.stop_training)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        if self._ring.size > 1:
+            self.model.stop_training = self._any(self.model.stop_training)
+
+    def _any(self, mine: bool) -> bool:
+        return bool(np.asarray(self._ring.allgather(tf.constant([int(mine)], tf.int32), name="stopping")).any())
+
+
+def scalars(logs: dict[str, Any]) -> dict[str, float]:
+    """The logs that are numbers, as floats."""
+    found = {}
+    for name, value in logs.items():
+        try:
+            found[name] = number(value)
+        except NotANumberError:
+            continue
+    return found

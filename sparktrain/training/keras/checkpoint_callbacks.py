@@ -1,0 +1,383 @@
+"""When a model is saved and where training goes on: the Keras side of checkpoints."""
+
+import gc
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from sparktrain.clock import Clock
+from sparktrain.config.param_values import described, did_you_mean
+from sparktrain.config.quantities import seconds
+from sparktrain.config.sweep_spec import Mode
+from sparktrain.errors import SpecError
+from sparktrain.training.checkpoint import model_state
+from sparktrain.training.checkpoint.tensor_files import Array
+from sparktrain.training.collectives.optimizer import own_optimizers
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.data.position import Position
+from sparktrain.training.keras.fit_stages import Finished, Place
+from sparktrain.training.keras.user_callbacks import Keep, Ours, Past, continue_files
+from sparktrain.training.notices import notice
+
+
+class Snapshots(Protocol):
+    """Where models are saved and restored; made for one member."""
+
+    def peek(self) -> Place | None:
+        """Where the newest checkpoint was made; None where there is none. Changes nothing."""
+        ...
+
+    def restore(self, model: Any, *, alike: bool) -> None:
+        """Set the built `model`, its optimizer and the generators to the newest checkpoint.
+
+        `alike`: this member has drawn the same random numbers as the chief.
+        """
+        ...
+
+    def save(self, model: Any, place: Place, score: float | None) -> None:
+        """Save what `restore` needs; returns when the copy is taken. Only the chief calls it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often a checkpoint is made: one of the three, or never."""
+
+    steps: int | None = None
+    seconds: float | None = None
+    epochs: bool = False
+
+    @classmethod
+    def of(cls, value: Any) -> "Cadence":
+        """From a number of steps, a time such as "30s", "epoch", or None. Raises SpecError."""
+        if value is None:
+            return cls()
+        if value == "epoch":
+            return cls(epochs=True)
+        if isinstance(value, str):
+            return cls(seconds=seconds(value, "checkpoint_every"))
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise SpecError(
+                f"checkpoint_every is {described(value)}; pass a number of steps, a time such as '30s', or 'epoch'"
+            )
+        return cls(steps=value)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """By which metric one checkpoint is better than another."""
+
+    monitor: str | None
+    mode: Mode
+
+    def score(self, logs: dict[str, Any]) -> float | None:
+        """Larger is better; None without a monitor. Raises SpecError where the metric is missing."""
+        if self.monitor is None:
+            return None
+        if self.monitor not in logs:
+            names = ", ".join(map(repr, sorted(logs)))
+            raise SpecError(
+                f"monitor {self.monitor!r} is none of the metrics {names}{did_you_mean(self.monitor, logs)}"
+            )
+        value = float(logs[self.monitor])
+        return value if self.mode == "max" else -value
+
+
+class Resume(Ours):
+    """Builds the model and its optimizer, and goes on from the newest checkpoint; all members where the chief does.
+
+    A `fit` that was finished before that checkpoint was made runs no epoch, and one in which it was made runs the rest.
+    Goes before the callback that hands the chief's variables to the others. In an epoch that is resumed in its middle
+    metrics go on too, where they were saved.
+    """
+
+    def __init__(self, ring: Ring, position: Position, snapshots: Snapshots | None, past: Past) -> None:
+        super().__init__()
+        self._ring = ring
+        self._position = position
+        self._snapshots = snapshots
+        self._past = past
+        self._metrics: list[tuple[Any, Any]] = []
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises SpecError where the model cannot be built yet, and CheckpointError."""
+        self._past.states, self._past.values, self._past.midway, self._metrics = {}, [], False, []
+        if self._snapshots is None and self._ring.size == 1:
+            return
+        position, stages = self._position, self._position.stages
+        if self._snapshots is not None and not stages.opened:
+            self._open(self._snapshots)
+        behind = stages.behind(position.fit) or stages.resumes(position.fit)
+        _build(self.model, position.spec, needed=behind or self._ring.size > 1)
+        if self._snapshots is None:
+            return
+        if (finished := stages.went_by(position.fit)) is not None:
+            self._pass_by(finished)
+        elif stages.resumes(position.fit) and stages.place is not None:
+            self._snapshots.restore(self.model, alike=stages.alike)
+            self._go_on(stages.place)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self.model._initial_epoch = None  # has been heeded; another fit begins where it says
+        for variable, value in self._metrics:
+            variable.assign(value)
+        self._metrics = []
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """See base class."""
+        self.model._initial_epoch = None
+
+    def _open(self, snapshots: Snapshots) -> None:
+        """Agree on the checkpoint; the chief's word counts."""
+        place = snapshots.peek()
+        drawn = zlib.crc32(repr(model_state.generators()).encode())
+        mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
+        [agreed] = self._ring.broadcast([tf.constant(mine, tf.int64)], name="resume")
+        step, epoch, batch, stage, chiefs = np.asarray(agreed).tolist()
+        content = place.content if place is not None and place.step == step else {"stage": stage}
+        self._position.stages.open(Place(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
+
+    def _pass_by(self, finished: Finished) -> None:
+        facts, position = finished.facts, self._position
+        position.step, position.reported = facts["step"], facts["reported"]
+        position.recall(facts["passes"])
+        position.stages.attach(position.fit, self.model)
+        self.model._initial_epoch = self.params["epochs"]
+        self._past.states = facts["callbacks"]
+        continue_files(self, self._past, None)
+
+    def _go_on(self, place: Place) -> None:
+        position, content, batch = self._position, place.content, place.batch
+        if not content.get("fed", bool(position.feeds)):
+            begun = f"epoch {place.epoch} begins anew, and " if batch else ""
+            notice(
+                f"{begun}an order in which fit() shuffles is not gone on with: only data of ctx.shard() "
+                "can be resumed as if nothing had happened"
+            )
+            batch = 0
+        self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else place.epoch
+        began, first = content.get("began", 0), content.get("first", 0)
+        position.resume(place.epoch, batch, place.step, began=began, first=first)
+        position.reported = max(position.reported, content.get("reported", -1))
+        position.recall(content.get("passes", []))
+        held = [*self.model.variables, *self.model.optimizer.variables]
+        self._past.states, self._past.midway = content.get("callbacks", {}), batch > 0
+        self._past.values = [(each, model_state.value(each)) for each in held]
+        if batch:
+            metrics = [each for metric in self.model.metrics for each in metric.variables]
+            self._metrics = [(each, each.numpy()) for each in metrics]
+        continue_files(self, self._past, place.epoch)
+
+
+class SaveCheckpoints(Ours):
+    """Has the chief save the model when it is due, after the user's callbacks, whose state is saved too.
+
+    Of an epoch that is saved in its middle after a number of steps, which all members know, the metrics are those of
+    all members; where a time has passed, those of the chief. What falls due with the last step of an epoch is saved
+    when the epoch has ended, and goes on in the next one. An epoch that was stopped in its middle is not saved.
+    """
+
+    last = True
+
+    def __init__(
+        self, ring: Ring, snapshots: Snapshots, keep: Keep, when: tuple[Cadence, Scoring], clock: Clock
+    ) -> None:
+        super().__init__()
+        self._ring = ring
+        self._position = keep.position
+        self._snapshots = snapshots
+        self._keep = keep
+        self._cadence, self._scoring = when
+        self._clock = clock
+        self._last = (0, 0.0)
+        self._quiet = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See base class."""
+        position = self._position
+        self._last = (position.step, self._clock.now())
+        # After a fit that was cut short, none is one to go on in; nor is one that only makes an earlier one again.
+        self._quiet = position.asked or position.stages.behind(position.fit)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Raises what saving raises."""
+        if self._due() and not self._position.at_epoch_end and not self.model.stop_training:
+            self._save(self._position.epoch, self._position.batch, None)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Raises what saving raises."""
+        if self.model.stop_training and not self._position.at_epoch_end:
+            return
+        if self._cadence.epochs or self._scoring.monitor is not None or self._due():
+            self._save(epoch + 1, 0, self._scoring.score(logs or {}))
+
+    def _due(self) -> bool:
+        step, at = self._last
+        if self._cadence.steps is not None:
+            return self._position.step - step >= self._cadence.steps
+        return self._cadence.seconds is not None and self._clock.now() - at >= self._cadence.seconds
+
+    def _save(self, epoch: int, batch: int, score: float | None) -> None:
+        position = self._position
+        self._last = (position.step, self._clock.now())
+        if self._quiet:
+            return
+        shared = self._of_all() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
+        if self._ring.rank:
+            return
+        content = {
+            "stage": position.fit,
+            "began": position.began,
+            "first": position.first,
+            "reported": position.reported,
+            "passes": position.passes(),
+            "fed": position.fed,
+            "stopped": self.model.stop_training and not position.asked,
+            "callbacks": self._keep.states(),
+        }
+        place = Place(position.step, epoch, batch, content | position.stages.packed())
+        own = [(variable, variable.numpy()) for variable, _ in shared]
+        for variable, value in shared:
+            variable.assign(value)
+        self._snapshots.save(self.model, place, score)
+        for variable, value in own:
+            variable.assign(value)
+
+    def _of_all(self) -> list[tuple[Any, Any]]:
+        """The variables of the metrics, each with its mean over all members: so each goes on with its part of them."""
+        found = [each for each in self.model.metrics_variables if tf.as_dtype(each.dtype).is_floating]
+        held = [tf.convert_to_tensor(each.value) for each in found]
+        return list(zip(found, self._ring.allreduce(held, average=True, name="saved_metrics"), strict=True))
+
+
+class EndStage(Ours):
+    """The last of all: notes what a `fit` leaves, or gives it to the model where a former process has noted it."""
+
+    last = True
+
+    def __init__(self, ring: Ring, keep: Keep) -> None:
+        super().__init__()
+        self._rank = ring.rank
+        self._position = keep.position
+        self._keep = keep
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """What other models' optimizers have is noted, as late as can be; and what is not needed is forgotten."""
+        stages = self._position.stages
+        if self._rank or stages.behind(self._position.fit):
+            return
+        if any(not each.optimizer for each in stages.others(self.model)):
+            gc.collect()  # models have cycles, and one that the function let go of needs nothing
+        for each in stages.others(self.model):
+            optimizer = each.model().optimizer
+            if not each.optimizer and optimizer is not None and optimizer.built:
+                each.optimizer = _values(_named(each.model(), "optimizer/"))
+        if said := stages.make_room(self.model):
+            notice(said)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Raises UserError where the model of a finished `fit` is another one than before."""
+        position, stages = self._position, self._position.stages
+        if (finished := stages.went_by(position.fit)) is not None:
+            self._give(finished)
+            return
+        facts = {
+            "step": position.step,
+            "reported": position.reported,
+            "passes": [[count, count] for _, count in position.passes()],
+            "callbacks": self._keep.states(),
+            "generators": _compact(model_state.generators()),
+            "seed": model_state.global_seed(),
+        }
+        chief = not self._rank and not position.asked
+        stages.finish(position.fit, facts, _values(_named(self.model, "model/", "seeds/")) if chief else {}, self.model)
+
+    def _give(self, finished: Finished) -> None:
+        facts, stages = finished.facts, self._position.stages
+        for part, prefixes in ((finished.weights, ("model/", "seeds/")), (finished.optimizer, ("optimizer/",))):
+            if part:
+                held: Any = _Held(part)
+                model_state.assign(_named(self.model, *prefixes), held, facts["step"], self._rank)
+        if facts["seed"] is not None:
+            model_state.assign_global_seed(np.array(facts["seed"]), self._rank)
+        if not self._rank or stages.alike:
+            model_state.assign_generators(_whole(facts["generators"]))
+
+
+class _Held:
+    """Tensors in memory, as `variables.assign` reads those in files."""
+
+    def __init__(self, tensors: dict[str, Array]) -> None:
+        self._tensors = tensors
+        self.document = {"variables": {name: f"{each.dtype} {each.shape}" for name, each in tensors.items()}}
+
+    def read(self, name: str) -> Array:
+        return self._tensors[name].copy()
+
+
+def _named(model: Any, *prefixes: str) -> dict[str, Any]:
+    return {name: each for name, each in model_state.named(model).items() if name.startswith(prefixes)}
+
+
+def _values(named: dict[str, Any]) -> dict[str, Array]:
+    return {name: model_state.value(each) for name, each in named.items()}
+
+
+def _compact(generators: dict[str, Any]) -> dict[str, Any]:
+    """The states of generators, their thousands of numbers as arrays."""
+    version, internal, gauss = generators["python"]
+    found = {"python": [version, np.array(internal, np.uint32), gauss]}
+    if "numpy" in generators:
+        key, *rest = generators["numpy"]
+        found["numpy"] = [np.array(key, np.uint32), *rest]
+    return found
+
+
+def _whole(generators: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: [each.tolist() if hasattr(each, "tolist") else each for each in state]
+        for name, state in generators.items()
+    }
+
+
+def optimizers_of(model: Any) -> list[Any]:
+    """The optimizer of `compile()`, those that the model has for a train_step of its own, and those that they wrap."""
+    found = []
+    for optimizer in (getattr(model, "optimizer", None), *own_optimizers(model).values()):
+        while optimizer is not None:
+            found.append(optimizer)
+            optimizer = getattr(optimizer, "inner_optimizer", None)
+    return found
+
+
+def _build(model: Any, spec: Any, *, needed: bool) -> None:
+    """Make all variables of `model`, its metrics and its optimizer; `spec`: of its batches, None where not known.
+
+    Raises SpecError where the variables are `needed` and cannot be made; else Keras makes them with the first batch.
+    """
+    if not optimizers_of(model):
+        raise SpecError("the model has no optimizer: compile it with optimizer=ctx.distribute(...)")
+    leaves = [] if spec is None else tf.nest.flatten(spec)
+    if leaves and all(isinstance(each, tf.TensorSpec | tf.NoneTensorSpec) for each in leaves):
+        batch = tf.nest.map_structure(lambda each: each if isinstance(each, tf.TensorSpec) else None, spec)
+        with suppress(RuntimeError):  # that says to build it by hand, as we do below
+            model._symbolic_build(data_batch=batch)
+    if not model.built:
+        if not needed:
+            return
+        raise SpecError(
+            "the model has no variables yet, which all members must begin with: give it an Input layer, or build() it "
+            "before fit()"
+        )
+    for name in [name for name, each in own_optimizers(model).items() if not each.built]:
+        notice(
+            f"after a restart the model's {name} begins with no state, for it is built by its first step: "
+            f"call {name}.build(...) with the variables that it trains before fit()"
+        )
+    if model.optimizer is not None and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)

@@ -1,0 +1,113 @@
+"""Losses that are no plain mean over a batch: scaled on each member, so that the mean over members is one process's.
+
+Members average gradients as equals. That is right for a loss that divides by the number of examples, of which all have
+as many. One that sums is multiplied by the number of members; one that divides by what weights or a mask add up to is
+multiplied by the member's part in that, times the number of members. So scaled, what `fit` reports is right as well.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.losses import loss as keras_losses
+from keras.src.trainers.trainer import Trainer
+
+from sparktrain.errors import SpecError
+from sparktrain.training.collectives.op_names import as_written
+from sparktrain.training.collectives.optimizer import is_distributed
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.keras.checkpoint_callbacks import optimizers_of
+from sparktrain.training.notices import notice
+
+_MEANS = ("sum_over_batch_size", "mean")
+_WEIGHTED = "mean_with_sample_weight"
+_PLAIN = "sparktrain_plain"
+"""Attribute of what takes the place of a function of Keras."""
+
+
+def weigh_losses(ring: Ring) -> None:
+    """Have the losses that `compile()` is given know the ring, in training alone, for the life of this process.
+
+    Of models whose optimizer is distributed; to be called before the first of them trains. Losses that the function
+    calls itself stay as they are, for nobody knows what it does with them. Again, or in a ring of one: does nothing.
+    """
+    if ring.size == 1 or hasattr(Trainer.compute_loss, _PLAIN):
+        return
+    plain = Trainer.compute_loss
+    say = _Once(ring)
+
+    @as_written
+    def compute_loss(
+        self: Any, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        if not training or not any(is_distributed(each) for each in optimizers_of(self)):
+            return plain(self, x, y, y_pred, sample_weight, training)
+        with _weighed(ring, say):
+            return plain(self, x, y, y_pred, sample_weight, training)
+
+    setattr(compute_loss, _PLAIN, plain)
+    Trainer.compute_loss = compute_loss
+
+
+@contextmanager
+def _weighed(ring: Ring, say: "_Once") -> Iterator[None]:
+    """Within it, what Keras reduces the values of a loss with knows the ring; Keras has no other place for that."""
+    plain = keras_losses.reduce_weighted_values
+
+    def reduce(
+        values: Any, sample_weight: Any = None, mask: Any = None, reduction: str | None = _MEANS[0], dtype: Any = None
+    ) -> Any:
+        own = plain(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
+        if reduction in (None, "none"):
+            raise SpecError(
+                "a loss of compile() has reduction=None, and Keras adds up the gradients of all its values: write "
+                "reduction='sum' for the same, or reduction='sum_over_batch_size' for their mean"
+            )
+        if not tuple(values.shape):
+            say()
+            return own
+        return own * _factor(ring, values, sample_weight, mask, reduction)
+
+    keras_losses.reduce_weighted_values = reduce
+    try:
+        yield
+    finally:
+        keras_losses.reduce_weighted_values = plain
+
+
+def _factor(ring: Ring, values: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:
+    """What this member's loss is multiplied by."""
+    if reduction == "sum":
+        return ring.size
+    divisor = _divisor(values, sample_weight, mask, reduction)
+    if divisor is None:
+        return 1.0
+    mine = tf.stop_gradient(tf.reduce_sum(tf.cast(divisor, values.dtype)))
+    (total,) = ring.allreduce([mine], average=False, name="loss-divisor")
+    return tf.stop_gradient(tf.math.divide_no_nan(mine * ring.size, total))
+
+
+def _divisor(values: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:
+    """What the loss divides by the sum of; None for the number of examples."""
+    if reduction in _MEANS:
+        return mask
+    if reduction == _WEIGHTED:
+        return keras_losses.apply_mask(sample_weight, mask, dtype=values.dtype, reduction=reduction)
+    raise SpecError(f"reduction {reduction!r} of a loss is none that a gang of Keras {keras.__version__} knows")
+
+
+class _Once:
+    """Tells what cannot be known of a loss function: on the chief, once in a process."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._due = ring.rank == 0
+
+    def __call__(self) -> None:
+        if self._due:
+            self._due = False
+            notice(
+                "a loss function of compile() returns one number for a batch: the members take it for a "
+                "mean over the batch, and average it; let it return one number for each example where it is a sum"
+            )

@@ -1,0 +1,62 @@
+"""Learning rates of a gang: the linear scaling rule and gradual warm-up (Goyal et al., arXiv 1706.02677, 2.1, 2.2)."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from sparktrain.config.param_values import described
+from sparktrain.errors import SpecError
+
+
+def scale_lr(lr: float, size: int) -> float:
+    """`lr` times the members of the gang: a step is on `size` times the examples (section 2.1). Raises SpecError."""
+    return _rate(lr, "lr") * size
+
+
+@keras.saving.register_keras_serializable(package="sparktrain")
+class Warmup(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc] # Keras has no types
+    """Rises in a straight line from `start` to `target` in `warmup_steps` steps, and then is `target` (section 2.2).
+
+    `target` is a rate, or a schedule, which then begins with its step 0 and whose first rate the line leads to.
+    `start` is the rate of one member alone, as `scale_lr` takes it; None: the target divided by `warmup_steps`.
+    """
+
+    def __init__(self, target: Any, warmup_steps: int, start: float | None = None) -> None:
+        super().__init__()
+        if type(warmup_steps) is not int or warmup_steps < 1:
+            raise SpecError(f"warmup_steps is {described(warmup_steps)}; pass a number of steps, 1 or more")
+        self._scheduled = isinstance(target, keras.optimizers.schedules.LearningRateSchedule)
+        self._target: Any = target if self._scheduled else _rate(target, "target")
+        self._steps = warmup_steps
+        self._start = None if start is None else _rate(start, "start")
+
+    def __call__(self, step: Any) -> Any:
+        """The rate of `step`, counted from 0."""
+        step = tf.cast(step, tf.float32)
+        goal = tf.cast(self._after(tf.zeros_like(step)), tf.float32)
+        start = goal / self._steps if self._start is None else self._start
+        rising = start + (goal - start) * step / self._steps
+        return tf.where(step < self._steps, rising, tf.cast(self._after(tf.maximum(step - self._steps, 0)), tf.float32))
+
+    def get_config(self) -> dict[str, Any]:
+        """See base class."""
+        target = keras.saving.serialize_keras_object(self._target) if self._scheduled else self._target
+        return {"target": target, "warmup_steps": self._steps, "start": self._start}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Warmup":
+        """See base class."""
+        target = config["target"]
+        if isinstance(target, dict):
+            config = config | {"target": keras.saving.deserialize_keras_object(target)}
+        return cls(**config)
+
+    def _after(self, step: Any) -> Any:
+        return self._target(step) if self._scheduled else tf.fill(tf.shape(step), self._target)
+
+
+def _rate(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise SpecError(f"{name} is {described(value)}; pass a learning rate, such as 0.1")
+    return float(value)

@@ -1,0 +1,118 @@
+"""What a training function may return, and the metrics in it. Pure."""
+
+import difflib
+import inspect
+import math
+import numbers
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sparktrain.state.outcome import LACKS_METRIC, Failure, FailureKind
+from sparktrain.training.agent_pipe import sendable
+
+UNNAMED = "result"
+"""Name of a bare number where no metric was asked for."""
+
+MAX_STEP = 2**63 - 1
+"""What readers of messages and files have room for."""
+MAX_METRICS = 10_000
+"""In one result or one report: each travels in messages and stays in the journal. Arrays belong into files."""
+MAX_NAMES_BYTES = 2**20
+"""For the names of all of them together."""
+
+ALLOWED = "return a number, or a flat dict of metric names to numbers"
+
+_REAL_DTYPE = re.compile(r"(^|\.)(u?int|b?float)\d")
+
+
+class NotANumberError(TypeError):
+    """A value is no real number; the message says what it is instead."""
+
+
+def number(value: Any) -> float:
+    """`value` as a float: a real number, a numpy scalar, or an array or tensor without dimensions.
+
+    Raises NotANumberError for all else: bool, complex and str are none, nor are arrays with dimensions.
+    """
+    if isinstance(value, bool) or not (isinstance(value, numbers.Real) or _is_real_scalar(value)):
+        raise NotANumberError(_described(value))
+    try:
+        return float(value)
+    except Exception as error:
+        raise NotANumberError(f"{_described(value)} ({type(error).__name__}: {error})") from error
+
+
+def size_problem(metrics: Mapping[str, float]) -> str:
+    """Why there are too many `metrics` for one message; empty when there are not."""
+    if len(metrics) > MAX_METRICS:
+        return f"{len(metrics):,} metrics, and at most {MAX_METRICS:,} can be sent"
+    if (names := sum(len(name.encode()) for name in metrics)) > MAX_NAMES_BYTES:
+        return f"names of metrics with {names:,} bytes, and at most {MAX_NAMES_BYTES:,} can be sent"
+    return ""
+
+
+def metrics_of(returned: Any, metric: str | None) -> dict[str, float] | Failure:
+    """The metrics in what a training function returned; a failure when they are none, or lack a finite `metric`."""
+    if returned is None and metric is None:
+        return {}
+    try:
+        metrics = _mapped(returned) if isinstance(returned, Mapping) else {metric or UNNAMED: number(returned)}
+    except NotANumberError as error:
+        return Failure(FailureKind.RESULT, f"the function returned {error}; {ALLOWED}")
+    if problem := size_problem(metrics):
+        return Failure(FailureKind.RESULT, f"the result is too large: it has {problem}; write them to ctx.log_dir")
+    return metrics if metric is None else _with(metric, metrics)
+
+
+def _mapped(returned: Mapping[Any, Any]) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    for name, value in returned.items():
+        if not isinstance(name, str):
+            raise NotANumberError(f"a dict with the key {name!r:.100} of type {type(name).__name__}")
+        try:
+            metrics[sendable(name)] = number(value)
+        except NotANumberError as error:
+            raise NotANumberError(f"a dict whose value {name!r:.100} is {error}") from error
+    return metrics
+
+
+def _with(metric: str, metrics: dict[str, float]) -> dict[str, float] | Failure:
+    if metric not in metrics:
+        return Failure(FailureKind.METRIC, f"{LACKS_METRIC} {metric!r}; {_alternatives(metric, metrics)}")
+    if not math.isfinite(metrics[metric]):
+        problem = f"metric {metric!r} is {metrics[metric]}, and no finite number"
+        return Failure(FailureKind.METRIC, f"{problem}: did the training diverge? A lower learning rate may help")
+    return metrics
+
+
+def _alternatives(metric: str, metrics: dict[str, float]) -> str:
+    if not metrics:
+        return "it is empty"
+    present = f"it has {', '.join(map(repr, metrics))}"
+    near = difflib.get_close_matches(metric, metrics, n=1)
+    return f"{present}: is {near[0]!r} meant?" if near else present
+
+
+def _is_real_scalar(value: Any) -> bool:
+    """Whether `value` is a numpy, TensorFlow, Keras, JAX or torch scalar of a real type; none of them is imported."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    try:
+        scalar = shape is not None and len(shape) == 0
+    except Exception:  # a shape that is not known yet
+        return False
+    return scalar and _REAL_DTYPE.search(str(getattr(dtype, "name", dtype))) is not None
+
+
+def _described(value: Any) -> str:
+    kind = type(value).__name__
+    shape = getattr(value, "shape", None)
+    if value is None:
+        return "None"
+    if inspect.isawaitable(value):
+        return f"a {kind}, for it is an async function: await inside of it, by asyncio.run()"
+    if isinstance(value, Mapping | list | tuple | set):
+        return f"a {kind} of {len(value)}"
+    if shape is not None:
+        return f"a {kind} of shape {shape} and type {getattr(value, 'dtype', 'unknown')}"
+    return f"{value!r} of type {kind}" if isinstance(value, bool | complex) else f"a value of type {kind}"

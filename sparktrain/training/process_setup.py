@@ -1,0 +1,107 @@
+"""What a forked process becomes before it trains, and how it is left: log, directory, path, devices, seeds, exit."""
+
+import atexit
+import faulthandler
+import os
+import random
+import re
+import signal
+import sys
+import threading
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import NoReturn
+
+from sparktrain import process_tree
+from sparktrain.config.gang_spec import Role
+from sparktrain.protocol.pipe_messages import Assignment
+from sparktrain.state.topology import Formation
+from sparktrain.training import no_spark
+
+EXIT_TIMEOUT_S = 5.0
+"""How long a member's threads and exit handlers have together; then the process ends as it is."""
+THREADS_TIMEOUT_S = 2.0
+"""How long threads that the function left running have of that."""
+
+_STDERR = 2
+_GPU = re.compile(r"nvidia\d+")
+
+
+def enter(assignment: Assignment) -> None:
+    """Make this process the member's. Once, before any of the user's code. Raises OSError."""
+    process_tree.name_process(f"trial {assignment.member.trial}")
+    _redirect(assignment.log_path)
+    faulthandler.enable(_STDERR)
+    # A trial that is stopped tells its log where it was, and then dies of the signal as it would have.
+    faulthandler.register(signal.SIGTERM, _STDERR, all_threads=True, chain=True)
+    os.makedirs(assignment.log_dir, exist_ok=True)
+    os.chdir(assignment.work_dir)
+    sys.argv = ["sparktrain"]
+    sys.path[:0] = assignment.sys_path
+    os.environ.update(assignment.env)
+    no_spark.refuse()
+    if assignment.gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpus)
+
+
+def connect(assignment: Assignment, formation: Formation) -> None:
+    """Which devices a member of a gang may see. Once, before anything initialises TensorFlow: it looks only then."""
+    if formation.mine.role in (Role.PS, Role.EVALUATOR):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it would take memory of a GPU that another member trains on
+    elif formation.size > 1 and not assignment.gpus and "CUDA_VISIBLE_DEVICES" not in os.environ:
+        devices = [name for name in os.listdir("/dev") if _GPU.fullmatch(name)]
+        if devices:  # Spark knows nothing of them: members of one host share them out
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(formation.local_rank % len(devices))
+
+
+def seed(value: int) -> None:
+    """Seed Python's generator, and those of numpy and Keras where they have been imported."""
+    bounded = value % 2**32  # what numpy and Keras take
+    random.seed(value)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(bounded)
+    if "keras" in sys.modules:
+        sys.modules["keras"].utils.set_random_seed(bounded)
+
+
+def flush() -> None:
+    """Write out everything printed so far, by Python and by native code."""
+    for stream in {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}:
+        with suppress(Exception):
+            if stream is not None:
+                stream.flush()
+    process_tree.flush_native()
+
+
+def leave() -> NoReturn:
+    """End this process with status 0, whatever the user's threads and exit handlers do; they get a few seconds."""
+    faulthandler.dump_traceback_later(EXIT_TIMEOUT_S, exit=True, file=_STDERR)
+    with suppress(Exception):
+        _join_threads()
+    with suppress(BaseException):
+        atexit._run_exitfuncs()
+    flush()
+    os._exit(0)
+
+
+def _redirect(log_path: str) -> None:
+    """Take stdout and stderr, of Python and of native code, to one file."""
+    fd = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def _join_threads() -> None:
+    """As at the end of any program, but not for ever, and with the exit handlers still to come."""
+    # Private, but what the interpreter calls at exit, and multiprocessing in its children.
+    shutdown = threading._shutdown  # type: ignore[attr-defined]
+    joining = threading.Thread(target=shutdown, name="sparktrain-exit", daemon=True)
+    joining.start()
+    joining.join(THREADS_TIMEOUT_S)
+    if joining.is_alive():
+        left = [each.name for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
+        print(f"[sparktrain] ended with threads that the function left running: {', '.join(left)}", file=sys.stderr)

@@ -1,0 +1,72 @@
+"""Where the user knows the files that a member runs: for tracebacks and hints."""
+
+import linecache
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from traceback import TracebackException
+
+from msgspec import Struct
+
+from sparktrain.errors import ProtocolError
+from sparktrain.protocol import code_origins
+from sparktrain.protocol.code_origins import Origins
+
+
+class Homes(Struct, frozen=True):
+    """From the files of a member's process to those of the user."""
+
+    modules: str = ""
+    """The folder on this host that the user's modules were unpacked to."""
+    known: Origins = Origins("")
+
+    def of(self, file: str) -> str:
+        """The name of `file` for the user: relative to the driver's working directory where it lies below."""
+        if (source := self.known.sources.get(file)) is not None:
+            return self._below(source.shown)
+        top, _, rest = file.removeprefix(f"{self.modules}{os.sep}").partition(os.sep)
+        if not self.modules or not file.startswith(f"{self.modules}{os.sep}") or top not in self.known.places:
+            return self._below(file)
+        return self._below(os.path.join(self.known.places[top], rest) if rest else self.known.places[top])
+
+    def rename(self, told: TracebackException) -> None:
+        """Have `told` name the user's own files, in its causes and groups too."""
+        todo, seen = [told], set()
+        while todo:
+            each = todo.pop()
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            for frame in each.stack:
+                frame.filename = self.of(frame.filename)
+            linked = (each.__cause__, each.__context__, *(each.exceptions or ()))
+            todo += [other for other in linked if other is not None]
+
+    def hint(self, error: BaseException) -> str:
+        """What to write in place of a relative path; empty for any other error."""
+        name = error.filename if isinstance(error, FileNotFoundError) else None
+        folder = self.known.folder
+        if not folder or not isinstance(name, str) or not name or os.path.isabs(name) or "://" in name:
+            return ""
+        meant = os.path.normpath(os.path.join(folder, name))
+        known = os.path.exists(meant)
+        step = f"write {meant!r}" if known else f"write an absolute path that executors can read, as {meant!r} would be"
+        return f" (a trial works in a folder of its own: {step})"
+
+    def _below(self, file: str) -> str:
+        folder = self.known.folder
+        return file.removeprefix(f"{folder}{os.sep}") if folder else file
+
+
+def find(folders: Sequence[str]) -> Homes:
+    """From what came with the modules in `folders`; has `linecache` know the sources that exist in the driver alone."""
+    for folder in folders:
+        try:
+            known = code_origins.decode((Path(folder) / code_origins.NAME).read_bytes())
+        except (OSError, ProtocolError):  # a traceback with other names is better than none
+            continue
+        for name, source in known.sources.items():
+            lines = source.text.splitlines(keepends=True)
+            linecache.cache[name] = (len(source.text), None, lines, name)
+        return Homes(folder, known)
+    return Homes()

@@ -1,0 +1,1 @@
+"""TensorFlow's own strategies and clusters, for members of a gang."""

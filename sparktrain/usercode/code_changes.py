@@ -1,0 +1,90 @@
+"""What has changed in the code of a run, as its author wrote it: the text of functions and modules, then and now."""
+
+import difflib
+import inspect
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from types import FunctionType
+
+from sparktrain.protocol.messages import Code
+from sparktrain.usercode.closure import captures_of
+from sparktrain.usercode.fingerprint import PLAIN
+from sparktrain.usercode.imports import is_users, plain_function_of
+from sparktrain.usercode.target import Target
+
+MOST_CHARS = 2**16
+"""Of the text of a function that is kept."""
+MOST_LINES = 20
+"""Of a difference that are told."""
+MOST_OF_VALUE = 120
+_CONTEXT = 1
+FUNCTION = "function "
+"""Begin of the name of the part that is the function itself."""
+
+
+def text_of(target: Target) -> str:
+    """What the author wrote of a function that is sent by value: itself, the functions and classes of theirs that it
+    uses, and the plain values. As far as Python knows it; empty for one that executors import."""
+    if target.reference is not None:
+        return ""
+    return "\n".join(_texts(target.function))[:MOST_CHARS]
+
+
+def differences(
+    parts: tuple[dict[str, str], dict[str, str]], texts: tuple[str, str], codes: tuple[Code, Code]
+) -> list[str]:
+    """Lines of a unified difference, of all parts whose digests differ; `parts`, the `texts` of the function, and what
+    was sent, each then and now. Where no text is known, only the name of the part."""
+    archives = [_files(code.archive) for code in codes]
+    lines: list[str] = []
+    for name in sorted({*parts[0], *parts[1]}):
+        if parts[0].get(name) == parts[1].get(name):
+            continue
+        before, after = texts if name.startswith(FUNCTION) else (archives[0].get(name), archives[1].get(name))
+        lines += [name, *(_difference(before or "", after or "") or [_untold(before, after)])]
+    more = len(lines) - MOST_LINES
+    return lines if more <= 0 else [*lines[:MOST_LINES], f"... and {more} more lines"]
+
+
+def _difference(before: str, after: str) -> list[str]:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=_CONTEXT, lineterm="")
+    return [line for line in lines if not line.startswith(("---", "+++"))]
+
+
+def _untold(before: str | None, after: str | None) -> str:
+    known = before is not None and after is not None
+    return "its text is the same, a value that it takes along is not" if known else "its text is not known"
+
+
+def _files(archive: bytes) -> dict[str, str]:
+    if not archive:
+        return {}
+    with zipfile.ZipFile(BytesIO(archive)) as opened:
+        return {name: opened.read(name).decode("utf-8", "backslashreplace") for name in opened.namelist()}
+
+
+def _texts(function: object) -> Iterator[str]:
+    seen: set[int] = set()
+    todo: list[tuple[str, object]] = [("", function)]
+    while todo:
+        name, value = todo.pop(0)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        plain = plain_function_of(value)
+        if isinstance(value, PLAIN) and name:
+            shown = repr(value)
+            yield f"{name} = {shown if len(shown) <= MOST_OF_VALUE else f'{shown[:MOST_OF_VALUE]}...'}"
+        elif plain is not None and is_users(plain):
+            yield _source(plain)
+            todo += [(capture.name, capture.value) for capture in captures_of(value)]
+        elif isinstance(value, type) and is_users(value):
+            yield _source(value)
+
+
+def _source(value: FunctionType | type) -> str:
+    try:
+        return inspect.getsource(value)
+    except (OSError, TypeError):  # typed into a shell, or made by exec
+        return f"{value.__qualname__}: its text is not known"

@@ -1,0 +1,169 @@
+"""What the code of a run consists of, so that a resume with other code is found out, and what has changed is named.
+
+Pickles will not do: the same function, pickled by another process, or in another cell of a notebook, has other bytes.
+"""
+
+import functools
+import hashlib
+import zipfile
+from collections.abc import Iterable, Iterator
+from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from io import BytesIO
+from pathlib import PurePath
+from types import CodeType, FunctionType, MethodType, ModuleType
+
+from sparktrain.protocol.code_origins import NAME as ORIGINS
+from sparktrain.protocol.messages import Code
+from sparktrain.usercode.closure import captures_of
+from sparktrain.usercode.imports import imports_of_files, is_users
+from sparktrain.usercode.target import Target
+
+DIGITS = 16
+"""Of a SHA-256, in hexadecimal: enough to tell versions of one file apart."""
+PLAIN = (bool, int, float, complex, str, bytes, type(None), range, date, time, timedelta, Decimal, Fraction, PurePath)
+"""What `repr` tells all of."""
+
+
+def fingerprint(target: Target, code: Code) -> dict[str, str]:
+    """A digest for each part of the code: its files by name, and each function that is sent by value.
+
+    Python's own version is a part too, for the bytes of a function's instructions depend on it, but not line numbers
+    and names of files. What a function captures counts as far as it is plain data, arrays, and functions, classes and
+    objects of the user's; what a library has made counts by its name or type.
+    """
+    used = _used(target)
+    parts = {name: digest for name, digest in _of_archive(code.archive) if used is None or _top(name) in used}
+    whole = _hashed([code.function]) if code.by_reference else _Digests().of(target.function)
+    return {f"function {target.name}": whole.hex()[:DIGITS], **parts}
+
+
+def _used(target: Target) -> set[str] | None:
+    """The top-level modules that count: of a file that the command line names all that lies beside it travels along,
+    and what the file imports is its code. None for all that travel."""
+    if target.file is None or target.reference is None:
+        return None
+    imported = imports_of_files([target.file]).modules
+    return {each.partition(".")[0] for each in (target.reference.partition(":")[0], *imported)}
+
+
+def _top(name: str) -> str:
+    return name.partition("/")[0].removesuffix(".py")
+
+
+def _of_archive(archive: bytes) -> Iterator[tuple[str, str]]:
+    if archive:
+        with zipfile.ZipFile(BytesIO(archive)) as opened:
+            for name in sorted(set(opened.namelist()) - {ORIGINS}):
+                yield name, _hashed([opened.read(name)]).hex()[:DIGITS]
+
+
+def _hashed(words: Iterable[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for word in words:
+        digest.update(len(word).to_bytes(8, "big") + word)
+    return digest.digest()
+
+
+class _Digests:
+    """Digests of values, and of what they consist of; each object is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, bytes]] = {}
+        """With the objects, for the id of one that is gone is given away again."""
+
+    def of(self, value: object) -> bytes:
+        """Tells `value` from others, in each process alike."""
+        if isinstance(value, PLAIN):
+            return repr(value).encode()
+        if (known := self._known.get(id(value))) is not None:
+            return known[1]
+        self._known[id(value)] = value, b"it contains itself"
+        digest = _hashed(self._words(value))
+        self._known[id(value)] = value, digest
+        return digest
+
+    def _words(self, value: object) -> Iterator[bytes]:
+        yield f"{type(value).__module__}.{type(value).__qualname__}".encode()
+        match value:
+            case FunctionType():
+                yield from self._of_function(value)
+            case CodeType():
+                yield from self._of_code(value)
+            case ModuleType():
+                yield value.__name__.encode()
+            case type():
+                yield from self._of_class(value)
+            case dict():
+                yield from (self.of(each) for item in value.items() for each in item)
+            case list() | tuple():
+                yield from map(self.of, value)
+            case set() | frozenset():
+                yield from sorted(map(self.of, value))
+            case staticmethod() | classmethod():
+                yield self.of(value.__func__)
+            case property():
+                yield from map(self.of, (value.fget, value.fset, value.fdel))
+            case functools.partial() | MethodType():
+                yield self.of(value.func if isinstance(value, functools.partial) else value.__func__)
+                yield from self._of_captures(value)
+            case _:
+                yield from self._of_object(value)
+
+    def _of_function(self, function: FunctionType) -> Iterator[bytes]:
+        if is_users(function):
+            yield self.of(function.__code__)
+            yield from self._of_captures(function)
+        else:
+            yield f"{function.__module__}.{function.__qualname__}".encode()
+
+    def _of_captures(self, function: object) -> Iterator[bytes]:
+        for capture in captures_of(function):
+            yield capture.name.encode()
+            yield self.of(capture.value)
+
+    def _of_code(self, code: CodeType) -> Iterator[bytes]:
+        """What the instructions do, without where they stand."""
+        yield code.co_code
+        yield repr((code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)).encode()
+        yield from map(self.of, code.co_consts)
+
+    def _of_class(self, value: type) -> Iterator[bytes]:
+        yield value.__qualname__.encode()
+        if is_users(value):
+            yield from map(self.of, value.__bases__)
+            for name, item in vars(value).items():
+                if not name.startswith("__") or isinstance(item, FunctionType):
+                    yield name.encode()
+                    yield self.of(item)
+        else:
+            yield value.__module__.encode()
+
+    def _of_object(self, value: object) -> Iterator[bytes]:
+        if (data := _buffer(value)) is not None:
+            yield data
+        elif callable(tolist := getattr(value, "tolist", None)) and not is_users(type(value)):
+            yield self.of(tolist())  # of an array of objects or dates
+        own = getattr(value, "__dict__", None)
+        attributes = own if isinstance(own, dict) else {}
+        if isinstance(attributes.get("__wrapped__"), FunctionType):  # a cache, or another wrapper of a library
+            yield self.of(attributes["__wrapped__"])
+        if is_users(type(value)):
+            yield self.of(type(value))
+            yield self.of({name: getattr(value, name, None) for name in _slots(type(value))} | attributes)
+
+
+def _slots(kind: type) -> list[str]:
+    slots = (vars(each).get("__slots__", ()) for each in kind.__mro__)
+    names = [name for each in slots for name in ([each] if isinstance(each, str) else each)]
+    return [name for name in names if not name.startswith("__")]
+
+
+def _buffer(value: object) -> bytes | None:
+    """The bytes of an array; None where they are addresses of objects."""
+    try:
+        view = memoryview(value)  # type: ignore[arg-type] # whatever has a buffer
+    except (TypeError, ValueError):
+        return None
+    return None if "O" in view.format else repr((view.format, view.shape)).encode() + view.tobytes()

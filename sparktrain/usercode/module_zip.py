@@ -1,0 +1,92 @@
+"""A zip of the user's modules, the same bytes for the same files, for executors to put in front of `sys.path`."""
+
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+from pathlib import Path
+
+from sparktrain.errors import FunctionError
+from sparktrain.usercode.imports import NEVER_SENT, SKIPPED_FOLDERS, files_below, imports_of_files
+
+MAX_ARCHIVE_BYTES = 20 * 2**20
+MAX_ARCHIVE_FILES = 20_000
+MAX_DATA_BYTES = 2**20
+"""A larger file of a package stays behind, unless it is code: it is data more often than a part of the program."""
+
+MIB = 2**20
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Of every file, so that archives are equal where their files are."""
+
+_CODE_SUFFIXES = frozenset({".py", ".pyi", ".so"})
+
+
+def archive_beside(folder: Path) -> bytes:
+    """The modules and packages in `folder`. Raises FunctionError when they are too large, naming the largest."""
+    entries = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() and path.stem not in NEVER_SENT]
+    modules = [path for path in entries if path.suffix == ".py" and os.path.isfile(path)]
+    packages = [path for path in entries if _may_be_package(path)]
+    imported = {name.partition(".")[0] for name in imports_of_files(modules).modules}
+    chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in imported]
+    return archive_of([*modules, *chosen])
+
+
+def archive_of(places: Iterable[Path]) -> bytes:
+    """The module files and package folders in `places`; empty for none. Raises FunctionError when too large."""
+    files = {}
+    for place in places:
+        for path in [place] if place.is_file() else _belonging(place):
+            files[path.relative_to(place.parent).as_posix()] = path
+    if not files:
+        return b""
+    _check_size({name: path.stat().st_size for name, path in files.items()}, list(places))
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, _content(files[name]))
+    return buffer.getvalue()
+
+
+def _may_be_package(path: Path) -> bool:
+    skipped = path.name in SKIPPED_FOLDERS or os.path.exists(path / "pyvenv.cfg")
+    return os.path.isdir(path) and path.name.isidentifier() and not skipped
+
+
+def _belonging(package: Path) -> list[Path]:
+    found = []
+    for path in files_below(package):
+        if path.suffix in _CODE_SUFFIXES or path.stat().st_size <= MAX_DATA_BYTES:
+            found.append(path)
+        if len(found) > MAX_ARCHIVE_FILES:
+            raise FunctionError(
+                f"{package}: more than {MAX_ARCHIVE_FILES:,} files, too many to send to executors; "
+                "move the data out of the package"
+            )
+    return found
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FunctionError(
+            f"{path}: cannot be read ({error.strerror}), so it cannot be sent to executors; move it or make it readable"
+        ) from error
+
+
+def _check_size(sizes: Mapping[str, int], places: list[Path]) -> None:
+    total = sum(sizes.values())
+    if total <= MAX_ARCHIVE_BYTES:
+        return
+    largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:3]
+    listed = ", ".join(f"{name} ({sizes[name] / MIB:.1f} MiB)" for name in largest)
+    folders = ", ".join(sorted({str(place.parent) for place in places}))
+    raise FunctionError(
+        f"the modules in {folders} have {total / MIB:.1f} MiB in {len(sizes)} files, {MAX_ARCHIVE_BYTES // MIB} MiB is "
+        f"the most that is sent to executors; the largest are {listed}: move data and unrelated code elsewhere, or "
+        "install the package on driver and executors"
+    )

@@ -1,0 +1,212 @@
+"""The user's function as bytes for executors, with the modules of the user's that it needs."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Collection
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from sparktrain.config.gang_spec import ALONE, GangSpec
+from sparktrain.errors import FunctionError
+from sparktrain.protocol.messages import Code
+from sparktrain.usercode.closure import (
+    Capture,
+    belongs_to_driver,
+    captures_of,
+    culprit,
+    describe,
+    hint_for,
+    is_custom_keras,
+)
+from sparktrain.usercode.imports import (
+    find_local,
+    imports_of_files,
+    imports_of_function,
+    local_names,
+    plain_function_of,
+    source_files_of,
+)
+from sparktrain.usercode.module_zip import MIB, archive_beside, archive_of
+from sparktrain.usercode.preload import chosen
+from sparktrain.usercode.target import Target
+from sparktrain.usercode.traceback_sources import with_origins
+
+CODE_BYTES = 60 * 2**20
+"""What a function may take along, unless the user says otherwise."""
+MOST_CODE_BYTES = 120 * 2**20
+"""What they may say: below the limit of a message, `codec.MAX_MESSAGE_BYTES`."""
+MEASURED_BYTES = 2**30
+"""A captured value is measured up to here."""
+
+
+def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES) -> Code:
+    """The function and the local modules that it needs, in one message.
+
+    A target of the command line is imported by executors; every other function is pickled by cloudpickle, by value when
+    it is defined in a script, a notebook or another function, and by reference when its module can be imported. Runs no
+    code of the user's but what pickling calls. Raises FunctionError when it cannot be pickled, or has more than `limit`
+    bytes with all that it takes along.
+    """
+    target = function if isinstance(function, Target) else Target.of(function)
+    if target.reference is not None:
+        data, archive = target.reference.encode(), _beside(target)
+    else:
+        data = _pickle(target.function, limit)
+        archive = archive_of(_local_modules(target.function, data))
+    if len(data) + len(archive) > limit:
+        raise _too_large(target.function, f"{(len(data) + len(archive)) / MIB:.0f} MiB", limit)
+    archive = with_origins(archive, data, target.root)
+    return Code(hashlib.sha256(data + archive).hexdigest(), data, target.reference is not None, archive)
+
+
+def preload_for(
+    function: Callable[..., Any] | Target, gang: GangSpec = ALONE, env: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Modules that a zygote should import before its children train in `gang`, sorted. Imports nothing.
+
+    `env` has the names of variables that trials get: what reads one of them when it is imported is left to the trials.
+    """
+    target = function if isinstance(function, Target) else Target.of(function)
+    files = [target.file] if target.file else []
+    defined = sys.modules.get(getattr(plain_function_of(target.function), "__module__", ""))
+    if defined is not None and defined.__name__ != "__main__" and defined.__file__:
+        files += source_files_of(defined.__name__.partition(".")[0]) or [Path(defined.__file__)]
+    return chosen(imports_of_function(target.function) | imports_of_files(files), gang, env)
+
+
+def _beside(target: Target) -> bytes:
+    """The modules beside a target's file; of a package, itself and the local modules that it imports."""
+    if target.root is None or target.file is None or target.reference is None:
+        return b""
+    if target.file.parent == target.root:
+        return archive_beside(target.root)
+    return archive_of(_with_imported({target.reference.partition(".")[0]}))
+
+
+class _TooLargeError(Exception):
+    """The bytes passed a limit."""
+
+
+class _Sink(BytesIO):
+    """Takes at most `limit` bytes; keeps them or only counts."""
+
+    def __init__(self, limit: int, keep: bool) -> None:
+        super().__init__()
+        self.size = 0
+        self._limit = limit
+        self._keep = keep
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self.size += size
+        if self.size > self._limit:
+            raise _TooLargeError
+        return super().write(data) if self._keep else size
+
+
+def _pickle(function: Callable[..., Any], limit: int) -> bytes:
+    for capture in captures_of(function):
+        if belongs_to_driver(capture.value):
+            raise _cannot_be_sent(function, capture, "is Spark's")
+        if is_custom_keras(capture.value):
+            raise _cannot_be_sent(function, capture, "is an object of a Keras class that executors do not know")
+        if (_known_size(capture.value) or 0) > limit:  # found without making a copy of it
+            raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit)
+    sink = _Sink(limit, keep=True)
+    try:
+        cloudpickle.Pickler(sink).dump(function)
+    except _TooLargeError:
+        raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit) from None
+    except Exception as error:
+        found = culprit(function, _cannot_be_pickled)
+        if found is None:
+            raise FunctionError(
+                f"{describe(function)} cannot be sent to executors: {_first_line(error)}; define it at the top of a "
+                "module, a script or a notebook cell, and pass values as parameters"
+            ) from error
+        raise _cannot_be_sent(function, found, f"cannot be pickled: {_first_line(error)}") from error
+    return sink.getvalue()
+
+
+def _cannot_be_sent(function: object, capture: Capture, why: str) -> FunctionError:
+    return FunctionError(
+        f"{describe(function)} cannot be sent to executors: {capture} {why}; {hint_for(capture.value)}"
+    )
+
+
+def _cannot_be_pickled(value: object) -> bool:
+    if belongs_to_driver(value):
+        return True
+    try:
+        cloudpickle.Pickler(_Sink(MEASURED_BYTES, keep=False)).dump(value)
+    except _TooLargeError:
+        return False
+    except Exception:  # whatever the value's own __reduce__ raises
+        return True
+    return False
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+def _too_large(function: object, size: str, limit: int) -> FunctionError:
+    sizes = sorted(((_size(capture.value), capture) for capture in captures_of(function)), key=lambda pair: -pair[0])
+    listed = ", ".join(f"{capture} has {_mib(size)}" for size, capture in sizes[:3] if size >= MIB)
+    return FunctionError(
+        f"{describe(function)} has {size} with all that it takes along, {limit / MIB:.3g} MiB can be sent to "
+        f"executors{': ' if listed else ''}{listed}; load data within the function, from files that executors can read"
+        f"{f', or raise code_limit (to {MOST_CODE_BYTES // MIB} MiB at most)' if limit < MOST_CODE_BYTES else ''}"
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:.1f} MiB" if size < MEASURED_BYTES else "1 GiB or more"
+
+
+def _known_size(value: object) -> int | None:
+    """Of an array or table, which tell it themselves."""
+    try:
+        known = getattr(value, "nbytes", None)
+    except Exception:  # a property of the user's, or of a file that was closed
+        return None
+    return known if isinstance(known, int) else None
+
+
+def _size(value: object) -> int:
+    known = _known_size(value)
+    if known is not None:
+        return known
+    sink = _Sink(MEASURED_BYTES, keep=False)
+    try:
+        cloudpickle.Pickler(sink).dump(value)
+    except _TooLargeError:
+        return MEASURED_BYTES
+    except Exception:  # one that cannot be pickled has been told of already, or is beside the point
+        return 0
+    return sink.size
+
+
+def _local_modules(function: Callable[..., Any], data: bytes) -> list[Path]:
+    """Files and folders of the local modules that the pickle refers to or the function imports, and of theirs."""
+    loaded = tuple(sys.modules)
+    local = set(local_names(loaded))
+    referred = {name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data}
+    return _with_imported(referred | imports_of_function(function).modules)
+
+
+def _with_imported(names: set[str]) -> list[Path]:
+    """Places of the local modules among `names`, and of those that they import."""
+    sources = (source for name in local_names(names) for source in source_files_of(name))
+    imported = imports_of_files(sources).modules
+    return [place for name in local_names(names | imported) if (place := find_local(name))]
+
+
+def _name_in_pickle(name: str) -> bytes:
+    """Opcode SHORT_BINUNICODE, length and text: searched for as bytes, a pickle may have millions of opcodes."""
+    text = name.encode()
+    return b"\x8c" + bytes([min(len(text), 255)]) + text

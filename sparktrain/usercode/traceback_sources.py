@@ -1,0 +1,70 @@
+"""What a traceback from an executor needs to name the user's own files: added to the archive of the code."""
+
+import linecache
+import os
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from sparktrain.protocol.code_origins import NAME, Origins, Source, encode
+from sparktrain.usercode.imports import find_local
+from sparktrain.usercode.module_zip import EPOCH
+
+MAX_SOURCE_CHARS = 2**20
+"""Of all sources together. What is longer stays here: tracebacks lack its lines then, and nothing else."""
+
+
+def with_origins(archive: bytes, function: bytes, root: Path | None) -> bytes:
+    """`archive`, which may be empty, with the origins of its modules and of the pickled or named `function`.
+
+    `root` is the folder that a target of the command line was imported from. Reads no file of the user's but the main
+    script.
+    """
+    buffer = BytesIO(archive)
+    with zipfile.ZipFile(buffer, "a") as opened:
+        tops = dict.fromkeys(name.partition("/")[0] for name in opened.namelist())
+        places = {top: str(place) for top in tops if (place := _place(top, root)) is not None}
+        entry = zipfile.ZipInfo(NAME, EPOCH)
+        entry.external_attr = 0o644 << 16
+        opened.writestr(entry, encode(Origins(_folder(), places, _sources(function))))
+    return buffer.getvalue()
+
+
+def _folder() -> str:
+    """The working directory; empty where it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _place(top: str, root: Path | None) -> Path | None:
+    if root is not None and (root / top).exists():
+        return root / top
+    return find_local(top.removesuffix(".py"))
+
+
+def _sources(function: bytes) -> dict[str, Source]:
+    """The main script and cells of a notebook, as far as the pickle has code of theirs."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    if main is not None:
+        linecache.getlines(main)
+    found, left = {}, MAX_SOURCE_CHARS
+    for name in list(linecache.cache):
+        mine = name == main or _cell(name) is not None
+        if mine and name.encode() in function:
+            text = "".join(linecache.getlines(name))
+            left -= len(text)
+            if text and left >= 0:
+                found[name] = Source(_cell(name) or name, text)
+    return found
+
+
+def _cell(name: str) -> str | None:
+    """`Cell In[3]`, as IPython calls it; None for what is no cell."""
+    ipython = sys.modules.get("IPython")
+    shell: Any = ipython.get_ipython() if ipython is not None else None
+    known = shell.compile.format_code_name(name) if shell is not None else None
+    return " ".join(known) if known else None

@@ -1,0 +1,82 @@
+"""`sparktrain doctor` on the command line, with the examination in place of which a narrow fake stands."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sparktrain import cli
+from sparktrain.cluster.finding import Finding, failed, passed, warned
+from sparktrain.doctor import examine
+from sparktrain.doctor.examine import Asked, Examination
+
+Capture = pytest.CaptureFixture[str]
+
+
+class Edge:
+    """What the command line calls."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.findings: list[Finding] = [passed("spark", "Spark 4.3.0")]
+
+    def __call__(self, asked: Asked, cores: int) -> "Edge":
+        assert cores > 0
+        self.asked.append(asked)
+        return self
+
+    def examine(self) -> Examination:
+        return Examination(self.findings, ["the store: pass --dir"])
+
+
+@pytest.fixture
+def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
+    made = Edge()
+    monkeypatch.setattr(examine, "Examiner", made)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    return made
+
+
+def test_what_was_asked_for_is_looked_at_and_the_report_shown(edge: Edge, capfd: Capture) -> None:
+    assert cli.main(["doctor", "--dir", "/runs", "--agents", "2", "--gpus", "1"]) == 0
+    assert edge.asked == [Asked("/runs", None, 2, 1)]
+    out, _ = capfd.readouterr()
+    assert out.splitlines() == [
+        "PASS  spark  Spark 4.3.0", "", "not looked at: the store: pass --dir", "0 FAIL, 0 WARN, 1 PASS",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("finding", "code"), [(warned("a", "b", "c"), 0), (failed("a", "b", "c"), 1)])
+def test_the_exit_code_tells_whether_something_fails(edge: Edge, finding: Finding, code: int, capfd: Capture) -> None:
+    edge.findings.append(finding)
+    assert cli.main(["doctor", "--json"]) == code
+    out, _ = capfd.readouterr()
+    assert json.loads(out)["findings"][1]["level"] == str(finding.level)
+
+
+def test_there_is_a_session_where_one_is_named_or_brought(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.main(["doctor", "--master", "local[1]", "--conf", "spark.task.cpus=2"])
+    assert edge.asked[0].open_session is not None
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    cli.main(["doctor"])
+    assert edge.asked[1].open_session is not None
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["--conf", "nonsense", "--master", "local"], "must be KEY=VALUE"),
+    (["--agents", "x"], "sparktrain doctor --help"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG)
+def test_a_wrong_call_is_told(edge: Edge, arguments: list[str], words: str, capfd: Capture) -> None:
+    assert cli.main(["doctor", *arguments]) == 2
+    assert words in capfd.readouterr().err
+    assert edge.asked == []
+
+
+def test_help_has_examples_and_exit_codes(capfd: Capture) -> None:
+    assert cli.main(["doctor", "--help"]) == 0
+    out: Any = capfd.readouterr().out
+    assert "jobs/doctor.py --dir hdfs:///runs" in out
+    assert "1  at least one check fails; or an unexpected error" in out

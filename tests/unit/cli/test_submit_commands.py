@@ -1,0 +1,337 @@
+"""`sparktrain submit` and `pack`, with a spark-submit that is a small program, and a ResourceManager that tells what it
+is told."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain import cli
+from sparktrain.cli import submit_commands as commands
+from sparktrain.submit import follow
+from sparktrain.testing.processes import wait_until
+from tests.unit.driver.stored import StoredRun
+
+Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[3]
+ID = "application_1_0001"
+SWEEP = ("sweep", "train.py:train", "--grid", "lr=1", "--metric", "accuracy")
+
+
+class Yarn:
+    """A ResourceManager and a NodeManager in one."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+        """Of the application; empty while there is none."""
+        self.printed = ""
+        """What the driver's container has printed to stdout."""
+        self.asked: list[str] = []
+        self.address = ""
+
+    def answer(self, path: str) -> bytes | None:
+        self.asked.append(path)
+        if path.startswith("/ws/v1/cluster/apps?applicationTags=sparktrain-"):
+            return json.dumps({"apps": {"app": [self.told]} if self.told else None}).encode()
+        if path.startswith("/ws/v1/node/containerlogs/container_1/stdout"):
+            begin = "Container: container_1 on h:1\nLogAggregationType: LOCAL\nLogLength:9\nLogContents:\n"
+            return f"{begin}{self.printed}\nEnd of LogType:stdout.\n****************\n".encode()
+        return None
+
+    def become(self, state: str, final: str = "UNDEFINED", diagnostics: str = "") -> None:
+        logs = f"http://{self.address}/node/containerlogs/container_1/ann"
+        self.told = {
+            "id": ID, "state": state, "finalStatus": final, "diagnostics": diagnostics,
+            "amHostHttpAddress": self.address, "amContainerLogs": logs,
+        }  # fmt: skip
+
+
+@pytest.fixture
+def yarn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
+    told = Yarn()
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = told.answer(self.path)
+            self.send_response(404 if content is None else 200)
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        told.address = f"127.0.0.1:{server.server_port}"
+        name = "yarn.resourcemanager.webapp.address"
+        site = f"<configuration><property><name>{name}</name><value>{told.address}</value></property></configuration>"
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "yarn-site.xml").write_text(site)
+        monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path / "conf"))
+        yield told
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a Spark; `behave` says what its spark-submit does."""
+    home = tmp_path / "spark"
+    (home / "bin").mkdir(parents=True)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    monkeypatch.setattr(follow, "POLL_S", 0.02)
+    return home
+
+
+def behave(spark: Path, does: str) -> None:
+    program = spark / "bin" / "spark-submit"
+    program.write_text(f'#!/bin/sh\necho "$@" > {spark}/words\n{does}\n')
+    program.chmod(0o755)
+
+
+def submitted(spark: Path) -> str:
+    return (spark / "words").read_text().strip()
+
+
+def after(yarn: Yarn, spark: Path, then: Any) -> threading.Thread:
+    """Once the ResourceManager was asked, `then`; and have spark-submit, which waits for that, end with 0 or 1."""
+
+    def work() -> None:
+        wait_until(lambda: yarn.asked, 10.0, "the ResourceManager is asked")
+        code = then()
+        (spark / "code").write_text(str(code))
+
+    behave(spark, f"while ! [ -s {spark}/code ]; do sleep 0.02; done\nexit $(cat {spark}/code)")
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def in_cluster(tmp_path: Path, *more: str) -> list[str]:
+    where = ["--deploy-mode", "cluster", "--pack", "none"]
+    return ["submit", *where, *SWEEP, "--dir", str(tmp_path / "runs"), "--name", "mnist", *more]
+
+
+def test_a_dry_run_prints_the_line_and_does_nothing(spark: Path, capfd: Capture) -> None:
+    url = "hdfs://nn/packs/a b.tar.gz"
+    words = ["--dry-run", "--label", "gpu", "--executors", "4", "--pack", url, "--conf", "spark.x=y z"]
+    assert cli.main(["submit", *words, *SWEEP, "--name", "one"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    [line] = out.splitlines()
+    assert line.startswith("spark-submit --master yarn --deploy-mode client --num-executors 4 --archives 'hdfs://nn/")
+    assert "--conf 'spark.x=y z'" in line
+    assert line.endswith("/jobs/grid_search.py train.py:train --grid lr=1 --metric accuracy --name one")
+    assert not (spark / "words").exists()
+
+
+def test_a_job_here_ends_with_the_code_of_its_driver(spark: Path, capfd: Capture) -> None:
+    behave(spark, "echo result; echo progress >&2; exit 4")
+    assert cli.main(["submit", "--pack", "none", *SWEEP, "--name", "one"]) == 4
+    out, err = capfd.readouterr()
+    assert out == "result\n"
+    assert err.splitlines()[1:] == ["progress"]
+    assert err.startswith("$ spark-submit --master yarn --deploy-mode client")
+    assert submitted(spark).endswith("train.py:train --grid lr=1 --metric accuracy --name one")
+
+
+def test_a_job_here_that_a_signal_ends_has_its_code(spark: Path) -> None:
+    behave(spark, "kill -9 $$")
+    assert cli.main(["submit", "--quiet", "--pack", "none", *SWEEP]) == 137
+
+
+def test_the_result_of_a_job_here_is_alone_on_stdout_as_json(spark: Path, tmp_path: Path, capfd: Capture) -> None:
+    run = StoredRun(tmp_path / "runs", total=1).begin()
+    run.add({"lr": 1})
+    run.succeed(0, accuracy=0.5)
+    run.end()
+    behave(spark, "echo a table; exit 0")
+    words = ["--dir", str(tmp_path / "runs"), "--name", "mnist", "--json"]
+    assert cli.main(["submit", "--pack", "none", *SWEEP, *words]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["status"] == "succeeded"
+    assert "a table" in err
+
+
+def test_a_job_in_the_cluster_is_followed_and_ends_with_the_code_of_its_run(
+    yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    def then() -> int:
+        yarn.become("RUNNING")
+        run = StoredRun(tmp_path / "runs", total=2).begin()
+        run.add({"lr": 1}, {"lr": 2})
+        run.succeed(0, accuracy=0.5)
+        asked = len(yarn.asked)
+        wait_until(lambda: len(yarn.asked) > asked + 3, 10.0, "the run was seen")
+        run.fail(1)
+        run.end()
+        yarn.become("FINISHED", "FAILED", "Application was not heard of")
+        return 1
+
+    thread = after(yarn, spark, then)
+    assert cli.main(in_cluster(tmp_path)) == 0
+    thread.join()
+    out, err = capfd.readouterr()
+    assert f"{ID} is RUNNING on {yarn.address}" in err
+    assert "mnist: " in err
+    assert f"{ID} is FAILED" in err
+    assert f"YARN says FAILED of {ID}, and the run says succeeded" in err
+    assert out.startswith("mnist: succeeded. 2 trials, 1 failed")
+    assert "--files train.py" in submitted(spark)
+
+
+def test_a_driver_that_ends_before_it_runs_anything_is_told_with_what_it_printed(
+    yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    yarn.printed = "error: no such function"
+
+    def then() -> int:
+        yarn.become("FINISHED", "FAILED", "User application exited with status 2")
+        return 1
+
+    thread = after(yarn, spark, then)
+    assert cli.main(in_cluster(tmp_path)) == 2
+    thread.join()
+    out, err = capfd.readouterr()
+    assert out == ""
+    told = f"error: the driver of {ID} ended with 2, and has not ended a run\n"
+    assert err.endswith(f"{told}the end of what the driver printed:\nerror: no such function\n")
+
+
+def test_a_driver_whose_node_does_not_tell_has_its_output_where_yarn_keeps_it(
+    yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    def then() -> int:
+        yarn.become("KILLED", "KILLED", "killed by ann")
+        yarn.told["amContainerLogs"] = ""
+        return 1
+
+    thread = after(yarn, spark, then)
+    assert cli.main(in_cluster(tmp_path)) == 5
+    thread.join()
+    err = capfd.readouterr().err
+    assert f"error: {ID} is KILLED: killed by ann; its driver has not ended the run\n" in err
+    assert f"`yarn logs -applicationId {ID}`" in err
+
+
+def test_what_spark_submit_refuses_is_told(yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture) -> None:
+    behave(spark, "echo java.lang.IllegalArgumentException: too much memory >&2; exit 1")
+    assert cli.main(in_cluster(tmp_path)) == 2
+    said = "error: spark-submit has submitted nothing: java.lang.IllegalArgumentException: too much memory\n"
+    assert capfd.readouterr().err.endswith(said)
+
+
+def test_a_spark_submit_that_submits_nothing_is_ended(
+    yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "SUBMIT_TIMEOUT_S", 0.2)
+    behave(spark, "exec sleep 600")
+    assert cli.main(in_cluster(tmp_path)) == 5
+    assert "has brought no application to YARN within 0.2 s" in capfd.readouterr().err
+
+
+def test_ctrl_c_leaves_an_application_in_the_cluster_and_says_how_to_end_it(
+    yarn: Yarn, spark: Path, tmp_path: Path
+) -> None:
+    yarn.become("RUNNING")
+    behave(spark, f"echo $$ > {spark}/pid\nexec sleep 600")
+    line = [sys.executable, "-m", "sparktrain", *in_cluster(tmp_path)]
+    with subprocess.Popen(
+        line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
+    ) as process:
+        wait_until(lambda: yarn.asked and (spark / "pid").exists(), 30.0, "the application is seen")
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 130
+    assert f"error: interrupted; {ID} goes on without this command: yarn application -kill {ID} ends it" in told
+    pid = int((spark / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10.0, "spark-submit is gone")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["swep"], "'swep' is no job: write sweep, run, resume after the options of submit"),
+        (["sweep"], "Missing argument 'TARGET'"),
+        ([*SWEEP, "--lable", "gpu"], "No such option: --lable"),
+        (["--conf", "spark.my.secret=1", *SWEEP], "would show a secret to everybody on this machine"),
+        (["--deploy-mode", "cluster", *SWEEP], "without --dir, the run directory is in the driver's container"),
+        (["--deploy-mode", "local", *SWEEP], "--deploy-mode 'local' must be client or cluster"),
+        (
+            ["--packs", "/x", "--package", "no-such-package", "--dry-run", *SWEEP],
+            "package no-such-package, wanted by --package, is not",
+        ),
+    ],
+)
+def test_a_wrong_call_submits_nothing(words: list[str], told: str, spark: Path, capfd: Capture) -> None:
+    assert cli.main(["submit", *words]) == 2
+    assert told in capfd.readouterr().err
+    assert not (spark / "words").exists()
+
+
+def test_the_help_of_a_job_is_that_of_its_command(capfd: Capture) -> None:
+    assert cli.main(["submit", "run", "--help"]) == 0
+    assert "--workers" in capfd.readouterr().out
+
+
+def test_without_any_spark_the_next_step_is_named(
+    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert cli.main(["submit", "--pack", "none", *SWEEP]) == 2
+    assert "there is no spark-submit on the path: set SPARK_HOME" in capfd.readouterr().err
+
+
+def prune(folder: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """`sparktrain pack --prune`, by somebody who answers."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    return cli.main(["pack", "--package", "msgspec", "--to", str(folder), "--prune"])
+
+
+def test_old_packs_are_deleted_when_somebody_says_yes(
+    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "sparktrain-python3.11-aa.tar.gz"
+    old.write_bytes(bytes(1024))
+    for answer in ("", "\n", "no\n"):
+        assert prune(tmp_path, answer, monkeypatch) == 0
+        told = capfd.readouterr()
+        assert told.err.endswith(f"delete 1 pack, 1.0 KiB, in {tmp_path}? [y/N] nothing was deleted\n")
+        assert told.err.startswith(f"{old.name}  1.0 KiB  ")
+        assert old.exists()
+    assert prune(tmp_path, "y\n", monkeypatch) == 0
+    assert not old.exists()
+    capfd.readouterr()
+    assert prune(tmp_path, "", monkeypatch) == 0
+    assert capfd.readouterr().err == f"no old packs in {tmp_path}\n"
+
+
+def test_a_pack_is_made_once_and_its_url_printed(
+    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparktrain.submit.env_pack import pack
+    from sparktrain.submit.env_pack.contents import contents, data_entry
+
+    small = contents([[data_entry("bin/python", "#!", executable=True)]], [])
+    monkeypatch.setattr(pack, "plan", lambda wanted: small)
+    assert cli.main(["pack", "--to", str(tmp_path / "packs")]) == 0
+    first = capfd.readouterr()
+    assert first.out == f"{tmp_path}/packs/{small.archive}\n"
+    assert first.err.startswith("packed 0 packages, 2 bytes unpacked, to ")
+    assert cli.main(["submit", "--dry-run", "--packs", str(tmp_path / "packs"), *SWEEP]) == 0
+    assert f"--archives {first.out.strip()}#environment" in capfd.readouterr().out.replace("'", "")
+    assert cli.main(["pack", "--to", str(tmp_path / "packs")]) == 0
+    assert capfd.readouterr().err.startswith("nothing to upload, 0 packages, 2 bytes unpacked: ")
+    assert set(commands._FUNCTIONS) == {"sweep", "run", "resume"}

@@ -1,0 +1,195 @@
+"""Why agents were lost: Spark's words are read, wait for no agent that is back, and reach the run."""
+
+import asyncio
+import re
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+
+from sparktrain.cluster.executor_loss import FORGET_S, Unexplained, reading
+from sparktrain.driver import coordinator
+from sparktrain.driver.agent_server import Server
+from sparktrain.driver.coordinator import TICK_S, Coordinator
+from sparktrain.driver.run_request import Ran
+from sparktrain.ids import AgentId, SparkTask
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.memory_transport import MemoryTransport
+from sparktrain.protocol.transport import Link
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.runs.progress import NullDisplay
+from sparktrain.state.outcome import Loss, Outcome
+from tests.unit.driver.drivers import QuickClock, World, composed
+
+CONTAINER = "container_1795280325843_0001_01_000002 on host: node-3"
+LOST = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason:"
+BAD = f"{LOST} Container from a bad node: {CONTAINER}."
+WORDS = [
+    (
+        f"ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: Container {CONTAINER} was "
+        "preempted.",
+        Loss.PREEMPTED,
+        "YARN preempted its container, .*; to keep containers, set spark.yarn.queue to .* not preempted",
+    ),
+    (
+        f"{LOST} Container killed by YARN for "
+        "exceeding physical memory limits. 1.6 GB of 896 MB physical memory used. Consider boosting "
+        "spark.executor.memoryOverhead.",
+        Loss.MEMORY,
+        "which used 1.6 GB of the 896 MB of physical memory that it may; raise spark.executor.memoryOverhead, .*",
+    ),
+    (
+        f"{LOST} Container killed by YARN for "
+        "exceeding virtual memory limits. 4.1 GB of 2.1 GB virtual memory used. Consider boosting ...",
+        Loss.MEMORY,
+        "which used 4.1 GB of the 2.1 GB of virtual memory that it may; .*",
+    ),
+    (
+        f"{BAD} Exit status: -100. Diagnostics: Container released on a *lost* node.",
+        Loss.NODE,
+        "YARN lost the node of its container; .* with min_workers goes on smaller",
+    ),
+    (
+        f"{BAD} Exit status: 137. Possible causes: Unknown executor exit code (137) (died from signal "
+        "9?) Diagnostics: [2026-11-21 10:00:00]Container killed on request. Exit code is 137\n",
+        Loss.KILLED,
+        "by SIGKILL .exit status 137., and YARN does not say by whom; .*memoryOverhead.*",
+    ),
+    (
+        f"{BAD} Exit status: 143. Possible causes: ... (died from signal 15?)",
+        Loss.KILLED,
+        "by SIGTERM .exit status 143., .*",
+    ),
+    (
+        f"{LOST} Executor Process Lost",
+        Loss.MASTER,
+        "no application master told why.*spark.yarn.maxAppAttempts is 2 or more",
+    ),
+    (
+        f"{LOST} Attempted to get executor "
+        "loss reason for executor id 1 at RPC address 127.0.0.1:1, but got no response. Marking as agent lost.",
+        Loss.MASTER,
+        "all executors with it; .*",
+    ),
+    (
+        "ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: Executor decommission: spark "
+        "scale down",
+        Loss.DECOMMISSIONED,
+        "taken out of service; .*",
+    ),
+    (
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.apache...",
+        Loss.OTHER,
+        "its Python process crashed or was killed; .*memoryOverhead.*",
+    ),
+    (
+        f"{LOST} Executor heartbeat timed out after 125331 ms",
+        Loss.NODE,
+        "its node is most likely down; .*",
+    ),
+    (
+        f"{LOST} Worker lost\nand more",
+        Loss.OTHER,
+        "Spark says: Worker lost",
+    ),
+    ("", Loss.OTHER, "Spark says: nothing"),
+]
+
+
+@pytest.mark.parametrize(("said", "loss", "told"), WORDS)
+def test_sparks_words_are_read(said: str, loss: Loss, told: str) -> None:
+    found, line = reading(said)
+    assert found is loss
+    assert re.search(f"{told}$", line), line
+    assert "\n" not in line
+
+
+def test_every_loss_is_among_the_words() -> None:
+    assert {loss for _, loss, _ in WORDS} == set(Loss)
+
+
+def agents(*names: str) -> list[AgentId]:
+    return [AgentId(name) for name in names]
+
+
+def test_a_lost_agent_is_asked_for_until_spark_has_said_why_and_told_once() -> None:
+    unexplained, [a, b] = Unexplained(), agents("a", "b")
+    unexplained.joined(a, SparkTask(3, 10))
+    unexplained.joined(b, SparkTask(3, 11))
+    assert unexplained.stages(0.0) == set()
+    unexplained.lost(a, 0.0)
+    assert unexplained.stages(1.0) == {3}
+    assert unexplained.settle({11: "of another"}) == []
+    assert unexplained.settle({10: "why", 11: "of another"}) == [(a, "why")]
+    assert unexplained.settle({10: "why"}) == []
+    assert unexplained.stages(1.0) == set()
+
+
+def test_nothing_follows_for_agents_that_left_came_back_or_are_in_no_task_of_spark() -> None:
+    unexplained, [left, back, again, alone] = Unexplained(), agents("left", "back", "again", "alone")
+    unexplained.joined(left, SparkTask(1, 1))
+    unexplained.left(left)
+    unexplained.lost(left, 0.0)
+    unexplained.joined(alone, None)
+    unexplained.lost(alone, 0.0)
+    unexplained.joined(back, SparkTask(1, 2))
+    unexplained.lost(back, 0.0)
+    unexplained.joined(again, SparkTask(1, 2))
+    assert unexplained.stages(0.0) == set()
+    unexplained.lost(again, 1.0)
+    assert unexplained.settle({1: "x", 2: "why"}) == [(again, "why")]
+
+
+def test_after_a_long_time_nothing_is_expected_any_more() -> None:
+    unexplained, [a] = Unexplained(), agents("a")
+    unexplained.joined(a, SparkTask(1, 1))
+    unexplained.lost(a, 5.0)
+    assert unexplained.stages(5.0 + FORGET_S - 1.0) == {1}
+    assert unexplained.stages(5.0 + FORGET_S) == set()
+    assert unexplained.settle({1: "too late"}) == []
+
+
+async def started(link: Link, name: str, task: SparkTask) -> m.StartMember:
+    """An agent joins, and is told to start a member."""
+    link.post(m.Join(AgentId(name), 0, "host-b", 0, {}, task=task))
+    await link.receive()
+    link.post(m.Ready())
+    while not isinstance(message := await link.receive(), m.StartMember):
+        if isinstance(message, m.Prepare):
+            link.post(m.Ready(message.run))
+    return message
+
+
+async def preempted_once() -> Ran:
+    """A run whose trial may not be restarted; the container of its first agent is preempted."""
+    transport, store = MemoryTransport(), World().store
+    said = {5: WORDS[0][0]}
+    server = Server(transport.listener, QuickClock(), {}, ())
+    made = Coordinator(server, QuickClock(), words=lambda stages: said if set(stages) == {2} else {})
+    sweep = composed(1)
+    work = replace(sweep, spec=replace(sweep.spec, retries=0), store=store).work(
+        1, NullDisplay(), Who("h", 1, 0.0, "1")
+    )
+    await made.open()
+    running = asyncio.create_task(made.run(work))
+    first, second = transport.dialer("first"), transport.dialer("second")
+    await started(await first.attend(1.0), "first", SparkTask(2, 5))
+    first.vanish()
+    link = await second.attend(1.0)
+    start = await started(link, "second", SparkTask(2, 6))
+    link.post(m.MemberEnded(start.member, Outcome(0.1, metrics={"y": 0.0})))
+    link.post(m.MemberStored(start.member))
+    ran = await running
+    second.vanish()
+    await made.close("the test is over")
+    return ran
+
+
+def test_a_preempted_container_costs_no_retry_and_the_result_says_which_it_was() -> None:
+    with patch.object(coordinator, "WORDS_S", TICK_S):
+        ran = asyncio.run(asyncio.wait_for(preempted_once(), 30.0))
+    [trial] = ran.trials
+    assert (trial.status, trial.metrics) == ("succeeded", {"y": 0.0})
+    [restart] = trial.restarts
+    assert restart.loss is Loss.PREEMPTED
+    assert restart.cause.startswith("agent on host-b was lost: YARN preempted its container")

@@ -1,0 +1,66 @@
+"""Masters that are named wrong are found before Spark tries them."""
+
+import errno
+import socket
+
+import pytest
+
+from sparktrain.cluster import master_check
+from sparktrain.errors import SessionError
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[2,1,1024]", "yarn"])
+def test_a_master_without_an_address_is_not_tried(master: str) -> None:
+    def connect(host: str, port: int) -> None:
+        raise AssertionError(f"{host}:{port} was tried")
+
+    master_check.check(master, connect)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), r"the host name 'head' is unknown on this machine"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), r"head:7077: Connection refused"),
+        (TimeoutError("timed out"), r"head:7077: timed out"),
+    ],
+)
+def test_a_master_that_cannot_be_reached_is_named_with_the_reason(error: OSError, told: str) -> None:
+    def connect(host: str, port: int) -> None:
+        raise error
+
+    with pytest.raises(SessionError, match=rf"the master spark://head:7077 cannot be reached: {told}; correct"):
+        master_check.check("spark://head:7077", connect)
+
+
+@pytest.mark.parametrize(
+    ("master", "tried"),
+    [
+        ("spark://one:7077,two:7078", [("one", 7077), ("two", 7078)]),
+        ("spark://[::1]:7077", [("::1", 7077)]),
+        ("k8s://https://api.example:6443", [("api.example", 6443)]),
+        ("k8s://https://api.example", [("api.example", 443)]),
+    ],
+)
+def test_one_address_that_answers_is_enough(master: str, tried: list[tuple[str, int]]) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def connect(host: str, port: int) -> None:
+        seen.append((host, port))
+        if (host, port) != tried[-1]:
+            raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+    master_check.check(master, connect)
+    assert seen == tried
+
+
+def test_what_is_no_address_is_refused() -> None:
+    with pytest.raises(SessionError, match=r"write spark://HOST:7077"):
+        master_check.check("spark://a b:x")
+
+
+def test_a_real_port_that_nobody_listens_on() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(SessionError, match="Connection refused"):
+            master_check.check(f"spark://127.0.0.1:{taken.getsockname()[1]}")

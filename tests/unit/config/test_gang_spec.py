@@ -1,0 +1,34 @@
+"""What a gang is made of."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktrain.config.gang_spec import ALONE, Backend, GangSpec, Role
+
+sizes = st.builds(
+    GangSpec,
+    workers=st.integers(1, 9),
+    ps=st.integers(0, 3),
+    evaluator=st.booleans(),
+    backend=st.just(Backend.TENSORFLOW),
+)
+
+
+@given(sizes)
+def test_every_member_has_a_role_and_the_first_is_the_chief(gang: GangSpec) -> None:
+    roles = gang.roles()
+    assert len(roles) == gang.size
+    assert roles[0] is Role.CHIEF
+    assert roles.count(Role.CHIEF) == 1
+    assert roles.count(Role.WORKER) == gang.workers - 1
+    assert (roles.count(Role.PS), roles.count(Role.EVALUATOR)) == (gang.ps, gang.evaluator)
+
+
+def test_an_ordinary_trial_has_a_gang_of_one() -> None:
+    assert (ALONE.size, ALONE.roles()) == (1, (Role.CHIEF,))
+
+
+def test_values_become_plain() -> None:
+    gang = GangSpec(workers=np.int64(3), backend="tensorflow", hang_timeout_s="2m")  # type: ignore[arg-type]
+    assert (type(gang.workers), gang.backend, gang.hang_timeout_s) == (int, Backend.TENSORFLOW, 120.0)

@@ -1,0 +1,249 @@
+"""Displays, as threads that draw on a stream."""
+
+import io
+import os
+import pty
+import select
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sparktrain.config.gang_spec import Role
+from sparktrain.display import live
+from sparktrain.display.live import LineDisplay, TerminalDisplay
+from sparktrain.ids import TrialId
+from sparktrain.runs.progress import Display, MemberLine, MemberState, NullDisplay, Progress, RunningTrial
+from sparktrain.runs.results import TrialResult
+from sparktrain.state.outcome import Failure, FailureKind, Restart
+from sparktrain.state.trial import TrialStatus
+
+
+def progress(seconds: float = 1.0, done: int = 0, note: str = "") -> Progress:
+    return Progress(
+        name="mnist", total=2, done=done, running=0, queued=2 - done, failed=0, lost=0,
+        seconds=seconds, eta_s=5.0, metric="accuracy", note=note,
+    )  # fmt: skip
+
+
+def failed(number: int) -> TrialResult:
+    error = Failure(FailureKind.EXCEPTION, "ValueError: units")
+    return TrialResult(
+        id=TrialId(number), status=TrialStatus.FAILED, params={}, error=error, seconds=1.0, generations=1
+    )
+
+
+def succeeded(number: int) -> TrialResult:
+    metrics = {"accuracy": 0.5}
+    return TrialResult(id=TrialId(number), status=TrialStatus.SUCCEEDED, params={}, metrics=metrics, seconds=1.0)
+
+
+def lines_of(*updates: Progress) -> list[str]:
+    """What a LineDisplay writes when it sees each of the updates; drawn by hand, so that none is passed over."""
+    stream = io.StringIO()
+    shown = LineDisplay(stream)
+    for update in updates:
+        shown._draw(update)
+    return stream.getvalue().splitlines()
+
+
+STATUS = "mnist: 0 of 2 trials done, 0 running, 2 queued; agents 0 of 0"
+
+
+def test_lines() -> None:
+    stream = io.StringIO()
+    shown = LineDisplay(stream)
+    shown.start()
+    shown.tell("mnist: metric accuracy, higher is better")
+    shown.update(progress(seconds=1.0, done=2))
+    shown.trial_ended(succeeded(0))
+    shown.trial_ended(failed(1))
+    shown.close()
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "mnist: metric accuracy, higher is better"
+    assert "[0:01] trial 0 succeeded in 1.0 s: accuracy 0.5000" in lines
+    assert "[0:01] trial 1 failed after 1.0 s: ValueError: units" in lines
+    assert lines.count("[0:01] mnist: 2 of 2 trials done, 0 running, 0 queued; agents 0 of 0") == 1
+
+
+def gang(seconds: float, *causes: Restart) -> Progress:
+    members = tuple(
+        MemberLine(rank=rank, host=f"gpu-{rank}", role=Role.WORKER, state=MemberState.TRAINING, step=int(seconds))
+        for rank in range(2)
+    )
+    trial = RunningTrial(id=TrialId(0), params={}, seconds=seconds, members=members)
+    return Progress(
+        name="big", total=1, done=0, running=1, queued=0, failed=0, lost=0, seconds=seconds, eta_s=None,
+        running_trials=(trial,), gang=2, causes=causes, restarts=len(causes),
+    )  # fmt: skip
+
+
+RESTARTS = [
+    Restart(rank, "gpu-1", FailureKind.SIGNAL, "killed by SIGKILL", 1.2, steps_lost=40 + rank) for rank in range(2)
+]
+
+
+def test_lines_of_a_gang() -> None:
+    lines = lines_of(gang(5.0), gang(20.0), gang(70.0))
+    assert lines == [
+        "[0:05] big: gang of 2, 2 training; step 5; agents 0 of 0",
+        "    rank 0 on gpu-0 training: step 5",
+        "    rank 1 on gpu-1 training: step 5",
+        "[0:20] big: gang of 2, 2 training; step 20; agents 0 of 0",
+        "[1:10] big: gang of 2, 2 training; step 70; agents 0 of 0",
+        "    rank 0 on gpu-0 training: step 70",
+        "    rank 1 on gpu-1 training: step 70",
+    ]
+
+
+def test_each_restart_is_told_once_however_many_come_at_a_time() -> None:
+    stream = io.StringIO()
+    shown = LineDisplay(stream)
+    for update in (gang(5.0), gang(6.0, *RESTARTS), gang(7.0, *RESTARTS)):
+        shown.update(update)
+        shown._show()
+    told = [line for line in stream.getvalue().splitlines() if "restart " in line]
+    assert told == [
+        "[0:06] restart 1: rank 0 on gpu-1: killed by SIGKILL; 1.2 s, 40 steps done again",
+        "[0:06] restart 2: rank 1 on gpu-1: killed by SIGKILL; 1.2 s, 41 steps done again",
+    ]
+
+
+def test_the_last_state_is_always_told() -> None:
+    stream = io.StringIO()
+    shown = LineDisplay(stream)
+    shown.start()
+    shown.update(progress(seconds=1.0))
+    shown.update(progress(seconds=2.0, done=2))
+    shown.close()
+    assert "2 of 2 trials done" in stream.getvalue().splitlines()[-1]
+
+
+def test_status_lines_keep_their_distance() -> None:
+    lines = lines_of(*(progress(seconds=second, note=f"note {second}") for second in range(35)))
+    assert [line.split("]")[0] for line in lines] == ["[0:00", "[0:10", "[0:20", "[0:30"]
+
+
+def test_status_lines_that_say_the_same_keep_a_greater_distance() -> None:
+    lines = lines_of(*(progress(seconds=second) for second in range(130)))
+    assert lines == [f"[{time}] {STATUS}; about 0:05 left" for time in ("0:00", "1:00", "2:00")]
+
+
+def test_lines_in_a_stream_that_knows_only_ascii() -> None:
+    raw = io.BytesIO()
+    shown = LineDisplay(io.TextIOWrapper(raw, encoding="ascii"))
+    shown.start()
+    shown.update(progress(note="größe"))
+    shown.close()
+    assert b"gr\\xf6\\xdfe" in raw.getvalue()
+
+
+class Broken(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("kind", [LineDisplay, TerminalDisplay])
+@pytest.mark.filterwarnings("error")
+def test_a_broken_stream_hurts_nobody(
+    kind: type[LineDisplay | TerminalDisplay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    shown = kind(Broken())
+    shown.start()
+    for second in range(20):
+        shown.update(progress(seconds=second * 20))
+        shown.trial_ended(failed(second))
+    shown.close()
+    shown.close()
+
+
+class Stuck(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+        self.released = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.reached.set()
+        self.released.wait(60)
+        return super().write(text)
+
+
+def test_a_stuck_stream_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "CLOSE_TIMEOUT_S", 0.01)
+    stream = Stuck()
+    shown = LineDisplay(stream)
+    shown.start()
+    shown.update(progress())
+    assert stream.reached.wait(60)
+    shown.update(progress(seconds=60.0, done=1))
+    shown.trial_ended(succeeded(0))
+    shown.close()
+    assert stream.getvalue() == ""
+    stream.released.set()
+    assert shown._thread is not None
+    shown._thread.join(60)
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[io.TextIOWrapper, int]]:
+    reading, writing = pty.openpty()
+    with os.fdopen(writing, "w", encoding="utf-8") as stream:
+        yield stream, reading
+    os.close(reading)
+
+
+def written_by(shown: TerminalDisplay, reading: int) -> str:
+    """All that it has written: a terminal takes little before somebody reads it, and a busy machine is slow to draw."""
+    assert shown._thread is not None
+    parts = []
+    while shown._thread.is_alive() or select.select([reading], [], [], 0)[0]:
+        if select.select([reading], [], [], 0.05)[0]:
+            parts.append(os.read(reading, 1 << 16))
+    return b"".join(parts).decode()
+
+
+def test_a_terminal(terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream, reading = terminal
+    shown = TerminalDisplay(stream)
+    shown.start()
+    shown.update(progress())
+    for number in range(9):
+        shown.trial_ended(failed(number))
+    shown.update(progress(seconds=83.0, done=2))
+    shown.close()
+    written = written_by(shown, reading)
+    assert written.count("ValueError: units") == 3
+    assert written.count("further trials with this cause are only counted") == 1
+    assert "\x1b[?25l" in written
+    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
+    assert "2 of 2 trials done" in written.splitlines()[-1]
+    assert "in 1:23" in written.splitlines()[-1]
+
+
+def test_restarts_stay_above_the_picture_of_a_terminal(
+    terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    stream, reading = terminal
+    shown = TerminalDisplay(stream)
+    shown.start()
+    shown.update(gang(5.0, *RESTARTS))
+    shown.close()
+    written = written_by(shown, reading)
+    for rank in range(2):
+        assert written.count(f"restart {rank + 1}: rank {rank} on gpu-1: killed by SIGKILL; 1.2 s") == 1
+    assert "gang of 2" in written.splitlines()[-1]
+
+
+@pytest.mark.parametrize("shown", [NullDisplay(), LineDisplay(io.StringIO())])
+def test_a_display_that_is_told_nothing(shown: Display) -> None:
+    shown.start()
+    shown.close()

@@ -1,0 +1,44 @@
+"""What a driver and its slots may look like."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from sparktrain.cluster.finding import Finding, Level
+from sparktrain.cluster.launch_warnings import Driver
+from sparktrain.cluster.preflight import Facts
+from sparktrain.protocol.checkup_report import Peer, SlotTold
+
+GIB = 2**30
+VERSIONS = {"python": "3.11", "sparktrain": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "horovod": "0.28.1"}
+DRIVER = Driver(host="head", python="3.11.7", versions=VERSIONS, pyspark="4.3.0", java="17.0.15", spark="4.3.0")
+SLOT = SlotTold(
+    slot=0, host="a", address="10.0.0.1", python="3.11.7", executable="/env/bin/python", spark="4.3.0", java="17.0.15",
+    versions=VERSIONS, executor=100, gpus=(), devices=(), memory_bytes=64 * GIB, free_bytes=32 * GIB,
+    ahead_s=0.01, margin_s=0.005, shared=True, peers=(Peer("b", "10.0.0.2", 4000),),
+)  # fmt: skip
+OTHER = replace(SLOT, slot=1, executor=200, host="b", address="10.0.0.2", peers=(Peer("a", "10.0.0.1", 4001),))
+
+
+def slot(of: SlotTold = OTHER, **different: Any) -> SlotTold:
+    return replace(of, **different)
+
+
+def facts(master: str, **conf: str) -> Facts:
+    return Facts(master, {f"spark.{key}": value for key, value in conf.items()}, 8)
+
+
+def only(findings: list[Finding], check: str) -> Finding:
+    """The one finding of a check."""
+    found = [each for each in findings if each.check == check]
+    assert len(found) == 1, findings
+    return found[0]
+
+
+def told(finding: Finding, level: Level, *words: str) -> bool:
+    """Whether it has the level, the words, and a next step unless all is well."""
+    text = f"{finding.told}; {finding.fix}"
+    assert finding.level is level, finding
+    assert bool(finding.fix) is (level is not Level.PASS), finding
+    assert [word for word in words if word not in text] == [], text
+    return True

@@ -1,0 +1,113 @@
+"""What Hadoop tells, at every level; of YARN in the words of its recorded answers."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from sparktrain.cluster import yarn_capacity
+from sparktrain.cluster.finding import Level
+from sparktrain.doctor.hadoop import (
+    AUTHENTICATION_KEY,
+    CIPHER_KEY,
+    COMMITTED_KEY,
+    ENCRYPT_KEY,
+    EXECUTOR_KEY,
+    PROTECTION_KEY,
+    STALE_KEY,
+    Ticket,
+    kerberos_finding,
+    namenode_findings,
+    security_findings,
+    ticket_of,
+    yarn_findings,
+)
+from tests.unit.doctor.seen import told
+
+KLIST = """\
+Ticket cache: FILE:/tmp/krb5cc_1000
+Default principal: alice@LAB.TEST
+
+Valid starting     Expires            Service principal
+{begins}  {ends}  krbtgt/LAB.TEST@LAB.TEST
+\trenew until {renewed}
+{begins}  {ends}  nn/localhost@LAB.TEST
+"""
+NOON = datetime(2026, 11, 21, 12).timestamp()
+NO_TICKET = "klist: No credentials cache found (filename: /tmp/krb5cc_1000)\n"
+WELL = {COMMITTED_KEY: "1", STALE_KEY: "true"}
+IDLE = json.loads((Path(__file__).parents[1] / "cluster" / "yarn" / "idle.json").read_text())
+RM = "http://rm:8088"
+
+
+def test_klist_is_read_as_it_writes_times() -> None:
+    begins, ends = "11/21/26 08:00:05", "11/21/26 18:00:05"
+    ticket = ticket_of(KLIST.format(begins=begins, ends=ends, renewed=ends))
+    assert ticket == Ticket("alice@LAB.TEST", NOON + 6 * 3600 + 5, ends, ends)
+
+
+def test_klist_without_a_ticket_that_grants_others_has_none() -> None:
+    assert ticket_of(NO_TICKET) is None
+    assert ticket_of(KLIST.replace("krbtgt/", "host/").format(begins="a b", ends="a b", renewed="a b")) is None
+    unread = ticket_of(KLIST.format(begins="21. 8:00", ends="21. 18:00", renewed="28. 18:00"))
+    assert unread == Ticket("alice@LAB.TEST", None, "21. 18:00", "28. 18:00")
+
+
+def test_a_ticket_is_told_with_its_end() -> None:
+    def at(seconds: float | None, renewable: str = "") -> Ticket:
+        return Ticket("alice@LAB.TEST", None if seconds is None else NOON + seconds, "18:00", renewable)
+
+    said = "the ticket of alice@LAB.TEST ends in 10:00:00, at 18:00, renewable until tomorrow"
+    assert told(kerberos_finding(True, at(36000, "tomorrow"), NOON, False), Level.PASS, said)
+    assert told(kerberos_finding(True, at(None), NOON, False), Level.PASS, "ends at 18:00")
+    assert told(kerberos_finding(True, None, NOON, False), Level.PASS, "there is a valid ticket")
+    assert told(kerberos_finding(True, at(1800), NOON, False), Level.WARN, "ends in 30:00", "--keytab")
+    assert told(kerberos_finding(False, at(-1), NOON, False), Level.FAIL, "alice@LAB.TEST has ended", "kinit")
+    assert told(kerberos_finding(False, None, NOON, False), Level.FAIL, "there is no Kerberos ticket", "kinit")
+    assert told(kerberos_finding(False, None, NOON, True), Level.PASS, "has the tokens of its job")
+
+
+def test_settings_of_the_namenode_that_cost() -> None:
+    [well] = namenode_findings(WELL, "http://nn:9870")
+    assert told(well, Level.PASS, "no setting of http://nn:9870")
+    one, two = namenode_findings({}, "http://nn:9870")
+    assert told(one, Level.WARN, f"{COMMITTED_KEY} is 0 on http://nn:9870", f"{COMMITTED_KEY}=1")
+    assert told(two, Level.WARN, f"{STALE_KEY} is false", f"{STALE_KEY}=true")
+
+
+@pytest.mark.parametrize("secret", [{ENCRYPT_KEY: "true"}, {PROTECTION_KEY: "authentication,privacy"}])
+def test_encryption_without_aes_is_slow(secret: dict[str, str]) -> None:
+    [slow] = namenode_findings({**WELL, **secret}, "nn")
+    assert told(slow, Level.WARN, "12 times slower", f"{CIPHER_KEY}=AES/CTR/NoPadding")
+    [well] = namenode_findings({**WELL, **secret, CIPHER_KEY: "AES/CTR/NoPadding"}, "nn")
+    assert well.level is Level.PASS
+
+
+def test_yarn_without_a_session() -> None:
+    [silent] = yarn_findings(None, RM, None, 0)
+    assert told(silent, Level.WARN, f"the ResourceManager at {RM} does not answer", "Kerberos ticket")
+    [well] = yarn_findings(yarn_capacity.Told(**IDLE), RM, None, 0)
+    assert told(well, Level.PASS, f"ResourceManager at {RM}: ", "running node", "queues: ")
+
+
+def test_yarn_refuses_and_has_room_in_its_own_words() -> None:
+    idle = yarn_capacity.Told(**IDLE)
+    [refused] = yarn_findings(idle, RM, yarn_capacity.demand_of({yarn_capacity.QUEUE_KEY: "none"}), 1)
+    assert told(refused, Level.FAIL, "YARN has no queue none", "set it to one of")
+    demand = yarn_capacity.demand_of({"spark.executor.memory": "512m"})
+    [well] = yarn_findings(idle, RM, demand, 1)
+    assert told(well, Level.PASS, "room for 1 executor")
+    [full] = yarn_findings(idle, RM, demand, 1000)
+    assert told(full, Level.WARN, "of 1000 executors fit nodes", "ask for fewer executors")
+
+
+def test_what_hadoop_leaves_open() -> None:
+    assert security_findings({}, False) == []
+    [hdfs] = security_findings({}, True)
+    assert told(hdfs, Level.WARN, "HDFS believes whatever user name", f"{AUTHENTICATION_KEY}=kerberos")
+    kerberos = {AUTHENTICATION_KEY: "kerberos", "yarn.resourcemanager.hostname": "rm"}
+    [containers] = security_findings(kerberos, True)
+    assert told(containers, Level.WARN, "run as one user of their host", EXECUTOR_KEY)
+    linux = "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor"
+    assert security_findings({**kerberos, EXECUTOR_KEY: linux}, True) == []

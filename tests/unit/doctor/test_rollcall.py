@@ -1,0 +1,226 @@
+"""Slots meet in one process, over the in-memory transport; they connect to each other on this machine's loopback."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sparktrain.clock import SystemClock
+from sparktrain.config.gang_spec import Role
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.doctor.rollcall import Hall, Shared, roll_of
+from sparktrain.errors import ProtocolError
+from sparktrain.executor import checkup
+from sparktrain.executor.checkup import Visitor, following, visit
+from sparktrain.ids import AgentId
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.checkup_report import SlotTold, member, to_json
+from sparktrain.protocol.memory_transport import MemoryTransport
+from sparktrain.protocol.transport import LinkClosedError
+from sparktrain.state.topology import Place
+from sparktrain.store.hadoop.token_file import VARIABLE, TokenFile
+from sparktrain.store.url import open_store
+from tests.unit.doctor.seen import SLOT
+
+LONG_S = 30.0
+HERE = replace(SLOT, address="127.0.0.1", ahead_s=None, margin_s=0.0, shared=None, peers=())
+
+
+def here(slot: int) -> SlotTold:
+    return replace(HERE, slot=slot, host=f"h{slot}")
+
+
+@asynccontextmanager
+async def hall(
+    slots: int, shared: Shared | None = None, form_s: float = LONG_S, connected_s: float = LONG_S
+) -> AsyncIterator[tuple[Hall, MemoryTransport]]:
+    """A hall that slots may enter."""
+    transport = MemoryTransport()
+    made = Hall(slots, shared or Shared(), SystemClock(), form_s, connected_s)
+    await made.open(transport.listener)
+    try:
+        yield made, transport
+    finally:
+        await made.close()
+
+
+async def test_all_come_and_reach_each_other() -> None:
+    async with hall(3) as (made, transport):
+        told = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(3)))
+    assert made.came == 3
+    for slot, each in enumerate(told):
+        assert (each.problem, each.late, each.store, each.shared) == ("", False, "", None)
+        assert [(peer.host, peer.problem) for peer in each.peers] == [(f"h{(slot + step) % 3}", "") for step in (1, 2)]
+        assert each.ahead_s is not None
+        assert abs(each.ahead_s) <= each.margin_s + 0.001
+
+
+async def test_a_clock_that_is_ahead_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with hall(1) as (_, transport):
+        monkeypatch.setattr(checkup, "SystemClock", Ahead)
+        told = await visit(here(0), transport.dialer(), LONG_S)
+    assert told.ahead_s == pytest.approx(7.0, abs=0.5)
+    assert 0 <= told.margin_s < 0.5
+
+
+class Ahead(SystemClock):
+    def wall(self) -> float:
+        return super().wall() + 7.0
+
+
+async def test_slots_try_the_store_and_see_what_the_driver_wrote(tmp_path: Path) -> None:
+    (tmp_path / "probe-1").touch()
+    for marker, shared in (("probe-1", True), ("probe-2", False)):
+        async with hall(1, Shared(StoreAddress(str(tmp_path)), marker)) as (_, transport):
+            told = await visit(here(0), transport.dialer(), LONG_S)
+        assert (told.store, told.shared) == ("", shared)
+    assert os.listdir(tmp_path) == ["probe-1"], "slots leave nothing"
+
+
+async def test_slots_have_the_tokens_that_the_store_wants_and_only_for_their_visit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    kept: list[bytes] = []
+    monkeypatch.setattr(
+        checkup,
+        "open_store",
+        lambda address: kept.append(Path(os.environ[VARIABLE]).read_bytes()) or open_store(address),
+    )
+    async with hall(1, Shared(StoreAddress(str(tmp_path)), "probe-1", m.Tokens(b"token"))) as (_, transport):
+        told = await visit(here(0), transport.dialer(), LONG_S)
+    assert (told.problem, told.store, kept) == ("", "", [b"token"])
+    assert VARIABLE not in os.environ
+
+
+async def test_a_store_that_a_slot_cannot_use_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with hall(1, Shared(StoreAddress(str(tmp_path / "file")), "probe-1")) as (_, transport):
+        told = await visit(here(0), transport.dialer(), LONG_S)
+    assert "is a file, not a directory" in told.store
+    assert told.shared is None
+    assert told.problem == ""
+
+
+async def test_a_store_that_hangs_does_not_hold_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = asyncio.Event()
+
+    async def hang(work: object) -> bool:
+        return await never.wait()
+
+    monkeypatch.setattr(checkup, "aside", hang)
+    monkeypatch.setattr(checkup, "STORE_S", 0.05)
+    async with hall(1, Shared(StoreAddress("hdfs://nn:8020/runs"), "probe-1")) as (_, transport):
+        told = await visit(here(0), transport.dialer(), LONG_S)
+    assert told.store.startswith("hdfs://nn:8020/runs did not answer within 0.05 s; ")
+
+
+async def test_those_that_are_there_form_when_the_time_is_over_and_a_late_one_is_sent_away() -> None:
+    async with hall(3, form_s=0.3) as (_, transport):
+        first = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(2)))
+        late = await visit(here(2), transport.dialer(), LONG_S)
+    assert [[peer.host for peer in each.peers] for each in first] == [["h1"], ["h0"]]
+    assert [each.late for each in (*first, late)] == [False, False, True]
+    assert late.peers == ()
+
+
+async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
+    async with hall(2) as (_, transport):
+        lost = transport.dialer()
+        link = await lost.attend(LONG_S)
+        visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
+        link.post(m.Join(AgentId("lost"), 1, "h1", 1, {}, (), 1, "127.0.0.1"))
+        await link.receive()
+        link.post(m.MemberReserved(member(1), 1))
+        while not isinstance(await link.receive(), m.FormGang):
+            pass
+        lost.vanish()
+        told = await asyncio.wait_for(visiting, 10.0)
+    [peer] = told.peers
+    assert (peer.host, peer.problem) == ("h1", "Connection refused")
+
+
+async def test_one_that_does_not_connect_in_time_holds_nobody() -> None:
+    async with hall(2, connected_s=0.1) as (_, transport):
+        slow = await transport.dialer().attend(LONG_S)
+        visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
+        slow.post(m.Join(AgentId("slow"), 1, "h1", 1, {}, (), 1, "127.0.0.1"))
+        slow.post(m.MemberReserved(member(1), 1))
+        told = await asyncio.wait_for(visiting, 10.0)
+        assert told.problem == ""
+        heard = [type(await slow.receive()) for _ in range(3)]
+    assert heard == [m.Welcome, m.FormGang, m.Dismiss]
+
+
+async def test_a_hall_that_closes_is_told_by_those_in_it() -> None:
+    async with hall(2) as (made, transport):
+        other = await transport.dialer().attend(LONG_S)
+        visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
+        other.post(m.Join(AgentId("other"), 1, "h1", 1, {}))
+        await other.receive()  # by now the visitor has connected, too
+        await made.close()
+        told = await asyncio.wait_for(visiting, 10.0)
+    assert told.problem.startswith("the visit was cut off: ")
+
+
+async def test_a_driver_that_is_not_there_is_told() -> None:
+    told = await visit(here(0), MemoryTransport().dialer(), LONG_S)
+    assert "not listening" in told.problem
+
+
+async def test_a_visit_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "VISIT_S", 0.05)
+    async with hall(2) as (_, transport):
+        told = await visit(here(0), transport.dialer(), LONG_S)
+    assert told.problem == "the visit did not end within 0.05 s"
+
+
+class Silent:
+    """A coordinator that says one thing."""
+
+    def __init__(self, message: m.Message) -> None:
+        self.message = message
+
+    def post(self, message: m.Message) -> None:
+        pass
+
+    async def receive(self) -> m.Message:
+        return self.message
+
+
+@pytest.mark.parametrize("message", [m.Refuse("go away"), m.BeatAck()])
+async def test_what_nobody_says_here_ends_a_visit(message: m.Message) -> None:
+    link: object = Silent(message)
+    with pytest.raises(ProtocolError, match=r"go away|BeatAck was not expected"):
+        await Visitor(here(0), link, SystemClock(), TokenFile(Path())).run()  # type: ignore[arg-type]
+
+
+async def test_strangers_are_refused() -> None:
+    async with hall(1) as (_, transport):
+        link = await transport.dialer().attend(LONG_S)
+        link.post(m.Join(AgentId("a"), 0, "h0", 1, {}))
+        link.post(m.Beat())
+        await link.receive()
+        with pytest.raises(LinkClosedError):
+            await link.receive()
+
+
+def test_a_slot_connects_to_those_that_follow_it() -> None:
+    places = tuple(Place(f"h{i}", f"10.0.0.{i}", 4000, Role.WORKER) for i in range(40))
+    assert [place.host for place in following(places[:3], "10.0.0.1", 4000)] == ["h2", "h0"]
+    assert [place.host for place in following(places, "10.0.0.38", 4000)] == ["h39", *(f"h{i}" for i in range(15))]
+
+
+def test_what_a_job_returned_is_read_in_the_order_of_slots() -> None:
+    roll = roll_of(3, (to_json(here(1)), to_json(here(0))), "")
+    assert [each.slot for each in roll.told] == [0, 1]
+    assert roll.error == ""
+
+
+def test_what_cannot_be_read_and_why_a_job_ended_is_told() -> None:
+    assert "does not understand" in roll_of(1, ('{"slot": "x"}',), "").error
+    assert roll_of(1, (), "Job aborted").error == "Job aborted"

@@ -1,0 +1,157 @@
+"""Who is let into a pool, and what is told of those that are not, or not any more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sparktrain.driver.absent_agents import TOLD, Absences
+from sparktrain.driver.agent_server import COMPANY_S, Server
+from sparktrain.ids import AgentId
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.certificates import CertificateBundle, CertificateKeeper
+from sparktrain.protocol.memory_transport import MemoryTransport
+from sparktrain.protocol.transport import Link
+from sparktrain.state import events as on
+from tests.unit.clocks import HandClock, settle
+
+VERSIONS = {"python": "3.11", "keras": "3.15"}
+OTHER = {"python": "3.11", "keras": "3.12"}
+SAID = "keras is 3.15 on the driver and 3.12 on the executor (host host-1): install the same versions on both"
+
+
+class Scene:
+    """A server, and what it tells its coordinator."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.transport = MemoryTransport()
+        self.server = Server(self.transport.listener, self.clock, VERSIONS, ())
+        self.events: list[on.Event] = []
+
+    async def join(self, slot: int, versions: dict[str, str], away: str = "") -> Link:
+        link = await self.transport.dialer().attend(1.0)
+        join = m.Join(AgentId(f"a{slot}"), slot, f"host-{slot}", 1, versions, away=away)
+        link.post(join)
+        await settle()
+        return link
+
+    @property
+    def ends(self) -> list[str]:
+        """Why the run cannot go on."""
+        return [event.reason for event in self.events if isinstance(event, on.AgentsUnavailable)]
+
+
+@asynccontextmanager
+async def open_server() -> AsyncIterator[Scene]:
+    scene = Scene()
+    await scene.server.open(scene.events.append, lambda *_: None, None)  # type: ignore[arg-type]
+    try:
+        yield scene
+    finally:
+        await scene.server.close()
+
+
+async def test_one_agent_of_other_versions_is_refused_alone() -> None:
+    async with open_server() as scene:
+        good = await scene.join(0, VERSIONS)
+        assert isinstance(await good.receive(), m.Welcome)
+        bad = await scene.join(1, OTHER)
+        assert await bad.receive() == m.Refuse(SAID)
+        await scene.clock.advance(10 * COMPANY_S)
+        assert scene.ends == []
+        assert scene.server.mismatch is None
+        assert scene.server.knows(AgentId("a0"))
+        assert not scene.server.knows(AgentId("a1"))
+        assert f"({SAID})" in scene.server.absences.told()
+
+
+async def test_an_agent_of_other_versions_that_is_first_waits_for_the_others() -> None:
+    async with open_server() as scene:
+        await scene.join(1, OTHER)
+        await scene.clock.advance(COMPANY_S - 1.0)
+        await scene.join(0, VERSIONS)
+        assert scene.server.refused is None
+        await scene.clock.advance(10 * COMPANY_S)
+        assert scene.ends == []
+
+
+async def test_without_an_agent_of_the_right_versions_the_run_ends() -> None:
+    async with open_server() as scene:
+        await scene.join(1, OTHER)
+        await scene.clock.advance(COMPANY_S - 1.0)
+        assert scene.ends == []
+        assert scene.server.refused == SAID, "for those who find meanwhile that no other will come"
+        await scene.clock.advance(2.0)
+        assert scene.ends == [SAID]
+        assert scene.server.mismatch == SAID
+
+
+async def test_an_agent_of_other_versions_may_be_gone_before_it_is_refused() -> None:
+    async with open_server() as scene:
+        link = await scene.transport.dialer().attend(1.0)
+        link.post(m.Join(AgentId("a1"), 1, "host-1", 1, OTHER))
+        await link.close("killed")
+        await scene.clock.advance(COMPANY_S + 1.0)
+        assert scene.ends == [SAID]
+
+
+async def test_who_is_gone_is_told_until_another_has_its_slot() -> None:
+    async with open_server() as scene:
+        link = await scene.join(0, VERSIONS)
+        assert scene.server.absences.told() == ""
+        await link.close("the agent's host went to sleep")
+        await settle()
+        await scene.clock.advance(40.0)
+        told = scene.server.absences.told()
+        assert told.startswith("agent 0 on host-0 is gone since 40 s (")
+        assert "the agent's host went to sleep" in told
+        await scene.join(0, VERSIONS, away="away for 40 s: the agent's host went to sleep")
+        assert scene.server.absences.told() == ""
+
+
+def test_of_many_absences_the_newest_are_told() -> None:
+    clock = HandClock()
+    absences = Absences(clock)
+    for slot in range(TOLD + 2):
+        clock.at = float(slot)
+        absences.begin(slot, "h", "lost")
+    told = absences.told()
+    assert told.startswith(f"agent {TOLD + 1} on h is gone since 0 s (lost); ")
+    assert told.endswith("; 2 more are gone")
+    assert told.count("(lost)") == TOLD
+
+
+# ---- certificates
+
+
+class DayClock(HandClock):
+    """Its hours pass as seconds."""
+
+    def wall(self) -> float:
+        return self.at * 3600.0
+
+
+async def test_agents_and_the_port_have_new_certificates_before_the_old_ones_end() -> None:
+    scene = Scene()
+    clock = DayClock()
+    keeper = CertificateKeeper("run", clock=clock)
+    server = Server(scene.transport.listener, clock, VERSIONS, (), keeper)
+    shown: list[CertificateBundle] = []
+    scene.transport.listener.renew = shown.append  # type: ignore[method-assign]
+    await server.open(scene.events.append, lambda *_: None, None)  # type: ignore[arg-type]
+    first = await scene.join(0, VERSIONS)
+    keeping = asyncio.create_task(server.keep_certificates())
+    await settle()
+    await clock.advance(30 * 24 * 0.4)
+    assert shown == []
+    await clock.advance(30 * 24 * 0.1)
+    assert shown == [keeper.server]
+    late = await scene.join(1, VERSIONS)
+    for link in (first, late):
+        assert isinstance(await link.receive(), m.Welcome)
+        renewed = await link.receive()
+        assert isinstance(renewed, m.Certificates)
+        assert renewed.bundle == keeper.agent
+        assert "k" not in repr(renewed).lower()
+    keeping.cancel()
+    await server.close()

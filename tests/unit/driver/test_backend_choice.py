@@ -1,0 +1,128 @@
+"""The backend of a gang for which none is named: driver and executors decide, and a resumed run keeps it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.config.gang_spec import Backend
+from sparktrain.driver import backend_choice
+from sparktrain.driver.backend_choice import choose
+from sparktrain.driver.first_lines import opening
+from sparktrain.driver.options import RunOptions, SweepOptions
+from sparktrain.driver.prepare import Composed, compose
+from sparktrain.errors import ResumeError
+from sparktrain.search.space import single
+
+BOTH = {"tensorflow", "horovod"}
+
+
+def train(lr: float) -> float:
+    return lr
+
+
+def having(monkeypatch: pytest.MonkeyPatch, packages: set[str]) -> None:
+    """The driver has these."""
+    monkeypatch.setattr(backend_choice.choose, "__defaults__", (packages.__contains__,))
+
+
+def composed(folder: Path, **options: Any) -> Composed:
+    values = {"workers": 2, "dir": str(folder), "name": "big", **options}
+    return compose(train, single({"lr": 0.1}), RunOptions(**values))
+
+
+@pytest.mark.parametrize(
+    ("packages", "servers", "backend", "tentative"),
+    [
+        (BOTH, False, Backend.HOROVOD, True),
+        (BOTH, True, Backend.TENSORFLOW, False),
+        ({"tensorflow"}, False, Backend.TENSORFLOW, False),
+        ({"horovod"}, False, Backend.TENSORFLOW, False),
+        (set(), False, Backend.TENSORFLOW, False),
+    ],
+)
+def test_the_driver_takes_horovod_where_it_can_be_had(
+    packages: set[str], servers: bool, backend: Backend, tentative: bool
+) -> None:
+    choice = choose(servers, False, packages.__contains__)
+    assert (choice.backend, choice.tentative) == (backend, tentative)
+
+
+def with_a_strategy(lr: float, ctx: Any) -> None:
+    ctx.strategy()
+
+
+def test_a_function_that_makes_a_strategy_has_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, BOTH)
+    made = compose(with_a_strategy, single({"lr": 0.1}), RunOptions(workers=2, dir=str(tmp_path), name="big"))
+    assert made.spec.gang.backend is Backend.TENSORFLOW
+    assert [*opening(made)] == ["big: backend tensorflow: the function makes a strategy, which only it connects"]
+
+
+@pytest.mark.parametrize(
+    ("there", "backend", "told"),
+    [
+        (True, Backend.HOROVOD, "big: backend horovod: driver and executors have Horovod"),
+        (False, Backend.TENSORFLOW, "big: backend tensorflow: executors have no Horovod, .*"),
+    ],
+)
+def test_executors_decide_and_the_plan_has_what_came_of_it(
+    there: bool, backend: Backend, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    having(monkeypatch, BOTH)
+    made = composed(tmp_path).settled(there)
+    assert (made.spec.gang.backend, made.plan.spec["gang"]["backend"]) == (backend, backend)
+    assert made.choice is not None
+    assert not made.choice.tentative
+    (line,) = opening(made)
+    assert re.fullmatch(told, line)
+
+
+def test_a_driver_without_horovod_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, {"tensorflow"})
+    made = composed(tmp_path)
+    assert made.spec.gang.backend is Backend.TENSORFLOW
+    assert list(opening(made)) == [
+        "big: backend tensorflow: the driver has no Horovod, which is faster for large models"
+    ]
+
+
+def test_parameter_servers_need_no_backend_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, BOTH)
+    assert composed(tmp_path, ps=1).spec.gang.backend is Backend.TENSORFLOW
+
+
+@pytest.mark.parametrize("named", ["horovod", "tensorflow", "none"])
+def test_a_backend_that_is_named_is_taken(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, BOTH)
+    made = composed(tmp_path, backend=named)
+    assert (made.choice, made.spec.gang.backend.value) == (None, named)
+    assert list(opening(made)) == []
+
+
+def test_trials_of_one_member_need_none() -> None:
+    options = SweepOptions()
+    assert options.choice(options.gang()) is None
+
+
+@pytest.mark.parametrize("before", ["horovod", "tensorflow", "none"])
+def test_a_run_that_is_resumed_keeps_its_backend(before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, BOTH)
+    composed(tmp_path, backend=before).begun()
+    having(monkeypatch, {"tensorflow"} if before == "horovod" else BOTH)
+    again = composed(tmp_path).attached()
+    assert again.spec.gang.backend.value == again.plan.spec["gang"]["backend"] == before
+    assert list(opening(again)) == [
+        "big: resumes; 1 to run in all",
+        f"big: backend {before}: the run was begun with it",
+    ]
+
+
+def test_other_roles_are_told_as_such_and_not_as_another_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    having(monkeypatch, BOTH)
+    composed(tmp_path, backend="horovod").begun()
+    with pytest.raises(ResumeError, match='"ps": 1'):
+        composed(tmp_path, ps=1).attached()

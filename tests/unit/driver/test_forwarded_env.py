@@ -1,0 +1,81 @@
+"""Variables of trials on their way: named by the user, told to agents alone, and stored nowhere."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.cli.common import variables_of
+from sparktrain.driver.forwarded_env import environment
+from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.prepare import Composed, compose, compose_again
+from sparktrain.errors import ResumeError, SpecError
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.runs.progress import NullDisplay
+from sparktrain.search.space import grid
+
+SECRET = "hunter2"
+
+
+def train(x: int) -> float:
+    return float(x)
+
+
+def composed(folder: Path, **options: Any) -> Composed:
+    asked = {"metric": "loss", "dir": str(folder), "name": "run", "backend": "none", "preload": [], **options}
+    return compose(train, grid(x=[1]), SweepOptions(**asked))
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HF_HOME": "/hf", "WANDB_KEY": SECRET, "WANDB_DIR": "/w", "SPARK_X": "1"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_named_is_forwarded_and_what_is_given_prevails() -> None:
+    assert environment({}, ()) == {}
+    assert environment({"HF_HOME": "/mine", "A": 1}, ["HF_HOME", "WANDB_*"]) == {
+        "HF_HOME": "/mine", "A": "1", "WANDB_KEY": SECRET, "WANDB_DIR": "/w",
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("here")
+def test_no_pattern_brings_what_leads_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", SECRET)
+    monkeypatch.setenv("PYTHONPATH", "/x")
+    found = environment({}, ["*"])
+    assert found["HF_HOME"] == "/hf"
+    assert not {"HADOOP_TOKEN_FILE_LOCATION", "SPARK_X", "PYTHONPATH"} & found.keys()
+    with pytest.raises(SpecError, match="leads to its secrets"):
+        environment({}, ["HADOOP_TOKEN_FILE_LOCATION"])
+
+
+def test_a_name_that_is_not_set_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"forward_env \('NOT_SET_HERE'\) is not set"):
+        environment({}, ["NOT_SET_HERE"])
+
+
+def test_the_command_line_tells_values_and_names_apart() -> None:
+    assert variables_of(["A=b=c", "KEY", "E="]) == {"env": {"A": "b=c", "E": ""}, "forward_env": ("KEY",)}
+    assert variables_of(None) == variables_of([]) == {}
+
+
+def test_values_are_in_no_file_of_the_run_and_in_no_text_of_the_driver(tmp_path: Path) -> None:
+    made = composed(tmp_path, env={"TOKEN": SECRET}).attached().begun()
+    work = made.work(1, NullDisplay(), Who("h", 1, 0.0, "1"))
+    assert work.env == {"TOKEN": SECRET}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+    assert made.plan.env == ("TOKEN",)
+    for each in (made, work, SweepOptions(env={"TOKEN": SECRET})):
+        assert SECRET not in repr(each)
+
+
+def test_a_run_that_is_resumed_by_its_directory_wants_them_again(tmp_path: Path) -> None:
+    composed(tmp_path, env={"TOKEN": SECRET, "OTHER": "1"}).attached().begun()
+    with pytest.raises(ResumeError, match=r"not stored: pass OTHER by env= \(--env OTHER"):
+        compose_again(str(tmp_path / "run"), env={"TOKEN": "x"})
+    assert compose_again(str(tmp_path / "run"), env={"TOKEN": "x", "OTHER": "y"}).env == {"TOKEN": "x", "OTHER": "y"}
+    assert composed(tmp_path, env={"TOKEN": "new"}).attached().found is not None, "other variables are no other run"

@@ -1,0 +1,53 @@
+"""What a call is composed of."""
+
+from pathlib import Path
+
+import pytest
+
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.driver.finish import run_end
+from sparktrain.driver.first_lines import opening
+from sparktrain.driver.options import RunOptions
+from sparktrain.driver.prepare import compose
+from sparktrain.ids import TrialId
+from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.search.space import single
+from sparktrain.state.trial import TrialStatus
+
+
+def train(lr: float) -> float:
+    return lr
+
+
+def composed(folder: Path, **options: object):  # type: ignore[no-untyped-def]
+    values = {"workers": 2, "backend": "none", "dir": str(folder), "name": "big", **options}
+    return compose(train, single({"lr": 0.1}), RunOptions(**values))  # type: ignore[arg-type]
+
+
+def ended(status: TrialStatus, generations: int = 2) -> SweepResult:
+    trial = TrialResult(id=TrialId(0), params={}, status=status, generations=generations)
+    return SweepResult(name="big", status=SweepStatus.SUCCEEDED, trials=(trial,))
+
+
+def test_a_run_is_a_sweep_of_one_trial(tmp_path: Path) -> None:
+    made = composed(tmp_path, max_restarts=5)
+    assert made.trials == 1
+    assert list(made.space) == [{"lr": 0.1}]
+    assert (made.spec.gang, made.spec.retries) == (GangSpec(workers=2, backend=Backend.NONE), 5)
+
+
+@pytest.mark.parametrize(("metric", "mode", "line"), [("val_loss", "min", "lower"), ("acc", "max", "higher")])
+def test_the_better_end_of_a_metric_is_found_stored_and_told(tmp_path: Path, metric: str, mode: str, line: str) -> None:
+    made = composed(tmp_path, metric=metric)
+    assert (made.spec.mode, made.plan.spec["mode"]) == (mode, mode)
+    assert list(opening(made)) == [f"big: metric {metric}, {line} is better"]
+
+
+def test_the_model_of_a_run_is_the_one_that_the_chief_of_its_newest_gang_exported(tmp_path: Path) -> None:
+    made = composed(tmp_path)
+    older, newest = (made.layout.path + f"/trials/0000/generation-{number}/rank-0/model.keras" for number in (1, 2))
+    made.store.put_if_absent(older, b"old")
+    assert run_end(made, ended(TrialStatus.SUCCEEDED)).model_path is None
+    made.store.put_if_absent(newest, b"model")
+    assert run_end(made, ended(TrialStatus.SUCCEEDED)).model_path == str(tmp_path / newest)
+    assert run_end(made, ended(TrialStatus.FAILED)).model_path is None

@@ -1,0 +1,33 @@
+"""Calls on one session share its slots, and none waits for those of another."""
+
+import pytest
+
+from sparktrain.driver.slot_holders import Holders
+from sparktrain.errors import PoolError
+
+
+def test_slots_that_others_hold_are_refused_at_once() -> None:
+    holders, session = Holders(), object()
+    holders.take("first", session, 2, 3)
+    with pytest.raises(PoolError, match=r"^2 agents are wanted, .* hold 2 of the 3 slots .* with agents="):
+        holders.take("second", session, 2, 3)
+    holders.take("second", session, 1, 3)
+    with pytest.raises(PoolError, match=r"^1 agent is wanted, .* hold 3 of the 3 slots"):
+        holders.take("third", session, 1, 3)
+    holders.free("first")
+    holders.take("third", session, 2, 3)
+
+
+def test_what_is_not_in_the_way_is_let_pass() -> None:
+    holders, session = Holders(), object()
+    holders.take("first", session, 2, 2)
+    holders.take("first", session, 2, 2)  # again, as after an idle time
+    holders.take("elsewhere", object(), 2, 2)
+    holders.take("unknown", session, 2, None)  # executors come as they are asked for
+    holders.free("nobody")
+    with pytest.raises(PoolError, match="hold 4 of the 4 slots"):  # each holds what it has taken, and once
+        holders.take("last", session, 1, 4)
+
+
+def test_a_call_alone_is_left_to_other_checks() -> None:
+    Holders().take("first", object(), 5, 2)

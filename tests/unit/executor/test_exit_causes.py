@@ -1,0 +1,50 @@
+"""The wording for each way in which a process ends without an outcome."""
+
+import pytest
+
+from sparktrain.executor.exit_causes import classify
+from sparktrain.protocol.frames import UNREACHABLE_STATUS
+from sparktrain.protocol.pipe_messages import Exited
+from sparktrain.state.outcome import FailureKind as Kind
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (0, Kind.EXIT, "process exited with code 0 before the function returned (os._exit, or a native library)"),
+        (3, Kind.EXIT, "process exited with code 3 before"),
+        (-11, Kind.SIGNAL, "ended by SIGSEGV (segmentation fault): a native library crashed"),
+        (-15, Kind.SIGNAL, "ended by SIGTERM (terminated): something outside of sparktrain"),
+        (-1, Kind.SIGNAL, "ended by SIGHUP (hangup)"),
+        (-40, Kind.SIGNAL, "ended by signal 40 (real-time signal 6)"),
+        (
+            -9,
+            Kind.MEMORY,
+            "killed by SIGKILL (exit code 137): most likely out of memory; the process used up to 1,536 MiB",
+        ),
+        (UNREACHABLE_STATUS, Kind.EXIT, "closes file descriptors that it did not open"),
+    ],
+)
+def test_wording(status: int, kind: Kind, words: str) -> None:
+    failure = classify(Exited(1, status, GIB * 3 // 2, 0), log_tail=("last",))
+
+    assert failure.kind is kind
+    assert failure.summary.startswith(words) or words in failure.summary
+    assert failure.log_tail == ("last",)
+
+
+def test_memory_says_what_to_do() -> None:
+    assert "raise spark.executor.memoryOverhead" in classify(Exited(1, -9, GIB, 0)).summary
+
+
+def test_a_request_comes_before_what_it_caused() -> None:
+    failure = classify(Exited(1, -9, GIB, 0), stopped=True, disconnected=True)
+
+    assert failure.kind is Kind.STOPPED
+    assert failure.summary == "stopped on request; ended by SIGKILL (killed)"
+
+
+def test_a_member_that_was_killed_for_cutting_itself_off_did_not_run_out_of_memory() -> None:
+    assert classify(Exited(1, -9, GIB, 0), disconnected=True).kind is Kind.EXIT

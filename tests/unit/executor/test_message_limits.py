@@ -1,0 +1,47 @@
+"""What an agent says in place of messages that are too large."""
+
+import pytest
+
+from sparktrain.executor.message_limits import fitting
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.codec import LARGE_BYTES, LARGEST_OF_AGENT_BYTES, SMALL_BYTES, encode
+from sparktrain.state.outcome import Report
+from sparktrain.testing.transports import FROM_AGENT, MEMBER
+
+
+def sent(message: m.FromAgent) -> list[m.FromAgent]:
+    found = list(fitting(message))
+    assert all(len(encode(each)) <= each.most_bytes for each in found)
+    return found
+
+
+@pytest.mark.parametrize("message", FROM_AGENT, ids=lambda message: type(message).__name__)
+def test_what_fits_is_sent_as_it_is(message: m.FromAgent) -> None:
+    assert sent(message) == [message]
+
+
+def test_many_reports_travel_in_several_messages_in_their_order() -> None:
+    reports = tuple(Report(step, {"x" * 100_000: float(step)}) for step in range(40))
+    parts = sent(m.MemberReported(MEMBER, reports))
+    assert len(parts) > 3
+    assert tuple(report for part in parts if isinstance(part, m.MemberReported) for report in part.reports) == reports
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.CheckpointFailed(MEMBER, 1, "ä" * SMALL_BYTES),
+        m.MemberStored(MEMBER, "files/x: " * LARGE_BYTES),
+        m.Leave("\U0001f600" * SMALL_BYTES),
+        m.Ready(None, {f"module_{number}": "x" * 100_000 for number in range(30)}),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_long_texts_are_cut_and_say_so(message: m.FromAgent) -> None:
+    [said] = sent(message)
+    assert "characters more)" in repr(said)
+
+
+def test_agents_say_nothing_that_takes_the_loop_long_to_read() -> None:
+    assert max(type(message).most_bytes for message in FROM_AGENT) == LARGEST_OF_AGENT_BYTES
+    assert LARGEST_OF_AGENT_BYTES < 2 * 2**20

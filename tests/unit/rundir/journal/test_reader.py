@@ -1,0 +1,354 @@
+"""Journals that were cut, damaged, written to while they are read, and read again and again."""
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktrain.errors import JournalDamagedError
+from sparktrain.rundir.journal import file_format
+from sparktrain.rundir.journal.reader import Opened, Tail, read
+from sparktrain.rundir.journal.writer import Journal
+from sparktrain.rundir.layout import JournalLayout
+from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, told, written
+from tests.unit.store.gated import FailAt, GatedStore, MemoryStore, fault
+
+FIFTY = [range(7), range(7, 20), range(20, 21), range(21, 38), range(38, 50)]
+
+
+def batch(number: int, epoch: int = 1) -> str:
+    return f"batch_{epoch:04}_{number:08}"
+
+
+def content(store: MemoryStore, name: str) -> bytes:
+    return store.files[f"{FOLDER}/{name.replace('_', '-')}"]
+
+
+def without(store: MemoryStore, *names: str, **changed: bytes) -> MemoryStore:
+    return copied(store, **dict.fromkeys(names), **changed)
+
+
+# ---- cut
+
+
+@pytest.mark.parametrize("last", range(1, 6))
+def test_a_journal_that_was_cut_at_any_byte_opens_with_its_beginning(last: int) -> None:
+    store = written(*FIFTY[:last])
+    whole = content(store, batch(last))
+    before = [number for numbers in FIFTY[: last - 1] for number in numbers]
+    for length in range(len(whole)):
+        cut = copied(store, **{batch(last): whole[:length]})
+        lines = max(0, whole[:length].count(b"\n") - 1)
+        expected = [*before, *FIFTY[last - 1][:lines]]
+        opened = read(cut, LAYOUT)
+        assert told(opened.records) == expected
+        assert len(opened.notes) == 1
+        follower, opened = Journal.claim(cut, LAYOUT, WHO)
+        follower.append(facts(100))
+        assert told(opened.records) == expected
+        assert read(cut, LAYOUT) == Opened((*opened.records, *facts(100)), 2)
+
+
+@pytest.mark.parametrize("at", ["header", "record"])
+def test_what_was_cut_is_told_once(at: str) -> None:
+    store = written([1], [2, 3, 4])
+    whole = content(store, batch(2))
+    length = 20 if at == "header" else len(whole) - 90
+    store = copied(store, **{batch(2): whole[:length]})
+    dropped = "all that it held are dropped" if at == "header" else "the last 2 of its 3 records are dropped"
+    journal, opened = Journal.claim(store, LAYOUT, WHO)
+    assert opened.notes == (
+        "journal file memory:/run/journal/batch-0001-00000002 was cut, as one is whose driver died while it wrote it: "
+        f"{dropped}; nothing that was written later says that they counted",
+    )
+    journal.append(facts(9))
+    assert read(store, LAYOUT).notes == ()
+
+
+def test_first_batches_that_were_cut_one_after_the_other_count_for_nothing() -> None:
+    store = written([1], [2, 3])
+    store = copied(store, **{batch(2): content(store, batch(2))[:-1]})
+    for epoch in (2, 3):
+        claim(store).append(facts(100))
+        store = copied(store, **{batch(1, epoch): b"ab"[: epoch - 1]})
+    journal, opened = Journal.claim(store, LAYOUT, WHO)
+    assert (journal.epoch, told(opened.records)) == (4, [1, 2])
+    journal.append(facts(4))
+    assert told(read(store, LAYOUT).records) == [1, 2, 4]
+
+
+def test_a_batch_in_the_middle_that_was_cut_is_damage() -> None:
+    store = written([1, 2], [3], [4])
+    with pytest.raises(
+        JournalDamagedError,
+        match=r"^journal of memory:/run is damaged: record 2 of memory:/run/journal/batch-0001-00000001 is missing: 4 "
+        r"bytes were cut off; 1 of its records are lost, and 2 files after it cannot be followed; "
+        r"`sparktrain fsck memory:/run` says what can be kept$",
+    ):
+        read(copied(store, **{batch(1): content(store, batch(1))[:-4]}), LAYOUT)
+
+
+# ---- damage
+
+
+def history() -> tuple[MemoryStore, list[int]]:
+    """Three drivers; one has left a late batch, the last one has compacted."""
+    store = written([1, 2], [3])
+    late = claim(store)
+    late.append(facts(4))
+    journal = claim(store)
+    store.files |= written_as(late, 2, 100).files
+    journal.append(facts(5, 6))
+    journal.compact(facts(1, 2, 3, 4, 5, 6))
+    journal.append(facts(7))
+    journal.compact(facts(1, 2, 3, 4, 5, 6, 7))
+    journal.append(facts(8, 9))
+    return store, list(range(1, 10))
+
+
+def written_as(journal: Journal, number: int, fact: int) -> MemoryStore:
+    """What a driver puts that does not know that it was deposed."""
+    store, late = MemoryStore(), Journal(MemoryStore(), LAYOUT, journal.epoch, journal._follows, WHO)
+    late._store, late._number = store, number - 1
+    late.append(facts(fact))
+    return store
+
+
+def outcome(store: MemoryStore) -> list[int] | str:
+    """What is read, or why nothing is."""
+    try:
+        return told(read(store, LAYOUT).records)
+    except JournalDamagedError as error:
+        return str(error)
+
+
+def check_every_change(store: MemoryStore, expected: list[int]) -> None:
+    """A byte that changes in a file that matters is noticed, or what is read is right all the same."""
+    for path in [path for path in store.files if "epoch" not in path]:
+        whole = store.files[path]
+        for position in range(len(whole)):
+            changed = whole[:position] + bytes([whole[position] ^ (1 << position % 8)]) + whole[position + 1 :]
+            store.files[path] = changed
+            found = outcome(store)
+            assert found == expected or (isinstance(found, str) and path in found), (
+                f"byte {position} of {path}: {found}"
+            )
+        store.files[path] = whole
+
+
+def test_every_changed_byte_is_noticed_or_does_not_matter() -> None:
+    check_every_change(written([1, 2], [3]), [1, 2, 3])
+    check_every_change(*history())
+
+
+def test_the_change_is_not_noticed_without_the_checksum() -> None:
+    with patch.object(file_format, "_checked", lambda number, line: line[9:]), pytest.raises(AssertionError):
+        check_every_change(written([1, 2], [3]), [1, 2, 3])
+
+
+def test_every_missing_file_is_noticed_or_does_not_matter() -> None:
+    store, expected = history()
+    for path in [path for path in store.files if "epoch" not in path]:
+        kept = store.files.pop(path)
+        newest = path.endswith("batch-0003-00000003")
+        assert told(read(store, LAYOUT).records) == (expected[:-2] if newest else expected)
+        store.files[path] = kept
+
+
+@pytest.mark.parametrize(
+    ("store", "problem"),
+    [
+        (
+            without(written([1], [2], [3]), batch(2)),
+            r"batch-0001-00000002 is missing; its records are lost, and 1 files",
+        ),
+        (without(written([1], [2]), batch(1)), r"batch-0001-00000001 is missing"),
+        (copied(written([1, 2]), **{batch(1): b"x\n"}), r"batch-0001-00000001 has a header that does not match"),
+        (
+            copied(written([1], [2]), **{batch(2): content(written([1], [2]), batch(1))}),
+            r"has the header of batch 1 of",
+        ),
+        (copied(written([1, 2]), **{batch(1): content(written([1, 2]), batch(1)) + b"\0"}), r"record 3 of .* is wrong"),
+    ],
+    ids=["missing", "first missing", "header", "other file", "longer"],
+)
+def test_damage_is_told_with_its_place(store: MemoryStore, problem: str) -> None:
+    with pytest.raises(JournalDamagedError, match=problem):
+        read(store, LAYOUT)
+
+
+def test_a_batch_that_is_followed_and_missing_is_damage() -> None:
+    store = written([1], [2])
+    claim(store).append(facts(3))
+    with pytest.raises(JournalDamagedError, match=r"batch-0001-00000002 is missing; .* and 1 files after it"):
+        read(without(store, batch(2)), LAYOUT)
+
+
+def test_without_any_snapshot_the_batches_before_are_missed() -> None:
+    store, _ = history()
+    gone = without(store, "snapshot_0003_00000001", "snapshot_0003_00000002")
+    with pytest.raises(JournalDamagedError, match=r"batch-0001-00000001 is missing; .* and 5 files after it"):
+        read(gone, LAYOUT)
+
+
+def test_foreign_files_are_left_alone() -> None:
+    store = written([1])
+    for name in (
+        "batch-1-1",
+        "batch-0001-00000002.bak",
+        "notes.txt",
+        "epoch-0001/x",
+        "snapshot-0001",
+        "batch-0001-٠٠٠٠٠٠٠٢",
+    ):
+        store.files[f"{FOLDER}/{name}"] = b"foreign"
+    assert read(store, LAYOUT) == Opened(facts(1), 1)
+
+
+def test_a_file_that_cannot_be_read_now_is_no_damage() -> None:
+    store = written([1], [2])
+    with pytest.raises(OSError, match="the store failed"):
+        read(GatedStore(store, FailAt(1, "before", fault())), LAYOUT)
+
+
+# ---- while a driver writes
+
+
+def test_what_vanishes_is_looked_for_again() -> None:
+    store = MemoryStore()
+    journal = claim(store)
+    for number in (1, 2, 3):
+        journal.append(facts(number))
+    for index in range(3):  # after the listing, and after each batch but the last
+        reader = Meddled(copied(store), index, compact)
+        assert told(read(reader, LAYOUT).records) == [1, 2, 3, 4, 5]
+
+
+class Meddled(GatedStore):
+    """Lets something happen after the operation of this number."""
+
+    def __init__(self, store: MemoryStore, index: int, meddle: Callable[[MemoryStore], None]) -> None:
+        self._left = index
+        self._meddle = meddle
+        self._files = store
+        super().__init__(store, self._count)
+
+    def _count(self, name: str, effect: Callable[[], Any]) -> Any:
+        result = effect()
+        self._left -= 1
+        if self._left == -1:
+            self._meddle(self._files)
+        return result
+
+
+def compact(store: MemoryStore) -> None:
+    """Everything that a reader may know is replaced by a snapshot."""
+    journal = claim(store)
+    journal.append(facts(4))
+    journal.compact(facts(1, 2, 3, 4))
+    journal.append(facts(5))
+    journal.compact(facts(1, 2, 3, 4, 5))
+
+
+def test_a_file_that_is_always_gone_is_told() -> None:
+    store = written([1])
+    store.list = lambda prefix="": [f"{FOLDER}/{name}" for name in ("batch-0001-00000001", "batch-0001-00000002")]  # type: ignore[method-assign]
+    with pytest.raises(FileNotFoundError):
+        read(store, LAYOUT)
+
+
+# ---- again and again
+
+
+def test_a_tail_gives_what_is_new() -> None:
+    operations: list[str] = []
+
+    def count(name: str, effect: Callable[[], Any]) -> Any:
+        operations.append(name)
+        return effect()
+
+    store = MemoryStore()
+    journal = claim(store)
+    journal.append(facts(1, 2))
+    tail = Tail(GatedStore(store, count), LAYOUT)
+    assert tail.more() == Opened(facts(1, 2), 1)
+    operations.clear()
+    assert tail.more() == Opened((), 1, afresh=False)
+    assert operations == ["list"]
+    operations.clear()
+    journal.append(facts(3))
+    journal.append(facts(4))
+    assert tail.more() == Opened(facts(3, 4), 1, afresh=False)
+    assert operations == ["list", "read", "read"]
+    journal = claim(store)
+    assert tail.more() == Opened((), 2, afresh=False)
+    journal.append(facts(5))
+    assert tail.more() == Opened(facts(5), 2, afresh=False)
+    journal.compact(facts(1, 2, 3, 4, 5))
+    assert tail.more() == Opened((), 2, afresh=False)
+
+
+def test_a_tail_that_was_left_behind_begins_afresh() -> None:
+    store = MemoryStore()
+    journal = claim(store)
+    journal.append(facts(1))
+    tail = Tail(store, LAYOUT)
+    tail.more()
+    for number in (2, 3):
+        journal.append(facts(number))
+        journal.compact(facts(*range(1, number + 1)))
+    assert tail.more() == Opened(facts(1, 2, 3), 1)
+
+
+def test_a_tail_that_has_read_what_does_not_count_begins_afresh() -> None:
+    store = written([1])
+    journal = claim(store)
+    first = Journal(store, LAYOUT, 1, (), WHO)
+    store.files |= written_as(first, 2, 100).files
+    tail = Tail(store, LAYOUT)
+    assert told(tail.more().records) == [1, 100]
+    journal.append(facts(2))
+    assert tail.more() == Opened(facts(1, 2), 2)
+
+
+def test_a_tail_raises_for_damage_and_goes_on_when_it_is_mended() -> None:
+    store = written([1], [2])
+    tail = Tail(store, LAYOUT)
+    tail.more()
+    store.files |= {path: data for path, data in written([1], [2], [3], [4]).files.items() if path not in store.files}
+    kept = store.files.pop(LAYOUT.batch(1, 3))
+    with pytest.raises(JournalDamagedError):
+        tail.more()
+    store.files[LAYOUT.batch(1, 3)] = kept
+    assert tail.more() == Opened(facts(3, 4), 1, afresh=False)
+
+
+@given(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=4), max_size=8), st.data())
+def test_tails_and_readers_agree(batches: list[list[int]], data: st.DataObject) -> None:
+    store, so_far, seen = MemoryStore(), [], []
+    journal, tail = claim(store), Tail(store, LAYOUT)
+    for each in batches:
+        journal.append(facts(*each))
+        so_far += each
+        match data.draw(st.sampled_from(["go on", "look", "compact", "take over"])):
+            case "look":
+                opened = tail.more()
+                seen = told(opened.records) if opened.afresh else [*seen, *told(opened.records)]
+                assert seen == so_far
+            case "compact":
+                journal.compact(facts(*so_far))
+            case "take over":
+                journal = claim(store)
+        assert told(read(store, LAYOUT).records) == so_far
+
+
+def test_numbers_may_outgrow_their_names() -> None:
+    layout = JournalLayout("run/journal")
+    store = MemoryStore()
+    store.files[layout.epoch(12345)] = b""
+    journal = claim(store)
+    journal.append(facts(1))
+    assert (journal.epoch, told(read(store, layout).records)) == (12346, [1])

@@ -1,0 +1,385 @@
+"""The driver in charge: takes over, appends, compacts, and hears when another one has taken over."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.errors import BugError, DeposedError, JournalDamagedError, RunDirectoryError
+from sparktrain.rundir.journal.reader import Opened, read
+from sparktrain.rundir.journal.writer import Journal, Who, newest_driver
+from sparktrain.store.localfs import LocalStore
+from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, told, written
+from tests.unit.store.gated import FailAt, GatedStore, MemoryStore, fault
+
+
+class Counted(GatedStore):
+    """Notes each operation."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.operations: list[str] = []
+        super().__init__(store, self._count)
+
+    def _count(self, name: str, effect: Callable[[], Any]) -> Any:
+        self.operations.append(name)
+        return effect()
+
+
+def names(store: MemoryStore) -> list[str]:
+    return [path.removeprefix(f"{FOLDER}/") for path in store.list(FOLDER)]
+
+
+def test_a_journal_begins_empty(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    assert read(store, LAYOUT) == Opened((), 0)
+    assert newest_driver(store, LAYOUT) is None
+    journal, opened = Journal.claim(store, LAYOUT, WHO)
+    assert (journal.epoch, opened) == (1, Opened((), 1))
+    assert read(store, LAYOUT) == Opened((), 1)
+
+
+def test_the_next_driver_reads_what_was_appended(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    first = claim(store)
+    first.append(facts(1, 2))
+    first.append(facts(3))
+    second, opened = Journal.claim(store, LAYOUT, WHO)
+    assert opened == Opened(facts(1, 2, 3), 2)
+    second.append(facts(4))
+    assert read(store, LAYOUT) == Opened(facts(1, 2, 3, 4), 2)
+    assert store.list() == [
+        f"{FOLDER}/{name}"
+        for name in ("batch-0001-00000001", "batch-0001-00000002", "batch-0002-00000001", "epoch-0001", "epoch-0002")
+    ]
+
+
+def test_an_append_costs_two_operations_and_a_check_one() -> None:
+    store = Counted(MemoryStore())
+    journal = claim(store)
+    assert store.operations == ["list", "list", "put", "list", "list"]
+    for number in range(3):
+        store.operations.clear()
+        journal.append(facts(number))
+        assert store.operations == ["put", "exists"]
+    store.operations.clear()
+    journal.append(())
+    assert store.operations == []
+    journal.check()
+    assert store.operations == ["exists"]
+
+
+def test_a_driver_that_resumes_reads_each_batch_once() -> None:
+    store = Counted(written([1], [2], [3]))
+    claim(store)
+    # The batches, the file of the driver before, and after the take-over the newest batch again.
+    assert store.operations == ["list", "read", "read", "read", "list", "read", "put", "list", "read"]
+
+
+def test_the_driver_in_charge_says_who_it_is() -> None:
+    store = MemoryStore()
+    claim(store)
+    other = Who("host-2", 12, 99.5, "0.2.0")
+    Journal.claim(store, LAYOUT, other)
+    assert newest_driver(store, LAYOUT) == other
+    said = json.loads(store.files[LAYOUT.epoch(1)])
+    assert len(said.pop("nonce")) == 32
+    assert said == {
+        "version": 1,
+        "epoch": 1,
+        "who": {
+            "host": "host-1",
+            "pid": 4711,
+            "started": 1.5,
+            "sparktrain": "0.1.0",
+            "address": "host-1:5000",
+            "fingerprint": "ab:cd",
+            "purpose": "",
+            "application": "",
+            "attempt": 0,
+        },
+    }
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version":1,"epo', b"\xff", b'{"version":1,"who":{}}'])
+def test_a_driver_that_left_no_name_is_followed_all_the_same(content: bytes) -> None:
+    store = copied(written([1]), epoch_0001=content)
+    assert newest_driver(store, LAYOUT) is None
+    journal, opened = Journal.claim(store, LAYOUT, WHO)
+    assert (journal.epoch, told(opened.records)) == (2, [1])
+
+
+def test_a_journal_of_a_later_sparktrain_is_refused_before_its_driver_is_deposed() -> None:
+    store = copied(written([1]), epoch_0002=b'{"version":2,"who":{"sparktrain":"3.1.0"},"more":[]}')
+    before = dict(store.files)
+    for call in (claim, lambda store: newest_driver(store, LAYOUT)):
+        with pytest.raises(RunDirectoryError, match=r"epoch-0002 was written by sparktrain 3.1.0 \(format 2;"):
+            call(store)
+    assert store.files == before
+
+
+def test_a_damaged_journal_is_refused_before_its_driver_is_deposed() -> None:
+    store = copied(written([1], [2]), batch_0001_00000001=b"damaged\n")
+    before = dict(store.files)
+    with pytest.raises(JournalDamagedError):
+        claim(store)
+    assert store.files == before
+
+
+def test_a_driver_that_was_deposed_hears_it_at_its_next_append() -> None:
+    store = Counted(MemoryStore())
+    old, new = claim(store), claim(store)
+    with pytest.raises(
+        DeposedError,
+        match=re.escape(
+            "another driver (process 4711 on host-1) has taken over memory:/run: this one (epoch 1, process 4711 on "
+            "host-1) ends; what it has not been told to be durable does not count"
+        ),
+    ):
+        old.append(facts(1))
+    new.append(facts(2))
+    store.operations.clear()
+    for call in (lambda: old.append(facts(3)), old.check, lambda: old.append(facts(1))):
+        with pytest.raises(DeposedError):
+            call()
+    assert store.operations == []
+    assert told(read(store, LAYOUT).records) == [2]
+
+
+def test_a_deposed_driver_is_told_even_when_nobody_can_say_by_whom() -> None:
+    store = MemoryStore()
+    old = claim(store)
+    claim(store)
+    for index in (0, 1):
+        old._store = GatedStore(store, FailAt(index + 1, "before", fault()))
+        old._deposed = None
+        with pytest.raises(DeposedError, match=r"another driver \(unknown\) has taken over"):
+            old.check()
+
+
+def test_a_driver_that_loses_the_race_for_an_epoch_takes_the_next() -> None:
+    store = MemoryStore()
+    real, rivals = store.put_if_absent, []
+
+    def put(path: str, data: bytes) -> bool:
+        if not rivals:
+            rivals.append(real(path, b"a rival"))
+        return real(path, data)
+
+    store.put_if_absent = put  # type: ignore[method-assign]
+    assert claim(store).epoch == 2
+
+
+def test_an_append_may_be_repeated_but_not_with_other_records() -> None:
+    store = MemoryStore()
+    journal = claim(store)
+    journal._store = GatedStore(store, FailAt(0, "after", fault()))
+    with pytest.raises(OSError, match="the store failed"):
+        journal.append(facts(1, 2))
+    with pytest.raises(BugError, match="batch 1 of epoch 1 was tried with other records before"):
+        journal.append(facts(1, 2, 3))
+    journal.append(facts(1, 2))
+    journal.append(facts(3))
+    assert told(read(store, LAYOUT).records) == [1, 2, 3]
+
+
+def test_a_store_that_keeps_a_part_of_a_batch_is_refused() -> None:
+    store = MemoryStore()
+    journal = claim(store)
+    store.files[LAYOUT.batch(1, 1)] = b""
+    with pytest.raises(RunDirectoryError, match=r"batch-0001-00000001 has 0 of the \d+ bytes .* in a store that does"):
+        journal.append(facts(1))
+
+
+def test_another_file_under_the_name_of_a_batch_is_a_bug() -> None:
+    store = MemoryStore()
+    journal = claim(store)
+    store.files[LAYOUT.batch(1, 1)] = b"something else"
+    with pytest.raises(BugError, match=r"batch-0001-00000001 was written by somebody else in epoch 1"):
+        journal.append(facts(1))
+
+
+# ---- compaction
+
+
+def compacting(*numbers: int) -> tuple[MemoryStore, Journal, list[int]]:
+    """A journal that was compacted after each of these batches."""
+    store, so_far = MemoryStore(), []
+    journal = claim(store)
+    for number in numbers:
+        journal.append(facts(number))
+        so_far.append(number)
+        journal.compact(facts(*so_far))
+    return store, journal, so_far
+
+
+def test_the_newest_two_snapshots_stay_and_the_batches_after_the_older() -> None:
+    store, journal, so_far = compacting(1, 2)
+    assert names(store) == ["batch-0001-00000002", "epoch-0001", "snapshot-0001-00000001", "snapshot-0001-00000002"]
+    journal.append(facts(3))
+    assert told(read(store, LAYOUT).records) == [1, 2, 3]
+    journal.append(facts(4))
+    journal.compact(facts(*so_far, 3, 4))
+    assert names(store) == [
+        "batch-0001-00000003",
+        "batch-0001-00000004",
+        "epoch-0001",
+        "snapshot-0001-00000002",
+        "snapshot-0001-00000004",
+    ]
+
+
+class InBulk(MemoryStore):
+    """A store that deletes many files by one request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[list[str]] = []
+
+    def delete(self, path: str) -> None:
+        raise AssertionError("one by one")
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        self.requests.append([path.removeprefix(f"{FOLDER}/") for path in paths])
+        for path in paths:
+            super().delete(path)
+
+
+def test_what_is_superfluous_is_deleted_in_bulk_snapshots_first() -> None:
+    store = InBulk()
+    journal = claim(store)
+    for number in range(1, 7):
+        journal.append(facts(number))
+        if number % 2 == 0:
+            journal.compact(facts(*range(1, number + 1)))
+    batches = [f"batch-0001-{number:08d}" for number in range(1, 5)]
+    assert store.requests[-2:] == [["snapshot-0001-00000002"], batches[2:]]
+    assert [name for request in store.requests for name in request if "batch" in name] == batches
+
+
+def test_what_is_appended_beside_a_compaction_is_not_in_it_and_stays() -> None:
+    store = MemoryStore()
+    journal = claim(store)
+    for number in (1, 2):
+        journal.append(facts(number))
+        journal.compact(facts(*range(1, number + 1)))
+    journal.append(facts(3))
+    compaction = journal.compaction()
+    journal.append(facts(4))
+    compaction.write(facts(1, 2, 3))
+    assert told(read(store, LAYOUT).records) == [1, 2, 3, 4]
+    assert names(store) == [
+        "batch-0001-00000003",
+        "batch-0001-00000004",
+        "epoch-0001",
+        "snapshot-0001-00000002",
+        "snapshot-0001-00000003",
+    ]
+
+
+def test_a_snapshot_says_it_in_fewer_words() -> None:
+    store, journal, _ = compacting(1, 2)
+    journal.append(facts(3))
+    journal.compact(facts(3))
+    journal.append(facts(4))
+    second, opened = Journal.claim(store, LAYOUT, WHO)
+    assert told(opened.records) == [3, 4]
+    second.append(facts(5))
+    second.compact(facts(5))
+    assert told(read(store, LAYOUT).records) == [5]
+    assert names(store) == [
+        "batch-0001-00000004",
+        "batch-0002-00000001",
+        "epoch-0001",
+        "epoch-0002",
+        "snapshot-0001-00000003",
+        "snapshot-0002-00000001",
+    ]
+
+
+@pytest.mark.parametrize("name", ["snapshot_0001_00000002", "snapshot_0001_00000001"])
+def test_a_damaged_snapshot_is_replaced_by_the_other_one(name: str) -> None:
+    store, journal, _ = compacting(1, 2)
+    journal.append(facts(3))
+    damaged = copied(store, **{name: store.files[f"{FOLDER}/{name.replace('_', '-')}"][:-1]})
+    opened = read(damaged, LAYOUT)
+    assert told(opened.records) == [1, 2, 3]
+    notes = [
+        "snapshot memory:/run/journal/snapshot-0001-00000002 is damaged, and was left out: record 2 is missing: "
+        "1 bytes were cut off"
+    ]
+    assert list(opened.notes) == (notes if name.endswith("2") else [])
+
+
+def test_nothing_is_deleted_for_a_snapshot_that_cannot_be_read() -> None:
+    store, journal, _ = compacting(1, 2)
+    store.files[f"{FOLDER}/snapshot-0001-00000002"] = b""
+    journal.append(facts(3))
+    journal.compact(facts(1, 2, 3))
+    assert names(store)[-3:] == ["snapshot-0001-00000001", "snapshot-0001-00000002", "snapshot-0001-00000003"]
+    store.files[f"{FOLDER}/snapshot-0001-00000003"] = b""
+    assert told(read(store, LAYOUT).records) == [1, 2, 3]
+
+
+def test_a_snapshot_that_did_not_come_through_deletes_nothing() -> None:
+    store, journal, _ = compacting(1, 2)
+    journal.append(facts(3))
+    store.files[f"{FOLDER}/snapshot-0001-00000003"] = b""
+    before = names(store)
+    journal.compact(facts(1, 2, 3))
+    assert names(store) == before
+
+
+def test_a_journal_is_compacted_only_after_an_append() -> None:
+    store = written([1])
+    journal = claim(store)
+    with pytest.raises(BugError, match="compacted only after an append"):
+        journal.compact(facts(1))
+    journal._store = GatedStore(store, FailAt(1, "before", fault()))
+    with pytest.raises(OSError, match="the store failed"):
+        journal.append(facts(2))
+    with pytest.raises(BugError, match="compacted only after an append"):
+        journal.compact(facts(1, 2))
+
+
+def test_a_deposed_driver_deletes_nothing() -> None:
+    store, journal, _ = compacting(1, 2)
+    journal.append(facts(3))
+    claim(store)
+    before = names(store)
+    with pytest.raises(DeposedError):
+        journal.compact(facts(1, 2, 3))
+    assert names(store) == sorted([*before, "snapshot-0001-00000003"])
+
+
+def test_an_empty_batch_makes_final_what_was_read() -> None:
+    store = MemoryStore()
+    old = claim(store)
+    old.append(facts(1))
+    claim(store).settle()
+    with pytest.raises(DeposedError):
+        old.append(facts(2))
+    assert f"{FOLDER}/batch-0001-00000002" in store.files
+    assert told(read(store, LAYOUT).records) == [1]
+
+
+# ---- speed
+
+
+def test_ten_thousand_trials_are_read_at_once(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    journal = claim(store)
+    batches = [facts(*range(first, first + 400)) for first in range(0, 40_000, 400)]  # each trial has four records
+    for each in batches:
+        journal.append(each)
+    everything = tuple(record for each in batches for record in each)
+    began = time.process_time()
+    assert read(store, LAYOUT).records == everything
+    journal.compact(everything)
+    for path in tmp_path.glob(f"{FOLDER}/batch-*"):
+        path.unlink()
+    assert read(store, LAYOUT).records == everything
+    assert time.process_time() - began < 5

@@ -1,0 +1,70 @@
+"""Snapshots of a trial that a test writes as checkpoints, and what a checkpoint must hold then."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+from sparktrain.errors import CheckpointError
+from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.rundir.checkpoints import MANIFEST, Draft, fetch, write
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.state.checkpoint_history import Checkpoint, Checkpoints
+from sparktrain.store.base import Store
+
+LAYOUT = RunLayout("run")
+TRIAL = TrialId(0)
+NAMES = ("state.json", "tensors-00000.safetensors", "tensors-00001.safetensors")
+
+
+@contextmanager
+def quick_folder() -> Iterator[Path]:
+    """A local folder, in memory where that is possible: for tests that make thousands of folders."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(prefix="sparktrain-test-", dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def member(generation: int) -> Member:
+    return Member(RunId("run"), TRIAL, Generation(generation))
+
+
+def content(generation: int, step: int) -> dict[str, bytes]:
+    """What the snapshot of a step holds: another one for each generation."""
+    return {name: f"{name} of step {step} in generation {generation}".encode() for name in NAMES}
+
+
+def draft(tmp_path: Path, step: int, generation: int = 1, **fields: Any) -> Draft:
+    """A snapshot in a folder of its own."""
+    folder = tmp_path / f"snapshot-{generation}-{step}-{uuid4().hex}"
+    folder.mkdir(parents=True)
+    for name, data in content(generation, step).items():
+        (folder / name).write_bytes(data)
+    return Draft(member(generation), step, folder, **fields)
+
+
+def put(store: Store, tmp_path: Path, step: int, generation: int = 1, **fields: Any) -> Checkpoint:
+    """Write the checkpoint of a step; in one thread, so that the operations have an order."""
+    return write(store, LAYOUT, draft(tmp_path, step, generation, **fields), threads=1)
+
+
+def loaded(store: Store, checkpoint: Checkpoint, tmp_path: Path, cache: Path | None = None) -> dict[str, bytes]:
+    """What a member that resumes from the checkpoint would get."""
+    folder = tmp_path / f"fetched-{uuid4().hex}"
+    fetch(store, checkpoint, folder, cache, threads=1)
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != MANIFEST}
+    shutil.rmtree(folder)
+    return files
+
+
+def resumed(store: Store, trial: Checkpoints, tmp_path: Path) -> tuple[Checkpoint | None, dict[str, bytes]]:
+    """What the next gang resumes from, and with what: as the coordinator does after each damage that an agent tells."""
+    while (newest := trial.newest) is not None:
+        try:
+            return newest, loaded(store, newest, tmp_path)
+        except CheckpointError as error:
+            trial.damage(newest.manifest, str(error))
+    return None, {}

@@ -1,0 +1,73 @@
+"""The paths of a run."""
+
+import pytest
+
+from sparktrain.errors import SpecError
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.store.base import check_path
+
+
+def test_paths() -> None:
+    run = RunLayout("mnist")
+    member = run.member(Member(RunId("mnist"), TrialId(3), Generation(1), Rank(0)))
+    assert run.results == "mnist/results.json"
+    assert run.spec == "mnist/run.json"
+    assert run.trial(TrialId(3)) == "mnist/trials/0003"
+    assert run.trial(TrialId(12345)) == "mnist/trials/12345"
+    assert member.path == "mnist/trials/0003/generation-1/rank-0"
+    assert member.log == f"{member.path}/log.txt"
+    assert member.metrics == f"{member.path}/metrics.jsonl"
+    assert member.model == f"{member.path}/model.keras"
+    assert member.files == f"{member.path}/files"
+
+
+def test_logs_are_known_by_their_paths() -> None:
+    run = RunLayout("mnist")
+    member = Member(RunId("mnist"), TrialId(12345), Generation(2), Rank(10))
+    assert run.member_of_log(run.member(member).log) == member
+    for path in (run.member(member).metrics, "other/trials/0000/generation-1/rank-0/log.txt", run.results):
+        assert run.member_of_log(path) is None
+    assert run.member_of_log("mnist/trials/1/generation-01/rank-0/log.txt") is None
+
+
+MEMBER = RunLayout("mnist").member(Member(RunId("mnist"), TrialId(3), Generation(1), Rank(0)))
+
+
+@pytest.mark.parametrize(
+    "name", ["log.txt", "metrics.jsonl", "model.keras", "files/events.out.tfevents.1.host", "files/a/b c.png"]
+)
+def test_what_an_agent_may_upload(name: str) -> None:
+    assert MEMBER.file(name) == f"{MEMBER.path}/{name}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "files",
+        "files/",
+        "files/../../rank-1/log.txt",
+        "files//a",
+        "../x",
+        "/etc/passwd",
+        "results.json",
+        "model.keras/a",
+    ],
+)
+def test_what_an_agent_may_not_upload(name: str) -> None:
+    with pytest.raises(SpecError, match="of a member must be"):
+        MEMBER.file(name)
+
+
+@pytest.mark.parametrize("name", ["mnist", "mnist 2", "größe", "a.b-c_d", "x" * 200])
+def test_names(name: str) -> None:
+    assert check_path(RunLayout(name).results) == f"{name}/results.json"
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a\\b", "a:b", "a\n", " a", "a ", ".tmp-a", "x" * 201, "ö" * 101, "\udc80"]
+)
+def test_names_that_are_refused(name: str) -> None:
+    with pytest.raises(SpecError, match="name"):
+        RunLayout(name)

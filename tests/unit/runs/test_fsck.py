@@ -1,0 +1,206 @@
+"""Damage of each kind in a run directory: how it is told, what a resume would do, and what a repair makes of it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparktrain.errors import RunDirectoryError
+from sparktrain.runs import fsck
+from sparktrain.runs.fsck import Examined, Examiner
+from sparktrain.runs.repair import repair
+from sparktrain.runs.summary import from_json
+from tests.unit.driver.stored import HandClock, StoredRun, looked_at, spoil, typical
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    """Trial 2 has checkpoints of steps 100, 150 and 170; its newest two and the one of generation 1 count."""
+    run = typical(tmp_path / "runs")
+    run.save(2, 150, generation=2)
+    run.save(2, 170, generation=2)
+    return run
+
+
+def examined(run: StoredRun, fast: bool = False) -> Examined:
+    before = run.store.list()
+    found = Examiner(run.place, fast, lambda size, total: None).examine()
+    assert run.store.list() == before, "it only looks"
+    return found
+
+
+def file(run: StoredRun, pattern: str) -> Path:
+    return sorted((run.store.root / "mnist").glob(pattern))[-1]
+
+
+def told(found: Examined) -> list[tuple[str, str]]:
+    return [(str(each.gravity), each.subject) for each in found.findings]
+
+
+def repaired(run: StoredRun, found: Examined) -> Examined:
+    assert repair(run.place, found, HandClock())
+    return examined(run)
+
+
+def test_a_run_without_damage(run: StoredRun) -> None:
+    found = examined(run)
+    assert (found.code, found.findings) == (0, ())
+    assert found.outlook == ("trial 2 goes on from step 170", "trial 3 begins anew")
+    assert found.checkpoints == 4
+    assert found.size == 4 * 3002
+
+
+def test_progress_is_told_to_the_last_byte(run: StoredRun) -> None:
+    progress: list[tuple[int, int]] = []
+    Examiner(run.place, False, lambda size, total: progress.append((size, total))).examine()
+    assert progress[-1] == (4 * 3002, 4 * 3002)
+    assert progress == sorted(progress)
+
+
+def test_a_changed_byte_is_found_by_reading_it_and_a_lost_one_by_the_size_too(run: StoredRun) -> None:
+    shard = file(run, "trials/0002/checkpoints/gen-0002/data/00000170*.model*")
+    spoil(shard)
+    assert examined(run, fast=True).code == 0
+    found = examined(run)
+    assert (found.code, told(found)) == (7, [("damage", "checkpoint")])
+    assert "trial 2 goes on from step 150 in place of 170" in found.outlook
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert told(examined(run, fast=True)) == [("damage", "checkpoint")]
+    shard.unlink()
+    assert "shard model.safetensors is missing" in examined(run, fast=True).findings[0].problem
+
+
+def test_a_repair_has_the_trial_go_on_from_an_older_checkpoint_at_once(run: StoredRun) -> None:
+    spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
+    after = repaired(run, examined(run))
+    assert (after.code, after.outlook[0]) == (0, "trial 2 goes on from step 150")
+    assert [each.step for each in looked_at(run).trials[2].kept] == [150]
+
+
+def test_a_trial_with_no_checkpoint_left_blocks_until_somebody_decides(run: StoredRun) -> None:
+    for manifest in (run.store.root / "mnist" / "trials" / "0002" / "checkpoints").glob("*/manifest*"):
+        spoil(manifest)
+    found = examined(run)
+    assert (found.code, set(told(found))) == (8, {("blocking", "checkpoint")})
+    assert found.outlook[0] == "trial 2 fails: none of its checkpoints can be read; after --repair it begins anew"
+    after = repaired(run, found)
+    assert (after.code, after.outlook) == (0, ("trials 2, 3 begin anew",))
+
+
+def test_a_damaged_checkpoint_of_a_trial_with_a_result_holds_nobody_up(run: StoredRun) -> None:
+    for manifest in (run.store.root / "mnist" / "trials" / "0000" / "checkpoints").glob("*/manifest*"):
+        spoil(manifest)
+    assert examined(run).code == 7
+
+
+def test_a_damaged_journal_is_repaired_with_what_can_be_kept(run: StoredRun) -> None:
+    spoil(file(run, "journal/batch-0001-00000008"))  # trial 1 has failed
+    found = examined(run)
+    assert (found.code, told(found)[0]) == (8, ("blocking", "journal"))
+    assert "trials 1, 3 begin anew" in found.outlook
+    after = repaired(run, found)
+    assert after.code == 0
+    assert [result.status for result in looked_at(run).results] == ["succeeded", "running", "running", "queued"]
+    assert len(after.lines()) < 15, "batches that do not count any more are not all told"
+
+
+def test_a_torn_tail_is_a_note(run: StoredRun) -> None:
+    newest = file(run, "journal/batch-*")
+    newest.write_bytes(newest.read_bytes()[:-5])
+    found = examined(run)
+    assert found.code == 0
+    assert found.findings
+    assert {gravity for gravity, _ in told(found)} == {"note"}
+    assert found.outlook[0] == "trial 2 goes on from step 150"
+
+
+def lose_overview(run: StoredRun) -> None:
+    file(run, "run.json").unlink()
+
+
+def spoil_overview(run: StoredRun) -> None:
+    file(run, "run.json").write_text("{")
+
+
+@pytest.mark.parametrize("harm", [lose_overview, spoil_overview])
+def test_run_json_is_written_anew_from_the_plan(run: StoredRun, harm: Callable[[StoredRun], None]) -> None:
+    harm(run)
+    found = examined(run)
+    assert (found.code, told(found)) == (8, [("blocking", "run.json")])
+    assert repaired(run, found).code == 0
+    overview = json.loads(file(run, "run.json").read_text())
+    assert (overview["name"], overview["plan"], overview["metric"]) == ("mnist", run.plan.digest, "accuracy")
+
+
+def test_code_that_cannot_be_read_makes_room_for_that_of_the_same_call(run: StoredRun) -> None:
+    spoil(file(run, "code/*"))
+    found = examined(run)
+    assert (found.code, told(found)) == (8, [("blocking", "code")])
+    assert "resume by the same call" in found.findings[0].problem
+    after = repaired(run, found)
+    assert (after.code, list((run.store.root / "mnist" / "code").iterdir())) == (8, [])
+
+
+def test_a_damaged_plan_blocks_and_cannot_be_repaired(run: StoredRun) -> None:
+    spoil(file(run, "plans/*"))
+    found = examined(run)
+    assert (found.code, told(found), found.outlook) == (8, [("blocking", "plan")], ())
+    assert repair(run.place, found, HandClock()) == []
+
+
+RESULTS = {
+    "missing": lambda path: path.unlink(),
+    "garbled": lambda path: path.write_text("{]"),
+    "other": lambda path: path.write_bytes(path.read_bytes().replace(b'"succeeded"', b'"failed"')),
+}
+
+
+@pytest.mark.parametrize("harm", RESULTS)
+def test_results_are_written_anew_from_the_journal(run: StoredRun, harm: str) -> None:
+    run.succeed(2, accuracy=0.95)
+    run.succeed(3, accuracy=0.2)
+    run.end()
+    assert repaired(run, examined(run)).code == 0
+    path = file(run, "results.json")
+    good = path.read_bytes()
+    RESULTS[harm](path)
+    found = examined(run)
+    assert (found.code, told(found)) == (7, [("damage", "results.json")])
+    assert found.outlook == ("nothing is left to be done",)
+    assert repaired(run, found).code == 0
+    assert path.read_bytes() == good
+    assert from_json(json.loads(good)).best is not None
+
+
+def test_nothing_is_repaired_under_a_driver(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsck, "answers", lambda who: True)
+    spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
+    found = examined(run)
+    with pytest.raises(RunDirectoryError, match="is in use by process 4711 on host-1"):
+        repair(run.place, found, HandClock())
+
+
+def test_what_a_driver_has_replaced_meanwhile_is_no_damage(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsck, "answers", lambda who: True)
+
+    def goes_on(size: int, total: int) -> None:
+        if not run.store.exists("mnist/trials/0002/checkpoints/gen-0002/manifest-00000190"):
+            run.save(2, 190, generation=2)
+            file(run, "trials/0002/checkpoints/gen-0002/data/00000150*.model*").unlink()
+
+    assert Examiner(run.place, False, goes_on).examine().code == 0
+
+
+def test_the_document_says_the_same(run: StoredRun) -> None:
+    spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
+    document = json.loads(json.dumps(examined(run).document()))
+    assert document["code"] == 7
+    [finding] = document["findings"]
+    assert (finding["gravity"], finding["subject"], finding["trial"], finding["step"]) == (
+        "damage",
+        "checkpoint",
+        2,
+        170,
+    )
+    assert document["resume"][0] == "trial 2 goes on from step 150 in place of 170"

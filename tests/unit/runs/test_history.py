@@ -1,0 +1,371 @@
+"""What a driver makes of what others have left in the run directory."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from sparktrain.driver.finish import finished, result
+from sparktrain.driver.prepare import Composed
+from sparktrain.driver.run_request import Ran
+from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError
+from sparktrain.ids import RunId, TrialId
+from sparktrain.protocol.certificates import issue, server_fingerprint
+from sparktrain.protocol.grpc import GrpcListener
+from sparktrain.rundir.journal import reader
+from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.runs import history
+from sparktrain.runs.plan import spec_fields
+from sparktrain.runs.progress import NullDisplay
+from sparktrain.runs.results import SweepResult, SweepStatus
+from sparktrain.runs.summary import from_json
+from sparktrain.search.space import Space, grid
+from sparktrain.search.space_json import to_document
+from sparktrain.state.commands import EndRun
+from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded, TrialConcluded, TrialsAdded
+from sparktrain.state.sweep import Ending
+from sparktrain.state.trial import TrialStatus
+from sparktrain.store.base import Store
+from tests.unit.driver.drivers import Climber, Driver, World, composed, play, whole
+from tests.unit.store.gated import MemoryStore
+
+TRIALS = 6
+OTHER = Who(host="other", pid=7, started=0.0, sparktrain="1", address="192.0.2.1:5", fingerprint="f")
+
+
+def driven(world: World, run: Composed) -> tuple[SweepResult, Ran]:
+    """A driver runs `run` to its end."""
+    ran = play(Driver(world, run, whole).run())
+    return result(replace(run, store=world.store), ran, None), ran
+
+
+def attached(world: World, run: Composed | None = None) -> Composed:
+    return replace(run or composed(TRIALS), store=world.store).attached()
+
+
+def with_journal(world: World, records: Iterable[AnyRecord], who: Who = OTHER) -> World:
+    """The same run with a journal of these records, and without results, which would follow from others."""
+    other, results = World(), composed(TRIALS).layout.results
+    kept = {path: data for path, data in world.store.files.items() if "/journal/" not in path and path != results}
+    other.store.files.update(kept)
+    journal, _ = Journal.claim(other.store, composed(TRIALS).layout.journal, who)
+    journal.append(list(records))
+    return other
+
+
+def with_a_lost_trial(world: World, *end: AnyRecord) -> list[AnyRecord]:
+    """The records of the run, of which trial 2 was lost, but for the last one, and `end`."""
+    failure = Failure(FailureKind.LOST, "again and again")
+    return [
+        TrialConcluded(trial=each.trial, status=TrialStatus.LOST, failure=failure)
+        if isinstance(each, TrialConcluded) and each.trial == 2
+        else each
+        for each in records(world.store)[:-1]
+    ] + list(end)
+
+
+def records(store: Store) -> tuple[AnyRecord, ...]:
+    return reader.read(store, composed(TRIALS).layout.journal).records
+
+
+@pytest.fixture
+def done() -> tuple[World, SweepResult]:
+    """A run that is complete."""
+    world = World()
+    return world, driven(world, composed(TRIALS))[0]
+
+
+def changed(run: Composed, space: Space | None = None, **spec: Any) -> Composed:
+    """The run as another call would have composed it."""
+    new, space = replace(run.spec, **spec), space or run.space
+    plan = structs.replace(run.plan, spec=spec_fields(new), space=to_document(space, new.trials))
+    return replace(run, spec=new, plan=plan, space=space)
+
+
+# ---- nothing left to do
+
+
+def test_a_complete_run_gives_its_result_without_agents(done: tuple[World, SweepResult]) -> None:
+    world, first = done
+    files = dict(world.store.files)
+    assert str(finished(attached(world))) == str(first)
+    assert finished(attached(world)) == first
+    assert world.store.files == files
+
+
+@pytest.mark.parametrize("left", [None, b"{}"])
+def test_results_that_are_missing_or_of_another_driver_are_written(
+    done: tuple[World, SweepResult], left: bytes | None
+) -> None:
+    world, first = done
+    path = composed(TRIALS).layout.results
+    content = world.store.files.pop(path)
+    if left is not None:
+        world.store.files[path] = left
+    assert finished(attached(world)) == first
+    assert world.store.files[path] == content
+
+
+def test_a_driver_that_is_in_charge_no_more_replaces_no_results(done: tuple[World, SweepResult]) -> None:
+    world, _ = done
+    run = attached(world)
+    journal, _ = Journal.claim(world.store, run.layout.journal, OTHER)
+    Journal.claim(world.store, run.layout.journal, OTHER)
+    world.store.files[run.layout.results] = b"newer"
+    ran = Ran((), EndRun(RunId("sweep"), Ending.COMPLETE, ""), 1.0)
+    with pytest.raises(DeposedError):
+        result(run, ran, journal)
+    assert world.store.files[run.layout.results] == b"newer"
+
+
+def test_the_end_of_a_run_whose_driver_died_before_it_is_noted(done: tuple[World, SweepResult]) -> None:
+    world, first = done
+    died = with_journal(world, [each for each in records(world.store) if not isinstance(each, RunEnded)])
+    made = finished(attached(died))
+    assert made is not None
+    assert made.trials == first.trials
+    assert made.status is SweepStatus.SUCCEEDED
+    assert isinstance(records(died.store)[-1], RunEnded)
+    assert finished(attached(died)) == made
+
+
+def test_a_lost_trial_is_run_again(done: tuple[World, SweepResult]) -> None:
+    world, first = done
+    again = with_journal(world, with_a_lost_trial(world, *records(world.store)[-1:]))
+    assert finished(attached(again)) is None
+    made, _ = driven(again, composed(TRIALS))
+    assert [trial.metrics for trial in made.trials] == [trial.metrics for trial in first.trials]
+    assert [trial for trial, _ in again.started] == [2]
+
+
+def test_failed_trials_are_run_again_when_that_is_asked_for(done: tuple[World, SweepResult]) -> None:
+    world, _ = done
+    run = replace(composed(TRIALS), retry_failed=True)
+    assert finished(attached(world, run)) is None
+    world.again = {3}
+    made, _ = driven(world, run)
+    assert [trial.generations for trial in made.trials] == [1, 1, 1, 2, 1, 1]
+
+
+def test_what_no_executor_could_load_is_no_result(done: tuple[World, SweepResult]) -> None:
+    world, _ = done
+    added = [each for each in records(world.store) if isinstance(each, TrialsAdded | DriverBegan)]
+    failure = Failure(FailureKind.LOAD, "no module")
+    failed = TrialConcluded(trial=TrialId(0), status=TrialStatus.FAILED, failure=failure)
+    unloadable = with_journal(world, [*added, failed, RunEnded(ending=Ending.UNLOADABLE)])
+    assert finished(attached(unloadable)) is None
+    unloadable.again = {0}
+    made, _ = driven(unloadable, composed(TRIALS))
+    assert made.trials[0].status is TrialStatus.SUCCEEDED
+
+
+# ---- more, and other trials
+
+
+def test_more_trials_are_run_and_none_of_the_first_again() -> None:
+    world = World()
+    first, _ = driven(world, changed(composed(TRIALS), trials=4))
+    assert len(first.trials) == 4
+    assert finished(attached(world)) is None
+    made, _ = driven(world, composed(TRIALS))
+    assert made.trials[:4] == first.trials
+    assert [trial for trial, _ in world.started] == list(range(TRIALS))
+    assert finished(attached(world)) == made
+
+
+def test_the_results_of_the_last_end_stay_until_there_are_others() -> None:
+    world, path = World(), composed(TRIALS).layout.results
+    driven(world, changed(composed(TRIALS), trials=4))
+    before = world.store.files[path]
+    attached(world).work(1, NullDisplay(), OTHER)
+    assert world.store.files[path] == before, "whoever reads them meanwhile finds a whole file"
+    made, _ = driven(world, composed(TRIALS))
+    assert len(made.trials) == TRIALS
+    assert from_json(json.loads(world.store.files[path])) == made
+
+
+def test_fewer_trials_take_none_away(done: tuple[World, SweepResult]) -> None:
+    world, first = done
+    made, _ = driven(world, changed(composed(TRIALS), trials=2))
+    assert made.trials == first.trials
+
+
+def test_another_space_is_refused_and_where_it_is_allowed_only_new_cases_are_run(
+    done: tuple[World, SweepResult],
+) -> None:
+    world, first = done
+    run = changed(composed(TRIALS), grid(x=[0, 1, 2, 100, 101]), trials=None)
+    with pytest.raises(ResumeError, match="begun with other space"):
+        attached(world, run)
+    run = replace(run, allow_changed=frozenset({"space"}))
+    assert finished(attached(world, run)) is None
+    made, _ = driven(world, run)
+    assert made.trials[:TRIALS] == first.trials
+    assert [trial.params["x"] for trial in made.trials[TRIALS:]] == [100, 101]
+    assert finished(attached(world, run)) == made
+
+
+# ---- who is on it
+
+
+def test_a_driver_that_answers_is_left_alone(done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _ = done
+    running = with_journal(world, records(world.store)[:-1])
+    monkeypatch.setattr(history, "answers", lambda driver: driver == OTHER)
+    with pytest.raises(RunDirectoryError, match=r"in use: process 7 on other has been on this run since 19\d\d-"):
+        attached(running)
+    same = replace(composed(TRIALS), store=running.store).attached(OTHER)
+    assert same.found is not None, "it is this pool that asks, and it is on no run"
+    attached(world)
+
+
+FIRST, SECOND = (structs.replace(OTHER, application="1_0001", attempt=attempt) for attempt in (1, 2))
+
+
+def test_a_driver_that_yarn_has_replaced_is_not_asked(
+    done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _ = done
+    running = with_journal(world, records(world.store)[:-1], FIRST)
+    monkeypatch.setattr(history, "answers", lambda driver: True)
+    another = structs.replace(SECOND, application="1_0002", fingerprint="g")
+    with pytest.raises(RunDirectoryError, match="in use"):
+        replace(composed(TRIALS), store=running.store).attached(another)
+    assert replace(composed(TRIALS), store=running.store).attached(SECOND).replaces
+
+
+@pytest.mark.parametrize("ending", [Ending.STOPPED, Ending.FAILING])
+def test_what_a_driver_has_stopped_is_not_begun_again_by_that_which_replaces_it(
+    done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch, ending: Ending
+) -> None:
+    lost = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=ending, reason="why")), FIRST)
+    monkeypatch.setenv("CONTAINER_ID", "container_e07_1_0001_02_000001")
+    run = replace(composed(TRIALS), retry_failed=True, store=lost.store)
+    made = finished(run.attached())
+    assert made is not None
+    assert (made.status, made.reason) == (SweepStatus.LOST, "why")
+    assert [each.status for each in made.trials].count(TrialStatus.LOST) == 1
+    assert finished(run.attached()) is None, "the program's next call for the run is a new one"
+
+
+@pytest.mark.parametrize("ending", [*(each for each in Ending if each not in (Ending.STOPPED, Ending.FAILING)), None])
+def test_what_a_driver_has_not_ended_or_could_not_go_on_with_is_gone_on_with_by_that_which_replaces_it(
+    done: tuple[World, SweepResult], ending: Ending | None
+) -> None:
+    end = [RunEnded(ending=ending)] if ending is not None else []
+    lost = with_journal(done[0], with_a_lost_trial(done[0], *end), FIRST)
+    assert finished(replace(composed(TRIALS), store=lost.store).attached(SECOND)) is None
+
+
+def test_of_a_run_with_another_space_that_another_call_of_the_program_has_ended_more_is_run(
+    done: tuple[World, SweepResult],
+) -> None:
+    ended = with_journal(done[0], records(done[0].store), FIRST)
+    more = replace(composed(TRIALS + 1), store=ended.store, allow_changed=frozenset({"space"}))
+    assert finished(more.attached(SECOND)) is None
+
+
+def test_trials_that_failed_are_run_again_by_one_driver_of_those_that_yarn_starts(
+    done: tuple[World, SweepResult],
+) -> None:
+    ended = with_journal(done[0], records(done[0].store), FIRST)
+    run = replace(composed(TRIALS), retry_failed=True, store=ended.store)
+    assert run.attached(SECOND).retry_failed, "the one before had another call"
+    began = [
+        structs.replace(run.began, plan=each.plan) for each in records(ended.store) if isinstance(each, DriverBegan)
+    ]
+    killed = replace(run, store=with_journal(done[0], [*records(ended.store), *began], FIRST).store)
+    assert not killed.attached(SECOND).retry_failed
+    assert killed.attached(FIRST).retry_failed
+
+
+@pytest.mark.parametrize(
+    ("container", "found"),
+    [
+        ("container_1795280325843_0001_02_000001", ("1795280325843_0001", 2)),
+        ("container_e17_1795280325843_0012_01_000001", ("1795280325843_0012", 1)),
+        ("", ("", 0)),
+        ("of docker", ("", 0)),
+    ],
+)
+def test_a_driver_in_a_container_of_yarn_knows_its_application(
+    container: str, found: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTAINER_ID", container)
+    this = history.this_driver()
+    assert (this.application, this.attempt) == found
+    assert not this.replaces(OTHER)
+
+
+def test_a_driver_without_an_address_does_not_answer() -> None:
+    for address in ("", "nowhere", ":1", "localhost:x", "127.0.0.1:1"):
+        assert not history.answers(structs.replace(OTHER, address=address))
+
+
+async def test_who_looks_whether_a_driver_answers_makes_no_noise_there(capfd: pytest.CaptureFixture[str]) -> None:
+    """gRPC writes a line to the driver's stderr for each connection that it refuses."""
+    certificates = issue("run")
+    listener = GrpcListener("127.0.0.1", [0], certificates.server)
+    host, port = await listener.start(never_called, never_called)
+    here = structs.replace(OTHER, address=f"{host}:{port}")
+    mine = structs.replace(here, fingerprint=server_fingerprint(certificates.server.certificate))
+    try:
+        assert [await asyncio.to_thread(history.answers, who) for who in (mine, here)] == [True, False]
+    finally:
+        await listener.close(1.0)
+    assert capfd.readouterr().err == ""
+
+
+def test_who_accepts_and_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "ALIVE_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert not history.answers(structs.replace(OTHER, address=address))
+
+
+async def never_called(*arguments: Any) -> Any:
+    raise AssertionError(arguments)
+
+
+def test_of_two_first_drivers_at_the_same_time_one_is_told() -> None:
+    store = MemoryStore()
+    first, second = (replace(composed(TRIALS), store=store).attached() for _ in range(2))
+    first.begun()
+    with pytest.raises(RunDirectoryError, match="at the same time"):
+        second.begun()
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"{}"])
+def test_a_folder_of_something_else_is_told_of(content: bytes) -> None:
+    world = World()
+    world.store.put_if_absent(composed(TRIALS).layout.spec, content)
+    with pytest.raises(RunDirectoryError, match="run"):
+        attached(world)
+
+
+def test_a_seed_that_was_made_up_is_kept(done: tuple[World, SweepResult]) -> None:
+    world, _ = done
+    run = changed(composed(TRIALS), seed=99)
+    assert attached(world, replace(run, seeded=False)).spec.seed == 1
+    with pytest.raises(ResumeError, match="other seed"):
+        attached(world, run)
+
+
+# ---- samplers
+
+
+def test_a_sampler_is_told_what_the_one_before_was_told() -> None:
+    world = World()
+    run = composed(TRIALS, learning=True)
+    driven(world, run)
+    told, again = Climber(TRIALS), records(world.store)
+    history.replay(told, again, run.plan.space_digest)
+    other = [structs.replace(each, metrics={"y": 5.0}) if isinstance(each, TrialConcluded) else each for each in again]
+    with pytest.raises(ResumeError, match="where it proposed"):
+        history.replay(Climber(TRIALS), other, run.plan.space_digest)

@@ -1,0 +1,171 @@
+"""What a run is asked to do: stored once under its digest, read back whole, and compared part by part."""
+
+import pytest
+
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
+from sparktrain.protocol.messages import Code
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs import plan as plans
+from sparktrain.runs.plan import KINDS, Plan, allowed, check_unchanged, spec_fields
+from sparktrain.search.space import grid
+from sparktrain.search.space_json import from_document
+from tests.unit.store.gated import MemoryStore
+
+LAYOUT = RunLayout("run")
+CODE = Code("3d5a2be0e9a1b2c6e7a5c2cba5ea59b8a0be7e4da1a43ab9d0a2ba1c4ca4f7d5", b"f")
+
+
+ORDER = {"kind": "grid", "values": {"a": [True], "x": [1, 2.0, None, "a"]}}
+
+
+def plan(**changes: object) -> Plan:
+    spec = SweepSpec(name="run", metric="y", mode="max", seed=3, gang=GangSpec(workers=2, backend=Backend.TENSORFLOW))
+    values = {
+        "kind": "sweep",
+        "function": "train",
+        "code": CODE.digest,
+        "parts": {"function train": "a1", "model.py": "b2"},
+        "preload": ("numpy",),
+        "space": {"kind": "grid", "values": {"x": [1, 2.0, None, "a"], "a": [True]}},
+        "data_version": None,
+        "spec": spec_fields(spec),
+    }
+    return Plan(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def with_spec(**changes: object) -> Plan:
+    return plan(spec={**plan().spec, **changes})
+
+
+def test_what_is_written_is_read_back() -> None:
+    store, made = MemoryStore(), plan()
+    plans.write(store, LAYOUT, made, CODE)
+    plans.write(store, LAYOUT, made, CODE)
+    again = plans.read(store, LAYOUT, made.digest)
+    assert again.digest == made.digest
+    assert list(from_document(again.space)) == list(grid(x=[1, 2.0, None, "a"], a=[True]))
+    assert again.space_digest == made.space_digest != plan(space=ORDER).space_digest
+    assert again.sweep_spec() == SweepSpec(
+        name="run", metric="y", mode="max", seed=3, gang=GangSpec(workers=2, backend=Backend.TENSORFLOW)
+    )
+    check_unchanged(again, made, "here", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "is no plan of a run"),
+        (b"{}", "version None"),
+        (b"[]", "is no plan of a run"),
+        (b'{"version": 2}', "newer sparktrain"),
+        (b'{"version": 1}', "is no plan of a run"),
+        (plan(function="other").encode(), "is damaged"),
+    ],
+)
+def test_a_plan_that_cannot_be_read_is_told_of(content: bytes | None, words: str) -> None:
+    store = MemoryStore()
+    if content is not None:
+        store.put_if_absent(LAYOUT.plan(plan().digest), content)
+    with pytest.raises(RunDirectoryError, match=words):
+        plans.read(store, LAYOUT, plan().digest)
+
+
+@pytest.mark.parametrize("content", [None, b"x", b"\x80"])
+def test_code_that_cannot_be_read_is_told_of(content: bytes | None) -> None:
+    store = MemoryStore()
+    if content is not None:
+        store.put_if_absent(LAYOUT.code(CODE.digest), content)
+    with pytest.raises(RunDirectoryError, match="put a copy back"):
+        plans.read_code(store, LAYOUT, CODE.digest)
+
+
+CHANGES = {
+    "code": (plan(parts={"function train": "a1", "model.py": "b3"}), ['- "model.py": "b2"', '+ "model.py": "b3"']),
+    "space": (plan(space={"kind": "grid", "values": {"x": [1, 2.0, None, "a", 5], "a": [True]}}), ["+ 5"]),
+    "data": (plan(data_version="v2"), ["- null", '+ "v2"']),
+    "metric": (with_spec(mode="min"), ['- "mode": "max"', '+ "mode": "min"']),
+    "seed": (with_spec(seed=4), ["- 3", "+ 4"]),
+    "gang": (with_spec(gang={**plan().spec["gang"], "workers": 3}), ['- "workers": 2', '+ "workers": 3']),
+}  # fmt: skip
+
+
+def test_each_kind_of_change_is_tried() -> None:
+    assert set(CHANGES) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_change_is_refused_with_what_has_changed_unless_it_is_allowed(kind: str) -> None:
+    changed, lines = CHANGES[kind]
+    with pytest.raises(ResumeError, match=f"begun with other {kind}") as caught:
+        check_unchanged(plan(), changed, "/runs/run", frozenset(KINDS) - {kind})
+    for line in lines:
+        assert f"\n    {line}\n" in str(caught.value)
+    assert f"allow_changed='{kind}'" in str(caught.value)
+    check_unchanged(plan(), changed, "/runs/run", frozenset({kind}))
+
+
+def test_changes_of_several_kinds_are_told_together_and_long_ones_are_cut() -> None:
+    changed = plan(data_version="v2", space={"kind": "grid", "values": {"x": list(range(100))}})
+    with pytest.raises(ResumeError, match="other space and data") as caught:
+        check_unchanged(plan(), changed, "/runs/run", frozenset())
+    assert "more lines" in str(caught.value)
+    assert len(str(caught.value).splitlines()) < 25
+
+
+def cases(*values: int) -> Plan:
+    return plan(space={"kind": "cases", "values": [{"lr": value / 7, "seed": value} for value in values]})
+
+
+def told(old: Plan, new: Plan) -> list[str]:
+    """The lines of the error that say what has changed."""
+    with pytest.raises(ResumeError, match="begun with other space") as caught:
+        check_unchanged(old, new, "/runs/run", frozenset())
+    return [line.strip() for line in str(caught.value).splitlines() if line.startswith("    ")][1:]
+
+
+MANY = 10_000
+
+
+@pytest.mark.timeout(60)
+def test_ten_thousand_cases_are_compared_at_once() -> None:
+    """All of them have changed, which took hours; where that is allowed they are not even compared."""
+    old, new = cases(*range(MANY)), cases(*range(MANY, 2 * MANY))
+    lines = told(old, new)
+    assert lines[0] == '- "lr": 0.0'
+    assert sum(line.startswith("- ") for line in lines) == sum(line.startswith("+ ") for line in lines) == 6
+    assert lines[12:] == [f"... and {4 * MANY - 12} more lines"]
+    check_unchanged(old, new, "/runs/run", frozenset({"space"}))
+
+
+def test_one_case_that_has_changed_of_many_is_named() -> None:
+    new = [*range(MANY // 2), 99_999, *range(MANY // 2 + 1, MANY)]
+    assert {'- "seed": 5000', '+ "seed": 99999'} < set(told(cases(*range(MANY)), cases(*new)))
+
+
+def test_one_case_more_or_less_of_many_is_named() -> None:
+    fewer = told(cases(*range(MANY)), cases(*range(MANY - 1)))
+    assert fewer[-1] == '- "seed": 9999'
+    more = told(cases(*range(1, MANY)), cases(*range(MANY)))
+    assert more == ['+ "lr": 0.0', '+ "seed": 0']
+
+
+def test_the_order_of_many_cases_counts() -> None:
+    assert told(cases(*range(MANY)), cases(*reversed(range(MANY))))[:2] == ['- "lr": 0.0', '+ "lr": 1428.4285714285713']
+
+
+def test_limits_may_change() -> None:
+    check_unchanged(plan(), with_spec(timeout_s=5.0, retries=9, trials=2), "/runs/run", frozenset())
+    assert plan().space_digest == with_spec(timeout_s=5.0).space_digest
+    assert plan().space_digest != with_spec(trials=2).space_digest
+
+
+def test_allow_changed_takes_names_and_a_text_with_commas() -> None:
+    assert allowed(["code", "space"]) == allowed("code, space") == {"code", "space"}
+    assert allowed(()) == frozenset()
+    for wrong in (["cod"], "code;space", [3], ""):
+        with pytest.raises(SpecError, match="must name what may change"):
+            allowed(wrong)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="did you mean 'code'"):
+        allowed(["cod"])

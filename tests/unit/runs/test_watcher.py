@@ -1,0 +1,120 @@
+"""What somebody sees who looks at a run directory, and what is read for it."""
+
+from pathlib import Path
+
+import pytest
+
+from sparktrain.rundir.journal.writer import Who
+from sparktrain.runs import watcher
+from sparktrain.runs.results import SweepStatus
+from sparktrain.runs.view import RunState
+from sparktrain.runs.watcher import ASK_INTERVAL_S, Observer
+from sparktrain.state.trial import TrialStatus
+from sparktrain.store.localfs import LocalStore
+from tests.unit.driver.stored import BEGUN, HandClock, StoredRun, looked_at, typical
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    return typical(tmp_path / "runs")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Who]:
+    """The drivers that were asked for a sign of life; all of them give one."""
+    drivers: list[Who] = []
+
+    def answers(who: Who) -> bool:
+        drivers.append(who)
+        return True
+
+    monkeypatch.setattr(watcher, "answers", answers)
+    return drivers
+
+
+def test_the_trials_are_as_far_as_their_records_say(run: StoredRun) -> None:
+    view = looked_at(run)
+    assert [result.status for result in view.results] == ["succeeded", "failed", "running", "queued"]
+    assert (view.done, view.total, view.left) == (2, 4, 2)
+    assert view.best is view.results[0]
+    trial = view.trials[2]
+    assert (trial.result.generations, trial.result.host) == (2, "host-3.example.org")
+    assert (trial.since, trial.reported, trial.saved) == (BEGUN + 80, BEGUN + 80, BEGUN + 60)
+    assert trial.report is not None
+    assert (trial.report.step, trial.report.metrics) == (150, {"accuracy": 0.5, "loss": 1.2})
+    assert trial.checkpoint is not None
+    assert trial.checkpoint.step == 100
+    assert trial.manifest is not None
+    assert Path(trial.manifest).is_file()
+    assert [restart.cause for restart in trial.result.restarts] == ["agent on host-2 was lost: no sign of life"]
+
+
+def test_a_run_whose_driver_does_not_answer_is_left_to_be_resumed(run: StoredRun) -> None:
+    view = looked_at(run)
+    assert (view.state, view.status, view.complete) == (RunState.GONE, None, False)
+    assert view.seconds(BEGUN + 1000) == 80, "nobody has heard of it since"
+
+
+def test_a_run_whose_driver_answers_goes_on(run: StoredRun, asked: list[Who]) -> None:
+    view = looked_at(run)
+    assert view.state is RunState.RUNNING
+    assert view.seconds(BEGUN + 1000) == 1000
+    assert [who.host for who in asked] == ["host-1"]
+
+
+def test_a_run_that_has_ended_is_told_as_results_json_has_it(run: StoredRun, asked: list[Who]) -> None:
+    run.succeed(2, accuracy=0.95)
+    run.fail(3, status=TrialStatus.STOPPED)
+    run.end("stopped", "the run's timeout (80 s) is over")
+    view = looked_at(run)
+    assert (view.state, view.status, view.complete) == (RunState.ENDED, SweepStatus.STOPPED, False)
+    result = view.as_result()
+    assert (result.seconds, result.reason, result.directory) == (80, "the run's timeout (80 s) is over", run.directory)
+    assert [trial.status for trial in result.trials] == ["succeeded", "failed", "succeeded", "stopped"]
+    assert not asked
+
+
+def test_a_driver_that_takes_over_queues_what_was_stopped(run: StoredRun) -> None:
+    run.fail(2, status=TrialStatus.STOPPED)
+    run.end("stopped")
+    run.at += 100
+    run.begin("host-9")
+    view = looked_at(run, run.at)
+    assert view.driver is not None
+    assert (view.state, view.driver.host, view.ending) == (RunState.GONE, "host-9", None)
+    assert [result.status for result in view.results] == ["succeeded", "failed", "queued", "queued"]
+
+
+class CountingStore(LocalStore):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.reads: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        self.reads.append(path)
+        return super().read(path)
+
+
+def test_only_what_is_new_is_read(run: StoredRun, asked: list[Who]) -> None:
+    store = CountingStore(run.store.root)
+    place = type(run.place)(store, run.layout)
+    clock = HandClock()
+    looking = Observer(place, clock)
+    first = looking.look()
+    store.reads.clear()
+    assert looking.look() is first
+    assert store.reads == []
+    run.report(2, 170, accuracy=0.6)
+    again = looking.look()
+    assert again.trials[2].report is not None
+    assert again.trials[2].report.step == 170
+    assert [path.rpartition("/")[2] for path in store.reads] == ["batch-0001-00000014"]
+    assert len(asked) == 1
+    clock.at += ASK_INTERVAL_S
+    assert looking.look() is again
+    assert len(asked) == 2
+
+
+def test_a_run_that_no_driver_has_begun(tmp_path: Path) -> None:
+    view = looked_at(StoredRun(tmp_path / "runs"))
+    assert (view.state, view.driver, view.trials, view.left) == (RunState.GONE, None, (), 4)

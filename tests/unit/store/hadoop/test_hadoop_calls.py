@@ -1,0 +1,98 @@
+"""How long a store over HDFS tries, and what it says when it gives up."""
+
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
+from sparktrain.store.base import UNPUBLISHED
+from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError
+from tests.unit.store.hadoop.memory import QUICK, Hdfs, MemoryStore
+
+BRIEF = Patience(total_s=0.3, call_s=0.1, again_s=0.3, first_pause_s=0.001, longest_pause_s=0.001)
+
+
+def raising(error: Exception, *requests: str) -> Callable[[str, bool], None]:
+    def fail(request: str, done: bool) -> None:
+        if request in requests and not done:
+            raise error
+
+    return fail
+
+
+def test_a_call_that_hangs_is_left_behind_with_its_client() -> None:
+    released, hung = Event(), []
+
+    def fail(request: str, done: bool) -> None:
+        if request == "status" and not hung:
+            hung.append(request)
+            released.wait(30.0)
+
+    store = MemoryStore(Hdfs(fail), BRIEF)
+    try:
+        assert store.put_if_absent("a", b"1") is True
+    finally:
+        released.set()
+    assert (hung, store.connected) == (["status"], 2)
+
+
+def test_a_store_that_hangs_for_good_is_given_up_in_time() -> None:
+    released = Event()
+    store = MemoryStore(Hdfs(lambda request, done: released.wait(30.0) and None), BRIEF)
+    try:
+        with pytest.raises(
+            StoreTimeoutError, match=r"^look at hdfs://memory:1/exp/a failed, .*: no answer within 0\.1 s; see whether"
+        ):
+            store.exists("a")
+    finally:
+        released.set()
+
+
+def test_what_passes_is_tried_again_until_the_time_is_over() -> None:
+    failures = []
+
+    def fail(request: str, done: bool) -> None:
+        failures.append(request)
+        raise TroubleError("its NameNode is in safe mode", "wait until it has left it")
+
+    with pytest.raises(StoreError, match=r"put .* its NameNode is in safe mode; wait until") as caught:
+        MemoryStore(Hdfs(fail), BRIEF).put_if_absent("a", b"1")
+    assert not isinstance(caught.value, StoreRefusedError | StoreTimeoutError)
+    assert len(failures) > 10
+
+
+@pytest.mark.parametrize("request_", ["create", "write", "close", "rename"])
+def test_what_is_refused_is_not_tried_again(request_: str) -> None:
+    refusal = TroubleError("Permission denied: user=ann", "choose another directory", Kind.REFUSED)
+    hdfs = Hdfs(raising(refusal, request_))
+    with pytest.raises(StoreRefusedError, match=r"^put hdfs://memory:1/exp/a: Permission denied: user=ann; choose"):
+        MemoryStore(hdfs, QUICK).put_if_absent("a", b"1")
+    assert all(UNPUBLISHED not in path for path in hdfs.files)
+
+
+def test_no_room_is_tried_again_and_refused_in_the_end() -> None:
+    full = TroubleError("File could only be written to 0 of the 1 minReplication nodes", "see", Kind.FULL)
+    with pytest.raises(StoreRefusedError, match="could only be written"):
+        MemoryStore(Hdfs(raising(full, "close")), BRIEF).put_if_absent("a", b"1")
+
+
+def test_a_failure_in_its_middle_ends_a_new_file() -> None:
+    hdfs = Hdfs()
+    new = MemoryStore(hdfs).create("a")
+    hdfs.fail = raising(RuntimeError("DataTransferError"), "write")
+    with pytest.raises(StoreError, match=r"^write hdfs://memory:1/exp/a failed"):
+        new.write(b"1")
+    assert hdfs.files == {}
+    with pytest.raises(ValueError, match="has failed"):
+        new.write(b"2")
+
+
+def test_a_probe_says_who_cannot_write_where_and_why() -> None:
+    refusal = TroubleError("Permission denied: user=ann", "choose another directory", Kind.REFUSED)
+    with pytest.raises(
+        RunDirectoryError,
+        match=r"^run directory hdfs://memory:1/exp cannot be written by user ann: Permission denied: user=ann; choose",
+    ):
+        MemoryStore(Hdfs(raising(refusal, "create"))).probe()

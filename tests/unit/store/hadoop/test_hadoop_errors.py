@@ -1,0 +1,75 @@
+"""What an error of Hadoop means. The messages are Hadoop's own, cut short."""
+
+import pytest
+
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError, explain
+from sparktrain.store.hadoop.hdfs import HdfsStore
+
+TRACE = "\n\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.startFile(FSNamesystem.java:2745)"
+
+
+@pytest.mark.parametrize(
+    ("java_class", "message", "kind", "told"),
+    [
+        ("org.apache.hadoop.security.AccessControlException", f"Permission denied: user=zoe, access=WRITE{TRACE}",
+         Kind.REFUSED, "Permission denied: user=zoe, access=WRITE; choose another directory"),
+        ("DSQuotaExceededException", f"The DiskSpace quota of /q is exceeded: quota = 1 B{TRACE}",
+         Kind.REFUSED, "The DiskSpace quota of /q is exceeded: quota = 1 B; free some space"),
+        ("org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException", "The maximum path",
+         Kind.REFUSED, "choose a shorter name"),
+        ("org.apache.hadoop.fs.InvalidPathException", "Invalid path name /a/x:y", Kind.REFUSED, "without ':'"),
+        ("", "GSSAPIError(GSS_S_NO_CRED)", Kind.REFUSED, "no valid Kerberos ticket"),
+        ("AccessControlException", "SIMPLE authentication is not enabled.", Kind.REFUSED, "run kinit"),
+        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create file/a.", Kind.PASSING,
+         "its NameNode is in safe mode (Cannot create file/a.); wait"),
+        ("java.io.IOException", "File /a could only be written to 0 of the 1 minReplication nodes.", Kind.FULL,
+         "dfsadmin -report"),
+        ("java.io.EOFException", "End of File", Kind.PASSING, "EOFException: End of File; see"),
+        ("", "Connection refused (os error 111)", Kind.PASSING, "Connection refused (os error 111); see"),
+        ("", 'DataTransferError("All DataNodes failed")', Kind.PASSING, "hdfs fsck"),
+    ],
+)  # fmt: skip
+def test_what_it_means_and_says(java_class: str, message: str, kind: Kind, told: str) -> None:
+    trouble = explain(java_class, message)
+    assert isinstance(trouble, TroubleError)
+    assert trouble.kind is kind
+    assert told in f"{trouble.cause}; {trouble.step}"
+    assert "\n" not in str(trouble)
+
+
+def test_who_wants_a_ticket_is_told_and_what_kerberos_says_in_words() -> None:
+    said = (
+        'GSSAPIError(GssMajorCodes { raw: "0x00070000", calling_error: "none", routine_error: "GSS_S_NO_CRED" }, '
+        '2529639053, "No credentials were supplied: No Kerberos credentials available (default cache: /tmp/k)")'
+    )
+    trouble = explain("", said, "hdfs/_HOST@REALM")
+    assert isinstance(trouble, TroubleError)
+    assert trouble.cause == (
+        "no valid Kerberos ticket for hdfs/_HOST@REALM (No credentials were supplied: No Kerberos credentials "
+        "available (default cache: /tmp/k))"
+    )
+
+
+@pytest.mark.parametrize("word", ["RPCError", "FatalRPCError"])
+def test_what_a_namenode_says_as_it_cuts_the_connection_is_understood_too(word: str) -> None:
+    store = HdfsStore(StoreAddress("hdfs://a:1/runs"))
+    error = RuntimeError(f'{word}("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Token has expired")')
+    trouble = store._explain(error)
+    assert isinstance(trouble, TroubleError)
+    assert (trouble.cause, trouble.kind) == ("Token has expired", Kind.REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("java_class", "message", "error"),
+    [
+        ("java.io.FileNotFoundException", f"File does not exist: /a{TRACE}", FileNotFoundError),
+        ("org.apache.hadoop.fs.FileAlreadyExistsException", "/a already exists", FileExistsError),
+        ("org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException", "Failed to APPEND_FILE", FileExistsError),
+        ("org.apache.hadoop.fs.ParentNotDirectoryException", "/a/b/f (is not a directory)", NotADirectoryError),
+        ("org.apache.hadoop.security.AccessControlException", "/a/b/f (is not a directory)", NotADirectoryError),
+        ("", "'/w/a/f' is not a directory.", NotADirectoryError),
+    ],
+)  # fmt: skip
+def test_what_the_contract_knows(java_class: str, message: str, error: type[OSError]) -> None:
+    assert type(explain(java_class, message)) is error

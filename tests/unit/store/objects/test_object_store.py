@@ -1,0 +1,239 @@
+"""An object store over a service that fails."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
+from sparktrain.store.objects import object_store
+from sparktrain.store.objects.bucket import Failure, Found, Kind, Page, Upload
+from sparktrain.store.objects.memory_bucket import MemoryBucket
+from sparktrain.store.objects.object_store import ObjectStore
+
+
+class LostError(Exception):
+    """No answer came."""
+
+
+class DeniedError(Exception):
+    """The service refused."""
+
+
+class FlakyBucket(MemoryBucket):
+    """A service that follows a plan: a request takes the next entry of its name, and fails with it.
+
+    `before` fails without an effect, `after` with it, and `deny` is refused.
+    """
+
+    def __init__(self, **plan: list[str]) -> None:
+        super().__init__(uuid4().hex)
+        self.plan = plan
+        self.asked: list[str] = []
+
+    async def _follow(self, name: str, request: Callable[[], Awaitable[Any]]) -> Any:
+        self.asked.append(name)
+        step = self.plan[name].pop(0) if self.plan.get(name) else "answer"
+        if step == "deny":
+            raise DeniedError
+        answer = None if step == "before" else await request()
+        if step in ("before", "after"):
+            raise LostError
+        return answer
+
+    async def put(self, key: str, data: bytes, writer: str) -> None:
+        await self._follow("put", lambda: super(FlakyBucket, self).put(key, data, writer))
+
+    async def upload(self, key: str, writer: str) -> Upload:
+        inner = await super().upload(key, writer)
+        return FlakyUpload(self, inner)
+
+    async def head(self, key: str) -> Found:
+        return await self._follow("head", lambda: super(FlakyBucket, self).head(key))
+
+    async def get(self, key: str, start: int, length: int) -> bytes:
+        return await self._follow("get", lambda: super(FlakyBucket, self).get(key, start, length))
+
+    async def page(self, prefix: str, token: str | None) -> Page:
+        whole = await self._follow("page", lambda: super(FlakyBucket, self).page(prefix, None))
+        number = int(token or 0)
+        more = number + 1 < len(whole.keys)
+        return Page(whole.keys[number : number + 1], str(number + 1) if more else None)
+
+    def explain(self, error: Exception) -> Failure:
+        if isinstance(error, LostError):
+            return Failure(Kind.AGAIN, "the service is silent", "wake it")
+        if isinstance(error, DeniedError):
+            return Failure(Kind.REFUSED, "access is denied", "ask for access")
+        return super().explain(error)
+
+
+class FlakyUpload(Upload):
+    def __init__(self, bucket: FlakyBucket, inner: Upload) -> None:
+        self._bucket = bucket
+        self._inner = inner
+
+    async def add(self, part: bytes) -> None:
+        await self._bucket._follow("add", lambda: self._inner.add(part))
+
+    async def publish(self, last: bytes) -> None:
+        await self._bucket._follow("publish", lambda: self._inner.publish(last))
+
+    async def abort(self) -> None:
+        await self._bucket._follow("abort", self._inner.abort)
+
+
+def store_on(bucket: MemoryBucket, timeout_s: float = 20) -> ObjectStore:
+    return ObjectStore(bucket, "exp", timeout_s)
+
+
+@pytest.mark.parametrize("lost", [["before"], ["after"], ["before", "after"], ["after", "before", "before"]])
+def test_who_created_a_file_knows_it_though_the_answer_was_lost(lost: list[str]) -> None:
+    store = store_on(FlakyBucket(put=lost, head=["before"]))
+    assert store.put_if_absent("a", b"same") is True
+    assert store.put_if_absent("a", b"same") is False
+    assert store.read("a") == b"same"
+
+
+def test_who_was_too_late_knows_it_though_the_answer_was_lost() -> None:
+    bucket = FlakyBucket()
+    store_on(bucket).put_if_absent("a", b"same")
+    bucket.plan = {"put": ["before", "before"]}
+    assert store_on(bucket).put_if_absent("a", b"same") is False
+
+
+def test_an_object_without_a_mark_is_somebody_elses() -> None:
+    class Unmarked(FlakyBucket):
+        async def head(self, key: str) -> Found:
+            found = await super().head(key)
+            return Found(found.size, found.modified, None)
+
+    assert store_on(Unmarked(put=["after"])).put_if_absent("a", b"") is False
+
+
+def test_a_call_that_gives_up_says_so_and_may_have_taken_effect() -> None:
+    bucket = FlakyBucket(put=["after"] + ["before"] * 20)
+    with pytest.raises(StoreTimeoutError, match=r"the service is silent, for 0\.5 s; wake it") as caught:
+        store_on(bucket, 0.5).put_if_absent("a", b"whole")
+    assert caught.value.filename == f"{bucket.url}/exp/a"
+    bucket.plan = {}
+    assert store_on(bucket).read("a") == b"whole"
+
+
+def test_what_is_refused_is_not_asked_again() -> None:
+    bucket = FlakyBucket(put=["deny"], get=["deny"])
+    for call in (lambda: store_on(bucket).put_if_absent("a", b""), lambda: store_on(bucket).read("a")):
+        with pytest.raises(StoreRefusedError, match="access is denied; ask for access"):
+            call()
+    assert bucket.asked == ["put", "get"]
+
+
+def test_what_only_reads_is_asked_again() -> None:
+    bucket = FlakyBucket(get=["before"], head=["before"], page=["before", "answer", "before"])
+    store = store_on(bucket)
+    for path in ("b", "a/c"):
+        store.put_if_absent(path, b"data")
+    assert store.read("b") == b"data"
+    assert store.stat("b").size == 4
+    assert store.list() == ["a/c", "b"]
+
+
+@pytest.mark.parametrize("lost", [["before"], ["after"]])
+def test_a_large_file_is_published_once_though_answers_are_lost(
+    lost: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "PART_BYTES", 4)
+    bucket = FlakyBucket(add=["before"], publish=lost)
+    file = store_on(bucket).create("model")
+    file.write(b"0123")
+    file.write(b"456789")
+    assert file.publish().size == 10
+    assert store_on(bucket).read("model") == b"0123456789"
+    assert "abort" not in bucket.asked
+
+
+def test_a_large_file_that_cannot_be_sent_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "PART_BYTES", 4)
+    bucket = FlakyBucket(add=["answer", "deny"])
+    store = store_on(bucket)
+    file = store.create("model")
+    file.write(b"0123")
+    with pytest.raises(StoreRefusedError):
+        file.write(b"4567")
+    assert bucket.asked[-1] == "abort"
+    for late in (file.publish, lambda: file.write(b"")):
+        with pytest.raises(ValueError, match="closed"):
+            late()
+    assert store.list() == []
+
+
+def test_an_upload_that_was_ended_from_outside_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(FlakyBucket):
+        async def _follow(self, name: str, request: Callable[[], Awaitable[Any]]) -> Any:
+            if name == "publish":
+                raise FileNotFoundError("no such upload")
+            return await request()
+
+    monkeypatch.setattr(object_store, "PART_BYTES", 4)
+    file = store_on(Forgetful()).create("model")
+    file.write(b"01234567")
+    with pytest.raises(StoreError, match="has forgotten the parts that were sent; write the file again"):
+        file.publish()
+
+
+def test_folders_of_other_tools_and_unpublished_files_are_not_listed() -> None:
+    bucket = MemoryBucket(uuid4().hex)
+    other = ObjectStore(bucket, "", 20)
+    other.put_if_absent("exp/a", b"")
+    other.put_if_absent("expert", b"")
+    for key in ("exp/folder/", "exp/.tmp-1", "exp//x"):
+        other._call_of_root().ask(lambda bucket, key=key: bucket.put(key, b"", "w"))  # type: ignore[misc]
+    assert store_on(bucket).list() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "message"),
+    [
+        (FlakyBucket(put=["deny"]), "cannot be used: access is denied; ask for access"),
+        (FlakyBucket(page=["deny"]), "cannot be used: access is denied; ask for access"),
+        (FlakyBucket(get=["deny"]), "cannot be used: access is denied; ask for access"),
+    ],
+    ids=["no write", "no list", "no read"],
+)
+def test_probe_tells_what_is_not_allowed_and_leaves_nothing(bucket: FlakyBucket, message: str) -> None:
+    with pytest.raises(RunDirectoryError, match=message):
+        store_on(bucket).probe()
+    assert store_on(bucket).list() == []
+
+
+def test_probe_finds_out_a_service_that_drops_marks() -> None:
+    class Unmarked(MemoryBucket):
+        async def put(self, key: str, data: bytes, writer: str) -> None:
+            await super().put(key, data, "")
+
+    with pytest.raises(RunDirectoryError, match="drops the metadata of objects"):
+        store_on(Unmarked(uuid4().hex)).probe()
+
+
+@pytest.mark.parametrize("lenient", ["put", "publish"])
+def test_probe_finds_out_a_service_that_overwrites(lenient: str) -> None:
+    class Lenient(FlakyBucket):
+        async def _follow(self, name: str, request: Callable[[], Awaitable[Any]]) -> Any:
+            try:
+                return await request()
+            except FileExistsError:
+                if name != lenient:
+                    raise
+
+    with pytest.raises(RunDirectoryError, match="replaces objects though the request forbids it"):
+        store_on(Lenient()).probe()
+
+
+def test_errors_are_of_the_tree() -> None:
+    class Broken(MemoryBucket):
+        async def put(self, key: str, data: bytes, writer: str) -> None:
+            raise ValueError("broken")
+
+    with pytest.raises(StoreError, match="ValueError: broken"):
+        store_on(Broken("x")).put_if_absent("a", b"")

@@ -1,0 +1,54 @@
+"""What is wrong with a call of ctx.strategy, where no TensorFlow is needed to know."""
+
+import pytest
+
+from sparktrain.clock import SystemClock
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.errors import SpecError, StrategyError
+from sparktrain.state.topology import Formation, Place
+from sparktrain.training.strategies.strategy import Strategies
+
+
+def strategies(backend: Backend = Backend.TENSORFLOW, rank: int = 0, **counts: int) -> Strategies:
+    roles = GangSpec(backend=Backend.TENSORFLOW, **counts).roles()
+    formation = Formation(rank, tuple(Place("h", "127.0.0.1", 1, role) for role in roles))
+    return Strategies(formation, backend, lambda: None, timeout_s=1.0, clock=SystemClock())
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("mirored", {}, "a kind is one of .*; did you mean 'mirrored'"),
+        (3, {}, r"ctx.strategy\(3 \(int\)\): a kind is one of 'multi_worker_mirrored'"),
+        ("mirrored", {"device": 2}, "unknown option 'device', it takes devices; did you mean 'devices'"),
+        (None, {"devices": 2}, "name the kind too, of which mirrored and central_storage take devices"),
+        (None, {"speed": 2}, r"ctx.strategy\('default'\): unknown option 'speed'"),
+    ],
+)
+def test_unknown_words(kind: str | None, options: dict[str, int], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        strategies().strategy(kind, **options)
+
+
+@pytest.mark.parametrize(
+    ("counts", "rank", "kind", "message"),
+    [
+        ({"workers": 2}, 0, "parameter_server", "in a gang without parameter servers: pass ps=1"),
+        ({"workers": 1, "ps": 1}, 0, "parameter_server", "whose only worker is the chief"),
+        ({"workers": 1, "ps": 1}, 0, None, "whose only worker is the chief"),
+        ({"workers": 2, "ps": 1}, 0, "multi_worker_mirrored", "in a gang with parameter servers"),
+        ({"workers": 2, "ps": 1}, 0, "mirrored", "in a gang with parameter servers"),
+        ({"workers": 2}, 1, "mirrored", "they would train 2 separate models"),
+        ({"workers": 2}, 0, "one_device", "they would train 2 separate models"),
+        ({"workers": 2, "evaluator": True}, 2, "multi_worker_mirrored", "in the evaluator: it watches a cluster"),
+    ],
+)
+def test_strategies_that_the_gang_has_not(counts: dict[str, int], rank: int, kind: str | None, message: str) -> None:
+    with pytest.raises(StrategyError, match=message):
+        strategies(rank=rank, **counts).strategy(kind)
+
+
+@pytest.mark.parametrize("backend", [Backend.HOROVOD, Backend.NONE])
+def test_gangs_of_another_backend_have_no_strategies(backend: Backend) -> None:
+    with pytest.raises(StrategyError, match="pass backend='tensorflow'"):
+        strategies(backend, workers=2).strategy()

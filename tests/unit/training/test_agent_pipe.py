@@ -1,0 +1,60 @@
+"""What a member's process says to its agent, and hears from it, over a real socket pair."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sparktrain.config.gang_spec import Role
+from sparktrain.protocol import pipe_messages as m
+from sparktrain.protocol.frames import BlockingPipe
+from sparktrain.state.topology import Place
+from sparktrain.training.agent_pipe import AgentWire
+
+PLACES = (Place("here", "127.0.0.1", 4000, Role.CHIEF),)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[AgentWire, BlockingPipe[m.FromMember]]]:
+    """The member's wire, and the agent's end."""
+    mine, theirs = socket.socketpair()
+    agent: BlockingPipe[m.FromMember] = BlockingPipe(theirs, m.FromMember)
+    yield AgentWire(BlockingPipe(mine, m.ToMember)), agent
+    agent.close()
+    mine.close()
+
+
+def test_a_member_that_has_reserved_is_told_the_places_and_keeps_what_came_before(ends) -> None:
+    wire, agent = ends
+    for message in (m.Heed(), m.Share("a", b"1"), m.Form(PLACES), m.Share("b", b"2")):
+        agent.send(message)
+    assert wire.reserve(4000) == PLACES
+    assert agent.receive() == m.Reserved(4000)
+    assert wire.stop_advised()
+    assert [wire.shared(1.0), wire.shared(1.0), wire.shared(0.0)] == [("a", b"1"), ("b", b"2"), None]
+
+
+def test_a_member_whose_agent_is_gone_is_not_left_waiting(ends) -> None:
+    wire, agent = ends
+    agent.close()
+    with pytest.raises(OSError, match="Broken pipe"):
+        wire.reserve(4000)
+    assert wire.shared(60.0) is None
+    assert wire.kept(60.0) is None
+
+
+def test_two_threads_that_wait_each_get_their_own(ends) -> None:
+    wire, agent = ends
+    found: dict[str, object] = {}
+    threads = [
+        threading.Thread(target=lambda: found.update(shared=wire.shared(30.0))),
+        threading.Thread(target=lambda: found.update(kept=wire.kept(30.0))),
+    ]
+    for thread in threads:
+        thread.start()
+    agent.send(m.Kept(7))
+    agent.send(m.Share("k", b"v"))
+    for thread in threads:
+        thread.join(30)
+    assert found == {"shared": ("k", b"v"), "kept": m.Kept(7)}

@@ -1,0 +1,70 @@
+"""In which order a member becomes one of its gang."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.protocol.pipe_messages import Assignment
+from sparktrain.state.topology import Place
+from sparktrain.training import gang_join
+from sparktrain.training.collectives import backend
+from sparktrain.training.collectives.ring import LocalRing
+
+HERE = "127.0.0.1"
+
+
+class Agent:
+    """The wire to an agent that knows the places of a gang of two on one host."""
+
+    def reserve(self, port: int) -> tuple[Place, ...]:
+        return tuple(Place("host", HERE, port, role) for role in (Role.CHIEF, Role.WORKER))
+
+
+def assignment(rank: int, kind: Backend, gpus: tuple[str, ...] = ()) -> Assignment:
+    member = Member(RunId("run"), TrialId(0), Generation(1), Rank(rank))
+    return Assignment(member, 2, {}, 0, None, "", False, (), "", "", "", gpus, HERE, kind)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """What a backend finds in CUDA_VISIBLE_DEVICES when it joins, which initialises TensorFlow, on a host of 4 GPUs."""
+    found: list[str | None] = []
+
+    def load(kind: Backend) -> Callable[[backend.Joining], LocalRing]:
+        def join(joining: backend.Joining) -> LocalRing:
+            found.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
+            joining.release_port()
+            return LocalRing()
+
+        return join
+
+    monkeypatch.setattr(backend, "load", load)
+    monkeypatch.setattr(os, "listdir", lambda path: ["null", "nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setenv("TF_CONFIG", "")
+    return found
+
+
+def train(ctx: Any) -> None:
+    """Uses the ring alone."""
+
+
+@pytest.mark.parametrize("kind", [Backend.TENSORFLOW, Backend.HOROVOD])
+def test_each_member_of_a_host_has_its_gpu_before_the_ring_initialises_tensorflow(
+    kind: Backend, seen: list[str | None]
+) -> None:
+    for rank in range(2):
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        gang_join.form(assignment(rank, kind), Agent(), train)  # type: ignore[arg-type]
+    assert seen == ["0", "1"]
+
+
+def test_gpus_that_somebody_else_has_shared_out_stay(seen: list[str | None]) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-7"
+    gang_join.form(assignment(1, Backend.TENSORFLOW, ("GPU-7",)), Agent(), train)  # type: ignore[arg-type]
+    assert seen == ["GPU-7"]

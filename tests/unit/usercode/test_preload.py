@@ -1,0 +1,150 @@
+"""Which modules a zygote is told to import for some code."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.usercode.serialize import preload_for
+from sparktrain.usercode.target import resolve
+
+BODIES = [
+    ("pass", ()),
+    ("import numpy", ("numpy",)),
+    ("import keras; from tensorflow import data", ("keras", "tensorflow")),
+    ("import numpy.linalg, pandas.api.types", ("numpy", "pandas")),
+    ("from sklearn.svm import SVC; import scipy.stats as s", ("scipy.stats", "sklearn.svm")),
+    ("import scipy; scipy.stats.norm", ("scipy", "scipy.stats")),
+    ("import sklearn as k; k.svm.SVC()", ("sklearn", "sklearn.svm")),
+    ("from sklearn import ensemble", ("sklearn.ensemble",)),
+    ("import pyarrow.flight, pyarrow.parquet", ("pyarrow.parquet",)),
+    ("import torch, json, polars, os.path", ()),
+    ("import os; os.environ['KERAS_BACKEND'] = 'jax'; import keras, numpy", ("numpy",)),
+    ("import os; os.environ['OMP_NUM_THREADS'] = '1'; import numpy", ()),
+    (
+        "import optuna.samplers as s",
+        ("optuna",),
+    ),  # not installed with the tests, as a driver may lack what executors have
+    ("lambda: __import__('x'); (lambda: numpy)()", ()),
+    ("import ship_reads", ("pandas",)),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that modules can be imported from."""
+    modules = set(sys.modules)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "ship_reads.py").write_text("def f():\n    import pandas\n")
+    yield tmp_path
+    for name in set(sys.modules) - modules:
+        if name.startswith("ship_"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize(("body", "modules"), BODIES)
+def test_of_a_file(body: str, modules: tuple[str, ...], folder: Path) -> None:
+    file = folder / "ship_preload.py"
+    file.write_text(f"def train():\n    {body}\n")
+    assert preload_for(resolve(f"{file}:train")) == modules
+
+
+@pytest.mark.parametrize(("body", "modules"), BODIES)
+@pytest.mark.usefixtures("folder")
+def test_of_a_function(body: str, modules: tuple[str, ...]) -> None:
+    assert preload_for(cell(f"def train():\n    {body}\n")) == modules
+
+
+GANGS = [
+    (GangSpec(workers=2), "pass", ("horovod.tensorflow", "keras", "tensorflow")),
+    (GangSpec(workers=2, backend=Backend.TENSORFLOW), "import numpy", ("keras", "numpy", "tensorflow")),
+    (GangSpec(workers=2, backend=Backend.NONE), "import numpy", ("numpy",)),
+    (GangSpec(workers=1), "pass", ()),
+    (
+        GangSpec(workers=2),
+        "import os; os.environ['KERAS_BACKEND'] = 'tensorflow'; import keras",
+        ("horovod.tensorflow", "tensorflow"),
+    ),
+    (GangSpec(workers=2), "import os; os.environ['TF_USE_LEGACY_KERAS'] = '1'", ()),
+]
+
+
+@pytest.mark.parametrize(("gang", "body", "modules"), GANGS)
+def test_of_a_gang(gang: GangSpec, body: str, modules: tuple[str, ...]) -> None:
+    assert preload_for(cell(f"def train():\n    {body}\n"), gang) == modules
+
+
+def cell(source: str, **names: Any) -> Callable[..., Any]:
+    """The function `train` of a notebook cell."""
+    space = {"__name__": "__main__", **names}
+    exec(compile(source, "<cell>", "exec"), space)
+    return space["train"]  # type: ignore[no-any-return]
+
+
+def test_of_what_a_function_reads() -> None:
+    import numpy
+    import pandas
+    from sklearn.linear_model import Ridge
+
+    source = """
+class Model:
+    def fit(self): return table.sum()
+    @property
+    def name(self): return Ridge
+def helper(): return Model()
+def train(a=array): return helper()
+"""
+    train = cell(source, array=numpy.ones(1), table=pandas.Series([1]), Ridge=Ridge)
+    assert preload_for(train) == ("numpy", "pandas", "sklearn.linear_model._ridge")
+
+
+def test_of_a_module_that_a_function_was_imported_from(folder: Path) -> None:
+    (folder / "ship_module.py").write_text("import ship_reads\nimport pyarrow\ndef train(): pass\n")
+    import ship_module  # type: ignore[import-not-found]
+
+    assert preload_for(ship_module.train) == ("pandas", "pyarrow")
+
+
+def test_of_a_script_that_is_run_as_a_module(folder: Path) -> None:
+    (folder / "ship_pack").mkdir()
+    (folder / "ship_pack" / "inner.py").write_text("import pandas\n")
+    names = {"__package__": "ship_pack"}
+    assert preload_for(cell("def train():\n    from . import inner", **names)) == ("pandas",)
+    assert preload_for(cell("def train():\n    from .inner import x", **names)) == ("pandas",)
+
+
+def test_a_keras_on_another_backend_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Backend:
+        @staticmethod
+        def backend() -> str:
+            return "jax"
+
+    class Keras:
+        backend = Backend
+
+    monkeypatch.setitem(sys.modules, "keras", Keras)  # type: ignore[arg-type]  # stands in for the module
+    assert preload_for(cell("def train():\n    import keras, numpy")) == ("numpy",)
+
+
+@pytest.mark.parametrize(
+    ("env", "left"),
+    [
+        ((), ("numpy", "tensorflow")),
+        (("TF_CPP_MIN_LOG_LEVEL",), ("numpy",)),
+        (("OMP_NUM_THREADS",), ()),
+        (("HF_HOME",), ("numpy", "tensorflow")),
+    ],
+)
+def test_what_reads_a_variable_of_trials_at_its_import_is_left_to_them(
+    env: tuple[str, ...], left: tuple[str, ...]
+) -> None:
+    assert preload_for(cell("def train():\n    import numpy, tensorflow"), env=env) == left
+
+
+def test_nothing_is_imported() -> None:
+    before = set(sys.modules)
+    preload_for(cell("def train():\n    import h5py, sklearn.gaussian_process"))
+    assert set(sys.modules) == before
