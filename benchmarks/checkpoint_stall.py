@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.machine import at_most, show
 from sparktrain.ids import Generation, Member, RunId, TrialId
-from sparktrain.protocol.pipe_messages import Kept, Snapshot
+from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored
 from sparktrain.rundir.checkpoints import Draft, write
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
@@ -43,7 +43,7 @@ class Agent:
         self._steps.append(message.step)
 
     def kept(self, timeout_s: float) -> Any:
-        return Kept(self._steps.pop(0)) if self._steps else None
+        return SnapshotStored(self._steps.pop(0)) if self._steps else None
 
 
 class Writer:
@@ -52,7 +52,7 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self.seconds: list[float] = []
         self._store = store
-        self._written: queue.Queue[Kept] = queue.Queue()
+        self._written: queue.Queue[SnapshotStored] = queue.Queue()
 
     def send(self, message: Snapshot) -> None:
         threading.Thread(target=self._write, args=(message,)).start()
@@ -62,9 +62,9 @@ class Writer:
         draft = Draft(member, snapshot.step, Path(snapshot.folder))
         self.seconds.append(_seconds(lambda: write(self._store, RunLayout("run"), draft)))
         shutil.rmtree(snapshot.folder)
-        self._written.put(Kept(snapshot.step))
+        self._written.put(SnapshotStored(snapshot.step))
 
-    def kept(self, timeout_s: float) -> Kept | None:
+    def kept(self, timeout_s: float) -> SnapshotStored | None:
         try:
             return self._written.get(timeout=timeout_s)
         except queue.Empty:
@@ -96,7 +96,7 @@ def measure(agent: Agent | Writer, folder: Path, saves: int, megabytes: int) -> 
     import numpy as np
 
     from sparktrain.clock import SystemClock
-    from sparktrain.training.checkpoint.saver import Checkpoints
+    from sparktrain.training.checkpoint.saver import CheckpointSaver
 
     width = int((megabytes * 1e6 / 4 / 3) ** 0.5)  # Adam keeps two more of each weight
     model = keras.Sequential([keras.layers.Input((width,)), keras.layers.Dense(width, use_bias=False)])
@@ -107,7 +107,7 @@ def measure(agent: Agent | Writer, folder: Path, saves: int, megabytes: int) -> 
     size = sum(array.nbytes for array in arrays) / 1e6
     stalls, copies = [], []
     folder.mkdir()
-    checkpoints = Checkpoints(agent, folder, "", 0, SystemClock())
+    checkpoints = CheckpointSaver(agent, folder, "", 0, SystemClock())
     for step in range(1, saves + 1):
         copies.append(_seconds(lambda: [*map(np.copyto, targets, arrays)]))
         stalls.append(_seconds(lambda step=step: checkpoints.save(step, model)))

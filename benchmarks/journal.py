@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_least, at_most, show
 from sparktrain.clock import SystemClock
-from sparktrain.driver.journal_writer import Scribe
+from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.journal.reader import read
-from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state import commands as do
 from sparktrain.state.events import RunBegun, RunLimits
@@ -79,7 +79,7 @@ def _rows(place: str, url: str, appends: int, trials: int) -> list[tuple[str, st
 
 
 def _claimed(store: Store) -> Journal:
-    return Journal.claim(store, LAYOUT.journal, Who(host="benchmark", pid=0, started=0.0, sparktrain=""))[0]
+    return Journal.claim(store, LAYOUT.journal, DriverIdentity(host="benchmark", pid=0, started=0.0, sparktrain=""))[0]
 
 
 def _trial(number: int) -> list[AnyRecord]:
@@ -103,7 +103,7 @@ def _appends(store: Store, count: int) -> list[float]:
 
 async def _burst(store: Store) -> float:
     """Events a second, from the first to the moment that all are durable."""
-    scribe = Scribe(_claimed(store), [], lambda command: None, SystemClock())
+    scribe = JournalWriter(_claimed(store), [], lambda command: None, SystemClock())
     begun, writing = time.perf_counter(), []
     for number in range(BURST // 3):
         for record in _trial(number):

@@ -9,12 +9,12 @@ from sparktrain.clock import Clock
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.run_request import Work
+from sparktrain.driver.run_request import RunRequest
 from sparktrain.errors import InfraError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError
-from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.grid import SpaceSampler
@@ -46,11 +46,13 @@ class CountingCoordinator(Coordinator):
             self.complete.set()
 
 
-def work_of(folder: str, trials: int, agents: int) -> Work:
+def work_of(folder: str, trials: int, agents: int) -> RunRequest:
     """A run of so many trials."""
     store, layout = LocalStore(folder), RunLayout("load")
-    journal, _ = Journal.claim(store, layout.journal, Who(host="benchmark", pid=0, started=0.0, sparktrain=""))
-    return Work(
+    journal, _ = Journal.claim(
+        store, layout.journal, DriverIdentity(host="benchmark", pid=0, started=0.0, sparktrain="")
+    )
+    return RunRequest(
         spec=SweepSpec(name="load", metric="accuracy"),
         code=m.Code("", b""),
         preload=(),

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from benchmarks.machine import at_most, show
 from benchmarks.session import stage
 from sparktrain.driver.finish import finished
-from sparktrain.driver.journal_writer import COMPACT_AFTER, Book
+from sparktrain.driver.journal_writer import COMPACT_AFTER, JournalPort
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import Composed, compose
+from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.ids import Generation, TrialId
 from sparktrain.runs.history import this_driver
 from sparktrain.runs.progress import NullDisplay
@@ -82,13 +82,13 @@ def two_tasks(folder: Path) -> float:
     return time.time()
 
 
-def call(folder: str, trials: int) -> Composed:
+def call(folder: str, trials: int) -> PreparedRun:
     """What a user calls, each time alike."""
     options = SweepOptions(metric="y", mode="max", name="replayed", dir=folder, backend="none", preload=[], seed=1)
     return compose(square, grid(x=list(range(trials))), options)
 
 
-def write(book: Book, began: AnyRecord, cases: Sequence[dict[str, object]]) -> None:
+def write(book: JournalPort, began: AnyRecord, cases: Sequence[dict[str, object]]) -> None:
     """The journal of a sweep of which only the last trial has no result."""
     written: list[AnyRecord] = []
     compact_at = COMPACT_AFTER

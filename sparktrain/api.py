@@ -17,7 +17,7 @@ from sparktrain.driver.finish import finished, interrupted, result, run_end, unl
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.prepare import Composed, compose, compose_again, module_names
+from sparktrain.driver.prepare import PreparedRun, compose, compose_again, module_names
 from sparktrain.nesting import check_not_nested
 from sparktrain.runs.progress import Display
 from sparktrain.runs.results import RunResult, SweepResult
@@ -292,7 +292,7 @@ class Pool:
         """End what runs, and give the slots back; again does nothing. Blocks for some seconds at most."""
         self._agents.close()
 
-    def _call(self, composed: Composed, options: Options) -> SweepResult:
+    def _call(self, composed: PreparedRun, options: Options) -> SweepResult:
         preflight.check_gpus(self._facts, composed.spec.gpus)
         preflight.check_failures(self._facts, composed.spec.retries)
         preflight.check_pool(self.agents, composed.spec.gang.size)
@@ -336,7 +336,7 @@ def pool(
 
 
 def _with_session(
-    composed: Composed, progress: bool, session: Callable[[], Any], agents: int | None, display: Display | None
+    composed: PreparedRun, progress: bool, session: Callable[[], Any], agents: int | None, display: Display | None
 ) -> SweepResult:
     """A run in a session that is made once the call is known to be right."""
     preflight.check_agents(agents)
@@ -348,7 +348,7 @@ def _with_session(
 
 
 def _alone(
-    composed: Composed,
+    composed: PreparedRun,
     progress: bool,
     spark: Session | None,
     agents: int | None,
@@ -368,7 +368,7 @@ def _alone(
         own.close()
 
 
-def _finished(composed: Composed, display: Display) -> SweepResult | None:
+def _finished(composed: PreparedRun, display: Display) -> SweepResult | None:
     """The result of a run in which nothing is left to do, which is told; None for any other."""
     if (done := finished(composed)) is not None:
         display.start()
@@ -377,7 +377,7 @@ def _finished(composed: Composed, display: Display) -> SweepResult | None:
     return done
 
 
-def _run(agents: AgentPool, composed: Composed, count: int, display: Display) -> SweepResult:
+def _run(agents: AgentPool, composed: PreparedRun, count: int, display: Display) -> SweepResult:
     """Run, write the result, and raise what ended the run before its time."""
     if composed.choice is not None and composed.choice.tentative:
         composed = composed.settled(agents.have(HOROVOD, composed.spec.start_timeout_s))

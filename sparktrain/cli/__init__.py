@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from sparktrain.cli import common, doctor_command, inspect_commands, submit_commands, train_commands, upkeep_commands
-from sparktrain.cli.flags import Command
+from sparktrain.cli.flags import CommandWithExamples
 
 app = typer.Typer(
     name="sparktrain",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS: dict[str, tuple[Callable[..., int], type[Command]]] = {
+COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "sweep": (train_commands.sweep, train_commands.SweepCommand),
     "run": (train_commands.run, train_commands.RunCommand),
     "resume": (train_commands.resume, train_commands.ResumeCommand),

@@ -48,7 +48,7 @@ _PIPE_WIDTH = 4000
 
 
 @dataclass(frozen=True)
-class Request:
+class CommandRequest:
     """What was asked for on the command line, not yet checked."""
 
     target: str
@@ -63,7 +63,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Call:
+class PreparedCommand:
     """A checked request, as the driver takes it."""
 
     session: Callable[[], Any]
@@ -72,7 +72,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandOutcome:
     """What a command has to show."""
 
     result: "SweepResult"
@@ -80,7 +80,7 @@ class Ended:
     """For people."""
 
 
-def perform(request: Request, work: Callable[[], Ended]) -> int:
+def perform(request: CommandRequest, work: Callable[[], CommandOutcome]) -> int:
     """Work, show the result, and turn every error into its exit code. Blocks."""
     from sparktrain.runs.results import CODE_OF_STATUS
 
@@ -165,7 +165,7 @@ def load(target: str) -> "Target":
         return resolve(target)
 
 
-def prepare(request: Request, app_name: str) -> Call:
+def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
     """Check what needs neither Spark nor the function. Raises UserError."""
     from sparktrain.cluster.spark_session import local_session
     from sparktrain.display.live import choose_display
@@ -180,7 +180,7 @@ def prepare(request: Request, app_name: str) -> Call:
                 spark.sparkContext.addPyFile(path)
             yield spark
 
-    return Call(session, choose_display(quiet=request.quiet))
+    return PreparedCommand(session, choose_display(quiet=request.quiet))
 
 
 def _told(line: str) -> None:
@@ -261,7 +261,7 @@ def _results(as_json: bool) -> Iterator[int]:
         os.close(kept)
 
 
-def _show(ended: Ended, out: Output) -> None:
+def _show(ended: CommandOutcome, out: Output) -> None:
     from sparktrain.runs.summary import to_bytes
 
     if out.as_json:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from sparktrain.cli import common
-from sparktrain.cli.common import EXIT_CODES, Output, Request
-from sparktrain.cli.flags import RUN, SPARK, Command, Conf, Debug, Gpus, option
+from sparktrain.cli.common import EXIT_CODES, CommandRequest, Output
+from sparktrain.cli.flags import RUN, SPARK, CommandWithExamples, Conf, Debug, Gpus, option
 from sparktrain.cli.inspect_commands import AsJson
 
 EXAMPLES = """\
@@ -19,7 +19,7 @@ A cluster as a job will have it:
 """
 
 
-class DoctorCommand(Command):
+class DoctorCommand(CommandWithExamples):
     """Its help."""
 
     examples = EXAMPLES
@@ -48,25 +48,27 @@ def doctor(
 
     Takes a minute at most, beside the start of the session. Writes small files to the store, and deletes them.
     """
-    request = Request("", {"agents": agents, "gpus": gpus or 0, "dir": dir}, master, tuple(conf or ()), as_json=as_json)
+    request = CommandRequest(
+        "", {"agents": agents, "gpus": gpus or 0, "dir": dir}, master, tuple(conf or ()), as_json=as_json
+    )
     return common.look(lambda out: look_at(out, request), as_json=as_json, debug=debug)
 
 
-def look_at(out: Output, request: Request) -> int:
+def look_at(out: Output, request: CommandRequest) -> int:
     """Blocks on the session, the store and Hadoop's daemons."""
     import os
 
     from sparktrain.cluster.finding import Level
     from sparktrain.cluster.spark_session import is_submitted
-    from sparktrain.doctor.doctor_report import Report, document
-    from sparktrain.doctor.examine import Asked, Examiner
+    from sparktrain.doctor.doctor_report import DoctorReport, document
+    from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest
 
     call = common.prepare(request, "sparktrain doctor")
     session = call.session if request.master is not None or is_submitted() else None
-    asked = Asked(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
-    found = Examiner(asked, os.cpu_count() or 1).examine()
+    asked = ExaminationRequest(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
+    found = ClusterExaminer(asked, os.cpu_count() or 1).examine()
     if out.as_json:
         out.document(document(found))
     else:
-        out.show(Report(found))
+        out.show(DoctorReport(found))
     return 1 if found.level is Level.FAIL else 0

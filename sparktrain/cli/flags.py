@@ -20,7 +20,7 @@ def option(panel: str, metavar: str, told: str, *names: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=told, rich_help_panel=panel, show_default=False)
 
 
-class Command(TyperCommand):
+class CommandWithExamples(TyperCommand):
     """Ends its help with examples and exit codes: Typer's own epilog would run their lines together."""
 
     examples = ""

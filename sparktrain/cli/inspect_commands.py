@@ -10,12 +10,12 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, SHOWN, Command, Debug, Directory, option
+from sparktrain.cli.flags import OUTPUT, SHOWN, CommandWithExamples, Debug, Directory, option
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError, UserError
 
 if TYPE_CHECKING:
-    from sparktrain.runs.locate import Place
+    from sparktrain.runs.locate import RunLocation
     from sparktrain.runs.logs import LogFile, Wanted
 
 STATUS_EXAMPLES = """\
@@ -39,7 +39,7 @@ The three trials with the smallest loss, whatever the run's own metric is:
 """
 
 
-class LookingCommand(Command):
+class LookingCommand(CommandWithExamples):
     """Its help."""
 
     codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
@@ -100,7 +100,7 @@ def show_status(out: Output, directory: str, every: str | None) -> int:
     return 0
 
 
-def _show_run(out: Output, place: "Place", every_s: float | None) -> None:
+def _show_run(out: Output, place: "RunLocation", every_s: float | None) -> None:
     from sparktrain.clock import SystemClock
     from sparktrain.display.status_json import run_json
     from sparktrain.display.status_view import StatusScreen
@@ -126,7 +126,7 @@ def _show_run(out: Output, place: "Place", every_s: float | None) -> None:
         out.show(StatusScreen(view, clock.wall(), model))
 
 
-def _show_runs(out: Output, places: "list[Place]") -> None:
+def _show_runs(out: Output, places: "list[RunLocation]") -> None:
     from sparktrain.clock import SystemClock
     from sparktrain.display.status_json import runs_json
     from sparktrain.display.status_view import RunsTable
@@ -194,7 +194,7 @@ def show_logs(out: Output, request: LogsRequest) -> int:
     view = observer.look()
     wanted = logs.wanted_of(view, request.trial, request.generation, request.rank, request.all)
     if wanted.trial is not None and request.follow:
-        clean = logs.Harmless() if out.terminal else bytes
+        clean = logs.TerminalSanitizer() if out.terminal else bytes
         follower = logs.Follower(place, observer.look, wanted, request.tail)
         for piece in follower.pieces(lambda said: print(said, file=sys.stderr, flush=True)):
             out.write(clean(piece))
@@ -210,14 +210,14 @@ def show_logs(out: Output, request: LogsRequest) -> int:
     return 0
 
 
-def _print_logs(out: Output, place: "Place", found: "list[LogFile]", wanted: "Wanted", tail: int | None) -> None:
-    from sparktrain.runs.logs import Harmless, chosen, content, missing
+def _print_logs(out: Output, place: "RunLocation", found: "list[LogFile]", wanted: "Wanted", tail: int | None) -> None:
+    from sparktrain.runs.logs import TerminalSanitizer, chosen, content, missing
 
     shown = chosen(found, wanted)
     if not shown:
         raise missing(found, wanted)
     for number, log in enumerate(shown):
-        clean = Harmless() if out.terminal else bytes
+        clean = TerminalSanitizer() if out.terminal else bytes
         if len(shown) > 1:
             out.write(f"{chr(10) * (number > 0)}==> {log.member} <==\n".encode())
         for piece in content(place.store, log, tail):

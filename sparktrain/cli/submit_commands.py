@@ -11,7 +11,7 @@ import typer
 
 from sparktrain.cli import common, train_commands
 from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, SPARK, Command, Debug, Quiet, names, option
+from sparktrain.cli.flags import OUTPUT, SPARK, CommandWithExamples, Debug, Quiet, names, option
 
 if TYPE_CHECKING:
     from sparktrain.runs.view import RunView
@@ -45,7 +45,7 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
 }
 
 
-class PackCommand(Command):
+class PackCommand(CommandWithExamples):
     """Its help."""
 
     examples = PACK_EXAMPLES
@@ -55,7 +55,7 @@ class PackCommand(Command):
     }
 
 
-class SubmitCommand(Command):
+class SubmitCommand(CommandWithExamples):
     """Its help."""
 
     examples = SUBMIT_EXAMPLES
@@ -200,9 +200,9 @@ def perform_submit(out: Output, request: SubmitRequest) -> int:
     """The exit code of the run. Blocks until it has ended. Raises UserError for what need not be submitted."""
     from sparktrain.cluster import yarn_client
     from sparktrain.submit.command import line_of, settings_of
-    from sparktrain.submit.job import Asked, job_of
+    from sparktrain.submit.job import JobRequest, job_of
 
-    asked = Asked(
+    asked = JobRequest(
         request.kind, request.words, request.place, common.conf_of(request.conf), request.properties_file,
         request.files, request.py_files,
     )  # fmt: skip

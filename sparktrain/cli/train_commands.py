@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
-from sparktrain.cli.common import Ended, Request
+from sparktrain.cli.common import CommandOutcome, CommandRequest
 from sparktrain.cli.flags import (
     FUNCTION,
     GANG,
@@ -14,7 +14,7 @@ from sparktrain.cli.flags import (
     AllowChanged,
     AsJson,
     Backend,
-    Command,
+    CommandWithExamples,
     Conf,
     DataVersion,
     Debug,
@@ -69,7 +69,7 @@ Run failed trials again, too:
 
 
 @dataclass(frozen=True)
-class SweepRequest(Request):
+class SweepCommandRequest(CommandRequest):
     """What `sparktrain sweep` was asked for, not yet checked."""
 
     grid: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class SweepRequest(Request):
 
 
 @dataclass(frozen=True)
-class RunRequest(Request):
+class RunCommandRequest(CommandRequest):
     """What `sparktrain run` was asked for, not yet checked."""
 
     params: tuple[str, ...] = ()
@@ -86,26 +86,26 @@ class RunRequest(Request):
 
 
 @dataclass(frozen=True)
-class ResumeRequest(Request):
+class ResumeCommandRequest(CommandRequest):
     """What `sparktrain resume` was asked for, not yet checked; its target is the run directory."""
 
     retry_failed: bool = False
 
 
-class SweepCommand(Command):
+class SweepCommand(CommandWithExamples):
     """Its help."""
 
     examples = SWEEP_EXAMPLES
 
 
-class RunCommand(Command):
+class RunCommand(CommandWithExamples):
     """Its help."""
 
     examples = RUN_EXAMPLES
     heading = "Exit codes, where the one trial is the run itself"
 
 
-class ResumeCommand(Command):
+class ResumeCommand(CommandWithExamples):
     """Its help."""
 
     examples = RESUME_EXAMPLES
@@ -168,7 +168,7 @@ def sweep(
         "workers_per_trial": workers_per_trial, "backend": backend, "data_version": data_version,
         "allow_changed": names(allow_changed), "retry_failed": retry_failed or None, "max_failures": max_failures,
     }  # fmt: skip
-    request = SweepRequest(
+    request = SweepCommandRequest(
         target, given(settings) | common.variables_of(env), master, tuple(conf or ()), py_files, as_json, quiet, debug,
         grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
     )  # fmt: skip
@@ -234,7 +234,7 @@ def run(
         "gpus": gpus, "preload": names(preload), "agents": agents,
         "data_version": data_version, "allow_changed": names(allow_changed), "retry_failed": retry_failed or None,
     }  # fmt: skip
-    request = RunRequest(
+    request = RunCommandRequest(
         target, given(settings) | common.variables_of(env), master, tuple(conf or ()), py_files, as_json, quiet, debug,
         params=tuple(param or ()), file=params,
     )  # fmt: skip
@@ -260,13 +260,13 @@ def resume(
     Trials that have a result stay as they are; the others are run, from their newest checkpoint where they have one.
     """
     settings = given({"agents": agents}) | common.variables_of(env)
-    request = ResumeRequest(
+    request = ResumeCommandRequest(
         directory, settings, master, tuple(conf or ()), py_files, as_json, quiet, debug, retry_failed=retry_failed
     )
     return common.perform(request, lambda: perform_resume(request))
 
 
-def perform_sweep(request: SweepRequest) -> Ended:
+def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
     """Check everything that needs no Spark, then make the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
     space, settings = _space(request)
     agents = settings.pop("agents", None)
@@ -279,10 +279,10 @@ def perform_sweep(request: SweepRequest) -> Ended:
 
     options = SweepOptions(**settings)
     result = sweep_target(target, space, options, session=call.session, agents=agents, display=call.display)
-    return Ended(result, summary_table(result))
+    return CommandOutcome(result, summary_table(result))
 
 
-def perform_run(request: RunRequest) -> Ended:
+def perform_run(request: RunCommandRequest) -> CommandOutcome:
     """Check everything that needs no Spark, then make the session and train. Blocks. Raises as `sparktrain.run`.
 
     A run that fails is no error here: it is shown, and has its exit code.
@@ -298,10 +298,10 @@ def perform_run(request: RunRequest) -> Ended:
 
     options = RunOptions(**settings)
     end = run_target(target, params, options, session=call.session, agents=agents, display=call.display)
-    return Ended(end.sweep, Lines(end.lines()))
+    return CommandOutcome(end.sweep, Lines(end.lines()))
 
 
-def perform_resume(request: ResumeRequest) -> Ended:
+def perform_resume(request: ResumeCommandRequest) -> CommandOutcome:
     """Look into the run directory, then make the session where something is left to do. Blocks.
 
     Raises as `sparktrain.resume`; a run that fails is no error here.
@@ -323,10 +323,14 @@ def perform_resume(request: ResumeRequest) -> Ended:
         display=call.display,
         env=environment(settings.get("env", {}), settings.get("forward_env", ())),
     )
-    return Ended(end.sweep, Lines(end.lines())) if isinstance(end, RunEnd) else Ended(end, summary_table(end))
+    return (
+        CommandOutcome(end.sweep, Lines(end.lines()))
+        if isinstance(end, RunEnd)
+        else CommandOutcome(end, summary_table(end))
+    )
 
 
-def _params(request: RunRequest) -> tuple[dict[str, Any], dict[str, Any]]:
+def _params(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any]]:
     """The function's parameters and the settings: those of the file, and those of the command line, which prevail."""
     from sparktrain.config.load import load_gang, parse_params
 
@@ -339,7 +343,7 @@ def _params(request: RunRequest) -> tuple[dict[str, Any], dict[str, Any]]:
     return params, settings
 
 
-def _space(request: SweepRequest) -> "tuple[Space, dict[str, Any]]":
+def _space(request: SweepCommandRequest) -> "tuple[Space, dict[str, Any]]":
     """What to try, and the settings: those of the file, and those of the command line, which prevail."""
     from sparktrain.config.load import load_params, parse_assignments
     from sparktrain.search.space import from_file, grid, zipped

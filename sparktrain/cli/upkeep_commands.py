@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, LOOKING_CODES, Output
-from sparktrain.cli.flags import SHOWN, Command, Debug, Directory, Quiet, option
+from sparktrain.cli.flags import SHOWN, CommandWithExamples, Debug, Directory, Quiet, option
 from sparktrain.cli.inspect_commands import AsJson
 
 GC_EXAMPLES = """\
@@ -23,7 +23,7 @@ The same in a moment, by the sizes of files:
 DELETED = "What is deleted"
 
 
-class FsckCommand(Command):
+class FsckCommand(CommandWithExamples):
     """Its help."""
 
     examples = FSCK_EXAMPLES
@@ -34,7 +34,7 @@ class FsckCommand(Command):
     }
 
 
-class GcCommand(Command):
+class GcCommand(CommandWithExamples):
     """Its help."""
 
     examples = GC_EXAMPLES
@@ -62,19 +62,19 @@ def look_for_damage(out: Output, directory: str, fast: bool, repairing: bool, qu
     """Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.display.byte_bar import shown_bytes
-    from sparktrain.runs.fsck import Examiner
+    from sparktrain.runs.fsck import RunExaminer
     from sparktrain.runs.locate import run_in
     from sparktrain.runs.repair import repair
     from sparktrain.runs.summary import Lines
 
     place, done = run_in(directory, damaged=True), []
     with shown_bytes("verifying", quiet=quiet) as told:
-        examined = Examiner(place, fast, told).examine()
+        examined = RunExaminer(place, fast, told).examine()
     if repairing and examined.code:
         done = repair(place, examined, SystemClock())
         if not out.as_json:
             out.show(Lines([*examined.lines(), "", *(f"repaired: {line}" for line in done), ""]))
-        examined = Examiner(place, True, lambda size, total: None).examine()
+        examined = RunExaminer(place, True, lambda size, total: None).examine()
     if out.as_json:
         out.document({**examined.document(), "repaired": done})
     else:

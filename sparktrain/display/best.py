@@ -10,7 +10,7 @@ from sparktrain.config.param_values import did_you_mean
 from sparktrain.config.sweep_spec import metric_name
 from sparktrain.errors import SpecError
 from sparktrain.runs import gang_text
-from sparktrain.runs.locate import Place
+from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.results import SweepResult
 from sparktrain.runs.run_result import model_of
 from sparktrain.runs.summary import trial_json
@@ -58,7 +58,7 @@ class Best:
         return "" if self.view.complete or not left else f"; {formatting.count(left, 'trial')} without a result"
 
 
-def best_in(place: Place, view: RunView, metric: str | None, direction: str | None, top: int) -> Best:
+def best_in(place: RunLocation, view: RunView, metric: str | None, direction: str | None, top: int) -> Best:
     """The `top` best trials, by the run's own metric and mode unless others are named. Blocks on the store.
 
     Raises SpecError when no trial has the metric, or there is none to compare by.

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sparktrain import formatting
 from sparktrain.runs.failure_causes import STYLES
-from sparktrain.runs.locate import Place
+from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, Wanted, chosen
 from sparktrain.runs.view import RunView
 
@@ -39,7 +39,7 @@ class LogTable:
         yield Text(f"\nsparktrain logs {formatting.plain(self._view.directory)} TRIAL prints one", style="dim")
 
 
-def logs_json(place: Place, view: RunView, logs: Sequence[LogFile]) -> dict[str, Any]:
+def logs_json(place: RunLocation, view: RunView, logs: Sequence[LogFile]) -> dict[str, Any]:
     """What `sparktrain logs --json` prints, and docs/results.md describes."""
     files = [
         {

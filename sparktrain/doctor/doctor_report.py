@@ -33,7 +33,7 @@ def document(found: Examination) -> dict[str, Any]:
     }
 
 
-class Report:
+class DoctorReport:
     """A rich renderable: one line for each finding, its fix below it."""
 
     def __init__(self, found: Examination) -> None:

@@ -34,7 +34,7 @@ Check = Callable[[], list[Finding]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExaminationRequest:
     """What to look at."""
 
     directory: str | None = None
@@ -58,10 +58,10 @@ class Examination:
         return worst(self.findings)
 
 
-class Examiner:
+class ClusterExaminer:
     """One examination; its `examine` is called once."""
 
-    def __init__(self, asked: Asked, cores: int, clock: Clock | None = None) -> None:
+    def __init__(self, asked: ExaminationRequest, cores: int, clock: Clock | None = None) -> None:
         """`cores` are this machine's."""
         self._asked = asked
         self._cores = cores

@@ -28,7 +28,7 @@ _TIME = "%m/%d/%y %H:%M:%S"
 """As `klist` of MIT writes times in the C locale."""
 
 
-class Ticket(Struct, frozen=True):
+class KlistTicket(Struct, frozen=True):
     """A ticket that grants others, as `klist` tells."""
 
     principal: str
@@ -39,16 +39,16 @@ class Ticket(Struct, frozen=True):
     renewable_text: str = ""
 
 
-def ticket_of(said: str) -> Ticket | None:
+def ticket_of(said: str) -> KlistTicket | None:
     """From what `klist` prints; None when it has no such ticket."""
     principal, found = _PRINCIPAL.search(said), _TICKET.search(said)
     if principal is None or found is None:
         return None
     renewable = _RENEWABLE.search(said, found.end())
-    return Ticket(principal[1], _time(found[2]), found[2], renewable[1] if renewable else "")
+    return KlistTicket(principal[1], _time(found[2]), found[2], renewable[1] if renewable else "")
 
 
-def kerberos_finding(valid: bool, ticket: Ticket | None, now: float, tokens: bool) -> Finding:
+def kerberos_finding(valid: bool, ticket: KlistTicket | None, now: float, tokens: bool) -> Finding:
     """Of a cluster that wants tickets: whether one is valid, and which, where that can be read.
 
     `tokens`: this process has delegation tokens of YARN.

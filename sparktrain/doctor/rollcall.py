@@ -28,7 +28,7 @@ from sparktrain.protocol.checkup_report import CLOCK, MARKER, SlotTold, from_jso
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 
 FORM_S = 20.0
 """How long the slots may take to come, and to try the store; those that are there then form."""
@@ -61,7 +61,7 @@ def call_roll(spark: SparkSession, facts: Facts, slots: int, shared: Shared) -> 
     listener = GrpcListener(address.bind, (address.port,), certificates.server)
     keeper = tokens_for(spark, shared.address)
     shared = replace(shared, tokens=keeper.tokens if keeper is not None else None)
-    hall = Hall(slots, shared, SystemClock(), FORM_S, CONNECTED_S)
+    hall = SlotSurvey(slots, shared, SystemClock(), FORM_S, CONNECTED_S)
     port = call(hall.open(listener), OPEN_TIMEOUT_S)
     job = CheckupJob(spark, AgentTicket(name, address.hosts, port, certificates.agent, CONNECT_S), slots)
     try:
@@ -91,7 +91,7 @@ async def _refuse(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.Upl
     raise ProtocolError(f"{header.name} refused: the doctor takes no files")
 
 
-class Hall:
+class SlotSurvey:
     """Where the slots meet, as agents meet at the coordinator. All methods belong to the coordinators' loop."""
 
     def __init__(self, slots: int, shared: Shared, clock: Clock, form_s: float, connected_s: float) -> None:
@@ -105,7 +105,7 @@ class Hall:
         self._listener: Listener | None = None
         self._presiding: asyncio.Task[None] | None = None
         self._links: dict[int, Link] = {}
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, MemberAddress] = {}
         """Of each slot that holds a port."""
         self._connected: set[int] = set()
         self._all_here = asyncio.Event()
@@ -153,7 +153,7 @@ class Hall:
                     link.post(self._shared.tokens)
                 link.post(m.StartMember(guest, self._slots, params, 0, None, 0, store=store))
             case m.MemberReserved(port=port) if not self._formed:
-                self._places[join.slot] = Place(join.host, join.address, port, Role.WORKER)
+                self._places[join.slot] = MemberAddress(join.host, join.address, port, Role.WORKER)
             case m.Ready() | m.MemberReserved():
                 link.post(m.Dismiss("the others have formed already"))
             case m.MemberStarted():

@@ -9,7 +9,7 @@ from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import warn
 from sparktrain.cluster.preflight import Facts, Session
 from sparktrain.cluster.python_version import settle_python
-from sparktrain.driver.prepare import Composed
+from sparktrain.driver.prepare import PreparedRun
 
 
 class Admitted(Struct, frozen=True):
@@ -17,7 +17,7 @@ class Admitted(Struct, frozen=True):
 
     session: Session
     facts: Facts
-    composed: Composed
+    composed: PreparedRun
     """With what its directory has of it."""
     agents: int
     """To start, in all."""
@@ -36,7 +36,7 @@ def session_of(spark: Session | None) -> tuple[Session, Facts]:
     return session, facts
 
 
-def admit(composed: Composed, spark: Session | None, agents: int | None) -> Admitted:
+def admit(composed: PreparedRun, spark: Session | None, agents: int | None) -> Admitted:
     """Check a run with agents of its own. Blocks on the session, the ResourceManager and the store.
 
     Raises UserError; writes nothing but a probe of the store.

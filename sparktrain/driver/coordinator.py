@@ -19,10 +19,10 @@ from sparktrain.cluster.task_failures import Words
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.sweep_spec import trial_seed
 from sparktrain.driver.agent_server import LEASE_S, Server
-from sparktrain.driver.journal_writer import Scribe
+from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
-from sparktrain.driver.run_request import Ran, Work
+from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.uploads import Uploads
 from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError
 from sparktrain.ids import AgentId, Member, RunId, TrialId
@@ -60,7 +60,7 @@ logger = logging.getLogger("sparktrain")
 class ActiveRun:
     """The run that a coordinator is on."""
 
-    def __init__(self, work: Work, uploads: Uploads, scribe: Scribe, clock: Clock) -> None:
+    def __init__(self, work: RunRequest, uploads: Uploads, scribe: JournalWriter, clock: Clock) -> None:
         self.work = work
         self.id = RunId(work.spec.name)
         self.uploads = uploads
@@ -148,7 +148,7 @@ class Coordinator:
 
     # ---- runs
 
-    async def run(self, work: Work) -> Ran:
+    async def run(self, work: RunRequest) -> RunOutcome:
         """Run all trials of `work`; returns when each is final and its files are stored.
 
         Raises PoolError when another run is on or this coordinator is broken, EnvironmentMismatchError when an executor
@@ -160,7 +160,7 @@ class Coordinator:
         if self._broken is not None:
             raise _broken(self._broken)
         uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
-        scribe = Scribe(work.journal, work.records, self._perform, self._clock, self._background)
+        scribe = JournalWriter(work.journal, work.records, self._perform, self._clock, self._background)
         self._run = run = ActiveRun(work, uploads, scribe, self._clock)
         try:
             if work.tokens is not None:
@@ -177,7 +177,7 @@ class Coordinator:
             if end.ending is Ending.UNAVAILABLE and self._server.mismatch is not None:
                 raise EnvironmentMismatchError(self._server.mismatch)
             trials = tuple(result_of(trial, work) for trial in self._sweep().trials.values())
-            return Ran(trials, end, self._sweep().ran_s, run.outlook)
+            return RunOutcome(trials, end, self._sweep().ran_s, run.outlook)
         finally:
             self._run = None
 
@@ -255,7 +255,7 @@ class Coordinator:
                 self._server.send(agent, m.Advise(member))
             case do.FormGang(agent=agent, member=member, places=places):
                 self._server.send(agent, m.FormGang(member, places))
-            case do.PassOn(agent=agent, member=member, key=key, value=value):
+            case do.RelayToPeers(agent=agent, member=member, key=key, value=value):
                 self._server.send(agent, m.PeerShared(member, key, value))
             case do.AckCheckpoint(agent=agent, member=member, checkpoint=checkpoint):
                 self._server.send(agent, m.AckCheckpoint(member, checkpoint))
@@ -315,11 +315,11 @@ class Coordinator:
             except OSError as error:
                 logger.warning("checkpoint %s was not deleted: %s", checkpoint.manifest, error)
 
-    async def _sweep_checkpoints(self, work: Work, swept: do.SweepCheckpoints) -> None:
+    async def _sweep_checkpoints(self, work: RunRequest, swept: do.SweepCheckpoints) -> None:
         """Delete what nobody will resume from; what cannot be deleted is only in the way."""
         kept, before = swept.kept, swept.before
         try:
-            await aside(lambda: checkpoints.sweep(work.store, work.layout, swept.trial, kept, before))
+            await aside(lambda: checkpoints.collect_garbage(work.store, work.layout, swept.trial, kept, before))
         except OSError as error:
             logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 

@@ -4,9 +4,9 @@ import shlex
 from collections import Counter
 
 from sparktrain import formatting
-from sparktrain.driver.journal_writer import Book
-from sparktrain.driver.prepare import Composed
-from sparktrain.driver.run_request import Ran
+from sparktrain.driver.journal_writer import JournalPort
+from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import FunctionError, UserError
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
@@ -24,7 +24,7 @@ from sparktrain.state.trial import TrialStatus
 _ON_PURPOSE = (Ending.STOPPED, Ending.FAILING)
 
 
-def result(composed: Composed, ran: Ran, journal: Book | None) -> SweepResult:
+def result(composed: PreparedRun, ran: RunOutcome, journal: JournalPort | None) -> SweepResult:
     """What the user gets; written to `results.json`. Blocks on the store. Raises OSError.
 
     The file follows from the journal alone: one that is there and differs is of an earlier end of the run, or of a
@@ -52,7 +52,7 @@ def result(composed: Composed, ran: Ran, journal: Book | None) -> SweepResult:
     return made
 
 
-def finished(composed: Composed) -> SweepResult | None:
+def finished(composed: PreparedRun) -> SweepResult | None:
     """The result of a run in which nothing is left to do; None for any other. Blocks on the store.
 
     What its last driver has died before is done: the end is noted, and `results.json` written.
@@ -75,19 +75,19 @@ def finished(composed: Composed) -> SweepResult | None:
         journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
         journal.append([composed.began, RunEnded(ending=Ending.COMPLETE)])
     trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
-    return result(composed, Ran(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
+    return result(composed, RunOutcome(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
 
 
-def _as_it_ended(composed: Composed, sweep: Sweep, end: RunEnded) -> SweepResult:
+def _as_it_ended(composed: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepResult:
     """The result of a run that the driver before has ended early, as at its timeout, and that YARN has begun again
     because its exit code was not 0. Trials that were lost are another matter: perhaps it was with that driver."""
     # The next call of this program for the run is a new one, as it would have been there.
     journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
     trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
-    return result(composed, Ran(trials, EndRun(sweep.run, Ending(end.ending), end.reason), sweep.ran_s), journal)
+    return result(composed, RunOutcome(trials, EndRun(sweep.run, Ending(end.ending), end.reason), sweep.ran_s), journal)
 
 
-def run_end(composed: Composed, made: SweepResult) -> RunEnd:
+def run_end(composed: PreparedRun, made: SweepResult) -> RunEnd:
     """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
     return RunEnd(made, model_of(composed.store, RunLayout(made.name), next(iter(made.trials), None)))
 
@@ -103,7 +103,7 @@ def interrupted(made: SweepResult) -> str:
     )
 
 
-def unloadable(composed: Composed, failure: Failure) -> UserError:
+def unloadable(composed: PreparedRun, failure: Failure) -> UserError:
     """The error of a function that executors cannot load."""
     trace = f"\n{failure.traceback}" if failure.traceback else ""
     return FunctionError(f"{composed.plan.function} cannot be loaded on executors: {failure.summary}{trace}")

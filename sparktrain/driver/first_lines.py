@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from sparktrain import formatting
 from sparktrain.config.direction import first_line
-from sparktrain.driver.prepare import Composed
+from sparktrain.driver.prepare import PreparedRun
 from sparktrain.runs.results import SweepResult, SweepStatus
 from sparktrain.state.trial import TrialStatus
 
 RETRY = "retry_failed=True (--retry-failed)"
 
 
-def opening(composed: Composed) -> Iterator[str]:
+def opening(composed: PreparedRun) -> Iterator[str]:
     """The lines, which stay above the progress."""
     spec = composed.spec
     if composed.found is not None:
@@ -31,7 +31,7 @@ def nothing_run(result: SweepResult) -> str:
     return "; ".join([f"{result.name}: {state}: nothing was run", *kept])
 
 
-def _kept(composed: Composed) -> str:
+def _kept(composed: PreparedRun) -> str:
     assert composed.found is not None
     count = Counter(trial.status for trial in composed.found.sweep().trials.values())
     parts = _succeeded(count)

@@ -25,15 +25,15 @@ logger = logging.getLogger("sparktrain")
 
 
 class Rewriting(Protocol):
-    """What a scribe needs of `store.journal.Compaction`."""
+    """What a journal writer needs of `store.journal.Compaction`."""
 
     def write(self, records: Sequence[AnyRecord]) -> None:
         """All records that were there, in fewer words; blocks. The journal is whole wherever this ends."""
         ...
 
 
-class Book(Protocol):
-    """What a scribe needs of `store.journal.Journal`. Its methods block, and are called by one thread at a time."""
+class JournalPort(Protocol):
+    """What a journal writer needs of `Journal`. Its methods block, and are called by one thread at a time."""
 
     def append(self, records: Sequence[AnyRecord]) -> None:
         """Write records that follow those before; they are durable when it returns."""
@@ -52,7 +52,7 @@ class Book(Protocol):
         ...
 
 
-class Scribe:
+class JournalWriter:
     """Writes the records of one run. All methods belong to the coordinator's event loop.
 
     A command that must not come before its records is held back until they are written; so is every later command to
@@ -62,7 +62,7 @@ class Scribe:
 
     def __init__(
         self,
-        book: Book,
+        book: JournalPort,
         records: Sequence[AnyRecord],
         perform: Callable[[do.Command], None],
         clock: Clock,
@@ -96,7 +96,7 @@ class Scribe:
             if self.failed is None:
                 self._pending.append(command.record)
                 self._taken += 1
-        elif self.failed is not None and isinstance(command, do.Lasting) and not isinstance(command, do.EndRun):
+        elif self.failed is not None and isinstance(command, do.Durable) and not isinstance(command, do.EndRun):
             return  # it depends on what nobody will ever read
         elif self._must_wait(command):
             self._held.append((self._taken, command))
@@ -142,9 +142,9 @@ class Scribe:
         self._pending.clear()
         self._held.clear()
         for command in held:
-            if not isinstance(command, do.Lasting):
+            if not isinstance(command, do.Durable):
                 self._perform(command)
-        return [command for command in held if isinstance(command, do.Lasting)]
+        return [command for command in held if isinstance(command, do.Durable)]
 
     async def _check(self) -> None:
         try:
@@ -186,7 +186,7 @@ class Scribe:
     def _must_wait(self, command: do.Command) -> bool:
         if self.failed is not None:
             return False
-        if isinstance(command, do.Lasting):
+        if isinstance(command, do.Durable):
             return bool(self._held) or self._taken > self._done
         agent = _agent_of(command)
         return agent is not None and any(_agent_of(held) == agent for _, held in self._held)

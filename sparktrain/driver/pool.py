@@ -22,7 +22,7 @@ from sparktrain.config.versions import installed_versions
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.event_loop import call, submit
-from sparktrain.driver.run_request import Ran, Work
+from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.driver.spark_job import AgentJob, JobEnd, refused_s, without_gpus
 from sparktrain.driver.vacant_slots import Vacancies
@@ -39,7 +39,7 @@ from sparktrain.protocol.certificates import CertificateKeeper, server_fingerpri
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import ListenError
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs.history import this_driver
 from sparktrain.state.sweep import Ending
 from sparktrain.threads import aside
@@ -146,7 +146,7 @@ class AgentPool:
         """What has the slots: sessions of one SparkContext share them."""
         return getattr(self.spark, "_sc", None) or self.spark
 
-    def who(self) -> Who:
+    def who(self) -> DriverIdentity:
         """This driver, as others find it in the journal of its run."""
         certificate = self._certificates.server.certificate if self._certificates is not None else b""
         address = f"{self._hosts[0]}:{self._port}" if self._hosts else ""
@@ -182,7 +182,7 @@ class AgentPool:
                 pause(JOIN_POLL_S)
         return package in joined
 
-    def run(self, work: Work) -> tuple[Ran, bool]:
+    def run(self, work: RunRequest) -> tuple[RunOutcome, bool]:
         """Run `work` to its end; what became of it, and whether Ctrl-C ended it.
 
         A KeyboardInterrupt of the calling thread ends the trials at once, and closes the pool. Raises PoolError when
@@ -197,7 +197,7 @@ class AgentPool:
             if coordinator.broken:
                 self.close()
 
-    def _run(self, coordinator: Coordinator, work: Work) -> tuple[Ran, bool]:
+    def _run(self, coordinator: Coordinator, work: RunRequest) -> tuple[RunOutcome, bool]:
         self._cancel_idle()
         self._unavailable = None
         self._relaunches = 0
@@ -212,7 +212,7 @@ class AgentPool:
             self._idle = submit(self._rest(self._idle_timeout_s))
         return ran, interrupted
 
-    def _interrupted(self, running: "Future[Ran]", work: Work) -> Ran:
+    def _interrupted(self, running: "Future[RunOutcome]", work: RunRequest) -> RunOutcome:
         """Ctrl-C: what has become of the run once its trials are ended. KeyboardInterrupt when the store hangs."""
         submit(self._stop("interrupted by Ctrl-C"))
         try:
@@ -226,7 +226,7 @@ class AgentPool:
         finally:
             self.close()
 
-    def failure(self, ran: Ran, start_timeout_s: float) -> SparktrainError | None:
+    def failure(self, ran: RunOutcome, start_timeout_s: float) -> SparktrainError | None:
         """The error that ended a run for want of agents, if any."""
         if ran.end.ending == Ending.UNAVAILABLE:
             return self._unavailable or AgentsLostError(ran.end.reason)

@@ -27,14 +27,14 @@ from sparktrain.config.sweep_spec import SweepSpec, metric_name
 from sparktrain.config.uses import STRATEGY, names
 from sparktrain.driver.backend_choice import Choice
 from sparktrain.driver.options import Options
-from sparktrain.driver.run_request import Watcher, Work
+from sparktrain.driver.run_request import RunRequest, Watcher
 from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
 from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
-from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
-from sparktrain.runs.history import Found, check_alone, look, proposed_before, replay, this_driver
+from sparktrain.runs.history import StoredRun, check_alone, look, proposed_before, replay, this_driver
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.plan import Plan, check_unchanged, spec_fields
 from sparktrain.search.grid import SpaceSampler
@@ -56,7 +56,7 @@ NAMES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Composed:
+class PreparedRun:
     """A run that only lacks agents."""
 
     plan: Plan
@@ -75,7 +75,7 @@ class Composed:
     """The seed was asked for; otherwise it is made up, and that of a run that is there already takes its place."""
     allow_changed: frozenset[str] = frozenset()
     retry_failed: bool = False
-    found: Found | None = None
+    found: StoredRun | None = None
     """What the run directory has of the run already, once it was looked at."""
     tokens: TokenKeeper | None = None
     """By which agents use the store, where they need some."""
@@ -107,11 +107,11 @@ class Composed:
         """Only the tokens of a Spark session give this process access to the store."""
         return wants_tokens(self.store.address) and not has_ticket()
 
-    def authorized(self, session: Any) -> "Composed":
+    def authorized(self, session: Any) -> "PreparedRun":
         """The same with tokens from a Spark session, where its store wants Kerberos. Blocks for 30 s at most."""
         return replace(self, tokens=tokens_for(session, self.store.address))
 
-    def attached(self, driver: Who | None = None) -> "Composed":
+    def attached(self, driver: DriverIdentity | None = None) -> "PreparedRun":
         """The same with what its directory has of the run. Blocks on the store; writes nothing but a probe.
 
         Raises RunDirectoryError when the directory cannot be used, or another driver than `driver` is on the run;
@@ -132,11 +132,11 @@ class Composed:
         again = self.retry_failed and not (replaces and found.retried)
         return replace(same, found=found, retry_failed=again, replaces=replaces)
 
-    def settled(self, there: bool) -> "Composed":
+    def settled(self, there: bool) -> "PreparedRun":
         """The same with the backend that follows from whether executors have Horovod."""
         return self if self.choice is None else self._with_backend(self.choice.settled(there))
 
-    def begun(self) -> "Composed":
+    def begun(self) -> "PreparedRun":
         """The same once its directory has its `run.json`, by which its name is taken. Blocks on the store.
 
         Raises OSError; RunDirectoryError when another driver has begun a run of that name since `attached`.
@@ -155,7 +155,7 @@ class Composed:
             f"{self.where} and {NAMES} directories whose names begin like that are there already: pass a name"
         )
 
-    def work(self, agents: int, watcher: Watcher, driver: Who) -> Work:
+    def work(self, agents: int, watcher: Watcher, driver: DriverIdentity) -> RunRequest:
         """The run for the coordinator, of which this driver takes charge once it has begun. Blocks on the store.
 
         Raises OSError.
@@ -165,7 +165,7 @@ class Composed:
             logger.warning("%s", note)
         sampler = self._sampler(opened.records)
         replay(sampler, opened.records, self.plan.space_digest)
-        return Work(
+        return RunRequest(
             spec=self.spec,
             code=self.code,
             preload=self.plan.preload,
@@ -188,10 +188,10 @@ class Composed:
         overview = plans.overview(self.plan, str(self.space), self.trials, SystemClock().wall())
         return self.store.put_if_absent(self.layout.spec, overview)
 
-    def _renamed(self, name: str) -> "Composed":
+    def _renamed(self, name: str) -> "PreparedRun":
         return replace(self._with_spec(replace(self.spec, name=name)), layout=RunLayout(name))
 
-    def _as_begun(self, before: Plan) -> "Composed":
+    def _as_begun(self, before: Plan) -> "PreparedRun":
         """The same with what was not asked for as in the plan of the run that is there."""
         made, gang = self, before.spec["gang"]
         if self.choice is not None and gang["workers"] + gang["ps"] + gang["evaluator"] > 1:
@@ -206,20 +206,20 @@ class Composed:
             code = Code(before.code, b"")
         return differences((before.parts, self.plan.parts), (before.text, self.plan.text), (code, self.code))
 
-    def _with_backend(self, choice: Choice) -> "Composed":
+    def _with_backend(self, choice: Choice) -> "PreparedRun":
         if self.spec.gang.size > self.spec.gang.workers and choice.backend is not Backend.TENSORFLOW:
             return self  # with parameter servers there is no other: the roles differ too, and that is told
         made = self._with_spec(replace(self.spec, gang=replace(self.spec.gang, backend=choice.backend)))
         return replace(made, choice=choice)
 
-    def _with_spec(self, spec: SweepSpec) -> "Composed":
+    def _with_spec(self, spec: SweepSpec) -> "PreparedRun":
         return replace(self, spec=spec, plan=msgspec.structs.replace(self.plan, spec=spec_fields(spec)))
 
     def _sampler(self, records: Sequence[AnyRecord]) -> SpaceSampler:
         return SpaceSampler(self.space, self.spec.trials, proposed_before(records, self.plan.space_digest))
 
 
-def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> Composed:
+def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> PreparedRun:
     """Check a call, and pickle its function. Touches neither Spark nor the run directory. Raises UserError."""
     target = function if isinstance(function, Target) else Target.of(function)
     if (module := target.module) is not None:
@@ -261,7 +261,7 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         text=text_of(target),
         env=tuple(sorted(env)),
     )
-    return Composed(
+    return PreparedRun(
         plan=plan,
         spec=spec,
         space=trial_space,
@@ -277,7 +277,7 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
     )
 
 
-def compose_again(directory: str, retry_failed: bool = False, env: Mapping[str, str] | None = None) -> Composed:
+def compose_again(directory: str, retry_failed: bool = False, env: Mapping[str, str] | None = None) -> PreparedRun:
     """The run that a directory holds, to be resumed as it was begun, with `env` for its trials. Blocks on the store.
 
     Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store;
@@ -295,7 +295,7 @@ def compose_again(directory: str, retry_failed: bool = False, env: Mapping[str, 
             "the run was begun with variables for its trials, and their values are not stored: pass "
             f"{', '.join(missing)} by env= (--env {missing[0]}, to take it from here)"
         )
-    return Composed(
+    return PreparedRun(
         plan=found.plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed,
         env=given,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from sparktrain.driver.outcome_counts import Tally
-from sparktrain.driver.run_request import Work
+from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import CHIEF, Rank, TrialId
 from sparktrain.runs.progress import MemberLine, MemberState, Progress, RunningTrial, eta
 from sparktrain.state.gang import Gang, GangStatus
@@ -17,7 +17,7 @@ BEHIND_S = 5.0
 
 
 def progress_of(
-    machine: Machine, work: Work, at: float, behind_s: float = 0.0, outlook: str = "", tally: Tally | None = None
+    machine: Machine, work: RunRequest, at: float, behind_s: float = 0.0, outlook: str = "", tally: Tally | None = None
 ) -> Progress:
     """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records. `outlook`
     is what the cluster says of agents that have not come. With a `tally` of the trials that have ended, it looks at
@@ -54,7 +54,7 @@ def progress_of(
     )
 
 
-def _counted(work: Work, trials: Iterable[Trial]) -> Tally:
+def _counted(work: RunRequest, trials: Iterable[Trial]) -> Tally:
     tally = Tally(work.spec)
     for trial in trials:
         tally.add(trial)
@@ -107,7 +107,7 @@ def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> Runnin
     )
 
 
-def _store_note(work: Work, behind_s: float) -> str:
+def _store_note(work: RunRequest, behind_s: float) -> str:
     """Nothing new can start, and no result counts, before the store has taken the records that are due."""
     if behind_s < BEHIND_S:
         return ""
@@ -121,7 +121,7 @@ def _unsaved(trials: list[Trial]) -> str:
     return next(told, "")
 
 
-def _note(machine: Machine, work: Work, at: float, outlook: str) -> str:
+def _note(machine: Machine, work: RunRequest, at: float, outlook: str) -> str:
     if (sweep := machine.sweep) is not None and sweep.stop is not None:
         return f"stopping: {sweep.stop[0]}"
     missing = outlook if len(machine.agents) < work.agents else ""
@@ -148,7 +148,7 @@ def _unwell(machine: Machine) -> str:
     return next((f"backing off: {why}" for why in map(sweep.health.why, agents) if why), "")
 
 
-def _waiting(machine: Machine, work: Work, at: float) -> str:
+def _waiting(machine: Machine, work: RunRequest, at: float) -> str:
     """Of agents without which nothing goes on."""
     sweep, agents = machine.sweep, len(machine.agents)
     if sweep is not None and sweep.too_few_since is not None and sweep.ever_entered:

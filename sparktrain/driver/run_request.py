@@ -5,7 +5,7 @@ from typing import Protocol
 
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.journal_writer import Book
+from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.progress import Progress
@@ -33,7 +33,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Work:
+class RunRequest:
     """One run, ready to start."""
 
     spec: SweepSpec
@@ -47,7 +47,7 @@ class Work:
     agents: int
     """Agents that were asked for; for progress alone."""
     watcher: Watcher
-    journal: Book
+    journal: JournalPort
     began: DriverBegan
     """What the journal gets of this driver."""
     records: tuple[AnyRecord, ...] = ()
@@ -79,7 +79,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunOutcome:
     """The end of a run: all its trials, and how it ended."""
 
     trials: tuple[TrialResult, ...]

@@ -226,11 +226,11 @@ class Agent:
                 case m.StopMember(member=member, grace_s=grace_s) if (mine := self._mine(member)) is not None:
                     mine.stop(grace_s)
                 case m.Advise(member=member) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.Heed())
+                    mine.pass_on(pm.StopAdvised())
                 case m.FormGang(member=member, places=places) if (mine := self._mine(member)) is not None:
                     mine.pass_on(pm.Form(places))
                 case m.PeerShared(member=member, key=key, value=value) if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.Share(key, value))
+                    mine.pass_on(pm.SharedValue(key, value))
                 case m.AckCheckpoint() as ack:
                     self._snapshots.acknowledged(ack)
                 case m.Dismiss(reason=reason):

@@ -27,7 +27,7 @@ from sparktrain.protocol.checkup_report import CLOCK, MARKER, PACKAGES, Peer, Sl
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.url import open_store
 from sparktrain.threads import aside
@@ -187,13 +187,13 @@ class Visitor:
         return message
 
 
-def following(places: tuple[Place, ...], address: str, port: int) -> list[Place]:
+def following(places: tuple[MemberAddress, ...], address: str, port: int) -> list[MemberAddress]:
     """The places to connect to: `PEERS` at most of those that follow one's own."""
     mine = next((i for i, place in enumerate(places) if (place.address, place.port) == (address, port)), 0)
     return [*places[mine + 1 :], *places[:mine]][:PEERS]
 
 
-async def _connect(place: Place) -> Peer:
+async def _connect(place: MemberAddress) -> Peer:
     """Whether its host answers there."""
     problem = ""
     try:

@@ -18,7 +18,7 @@ _KINDS = {
 }
 
 
-class Found(Struct, frozen=True):
+class FolderListing(Struct, frozen=True):
     """What is in a folder, at any depth."""
 
     files: tuple[Path, ...]
@@ -43,7 +43,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
         raise
 
 
-def find(folder: Path) -> Found:
+def find(folder: Path) -> FolderListing:
     """All regular files below `folder`, which may be missing. Blocks on local disk; raises nothing."""
     files: list[Path] = []
     problems: list[str] = []
@@ -60,7 +60,7 @@ def find(folder: Path) -> Found:
             continue  # the function has removed it
         except OSError as error:
             problems.append(f"{_name(at, folder)}: {error.strerror or error}")
-    return Found(tuple(sorted(files)), tuple(sorted(problems)))
+    return FolderListing(tuple(sorted(files)), tuple(sorted(problems)))
 
 
 def _sort(entry: "os.DirEntry[str]", folders: list[Path], files: list[Path], problems: list[str], top: Path) -> None:

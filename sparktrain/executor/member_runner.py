@@ -126,7 +126,7 @@ class MemberSession:
             kept = await self._snapshots.keep(self._start, self._home, snapshot)
         except Exception as error:  # training waits for an answer, whatever it is
             logger.exception("the checkpoint of step %d of %s failed", snapshot.step, self.member)
-            kept = pm.Kept(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
+            kept = pm.SnapshotStored(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
         self._unsaved_since = None  # what failed now was not the local disk
         if kept.problem:
             post(m.CheckpointFailed(self.member, kept.step, kept.problem))
@@ -174,7 +174,7 @@ class MemberSession:
                         self._flush(post)
                 case pm.Reserved(port=port):
                     post(m.MemberReserved(self.member, port))
-                case pm.Share(key=key, value=value):
+                case pm.SharedValue(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
                 case pm.Snapshot() as snapshot:
                     self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
@@ -182,7 +182,7 @@ class MemberSession:
                     self._not_saved(child, unsaved, post)
                 case pm.Stepped(step=step, training=training):
                     post(self._pace.stepped(step, training))
-                case pm.Ended(outcome=outcome):
+                case pm.FunctionEnded(outcome=outcome):
                     self._flush(post)
                     self._end(post, self._with_tail(outcome))
 

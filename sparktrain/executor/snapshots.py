@@ -30,7 +30,7 @@ from sparktrain.threads import aside, spawn
 T = TypeVar("T")
 
 
-class Patience(Struct, frozen=True):
+class SnapshotRetryPolicy(Struct, frozen=True):
     """How long a keeper tries; all times in seconds."""
 
     write_s: float = 1200.0
@@ -59,7 +59,7 @@ class SnapshotKeeper:
         scratch: Path,
         agent: AgentId,
         post: Callable[[m.FromAgent], None],
-        patience: Patience = Patience(),  # noqa: B008 - frozen
+        patience: SnapshotRetryPolicy = SnapshotRetryPolicy(),  # noqa: B008 - frozen
         opened: Callable[[StoreAddress], Store] = open_store,
     ) -> None:
         """`scratch` must be on the same file system as the members' homes, and may hold what an agent before kept."""
@@ -80,7 +80,7 @@ class SnapshotKeeper:
 
     # ---- from snapshot to checkpoint
 
-    async def keep(self, start: m.StartMember, home: Path, snapshot: pm.Snapshot) -> pm.Kept:
+    async def keep(self, start: m.StartMember, home: Path, snapshot: pm.Snapshot) -> pm.SnapshotStored:
         """Write the snapshot, post `CheckpointWritten`, wait for the acknowledgement; the answer for the member.
 
         One at a time for each member. What fails is said in the answer, and the checkpoint before it stays at hand; the
@@ -90,19 +90,19 @@ class SnapshotKeeper:
         try:
             folder = await asyncio.wait_for(self._take(home, snapshot), local_s)
         except TimeoutError:
-            return pm.Kept(snapshot.step, f"the local disk below {home} did not answer within {local_s:g} s")
+            return pm.SnapshotStored(snapshot.step, f"the local disk below {home} did not answer within {local_s:g} s")
         except (OSError, ProtocolError) as error:
-            return pm.Kept(snapshot.step, str(error))
+            return pm.SnapshotStored(snapshot.step, str(error))
         try:
             checkpoint = await self._write(start, snapshot, folder)
             await self._acknowledge(start.member, checkpoint)
             with suppress(OSError):  # it counts; the next restart reads the store then
                 await asyncio.wait_for(aside(lambda: self._hold(folder, checkpoint.digest)), local_s)
         except (SparktrainError, OSError) as error:
-            return pm.Kept(snapshot.step, str(error))
+            return pm.SnapshotStored(snapshot.step, str(error))
         finally:
             spawn(lambda: remove(folder))  # nothing is there when it is held
-        return pm.Kept(snapshot.step)
+        return pm.SnapshotStored(snapshot.step)
 
     def acknowledged(self, ack: m.AckCheckpoint) -> None:
         """The coordinator has acknowledged a checkpoint, in time or not."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sparktrain.clock import Clock
 from sparktrain.errors import InfraError
-from sparktrain.executor.zygote_process import MemberProcess, Zygote, ZygoteLostError
+from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError, ZygoteProcess
 
 RESTARTS = 20
 """Times a zygote is replaced that was lost by itself; then the agent leaves for a while, for its host must be sick.
@@ -87,8 +87,8 @@ class WarmZygote:
         async with self._lock:
             await self._close()
 
-    def _new(self) -> Zygote:
-        return Zygote(self.scratch, self._sys_path, self._env)
+    def _new(self) -> ZygoteProcess:
+        return ZygoteProcess(self.scratch, self._sys_path, self._env)
 
     async def _load(self) -> dict[str, str]:
         missing = tuple(name for name in self._wanted if name not in self._loaded)

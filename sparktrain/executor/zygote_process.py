@@ -39,7 +39,7 @@ class ZygoteLostError(InfraError):
     """The zygote of this agent is gone, and every process below it."""
 
 
-class Zygote:
+class ZygoteProcess:
     """One zygote and the processes below it. Apart from `start`, all methods belong to one event loop.
 
     While it lives, the calling process must start no other child in a session of its own: it would be taken for an
@@ -243,7 +243,7 @@ class MemberProcess:
             self._pipe.close()
             self.kill(0.0)
             return None
-        self._has_outcome |= isinstance(message, m.Ended)
+        self._has_outcome |= isinstance(message, m.FunctionEnded)
         return message
 
     async def wait(self) -> m.Exited:

@@ -40,7 +40,7 @@ class CertificateBundle:
 
 
 @dataclass(frozen=True)
-class Certificates:
+class RunCertificates:
     """Both sides' certificates of one run."""
 
     run: str
@@ -76,7 +76,7 @@ class _Authority:
 
 def issue(
     run: str, valid_days: float = VALID_DAYS, clock: Clock | None = None, server_key: bytes | None = None
-) -> Certificates:
+) -> RunCertificates:
     """New certificates for `run`, valid from one day ago, for clocks differ between hosts.
 
     `server_key` is the coordinator's from before, by which others know that it is the same; None for a new one.
@@ -95,7 +95,7 @@ def issue(
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     server = _bundle(authority, own, ExtendedKeyUsageOID.SERVER_AUTH, SERVER_NAME, key)
     agent = _bundle(authority, own, ExtendedKeyUsageOID.CLIENT_AUTH, "agent.sparktrain.invalid", _new_key())
-    return Certificates(run, now, authority.expires, server, agent)
+    return RunCertificates(run, now, authority.expires, server, agent)
 
 
 class CertificateKeeper:

@@ -18,7 +18,7 @@ from sparktrain.protocol.certificates import CertificateBundle
 from sparktrain.protocol.codec import LARGEST_OF_AGENT_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Outcome, Report
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 
 
 class Message(Struct, frozen=True, tag=True):
@@ -271,7 +271,7 @@ class FormGang(Message, frozen=True, tag=True):
     """Every member of the gang holds its port: they may connect now; `places` are by rank."""
 
     member: Member
-    places: tuple[Place, ...]
+    places: tuple[MemberAddress, ...]
 
 
 class PeerShared(Message, frozen=True, tag=True):

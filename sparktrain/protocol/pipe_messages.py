@@ -15,7 +15,7 @@ from sparktrain.ids import Member
 from sparktrain.protocol.codec import LARGE_BYTES
 from sparktrain.protocol.messages import Message
 from sparktrain.state.outcome import Outcome, Report
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 
 # ---- agent <-> zygote
 
@@ -115,10 +115,10 @@ class Reserved(Message, frozen=True, tag=True):
 class Form(Message, frozen=True, tag=True):
     """Answer to `Reserved`, once all members have sent theirs; `places` are by rank."""
 
-    places: tuple[Place, ...]
+    places: tuple[MemberAddress, ...]
 
 
-class Share(Message, frozen=True, tag=True):
+class SharedValue(Message, frozen=True, tag=True):
     """In both directions, from `Form` on: a value for, or from, the other members of the gang."""
 
     most_bytes: ClassVar[int] = LARGE_BYTES
@@ -151,7 +151,7 @@ class Stepped(Message, frozen=True, tag=True):
 
 
 class Snapshot(Message, frozen=True, tag=True):
-    """The chief's state is in files, which belong to the agent now. Answered by `Kept`; one at a time."""
+    """The chief's state is in files, which belong to the agent now. Answered by `SnapshotStored`; one at a time."""
 
     step: int
     folder: str
@@ -171,14 +171,14 @@ class Unsaved(Message, frozen=True, tag=True):
     """The local disk failed: another host may do better."""
 
 
-class Kept(Message, frozen=True, tag=True):
+class SnapshotStored(Message, frozen=True, tag=True):
     """The snapshot of `step` is a checkpoint that the coordinator has acknowledged, or was given up for `problem`."""
 
     step: int
     problem: str = ""
 
 
-class Ended(Message, frozen=True, tag=True):
+class FunctionEnded(Message, frozen=True, tag=True):
     """The function returned or raised; the process exits next."""
 
     most_bytes: ClassVar[int] = LARGE_BYTES
@@ -186,9 +186,9 @@ class Ended(Message, frozen=True, tag=True):
     outcome: Outcome
 
 
-class Heed(Message, frozen=True, tag=True):
+class StopAdvised(Message, frozen=True, tag=True):
     """`ctx.should_stop()` answers True from now on."""
 
 
-ToMember = Assignment | Form | Share | Kept | Heed
-FromMember = Reserved | Share | Entered | Reported | Stepped | Snapshot | Unsaved | Ended
+ToMember = Assignment | Form | SharedValue | SnapshotStored | StopAdvised
+FromMember = Reserved | SharedValue | Entered | Reported | Stepped | Snapshot | Unsaved | FunctionEnded

@@ -177,7 +177,9 @@ def delete(store: Store, checkpoint: Checkpoint) -> None:
             store.delete(path)
 
 
-def sweep(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Checkpoint], before: Generation) -> None:
+def collect_garbage(
+    store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Checkpoint], before: Generation
+) -> None:
     """Delete what generations before `before` left that belongs to no checkpoint of `kept`: of failed and late writers.
 
     Blocks. Called by the coordinator alone, once those generations are over. Raises OSError when the store fails.

@@ -11,14 +11,14 @@ from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
 from sparktrain.ids import RunId, TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal import salvage, writer
-from sparktrain.rundir.journal.salvage import Report
+from sparktrain.rundir.journal.salvage import SalvageReport
 from sparktrain.runs import plan as plans
 from sparktrain.runs.history import answers, read_overview
-from sparktrain.runs.locate import Place
+from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.summary import from_json
-from sparktrain.runs.view import Known, RunState, RunView, TrialView, view_of
+from sparktrain.runs.view import RunData, RunState, RunView, TrialView, view_of
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.events import RunLimits
 from sparktrain.state.records import AnyRecord, DriverBegan
@@ -33,7 +33,7 @@ Told = Callable[[int, int], None]
 """Is told how many bytes of checkpoints were looked at, and how many there are, as far as is known."""
 
 
-class Gravity(StrEnum):
+class Severity(StrEnum):
     """How bad a finding is. The value is the word in JSON."""
 
     NOTE = "note"  # unusual, and no harm
@@ -42,10 +42,10 @@ class Gravity(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class RunFinding:
     """One thing that is not as it should be."""
 
-    gravity: Gravity
+    gravity: Severity
     subject: str
     """`run.json`, `journal`, `plan`, `code`, `checkpoint` or `results.json`."""
     problem: str
@@ -62,7 +62,7 @@ class Examined:
     name: str
     directory: str
     fast: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[RunFinding, ...]
     outlook: tuple[str, ...]
     """What a resume would do, one line each."""
     checkpoints: int
@@ -82,7 +82,7 @@ class Examined:
     def code(self) -> int:
         """The exit code."""
         gravities = {finding.gravity for finding in self.findings}
-        return 8 if Gravity.BLOCKING in gravities else 7 if Gravity.DAMAGE in gravities else 0
+        return 8 if Severity.BLOCKING in gravities else 7 if Severity.DAMAGE in gravities else 0
 
     def lines(self) -> list[str]:
         """For people."""
@@ -93,7 +93,7 @@ class Examined:
             f"{formatting.plain(self.name)}: {verdict}. {', '.join(counts)} ({formatting.size(self.size)}, {checked})"
         )
         findings = [f"{each.gravity}: {each.subject}: {formatting.plain(each.problem)}" for each in self.findings]
-        bad = sum(each.gravity is not Gravity.NOTE for each in self.findings)
+        bad = sum(each.gravity is not Severity.NOTE for each in self.findings)
         more = len(findings) - bad - _TOLD_NOTES
         findings = findings[: bad + _TOLD_NOTES] + ([f"and {formatting.count(more, 'more note')}"] if more > 0 else [])
         return [head, *findings, *(f"resume: {formatting.plain(line)}" for line in self.outlook)]
@@ -133,10 +133,10 @@ class _Checked:
     """Manifests of those that cannot be read, with the reasons."""
 
 
-class Examiner:
+class RunExaminer:
     """Examines one run. Writes nothing. Blocks on the store."""
 
-    def __init__(self, place: Place, fast: bool, told: Told) -> None:
+    def __init__(self, place: RunLocation, fast: bool, told: Told) -> None:
         """With `fast`, of the files of checkpoints the sizes are compared alone."""
         self._place = place
         self._fast = fast
@@ -158,7 +158,7 @@ class Examiner:
             name=layout.path,
             directory=self._place.where,
             fast=self._fast,
-            findings=tuple(sorted(findings, key=lambda each: list(Gravity).index(each.gravity), reverse=True)),
+            findings=tuple(sorted(findings, key=lambda each: list(Severity).index(each.gravity), reverse=True)),
             outlook=() if view is None else tuple(_outlook(view, checked.damaged, report)),
             checkpoints=checked.count,
             size=checked.size,
@@ -168,52 +168,54 @@ class Examiner:
             view=view,
         )
 
-    def _of_records(self, report: Report, records: tuple[AnyRecord, ...]) -> Iterator[Finding]:
+    def _of_records(self, report: SalvageReport, records: tuple[AnyRecord, ...]) -> Iterator[RunFinding]:
         """What is not in a journal that can be read, though there is proof that it was."""
         store, layout = self._place.store, self._place.layout
         lost = lost_records(store, layout, records, lambda: salvage.examine(store, layout)[1])
         if lost and report.whole:
             step = "--repair takes the results from there" if lost.results else "--repair begins a new generation"
-            yield Finding(Gravity.BLOCKING, "journal", f"{lost}; {step}")
+            yield RunFinding(Severity.BLOCKING, "journal", f"{lost}; {step}")
         for trial in lost.trials if report.whole else ():
             where = store.where(layout.trial(trial))
-            yield Finding(Gravity.BLOCKING, "journal", f"trial {trial} cannot be kept: move {where} away", trial)
+            yield RunFinding(Severity.BLOCKING, "journal", f"trial {trial} cannot be kept: move {where} away", trial)
 
-    def _overview(self, findings: list[Finding]) -> dict[str, Any]:
+    def _overview(self, findings: list[RunFinding]) -> dict[str, Any]:
         try:
             return read_overview(self._place.store, self._place.layout)
         except FileNotFoundError:
             problem = f"{self._place.store.where(self._place.layout.spec)} is missing"
         except RunDirectoryError as error:
             problem = str(error)
-        findings.append(Finding(Gravity.BLOCKING, "run.json", f"{problem}; --repair writes it anew from the plan"))
+        findings.append(RunFinding(Severity.BLOCKING, "run.json", f"{problem}; --repair writes it anew from the plan"))
         return {}
 
-    def _plan(self, findings: list[Finding], overview: dict[str, Any], records: tuple[AnyRecord, ...]) -> Plan | None:
+    def _plan(
+        self, findings: list[RunFinding], overview: dict[str, Any], records: tuple[AnyRecord, ...]
+    ) -> Plan | None:
         """The plan that a resume would follow; it and its code are looked at, and those of earlier drivers."""
         store, layout = self._place.store, self._place.layout
         begun = [record.plan for record in records if isinstance(record, DriverBegan)]
         newest = begun[-1] if begun else str(overview.get("plan", ""))
         followed = None
         for digest in dict.fromkeys(each for each in (newest, *begun) if each):
-            gravity = Gravity.BLOCKING if digest == newest else Gravity.DAMAGE
+            gravity = Severity.BLOCKING if digest == newest else Severity.DAMAGE
             try:
                 plan = plans.read(store, layout, digest)
             except RunDirectoryError as error:
-                findings.append(Finding(gravity, "plan", str(error)))
+                findings.append(RunFinding(gravity, "plan", str(error)))
                 continue
             followed = plan if digest == newest else followed
             try:
                 plans.read_code(store, layout, plan.code)
             except RunDirectoryError as error:
-                findings.append(Finding(gravity, "code", str(error), path=layout.code(plan.code)))
+                findings.append(RunFinding(gravity, "code", str(error), path=layout.code(plan.code)))
         return followed
 
     def _view(self, plan: Plan, overview: dict[str, Any], records: tuple[AnyRecord, ...]) -> RunView:
         store, layout = self._place.store, self._place.layout
         driver = writer.newest_driver(store, layout.journal)
         total = overview.get("trials")
-        known = Known(
+        known = RunData(
             kind=plan.kind,
             function=plan.function,
             spec=plan.sweep_spec(),
@@ -229,7 +231,7 @@ class Examiner:
 
     # ---- checkpoints
 
-    def _of_checkpoints(self, view: RunView, checked: _Checked) -> Iterator[Finding]:
+    def _of_checkpoints(self, view: RunView, checked: _Checked) -> Iterator[RunFinding]:
         manifests = {}
         for trial in view.trials:
             for checkpoint in trial.kept:
@@ -270,7 +272,7 @@ class Examiner:
 
     # ---- results
 
-    def _of_results(self, view: RunView) -> Iterator[Finding]:
+    def _of_results(self, view: RunView) -> Iterator[RunFinding]:
         store, path = self._place.store, self._place.layout.results
         if view.state is not RunState.ENDED:
             return
@@ -287,27 +289,27 @@ class Examiner:
             if not wrong:
                 return
             problem = f"{where} says other than the journal of {_named([trial.id for trial in wrong])}"
-        yield Finding(Gravity.DAMAGE, "results.json", f"{problem}; --repair writes it anew from the journal")
+        yield RunFinding(Severity.DAMAGE, "results.json", f"{problem}; --repair writes it anew from the journal")
 
 
-def _of_journal(report: Report) -> Iterator[Finding]:
+def _of_journal(report: SalvageReport) -> Iterator[RunFinding]:
     for problem in report.problems:
-        yield Finding(Gravity.BLOCKING, "journal", problem)
+        yield RunFinding(Severity.BLOCKING, "journal", problem)
     for note in report.notes:
-        yield Finding(Gravity.NOTE, "journal", note)
+        yield RunFinding(Severity.NOTE, "journal", note)
 
 
-def _of_trial(trial: TrialView, damaged: dict[str, str]) -> Iterator[Finding]:
+def _of_trial(trial: TrialView, damaged: dict[str, str]) -> Iterator[RunFinding]:
     bad = [each for each in trial.kept if each.manifest in damaged]
     # A trial that could go on from nothing would hide what is lost: it ends as failed.
-    gravity = Gravity.BLOCKING if len(bad) == len(trial.kept) else Gravity.DAMAGE
+    gravity = Severity.BLOCKING if len(bad) == len(trial.kept) else Severity.DAMAGE
     if trial.result.status.observed:
-        gravity = Gravity.DAMAGE
+        gravity = Severity.DAMAGE
     for each in bad:
-        yield Finding(gravity, "checkpoint", damaged[each.manifest], trial.result.id, each)
+        yield RunFinding(gravity, "checkpoint", damaged[each.manifest], trial.result.id, each)
 
 
-def _outlook(view: RunView, damaged: dict[str, str], report: Report) -> Iterator[str]:
+def _outlook(view: RunView, damaged: dict[str, str], report: SalvageReport) -> Iterator[str]:
     """What a driver that resumes the run would do."""
     if view.complete and report.whole:
         yield "nothing is left to be done"

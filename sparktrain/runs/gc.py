@@ -11,11 +11,11 @@ from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
-from sparktrain.rundir.journal.writer import Journal, Who
-from sparktrain.runs.locate import Place
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.runs.watcher import Observer
-from sparktrain.state.checkpoint_history import Checkpoint, Checkpoints
+from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.state.records import CheckpointsDropped
 from sparktrain.state.recovery import compacted
 from sparktrain.store.base import Leftover
@@ -26,7 +26,7 @@ _CHECK_EVERY = 20
 _TOLD_LINES = 40
 
 
-class Keep(StrEnum):
+class KeepPolicy(StrEnum):
     """Which checkpoints of the trials stay that have a result. The value is the word on the command line."""
 
     EACH = "each"  # of each trial the newest and the best
@@ -34,11 +34,11 @@ class Keep(StrEnum):
     NONE = "none"  # no checkpoint
 
 
-def keep_of(value: str) -> Keep:
+def keep_of(value: str) -> KeepPolicy:
     """Which checkpoints stay. Raises SpecError."""
-    if value not in list(Keep):
-        raise SpecError(f"--checkpoints ({value}) must be one of {', '.join(Keep)}")
-    return Keep(value)
+    if value not in list(KeepPolicy):
+        raise SpecError(f"--checkpoints ({value}) must be one of {', '.join(KeepPolicy)}")
+    return KeepPolicy(value)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Tidied:
 class Tidier:
     """Tidies up one run, when no driver is on it. Its methods block on the store."""
 
-    def __init__(self, place: Place, keep: Keep, older_than_s: float, clock: Clock) -> None:
+    def __init__(self, place: RunLocation, keep: KeepPolicy, older_than_s: float, clock: Clock) -> None:
         """What belongs to nothing is deleted when it is older than `older_than_s`."""
         self._place = place
         self._keep = keep
@@ -165,7 +165,7 @@ class Tidier:
             dry=True,
         )
 
-    def tidy(self, who: Who) -> Tidied:
+    def tidy(self, who: DriverIdentity) -> Tidied:
         """Delete it. Takes over the run first, so that no driver can begin meanwhile without this being noticed.
 
         Looks afterwards whether the files of all checkpoints that stay are there, in their sizes. Raises as `find`, and
@@ -239,15 +239,15 @@ class Tidier:
             yield Dropped(trial.result.id, checkpoint, store.where(checkpoint.manifest), tuple(files), size)
 
     def _staying(self, trial: TrialView, view: RunView) -> list[Checkpoint]:
-        if self._keep is Keep.NONE:
+        if self._keep is KeepPolicy.NONE:
             return []
-        if self._keep is Keep.BEST:
+        if self._keep is KeepPolicy.BEST:
             best = view.results[0] if len(view.results) == 1 else view.best
             if view.metric is None and len(view.results) > 1:
                 raise SpecError(f"run {view.name} has no metric, so that no trial is its best: say --checkpoints each")
             if best is None or best.id != trial.result.id:
                 return []
-        known = Checkpoints(list(trial.kept))
+        known = CheckpointHistory(list(trial.kept))
         return [each for each in (known.newest, known.best) if each is not None]
 
     def _orphans(self, view: RunView, dropped: Sequence[Dropped]) -> Iterator[Orphan]:

@@ -18,8 +18,8 @@ from sparktrain.errors import ResumeError, RunDirectoryError
 from sparktrain.ids import RunId, TrialId
 from sparktrain.protocol.certificates import server_fingerprint
 from sparktrain.rundir.journal import reader, writer
-from sparktrain.rundir.journal.reader import Opened
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.reader import JournalContents
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
 from sparktrain.runs.lost_records import check_whole
@@ -38,13 +38,13 @@ _PIECE_BYTES = 16384
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredRun:
     """A run that a directory holds."""
 
     plan: Plan
     """That the last driver was told."""
-    opened: Opened
-    driver: Who | None
+    opened: JournalContents
+    driver: DriverIdentity | None
     """That was last on it; None when it died before it had begun."""
 
     @property
@@ -75,7 +75,7 @@ class Found:
         return sweep
 
 
-def look(store: Store, layout: RunLayout) -> Found | None:
+def look(store: Store, layout: RunLayout) -> StoredRun | None:
     """The run in the directory; None when there is none. Blocks on the store.
 
     Raises RunDirectoryError when it cannot be read, JournalDamagedError when its journal is damaged, and OSError when
@@ -89,13 +89,13 @@ def look(store: Store, layout: RunLayout) -> Found | None:
     check_whole(store, layout, opened.records, lambda: reader.read(store, layout.journal).records)
     begun = [record.plan for record in opened.records if isinstance(record, DriverBegan)]
     plan = plans.read(store, layout, begun[-1] if begun else str(overview["plan"]))
-    return Found(plan, opened, writer.newest_driver(store, layout.journal))
+    return StoredRun(plan, opened, writer.newest_driver(store, layout.journal))
 
 
-def this_driver(address: str = "", fingerprint: str = "") -> Who:
+def this_driver(address: str = "", fingerprint: str = "") -> DriverIdentity:
     """The calling process; with address and fingerprint of its coordinator, where it has one."""
     application, attempt = this_attempt()
-    return Who(
+    return DriverIdentity(
         host=socket.gethostname(),
         pid=os.getpid(),
         started=SystemClock().wall(),
@@ -125,7 +125,7 @@ def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
     return cast(dict[str, Any], overview)
 
 
-def check_alone(found: Found, where: str, this: Who) -> None:
+def check_alone(found: StoredRun, where: str, this: DriverIdentity) -> None:
     """Raises RunDirectoryError when the driver that was last on the run answers, and is not `this` one; but not for one
     that YARN has replaced by this one: it is given up, though it may not know that yet.
 
@@ -142,7 +142,7 @@ def check_alone(found: Found, where: str, this: Who) -> None:
         )
 
 
-def answers(driver: Who) -> bool:
+def answers(driver: DriverIdentity) -> bool:
     """Whether the coordinator of that driver listens where it did; somebody else there does not count. Blocks."""
     host, _, port = driver.address.rpartition(":")
     if not host or not port.isdigit():

@@ -20,7 +20,7 @@ _TOLD_ENTRIES = 6
 
 
 @dataclass(frozen=True)
-class Place:
+class RunLocation:
     """A directory that may hold one run."""
 
     store: Store
@@ -37,13 +37,13 @@ class Place:
         return self.store.exists(self.layout.spec)
 
 
-def place_of(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> Place:
+def place_of(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> RunLocation:
     """The place of one run. Does not touch the store. Raises SpecError for what can be no run directory."""
     root, name = _split(directory)
-    return Place(open_store(StoreAddress(root, timeout_s=timeout_s)), RunLayout(run_name(name, "run directory")))
+    return RunLocation(open_store(StoreAddress(root, timeout_s=timeout_s)), RunLayout(run_name(name, "run directory")))
 
 
-def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, damaged: bool = False) -> Place:
+def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, damaged: bool = False) -> RunLocation:
     """The run that the directory is of; with `damaged`, also one whose run.json is lost. Blocks on the store.
 
     Raises RunDirectoryError, which says what is there instead; SpecError for what can be no directory of a store.
@@ -61,7 +61,7 @@ def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, damaged: bool 
     raise RunDirectoryError(f"{directory} holds {len(names)} runs: pass the directory of one of them ({told})")
 
 
-def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Place], bool]:
+def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[RunLocation], bool]:
     """The run that the directory is of, and True; or the runs in its folders, by name, and False. Blocks on the store.
 
     Raises as `run_in`.
@@ -76,7 +76,7 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Pl
         if place is not None and place.has_run:
             return [place], True
         entries = inside.entries()
-        places = [Place(inside, RunLayout(name)) for name in _folders(entries)]
+        places = [RunLocation(inside, RunLayout(name)) for name in _folders(entries)]
         found = [each for each in places if each.has_run]
     except StoreError:
         raise  # it says what to do
@@ -87,7 +87,7 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Pl
     return found, False
 
 
-def _instead(place: Place | None, entries: Sequence[str]) -> str:
+def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:
     """What is there in place of a run, and what to do."""
     if place is not None and place.store.exists("run.json"):
         return f"it is a part of one; pass {place.store.where()}"

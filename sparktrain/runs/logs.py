@@ -9,7 +9,7 @@ from msgspec import Struct
 from sparktrain.clock import pause
 from sparktrain.errors import SpecError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
-from sparktrain.runs.locate import Place
+from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.store.base import PIECE_BYTES, Store
 
@@ -44,7 +44,7 @@ class Wanted(Struct, frozen=True):
     """Of every generation and rank that is not named, in place of the newest and the chief."""
 
 
-def logs_in(place: Place, trial: TrialId | None = None) -> list[LogFile]:
+def logs_in(place: RunLocation, trial: TrialId | None = None) -> list[LogFile]:
     """The logs of the run, or of one trial, in the order of trials, generations and ranks. Blocks. Raises OSError."""
     folder = place.layout.trials if trial is None else place.layout.trial(trial)
     members = {member: path for path in place.store.list(folder) if (member := place.layout.member_of_log(path))}
@@ -138,7 +138,7 @@ def _from(store: Store, path: str, start: int) -> Iterator[bytes]:
 class Follower:
     """A log as it grows, of one trial in its newest generation, or in the one that is asked for. Blocks."""
 
-    def __init__(self, place: Place, look: Callable[[], RunView], wanted: Wanted, tail: int | None) -> None:
+    def __init__(self, place: RunLocation, look: Callable[[], RunView], wanted: Wanted, tail: int | None) -> None:
         """`wanted` names the trial."""
         self._place = place
         self._look = look
@@ -214,7 +214,7 @@ def delay_of(store: Store) -> str | None:
     return f"a store of objects ({scheme}) shows a log when its trial has ended, or runs again: until then it is empty"
 
 
-class Harmless:
+class TerminalSanitizer:
     """What a program printed, for a terminal: whatever could move the cursor or hide something as an escape."""
 
     def __init__(self) -> None:

@@ -7,8 +7,8 @@ from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.rundir.journal import salvage
 from sparktrain.rundir.journal.writer import Journal
-from sparktrain.runs.fsck import Examined, Finding, Gravity
-from sparktrain.runs.locate import Place
+from sparktrain.runs.fsck import Examined, RunFinding, Severity
+from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records, restored
 from sparktrain.runs.plan import overview
 from sparktrain.runs.summary import to_bytes
@@ -22,7 +22,7 @@ from sparktrain.state.records import CheckpointsDropped
 PURPOSE = "sparktrain fsck --repair"
 
 
-def repair(place: Place, examined: Examined, clock: Clock) -> list[str]:
+def repair(place: RunLocation, examined: Examined, clock: Clock) -> list[str]:
     """Repair what was found, as far as that is possible; what was done, one line each. Blocks on the store.
 
     Deletes nothing but `results.json`, which it writes anew or puts under another name, and code that cannot be read,
@@ -42,18 +42,18 @@ def repair(place: Place, examined: Examined, clock: Clock) -> list[str]:
     return done
 
 
-def _found(examined: Examined, subject: str) -> list[Finding]:
-    return [each for each in examined.findings if each.subject == subject and each.gravity is not Gravity.NOTE]
+def _found(examined: Examined, subject: str) -> list[RunFinding]:
+    return [each for each in examined.findings if each.subject == subject and each.gravity is not Severity.NOTE]
 
 
-def _journal(place: Place, examined: Examined, clock: Clock) -> Iterator[str]:
+def _journal(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[str]:
     if _found(examined, "journal"):
         report = salvage.repair(place.store, place.layout, this_process(clock, PURPOSE))
         if not report.whole:
             yield f"the journal has a new beginning, of the {report.kept} records that could be kept"
 
 
-def _records(place: Place, examined: Examined, clock: Clock) -> Iterator[str]:
+def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[str]:
     """What the journal has lost, as far as `results.json` has it; and no generation is used again."""
     store, layout = place.store, place.layout
     if not _found(examined, "journal"):
@@ -88,7 +88,7 @@ def _checkpoints(writer: Journal, examined: Examined) -> Iterator[str]:
         writer.settle()
 
 
-def _overview(place: Place, writer: Journal, examined: Examined) -> Iterator[str]:
+def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterator[str]:
     store, path = place.store, place.layout.spec
     if _found(examined, "run.json") and examined.plan is not None:
         plan, spec = examined.plan, examined.plan.sweep_spec()
@@ -104,7 +104,7 @@ def _overview(place: Place, writer: Journal, examined: Examined) -> Iterator[str
         yield f"{store.where(path)} was written anew"
 
 
-def _files(place: Place, writer: Journal, examined: Examined, clock: Clock) -> Iterator[str]:
+def _files(place: RunLocation, writer: Journal, examined: Examined, clock: Clock) -> Iterator[str]:
     store, layout = place.store, place.layout
     for each in _found(examined, "code"):
         store.delete(each.path)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import RunId, TrialId
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult, best_of, status_of
 from sparktrain.runs.trial_result import Home, result_of
@@ -37,7 +37,7 @@ class RunState(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class RunData:
     """What was read of a run."""
 
     kind: str
@@ -53,7 +53,7 @@ class Known:
     records: Sequence[AnyRecord]
     notes: tuple[str, ...] = ()
     """What is to be said of the journal."""
-    driver: Who | None = None
+    driver: DriverIdentity | None = None
     """That was last on the run."""
     alive: bool = False
     """It answers."""
@@ -100,7 +100,7 @@ class RunView:
     """Members in the gang of each trial."""
     total: int | None
     begun: float | None
-    driver: Who | None
+    driver: DriverIdentity | None
     near: bool
     """The driver is, or was, on the host of who looks."""
     began: float | None
@@ -168,7 +168,7 @@ class RunView:
         )
 
 
-def view_of(known: Known) -> RunView:
+def view_of(known: RunData) -> RunView:
     """The run as its records tell of it."""
     sweep = Sweep(RunId(known.spec.name), RunLimits(), 0.0)
     fold(sweep, known.records)

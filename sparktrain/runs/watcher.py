@@ -7,36 +7,38 @@ from sparktrain.clock import Clock
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal import writer
-from sparktrain.rundir.journal.reader import Opened, Tail
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.reader import JournalContents, Tail
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs import plan as plans
 from sparktrain.runs.history import answers, read_overview
-from sparktrain.runs.locate import Place
+from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan
-from sparktrain.runs.view import Known, RunView, view_of
+from sparktrain.runs.view import RunData, RunView, view_of
 from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded
 
 ASK_INTERVAL_S = 15.0
 """How often the driver of a run that is watched is asked for a sign of life."""
 
 
-def this_process(clock: Clock, purpose: str) -> Who:
+def this_process(clock: Clock, purpose: str) -> DriverIdentity:
     """Who takes over a run to look after it, as the journal has it: a process that no agent can reach."""
     versions = installed_versions()
-    return Who(socket.gethostname(), os.getpid(), clock.wall(), versions.get("sparktrain", "unknown"), purpose=purpose)
+    return DriverIdentity(
+        socket.gethostname(), os.getpid(), clock.wall(), versions.get("sparktrain", "unknown"), purpose=purpose
+    )
 
 
 class Observer:
     """One who looks at a run, from any host that reaches its store. Writes nothing. For one thread at a time."""
 
-    def __init__(self, place: Place, clock: Clock) -> None:
+    def __init__(self, place: RunLocation, clock: Clock) -> None:
         self._place = place
         self._clock = clock
         self._tail = Tail(place.store, place.layout.journal)
         self._records: list[AnyRecord] = []
         self._notes: tuple[str, ...] = ()
         self._epoch = -1
-        self._driver: Who | None = None
+        self._driver: DriverIdentity | None = None
         self._alive = False
         self._asked_at: float | None = None
         self._overview: dict[str, object] | None = None
@@ -61,7 +63,7 @@ class Observer:
         """All that `look` has read."""
         return tuple(self._records)
 
-    def _read(self, opened: Opened) -> bool:
+    def _read(self, opened: JournalContents) -> bool:
         """Whether there was anything new."""
         news = bool(opened.records) or opened.epoch != self._epoch
         if opened.afresh:
@@ -84,10 +86,10 @@ class Observer:
         self._asked_at = now
         return answers(self._driver)
 
-    def _known(self) -> Known:
+    def _known(self) -> RunData:
         plan, overview = self._plan(), self._overview or {}
         total, begun = overview.get("trials"), overview.get("begun")
-        return Known(
+        return RunData(
             kind=plan.kind,
             function=plan.function,
             spec=plan.sweep_spec(),

@@ -28,7 +28,7 @@ _LEGAL = frozenset(
 
 
 @dataclass(slots=True)
-class Agent:
+class AgentState:
     """One life of one agent."""
 
     id: AgentId
@@ -52,53 +52,53 @@ class Agents:
     """The agents that are alive, and which of them are idle, longest idle first."""
 
     def __init__(self) -> None:
-        self._all: dict[AgentId, Agent] = {}
+        self._all: dict[AgentId, AgentState] = {}
         self._idle: dict[AgentId, None] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def get(self, agent: AgentId) -> Agent | None:
+    def get(self, agent: AgentId) -> AgentState | None:
         """The agent, or None when it is lost or was never there."""
         return self._all.get(agent)
 
-    def all(self) -> list[Agent]:
+    def all(self) -> list[AgentState]:
         """All agents that are alive, in the order in which they joined."""
         return list(self._all.values())
 
-    def join(self, agent: Agent) -> None:
+    def join(self, agent: AgentState) -> None:
         """Add an agent that is not idle yet."""
         self._all[agent.id] = agent
 
-    def remove(self, agent: AgentId) -> Agent | None:
+    def remove(self, agent: AgentId) -> AgentState | None:
         """Forget a lost agent."""
         self._idle.pop(agent, None)
         return self._all.pop(agent, None)
 
-    def prepare(self, agent: Agent) -> None:
+    def prepare(self, agent: AgentState) -> None:
         """The agent is given a run's code, and is not idle before it says so."""
         agent.move(AgentStatus.PREPARING)
         self._idle.pop(agent.id, None)
 
-    def ready(self, agent: Agent, run: RunId | None) -> None:
+    def ready(self, agent: AgentState, run: RunId | None) -> None:
         """The agent has the code of `run` and is idle."""
         agent.move(AgentStatus.IDLE)
         agent.prepared = run
         self._idle[agent.id] = None
 
-    def occupy(self, agent: Agent, member: Member) -> None:
+    def occupy(self, agent: AgentState, member: Member) -> None:
         """The agent, which is idle, gets a member."""
         agent.move(AgentStatus.BUSY)
         agent.member = member
         del self._idle[agent.id]
 
-    def release(self, agent: Agent) -> None:
+    def release(self, agent: AgentState) -> None:
         """The agent's member has ended."""
         agent.move(AgentStatus.IDLE)
         agent.member = None
         self._idle[agent.id] = None
 
-    def idle_for(self, run: RunId, most: int) -> list[Agent]:
+    def idle_for(self, run: RunId, most: int) -> list[AgentState]:
         """Up to `most` idle agents that have the code of `run`, longest idle first."""
         idle = (agent for agent in map(self._all.__getitem__, self._idle) if agent.prepared == run)
         return list(islice(idle, most))

@@ -26,7 +26,7 @@ class Checkpoint(Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Checkpoints:
+class CheckpointHistory:
     """The acknowledged checkpoints of one trial, oldest first."""
 
     kept: list[Checkpoint] = field(default_factory=list)

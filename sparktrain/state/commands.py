@@ -8,14 +8,14 @@ from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure
 from sparktrain.state.records import AnyRecord
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 
 
 class Command(Struct, frozen=True, tag=True):
     """Base of all commands."""
 
 
-class Lasting(Command, frozen=True, tag=True):
+class Durable(Command, frozen=True, tag=True):
     """Base of the commands that are done only when all records before them are in the journal.
 
     Had their effect come first, a driver that takes over could run a finished trial again, give out a generation twice,
@@ -36,7 +36,7 @@ class PrepareAgent(Command, frozen=True, tag=True):
     run: RunId
 
 
-class StartMember(Lasting, frozen=True, tag=True):
+class StartMember(Durable, frozen=True, tag=True):
     """Have the agent run the training function."""
 
     agent: AgentId
@@ -52,10 +52,10 @@ class FormGang(Command, frozen=True, tag=True):
 
     agent: AgentId
     member: Member
-    places: tuple[Place, ...]
+    places: tuple[MemberAddress, ...]
 
 
-class PassOn(Command, frozen=True, tag=True):
+class RelayToPeers(Command, frozen=True, tag=True):
     """Give the member what another member of its gang has shared."""
 
     agent: AgentId
@@ -64,7 +64,7 @@ class PassOn(Command, frozen=True, tag=True):
     value: bytes
 
 
-class AckCheckpoint(Lasting, frozen=True, tag=True):
+class AckCheckpoint(Durable, frozen=True, tag=True):
     """Tell the agent that its checkpoint counts."""
 
     agent: AgentId
@@ -72,14 +72,14 @@ class AckCheckpoint(Lasting, frozen=True, tag=True):
     checkpoint: Checkpoint
 
 
-class DeleteCheckpoints(Lasting, frozen=True, tag=True):
+class DeleteCheckpoints(Durable, frozen=True, tag=True):
     """Delete checkpoints that no gang will resume from."""
 
     trial: TrialId
     checkpoints: tuple[Checkpoint, ...]
 
 
-class SweepCheckpoints(Lasting, frozen=True, tag=True):
+class SweepCheckpoints(Durable, frozen=True, tag=True):
     """Delete what generations before `before` have left of the trial and is not in `kept`."""
 
     trial: TrialId
@@ -116,20 +116,20 @@ class ExcludeAgent(Command, frozen=True, tag=True):
     reason: str
 
 
-class Suggest(Lasting, frozen=True, tag=True):
+class Suggest(Durable, frozen=True, tag=True):
     """Ask the sampler for up to `count` new trials; answered by `Suggested`."""
 
     run: RunId
     count: int
 
 
-class ConcludeTrial(Lasting, frozen=True, tag=True):
+class ConcludeTrial(Durable, frozen=True, tag=True):
     """The trial has its final status: tell the sampler and the user. Comes once for each trial."""
 
     trial: TrialId
 
 
-class EndRun(Lasting, frozen=True, tag=True):
+class EndRun(Durable, frozen=True, tag=True):
     """The run is over; each of its trials is final."""
 
     run: RunId

@@ -9,7 +9,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 from sparktrain.state.transitions import check_move
 
 
@@ -61,7 +61,7 @@ class Gang:
     generation: Generation
     agents: tuple[AgentId, ...]
     """By rank."""
-    places: tuple[Place, ...]
+    places: tuple[MemberAddress, ...]
     """By rank; a port is 0 until it is reserved."""
     formed_at: float
     checkpoint: Checkpoint | None = None

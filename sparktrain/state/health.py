@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparktrain.ids import TrialId
-from sparktrain.state.agents import Agent
+from sparktrain.state.agents import AgentState
 from sparktrain.state.outcome import Failure, FailureKind
 
 FIRST_BACK_OFF_S = 5.0
@@ -45,7 +45,7 @@ class Health:
         self._ill: dict[Seat, _Illness] = {}
         self._barred: dict[TrialId, set[str]] = {}
 
-    def entered(self, agent: Agent) -> None:
+    def entered(self, agent: AgentState) -> None:
         """A member on the agent has entered the training function: all is well there."""
         if self._ill.pop(_seat(agent), None) is None:
             return
@@ -53,7 +53,7 @@ class Health:
         for hosts in self._barred.values():
             hosts.discard(agent.host)
 
-    def failed(self, agent: Agent, trial: TrialId, failure: Failure, at: float) -> bool:
+    def failed(self, agent: AgentState, trial: TrialId, failure: Failure, at: float) -> bool:
         """A member on the agent has failed before it entered; whether the agent is excluded from now on."""
         if self.first_failed_at is None:
             self.first_failed_at = at
@@ -68,12 +68,12 @@ class Health:
         self._barred.setdefault(trial, set()).add(agent.host)
         return ill.excluded and not before
 
-    def excluded(self, agent: Agent) -> bool:
+    def excluded(self, agent: AgentState) -> bool:
         """The agent gets no more members of the run."""
         ill = self._ill.get(_seat(agent))
         return ill is not None and ill.excluded
 
-    def backs_off(self, agent: Agent, at: float) -> bool:
+    def backs_off(self, agent: AgentState, at: float) -> bool:
         """The agent gets no member now."""
         ill = self._ill.get(_seat(agent))
         return ill is not None and (ill.excluded or at < ill.until)
@@ -86,7 +86,7 @@ class Health:
         """Hosts on which the trial has failed before it entered: it waits for another host, if there is one."""
         return self._barred.get(trial, set())
 
-    def exclusions(self, agents: Sequence[Agent]) -> str:
+    def exclusions(self, agents: Sequence[AgentState]) -> str:
         """How many of `agents` are excluded, and why; empty when none is."""
         excluded = [agent for agent in agents if self.excluded(agent)]
         if not excluded:
@@ -94,7 +94,7 @@ class Health:
         hosts = {agent.host: self.why(agent) for agent in excluded}
         return f"{len(excluded)} of {len(agents)} agents are excluded: {'; '.join(hosts.values())}"
 
-    def why(self, agent: Agent) -> str:
+    def why(self, agent: AgentState) -> str:
         """Why an agent backs off or is excluded, in one line; empty when all is well."""
         ill = self._ill.get(_seat(agent))
         if ill is None:
@@ -103,5 +103,5 @@ class Health:
         return f"{who} failed on {agent.host} before {they} entered the training function, the last with: {ill.last}"
 
 
-def _seat(agent: Agent) -> Seat:
+def _seat(agent: AgentState) -> Seat:
     return agent.host, agent.slot

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank, RunId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.agents import Agent, Agents, AgentStatus
+from sparktrain.state.agents import Agents, AgentState, AgentStatus
 from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.health import NEVER_ENTERED
@@ -118,7 +118,7 @@ class Machine:
     # ---- agents
 
     def _on_joined(self, event: on.AgentJoined) -> Commands:
-        agent = Agent(event.agent, event.slot, event.host, event.address, event.gpus)
+        agent = AgentState(event.agent, event.slot, event.host, event.address, event.gpus)
         self.agents.join(agent)
         self._leases.renew(event.agent, event.at)
         return self._prepare(agent)
@@ -155,7 +155,7 @@ class Machine:
             return []
         return self._gang_over(self.sweep, gang, event.at)
 
-    def _prepare(self, agent: Agent) -> Commands:
+    def _prepare(self, agent: AgentState) -> Commands:
         if self.sweep is None:
             return []
         self.agents.prepare(agent)
@@ -191,7 +191,7 @@ class Machine:
         if gang is None or gang.status not in (GangStatus.CONNECTING, GangStatus.RUNNING):
             return self._refuse(event.agent, event.member)
         others = [(agent, member) for agent, member in gang.live() if member != event.member]
-        return [do.PassOn(agent, member, event.key, event.value) for agent, member in others]
+        return [do.RelayToPeers(agent, member, event.key, event.value) for agent, member in others]
 
     def _on_entered(self, event: on.MemberEntered) -> Commands:
         gang = self._gang_of(event.agent, event.member)
@@ -368,7 +368,7 @@ class Machine:
             return wanted
         return max(sweep.limits.min_size, min(wanted, len(able(self.agents.all(), sweep))))
 
-    def _form(self, sweep: Sweep, trial: Trial, agents: list[Agent], at: float) -> Commands:
+    def _form(self, sweep: Sweep, trial: Trial, agents: list[AgentState], at: float) -> Commands:
         ids = tuple(agent.id for agent in agents)
         roles = sweep.limits.roles[: len(agents)]
         newest, generation = trial.checkpoints.newest, Generation(trial.generation + 1)

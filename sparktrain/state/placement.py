@@ -3,17 +3,17 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.state.agents import Agent, Agents
+from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.prospects import able, idle
 from sparktrain.state.sweep import Sweep
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 from sparktrain.state.trial import Trial
 
 
 def next_gang(
     sweep: Sweep, agents: Agents, size_of: Callable[[Trial], int], at: float
-) -> tuple[Trial, list[Agent]] | None:
+) -> tuple[Trial, list[AgentState]] | None:
     """The trial whose gang can form now, with the agents of its members by rank; None when none can.
 
     First come, first served: a trial that lacks agents takes them before those behind it. One that has failed on a host
@@ -35,7 +35,9 @@ def _lost_on(trial: Trial) -> set[str | None]:
     return {each.host for each in trial.restarts[trial.forgiven :] if each.kind is FailureKind.LOST}
 
 
-def _allowed(sweep: Sweep, trial: Trial, agents: Agents, there: Sequence[Agent], size: int) -> Sequence[Agent]:
+def _allowed(
+    sweep: Sweep, trial: Trial, agents: Agents, there: Sequence[AgentState], size: int
+) -> Sequence[AgentState]:
     """Those of the idle agents that the trial may be given."""
     barred = sweep.health.barred(trial.id)
     if not barred or sum(agent.host not in barred for agent in able(agents.all(), sweep)) < size:
@@ -43,7 +45,7 @@ def _allowed(sweep: Sweep, trial: Trial, agents: Agents, there: Sequence[Agent],
     return [agent for agent in there if agent.host not in barred]
 
 
-def seat(agents: Sequence[Agent], size: int, shunned: Collection[str | None] = ()) -> list[Agent]:
+def seat(agents: Sequence[AgentState], size: int, shunned: Collection[str | None] = ()) -> list[AgentState]:
     """`size` of the agents, which are idle, by rank: on as few hosts as possible, those of one host next to each other.
 
     Agents with GPUs come first, for the last ranks are those that need none. Then agents of hosts that are not
@@ -55,14 +57,14 @@ def seat(agents: Sequence[Agent], size: int, shunned: Collection[str | None] = (
     return [*_by_host(with_gpus, shunned), *_by_host(without, shunned)][:size]
 
 
-def _by_host(agents: Iterable[Agent], shunned: Collection[str | None]) -> list[Agent]:
-    hosts: dict[str, list[Agent]] = {}
+def _by_host(agents: Iterable[AgentState], shunned: Collection[str | None]) -> list[AgentState]:
+    hosts: dict[str, list[AgentState]] = {}
     for agent in agents:
         hosts.setdefault(agent.host, []).append(agent)
     fullest_first = sorted(hosts, key=lambda host: (host in shunned, -len(hosts[host])))
     return [agent for host in fullest_first for agent in hosts[host]]
 
 
-def places(agents: Sequence[Agent], roles: Sequence[Role]) -> tuple[Place, ...]:
+def places(agents: Sequence[AgentState], roles: Sequence[Role]) -> tuple[MemberAddress, ...]:
     """The places of the members, their ports not reserved yet."""
-    return tuple(Place(agent.host, agent.address, 0, role) for agent, role in zip(agents, roles, strict=True))
+    return tuple(MemberAddress(agent.host, agent.address, 0, role) for agent, role in zip(agents, roles, strict=True))

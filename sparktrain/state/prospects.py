@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from sparktrain.state.agents import Agent, Agents
+from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.sweep import Ending, Sweep
 
 AGENTS_TIMEOUT_S = 10.0
@@ -12,19 +12,19 @@ Stop = tuple[str, Ending]
 """Why a run ends before its trials do."""
 
 
-def able(agents: Iterable[Agent], sweep: Sweep) -> list[Agent]:
+def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
     """Those that may get members of the run, now or later."""
     hopeless = sweep.health.unloadable if not sweep.ever_entered else {}
     return [agent for agent in agents if agent.host not in hopeless and not sweep.health.excluded(agent)]
 
 
-def idle(agents: Agents, sweep: Sweep, at: float) -> list[Agent]:
+def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
     """Those that may get a member now, longest idle first."""
     there = able(agents.idle_for(sweep.run, len(agents)), sweep)
     return [agent for agent in there if not sweep.health.backs_off(agent, at)]
 
 
-def elsewhere(alive: Sequence[Agent], sweep: Sweep, at: float) -> bool:
+def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:
     """What failed before it entered may enter on hosts where nothing has failed like that, or that are to come."""
     health, limits = sweep.health, sweep.limits
     others = [agent for agent in able(alive, sweep) if not health.failed_on(agent.host)]
@@ -33,7 +33,7 @@ def elsewhere(alive: Sequence[Agent], sweep: Sweep, at: float) -> bool:
     return awaited or len(others) >= limits.least
 
 
-def hopeless(alive: Sequence[Agent], sweep: Sweep, at: float) -> Stop | None:
+def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | None:
     """Why the run must end: agents are missing for too long, are all excluded, or none can load the function.
 
     Notes since when agents are missing: call it at each tick.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from sparktrain.ids import TrialId
-from sparktrain.state.checkpoint_history import Checkpoints
+from sparktrain.state.checkpoint_history import CheckpointHistory
 from sparktrain.state.events import RunBegun
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.records import (
@@ -146,15 +146,15 @@ def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
 
 def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
     """Manifests of the checkpoints that still count in the end, and of those that turned out to be damaged."""
-    each: dict[TrialId, Checkpoints] = {}
+    each: dict[TrialId, CheckpointHistory] = {}
     for record in records:
         match record:
             case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
-                each.setdefault(trial, Checkpoints()).acknowledge(checkpoint)
+                each.setdefault(trial, CheckpointHistory()).acknowledge(checkpoint)
             case CheckpointDamaged(trial=trial, manifest=manifest, reason=reason):
-                each.setdefault(trial, Checkpoints()).damage(manifest, reason)
+                each.setdefault(trial, CheckpointHistory()).damage(manifest, reason)
             case CheckpointsDropped(trial=trial, manifests=manifests):
-                each.setdefault(trial, Checkpoints()).drop(manifests)
+                each.setdefault(trial, CheckpointHistory()).drop(manifests)
     kept = {(trial, known.manifest) for trial, found in each.items() for known in found.kept}
     return kept | {(trial, known.manifest) for trial, found in each.items() for known, _ in found.damaged}
 

@@ -5,7 +5,7 @@ from msgspec import Struct
 from sparktrain.config.gang_spec import Role
 
 
-class Place(Struct, frozen=True):
+class MemberAddress(Struct, frozen=True):
     """One member of a gang, as the others reach it."""
 
     host: str
@@ -21,7 +21,7 @@ class Formation(Struct, frozen=True):
     """A whole gang, seen from one of its members."""
 
     rank: int
-    places: tuple[Place, ...]
+    places: tuple[MemberAddress, ...]
     """By rank; members of one host need not be neighbours."""
 
     @property
@@ -30,7 +30,7 @@ class Formation(Struct, frozen=True):
         return len(self.places)
 
     @property
-    def mine(self) -> Place:
+    def mine(self) -> MemberAddress:
         """This member."""
         return self.places[self.rank]
 
@@ -79,5 +79,5 @@ class Formation(Struct, frozen=True):
         return cluster
 
 
-ALONE = Formation(0, (Place("localhost", "127.0.0.1", 0, Role.CHIEF),))
+ALONE = Formation(0, (MemberAddress("localhost", "127.0.0.1", 0, Role.CHIEF),))
 """The formation of a trial with one member."""

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktrain.ids import Generation, TrialId
-from sparktrain.state.checkpoint_history import Checkpoints
+from sparktrain.state.checkpoint_history import CheckpointHistory
 from sparktrain.state.outcome import Failure, Report, Restart
 from sparktrain.state.transitions import check_move
 
@@ -59,7 +59,7 @@ class Trial:
     status: TrialStatus = TrialStatus.QUEUED
     generation: Generation = NOT_FORMED
     """Of the newest gang."""
-    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    checkpoints: CheckpointHistory = field(default_factory=CheckpointHistory)
     unsaved: str = ""
     """Why the newest of its snapshots did not become a checkpoint; empty when it did."""
     failed_at: float | None = None

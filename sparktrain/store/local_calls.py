@@ -59,7 +59,7 @@ _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG
 _OF_THE_CONTRACT = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
-class Call:
+class LocalCall:
     """One call of a store: its steps share one deadline. They are short, unless the file system itself hangs."""
 
     def __init__(self, file: Path, seconds: float) -> None:

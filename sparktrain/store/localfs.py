@@ -27,7 +27,7 @@ from sparktrain.store.base import (
     by_range,
     check_path,
 )
-from sparktrain.store.local_calls import Call, explained
+from sparktrain.store.local_calls import LocalCall, explained
 
 T = TypeVar("T")
 
@@ -193,10 +193,10 @@ class LocalStore(Store):
         path = Path(left.name)
         if not path.name.startswith(UNPUBLISHED) or not path.is_relative_to(self.root):
             raise BugError(f"{left.name} is nothing that a writer left in {self.root}")
-        Call(path, self._timeout_s).ask(lambda: path.unlink(missing_ok=True))
+        LocalCall(path, self._timeout_s).ask(lambda: path.unlink(missing_ok=True))
 
-    def _call(self, path: str) -> Call:
-        return Call(self._file(path) if path else self.root, self._timeout_s)
+    def _call(self, path: str) -> LocalCall:
+        return LocalCall(self._file(path) if path else self.root, self._timeout_s)
 
     def _of_file(self, path: str, look: Callable[[Path], T]) -> T:
         """What `look` returns, which looks at a file; FileNotFoundError when there is none."""
@@ -234,13 +234,13 @@ class LocalStream(WriteStream):
 
     def write(self, data: bytes) -> None:
         """See base class."""
-        _write_all(self._file, data, Call(self._path, self._timeout_s))
+        _write_all(self._file, data, LocalCall(self._path, self._timeout_s))
 
     def close(self) -> None:
         """See base class."""
         if self._file.closed:
             return
-        call = Call(self._path, self._timeout_s)
+        call = LocalCall(self._path, self._timeout_s)
         try:
             _sync(self._file, call)
         finally:
@@ -260,13 +260,13 @@ class LocalNewFile(NewFile):
 
     def write(self, data: bytes) -> None:
         """See base class."""
-        _write_all(self._file, data, Call(self._target, self._timeout_s))
+        _write_all(self._file, data, LocalCall(self._target, self._timeout_s))
         self._digest.update(data)
         self._size += len(data)
 
     def publish(self) -> Written:
         """See base class."""
-        call = Call(self._target, self._timeout_s)
+        call = LocalCall(self._target, self._timeout_s)
         try:
             _sync(self._file, call)
             created = call.ask(lambda: _link(self._unpublished, self._target))
@@ -293,13 +293,13 @@ def _opened(path: Path) -> FileIO:
     return open(path, "xb", buffering=0)
 
 
-def _write_all(file: FileIO, data: bytes, call: Call) -> None:
+def _write_all(file: FileIO, data: bytes, call: LocalCall) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[call.ask(partial(file.write, rest)) :]
 
 
-def _sync(file: FileIO, call: Call) -> None:
+def _sync(file: FileIO, call: LocalCall) -> None:
     """Not tried again: the system has dropped what it could not write, and would say the next time that all is well."""
     try:
         os.fsync(file.fileno())
@@ -307,7 +307,7 @@ def _sync(file: FileIO, call: Call) -> None:
         raise call.failed(error) from error
 
 
-def _publish(call: Call, target: Path, data: bytes) -> bool:
+def _publish(call: LocalCall, target: Path, data: bytes) -> bool:
     """Write `data` durably, then give it the name `target`, unless that is taken: whether it has that name now."""
     unpublished = call.ask(lambda: _written(target.parent, data))
     try:

@@ -33,7 +33,7 @@ class Mode(StrEnum):
     CLUSTER = "cluster"  # in a container of YARN
 
 
-class Place(Struct, frozen=True):
+class YarnPlacement(Struct, frozen=True):
     """Where an application runs on YARN; None for what Spark's own configuration says."""
 
     mode: Mode = Mode.CLIENT
@@ -53,7 +53,7 @@ class Job(Struct, frozen=True):
     """A file of `jobs/`."""
     words: tuple[str, ...]
     """Its arguments."""
-    place: Place = Place()
+    place: YarnPlacement = YarnPlacement()
     conf: Mapping[str, str] = {}
     properties_file: str | None = None
     properties: Mapping[str, str] = {}

@@ -39,7 +39,7 @@ _TAIL_BYTES = 64 * 1024
 logger = logging.getLogger("sparktrain")
 
 
-class Ended(Struct, frozen=True):
+class JobEnded(Struct, frozen=True):
     """A job whose driver ran elsewhere, after its end."""
 
     verdict: Verdict
@@ -86,7 +86,7 @@ def run_here(line: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def follow(line: Sequence[str], tag: str, sight: Sight, tell: Callable[[str], None]) -> Ended:
+def follow(line: Sequence[str], tag: str, sight: Sight, tell: Callable[[str], None]) -> JobEnded:
     """Run a job whose driver is in a container, and tell how application and run stand, in lines.
 
     Blocks until the application has ended, also where spark-submit does not wait for that
@@ -105,8 +105,8 @@ def follow(line: Sequence[str], tag: str, sight: Sight, tell: Callable[[str], No
     run = sight.look()
     verdict = verdict_of(seen.application, output, run, before.began if before is not None else None)
     if verdict.by_run:
-        return Ended(verdict, run)
-    return Ended(verdict, None, _output_of(seen) if seen.application is not None else "")
+        return JobEnded(verdict, run)
+    return JobEnded(verdict, None, _output_of(seen) if seen.application is not None else "")
 
 
 def _wait(process: "subprocess.Popen[bytes]", seen: "_Seen", sight: Sight, changes: Changes) -> None:

@@ -17,7 +17,7 @@ from sparktrain.submit.command import (
     MODE_KEY,
     Job,
     Mode,
-    Place,
+    YarnPlacement,
     check_open,
     check_shared,
     file_of_target,
@@ -29,28 +29,28 @@ from sparktrain.usercode.imports import NEVER_LOCAL, imports_of_file
 PROGRAMS = {"sweep": "grid_search.py", "run": "run_gang.py", "resume": "resume_run.py"}
 
 
-class Asked(Struct, frozen=True):
+class JobRequest(Struct, frozen=True):
     """What was asked for, not yet checked, but for the environment of executors."""
 
     kind: str
     words: tuple[str, ...]
     """Arguments of that kind of job."""
     place: Mapping[str, Any]
-    """Of `Place`; None for what was not given."""
+    """Of `YarnPlacement`; None for what was not given."""
     conf: Mapping[str, str] = {}
     properties_file: str | None = None
     files: Sequence[str] = ()
     py_files: Sequence[str] = ()
 
 
-def job_of(asked: Asked, arguments: Mapping[str, Any]) -> tuple[Job, str]:
+def job_of(asked: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]:
     """The job without its pack, and its run directory. `arguments` is what its command makes of its words.
 
     Reads files that are named. Raises SpecError.
     """
     properties = _properties(asked.properties_file)
     mode = asked.place["mode"] or {**properties, **asked.conf}.get(MODE_KEY) or "client"
-    place = Place(**{**asked.place, "mode": _mode(mode)})
+    place = YarnPlacement(**{**asked.place, "mode": _mode(mode)})
     check_open(asked.conf, "--conf")
     check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {asked.kind}")
     words, directory = _named(asked, arguments, place.mode)
@@ -82,7 +82,7 @@ def program(kind: str) -> Path:
     return (installed if installed.is_dir() else package.parent / "jobs") / PROGRAMS[kind]
 
 
-def _named(asked: Asked, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
+def _named(asked: JobRequest, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
     """The job's words, with a name of the run by which it is found; and the run directory."""
     if "directory" in arguments:
         if mode is Mode.CLUSTER:

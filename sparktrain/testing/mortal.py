@@ -21,7 +21,7 @@ import psutil
 import sparktrain as st
 from sparktrain.clock import SystemClock, pause
 from sparktrain.rundir.journal import reader
-from sparktrain.rundir.journal.reader import Opened
+from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 from sparktrain.testing import drill
@@ -123,7 +123,7 @@ class Mortal:
         """How many the journal of its run has."""
         return len(list((self.folder / "runs" / NAME / "journal").glob("batch-*")))
 
-    def journal(self) -> Opened:
+    def journal(self) -> JournalContents:
         """That of its run."""
         return reader.read(LocalStore(self.folder / "runs"), RunLayout(NAME).journal)
 

@@ -54,7 +54,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 
 _ATTEND = f"/sparktrain.v{codec.VERSION}.Coordinator/Attend"
 _UPLOAD = f"/sparktrain.v{codec.VERSION}.Coordinator/Upload"
@@ -107,7 +107,7 @@ TO_AGENT: tuple[Message, ...] = (
     BeatAck(),
     Prepare(run=MEMBER.run, code=Code("00ff", b"\x80\x04K\x01.", archive=b"PK"), preload=("sklearn",)),
     START,
-    FormGang(member=MEMBER, places=(Place("host-1", "10.0.0.1", 4000, Role.CHIEF),)),
+    FormGang(member=MEMBER, places=(MemberAddress("host-1", "10.0.0.1", 4000, Role.CHIEF),)),
     PeerShared(member=MEMBER, key="global/0", value=b"\x00"),
     AckCheckpoint(member=MEMBER, checkpoint=CHECKPOINT),
     StopMember(member=MEMBER, grace_s=5.0),
@@ -140,7 +140,7 @@ class GrpcHarness(TransportHarness):
     """Both sides on the loopback interface, with certificates of one run."""
 
     def __init__(self, handshake_s: float = 5, dead_after_s: float = 30) -> None:
-        self.certificates: certificates.Certificates = issue("contract")
+        self.certificates: certificates.RunCertificates = issue("contract")
         self.handshake_s = handshake_s
         self.dead_after_s = dead_after_s
 

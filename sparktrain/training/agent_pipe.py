@@ -10,7 +10,7 @@ from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Wire(Protocol):
         """Whether the function has been asked to return early; returns at once."""
         ...
 
-    def kept(self, timeout_s: float) -> m.Kept | None:
+    def kept(self, timeout_s: float) -> m.SnapshotStored | None:
         """The answer to a `Snapshot`, each once; None when none came in time, or the agent is gone."""
         ...
 
@@ -43,9 +43,9 @@ class AgentWire:
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
         self._heeded = False
-        self._places: tuple[Place, ...] | None = None
+        self._places: tuple[MemberAddress, ...] | None = None
         self._shared: deque[tuple[str, bytes]] = deque()
-        self._kept: deque[m.Kept] = deque()
+        self._kept: deque[m.SnapshotStored] = deque()
 
     def send(self, message: m.FromMember) -> None:
         """See base class. Waits only while the agent, which reads all the time, is not scheduled."""
@@ -57,13 +57,13 @@ class AgentWire:
         self._receive()
         return self._heeded
 
-    def kept(self, timeout_s: float) -> m.Kept | None:
+    def kept(self, timeout_s: float) -> m.SnapshotStored | None:
         """See base class."""
         return self._await(self._kept, timeout_s)
 
     # ---- while the gang forms
 
-    def reserve(self, port: int) -> tuple[Place, ...] | None:
+    def reserve(self, port: int) -> tuple[MemberAddress, ...] | None:
         """Tell that this member holds `port`, and wait for the places of all; None when the agent is gone.
 
         Waits for as long as the coordinator does, which ends the process of a gang that does not form.
@@ -75,7 +75,7 @@ class AgentWire:
 
     def share(self, key: str, value: bytes) -> None:
         """Give `value` to all other members. Raises OSError when the agent is gone."""
-        self.send(m.Share(key, value))
+        self.send(m.SharedValue(key, value))
 
     def shared(self, timeout_s: float) -> tuple[str, bytes] | None:
         """What another member has shared, each value once; None when nothing came in time."""
@@ -105,13 +105,13 @@ class AgentWire:
 
     def _take(self, message: m.ToMember) -> None:
         match message:
-            case m.Heed():
+            case m.StopAdvised():
                 self._heeded = True
             case m.Form(places=places):
                 self._places = places
-            case m.Share(key=key, value=value):
+            case m.SharedValue(key=key, value=value):
                 self._shared.append((key, value))
-            case m.Kept():
+            case m.SnapshotStored():
                 self._kept.append(message)
 
 

@@ -15,13 +15,13 @@ from sparktrain.protocol.pipe_messages import Assignment, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import Wire, sendable
 from sparktrain.training.data.position import Position
-from sparktrain.training.gang_join import RING_TIMEOUT_S, Gang, alone
+from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.metrics import MAX_STEP, NotANumberError, number, size_problem
 from sparktrain.training.strategies.strategy import Strategies
 from sparktrain.training.strategies.tf_cluster import cluster_spec
 
 if TYPE_CHECKING:
-    from sparktrain.training.checkpoint.saver import Checkpoints
+    from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.collectives.ring import Ring
 
 SNAPSHOTS = "snapshots"
@@ -35,7 +35,7 @@ _RESERVED = "wall"  # the other key of a line in the history
 class TrainContext:
     """One member's view of its trial. Belongs to the process that the function is called in, not to those it forks."""
 
-    def __init__(self, assignment: Assignment, wire: Wire, clock: Clock, gang: Gang | None = None) -> None:
+    def __init__(self, assignment: Assignment, wire: Wire, clock: Clock, gang: JoinedGang | None = None) -> None:
         self._assignment = assignment
         self._gang = gang or alone()
         self._params = MappingProxyType(assignment.params)
@@ -43,7 +43,7 @@ class TrainContext:
         self._clock = clock
         self._pid = os.getpid()
         self._reporting = threading.Lock()
-        self._checkpoints: Checkpoints | None = None
+        self._checkpoints: CheckpointSaver | None = None
         self._position = Position()
         self._strategies: Strategies | None = None
 
@@ -135,17 +135,17 @@ class TrainContext:
         return self._wire.stop_advised()
 
     @property
-    def checkpoint(self) -> "Checkpoints":
+    def checkpoint(self) -> "CheckpointSaver":
         """Saves and restores the training: see `sparktrain.training.checkpoint.saver.Checkpoints`.
 
         The Keras callbacks do both; loops of your own call `restore` before they train, and `save` on the chief.
         """
         if self._checkpoints is None:
-            from sparktrain.training.checkpoint.saver import Checkpoints
+            from sparktrain.training.checkpoint.saver import CheckpointSaver
 
             scratch = Path(self.log_dir).parent / SNAPSHOTS
             told = self._assignment
-            self._checkpoints = Checkpoints(self._wire, scratch, told.restore_dir, self.rank, self._clock)
+            self._checkpoints = CheckpointSaver(self._wire, scratch, told.restore_dir, self.rank, self._clock)
         return self._checkpoints
 
     def export(self, model: Any) -> None:

@@ -33,7 +33,7 @@ ASK_S = 1.5
 """A member whose operation has failed waits so long for the others to say which ones they have called."""
 
 
-class Gang:
+class JoinedGang:
     """The gang of this process, and its ring."""
 
     def __init__(
@@ -103,12 +103,12 @@ class Gang:
                 self._strays.watch()
 
 
-def alone() -> Gang:
+def alone() -> JoinedGang:
     """The gang of an ordinary trial."""
-    return Gang(ALONE, LocalRing, lambda: None)
+    return JoinedGang(ALONE, LocalRing, lambda: None)
 
 
-def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object]) -> Gang:
+def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object]) -> JoinedGang:
     """Join the gang of `assignment` that calls `function`; waits for all its members.
 
     The ring is connected here, for that is only possible before TensorFlow has run an operation; but a function that
@@ -127,7 +127,7 @@ def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object
         assignment, formation
     )  # before the ring, which initialises TensorFlow and with it the devices
     joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S, SLOW_S)
-    gang = Gang(formation, lambda: join(joining), held.release, wire)
+    gang = JoinedGang(formation, lambda: join(joining), held.release, wire)
     if assignment.backend is Backend.TENSORFLOW:
         os.environ["TF_CONFIG"] = tf_config(formation)
         if has_ps(formation) or formation.role is Role.EVALUATOR or names(function, STRATEGY):

@@ -99,7 +99,7 @@ def _referred(reference: str) -> Any:
 
 
 def _train(
-    function: Callable[..., Any], context: TrainContext, gang: gang_join.Gang, metric: str | None, homes: Homes
+    function: Callable[..., Any], context: TrainContext, gang: gang_join.JoinedGang, metric: str | None, homes: Homes
 ) -> Outcome:
     pid, clock = os.getpid(), SystemClock()
     started = clock.now()
@@ -153,10 +153,10 @@ def _print(failed: Failure | None) -> None:
 def _tell(wire: AgentWire, outcome: Outcome) -> bool:
     """Whether the agent could be sent `outcome`, or that it is too large."""
     try:
-        wire.send(m.Ended(outcome))
+        wire.send(m.FunctionEnded(outcome))
     except ProtocolError as error:
         too_large = Failure(FailureKind.RESULT, f"the result is too large: {error}")
-        wire.send(m.Ended(Outcome(outcome.seconds, failure=too_large)))
+        wire.send(m.FunctionEnded(Outcome(outcome.seconds, failure=too_large)))
     except OSError as error:
         with suppress(OSError):  # whoever closed the pipe may have closed stderr too
             print(f"[sparktrain] the outcome cannot be sent to the agent: {error}", file=sys.stderr)

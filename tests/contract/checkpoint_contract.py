@@ -9,9 +9,9 @@ import pytest
 
 from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation
-from sparktrain.rundir.checkpoints import THREADS, delete, fetch, left_over, listed, sweep, write
+from sparktrain.rundir.checkpoints import THREADS, collect_garbage, delete, fetch, left_over, listed, write
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.state.checkpoint_history import Checkpoint, Checkpoints
+from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.store.base import Store
 from tests.unit.rundir.snapshots import NAMES, TRIAL, content, draft, loaded, quick_folder, resumed
 from tests.unit.store.gated import Crash, FailAt, GatedStore, fault
@@ -40,7 +40,7 @@ class Case:
         self.gate = gate
         self.gated = GatedStore(store, gate)
         self.layout = RunLayout(f"run-{id(gate)}")
-        self.trial = Checkpoints()
+        self.trial = CheckpointHistory()
         self.local.mkdir()
 
     def put(self, step: int, generation: int = 1, **fields: Any) -> Checkpoint:
@@ -122,7 +122,7 @@ class CheckpointContract:
                 late = write(store, case.layout, wanted, threads=threads)
                 assert loaded(store, late, case.local) == content(1, 3)
                 case.acknowledged(3, generation=2)
-            sweep(store, case.layout, TRIAL, case.trial.kept, Generation(2))
+            collect_garbage(store, case.layout, TRIAL, case.trial.kept, Generation(2))
             case.all_visible_are_whole()
             assert len(case.paths()) == 2 * (FILES + 1)
         assert case.gate.seen == 4 * FILES + 2  # create, write, publish, read back; then the manifest and its read-back
@@ -175,10 +175,10 @@ class CheckpointContract:
                 store.put_if_absent(f"{case.layout.generation(TRIAL, Generation(1)).data(3, 'crashed')}/{name}", b"x")
             newest = case.acknowledged(2, generation=2)
             kept = tuple(case.trial.kept)
-            case.breaks(lambda gated, c=case, k=kept: sweep(gated, c.layout, TRIAL, k, Generation(2)))
+            case.breaks(lambda gated, c=case, k=kept: collect_garbage(gated, c.layout, TRIAL, k, Generation(2)))
             case.all_visible_are_whole()
             case.resumes_from(newest)
-            sweep(store, case.layout, TRIAL, kept, Generation(2))
+            collect_garbage(store, case.layout, TRIAL, kept, Generation(2))
             assert len(case.paths()) == 2 * (FILES + 1)
             assert loaded(store, base, case.local) == content(1, 1)
         assert case.gate.seen == 1 + 1 + 2 * FILES

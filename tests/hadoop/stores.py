@@ -9,7 +9,7 @@ from typing import Any
 from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.hadoop.client import HadoopClient
-from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_conf import USER, resolve, with_user
 from sparktrain.store.hadoop.hadoop_errors import TroubleError
 from sparktrain.store.hadoop.hadoop_store import HadoopStore
@@ -34,7 +34,7 @@ def opened(
     cluster: Hdfs, protocol: str, path: object, total_s: float = 90.0, call_s: float = 5.0, user: str = ""
 ) -> HadoopStore:
     """A store that tries for so many seconds, and gives up one request after so many."""
-    patience = Patience(total_s, call_s, again_s=total_s, first_pause_s=0.1, longest_pause_s=2.0)
+    patience = RetryPolicy(total_s, call_s, again_s=total_s, first_pause_s=0.1, longest_pause_s=2.0)
     address = StoreAddress(url(cluster, protocol, path))
     if protocol == "hdfs":
         return HdfsStore(resolve(address), patience)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sparktrain.cluster.finding import Finding, Level
-from sparktrain.doctor.examine import Asked, Examiner
+from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest
 from sparktrain.doctor.hadoop import STALE_KEY
 from sparktrain.testing.hadoop import LABEL, Hdfs, Yarn, submit
 from tests.conf import CONF
@@ -25,7 +25,9 @@ def test_a_namenode_tells_the_settings_that_cost(
 ) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs_cluster.conf))
     monkeypatch.delenv("YARN_CONF_DIR", raising=False)
-    found = Examiner(Asked(url(hdfs_cluster, protocol, f"/doctor-{protocol}")), 1).examine().findings
+    found = (
+        ClusterExaminer(ExaminationRequest(url(hdfs_cluster, protocol, f"/doctor-{protocol}")), 1).examine().findings
+    )
     [store], [setting] = of(found, "store"), of(found, "namenode")
     assert store.level is Level.PASS
     assert setting.level is Level.WARN, "the cluster has all but this one"

@@ -230,7 +230,7 @@ def _data_is_deleted_first() -> Any:
 
 
 def _sweep_forgets_the_base() -> Any:
-    real = product.sweep
+    real = product.collect_garbage
 
     def sweep(store: Store, layout: RunLayout, trial: Any, kept: Any, before: Any) -> None:
         real(store, layout, trial, [], before)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktrain.driver import prepare
-from sparktrain.driver.journal_writer import Scribe
-from sparktrain.driver.prepare import Composed
-from sparktrain.driver.run_request import Ran
+from sparktrain.driver.journal_writer import JournalWriter
+from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import DeposedError, ResumeError
 from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.journal.writer import Journal
@@ -44,7 +44,7 @@ class Sleeper:
         return effect()
 
 
-def audit(world: World, ran: Ran, trials: int) -> None:
+def audit(world: World, ran: RunOutcome, trials: int) -> None:
     """Each trial has one result, which is its own, and generations were given out once."""
     assert ran.end.ending == Ending.COMPLETE
     assert [trial.id for trial in ran.trials] == list(range(trials))
@@ -61,7 +61,7 @@ def audit(world: World, ran: Ran, trials: int) -> None:
         assert Generation(1) <= min(generations)
 
 
-async def run_or_die(driver: Driver) -> Ran | None:
+async def run_or_die(driver: Driver) -> RunOutcome | None:
     """Run a driver; None when it has died."""
     try:
         return await driver.run()
@@ -87,9 +87,9 @@ LIVES = st.tuples(
 )
 
 
-async def history(world: World, run: Composed, lives: list[tuple[str, int]], agents: int) -> Ran:
+async def history(world: World, run: PreparedRun, lives: list[tuple[str, int]], agents: int) -> RunOutcome:
     """Drivers one after the other, some of which go on beside the next; what the last one comes to."""
-    asleep: list[asyncio.Task[Ran]] = []
+    asleep: list[asyncio.Task[RunOutcome]] = []
     try:
         for life, at in lives:
             if life == "sleeps":
@@ -105,7 +105,7 @@ async def history(world: World, run: Composed, lives: list[tuple[str, int]], age
         return await Driver(world, run, whole, agents).run()
     finally:
         for ended in await asyncio.gather(*asleep, return_exceptions=True):
-            assert isinstance(ended, Ran | DeposedError), ended
+            assert isinstance(ended, RunOutcome | DeposedError), ended
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None, phases=(Phase.generate,))
@@ -145,7 +145,10 @@ def _fold_no_generation(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
 
 _fold_trial = recovery._fold_trial
 MUTANTS = {
-    "nothing waits for the journal": (patch.object(Scribe, "_must_wait", lambda *_: False), "before its gang|is told"),
+    "nothing waits for the journal": (
+        patch.object(JournalWriter, "_must_wait", lambda *_: False),
+        "before its gang|is told",
+    ),
     "nobody is deposed": (patch.object(Journal, "check", lambda _: None), "is told|started|metrics"),
     "all trials run again": (patch.object(recovery, "_take_over", _take_over_all), "has a result"),
     "generations begin anew": (patch.object(recovery, "_fold_trial", _fold_no_generation), "is started twice"),

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from sparktrain.rundir.journal import reader
 from sparktrain.rundir.journal import writer as product
 from sparktrain.rundir.journal.file_format import SNAPSHOT, Content, Followed
-from sparktrain.rundir.journal.reader import Opened, Replay, Tail
-from sparktrain.rundir.journal.writer import Compaction, Journal, Who
+from sparktrain.rundir.journal.reader import JournalContents, Replay, Tail
+from sparktrain.rundir.journal.writer import Compaction, DriverIdentity, Journal
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.state.records import AnyRecord
 from sparktrain.store.base import Store
@@ -138,7 +138,7 @@ def _numbers_are_shared() -> Any:
 
 
 def _read_before_the_claim() -> Any:
-    def claim(store: Store, layout: JournalLayout, who: Who) -> tuple[Journal, Opened]:
+    def claim(store: Store, layout: JournalLayout, who: DriverIdentity) -> tuple[Journal, JournalContents]:
         tail = Tail(store, layout)
         opened = tail.more()
         epoch = product.take(store, layout, who, tail.highest)

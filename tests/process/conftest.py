@@ -8,7 +8,7 @@ import cloudpickle
 import pytest
 
 from sparktrain import process_tree
-from sparktrain.executor.zygote_process import Zygote
+from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process import harness
 from tests.process.harness import MARK, Bench, marked
 
@@ -23,9 +23,9 @@ def mark() -> Iterator[str]:
 
 
 @pytest.fixture
-async def zygote(tmp_path: Path, mark: str) -> AsyncIterator[Zygote]:
+async def zygote(tmp_path: Path, mark: str) -> AsyncIterator[ZygoteProcess]:
     """A zygote that has preloaded nothing."""
-    zygote = Zygote(tmp_path, env={MARK: mark})
+    zygote = ZygoteProcess(tmp_path, env={MARK: mark})
     zygote.start()
     yield zygote
     await zygote.close()
@@ -33,7 +33,7 @@ async def zygote(tmp_path: Path, mark: str) -> AsyncIterator[Zygote]:
 
 
 @pytest.fixture
-def bench(zygote: Zygote, tmp_path: Path) -> Bench:
+def bench(zygote: ZygoteProcess, tmp_path: Path) -> Bench:
     """Runs trials in children of the zygote."""
     return Bench(zygote, tmp_path)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from sparktrain.executor.zygote_process import MemberProcess, Zygote
+from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Failure, Outcome, Report
@@ -75,7 +75,7 @@ def assignment(home: Path, function: Callable[..., Any] | str, **changes: Any) -
 class Bench:
     """A zygote, and the trials that are run in its children one after the other."""
 
-    zygote: Zygote
+    zygote: ZygoteProcess
     folder: Path
     count: int = 0
 
@@ -105,7 +105,7 @@ async def see_out(child: MemberProcess, trial: Trial) -> Trial:
                 trial.reports.append(report)
             case m.Reserved(port=port):
                 trial.ports.append(port)
-            case m.Ended(outcome=outcome):
+            case m.FunctionEnded(outcome=outcome):
                 assert trial.outcome is None
                 trial.outcome = outcome
     trial.exited = await child.wait()

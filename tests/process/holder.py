@@ -6,7 +6,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from sparktrain.executor.zygote_process import Zygote
+from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process import harness
 from tests.process.harness import Bench, grow
 
@@ -22,7 +22,7 @@ def train(ctx):
 
 
 async def main() -> None:
-    zygote = Zygote(Path(sys.argv[1]))
+    zygote = ZygoteProcess(Path(sys.argv[1]))
     zygote.start()
     child, trial = await Bench(zygote, Path(sys.argv[1])).begin(train)
     spare = await zygote.fork()

@@ -10,7 +10,7 @@ from sparktrain.executor.zygote_process import MemberProcess
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import FailureKind
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 from tests.process.harness import Bench, Trial, eventually, see_out
 
 
@@ -29,8 +29,10 @@ async def gang(bench: Bench, function: object, roles: list[Role]) -> list[tuple[
     return [await bench.begin(function, member=member, size=len(roles)) for member in members]
 
 
-def where(trials: list[Trial], roles: list[Role]) -> tuple[Place, ...]:
-    return tuple(Place("here", "127.0.0.1", each.ports[0], role) for each, role in zip(trials, roles, strict=True))
+def where(trials: list[Trial], roles: list[Role]) -> tuple[MemberAddress, ...]:
+    return tuple(
+        MemberAddress("here", "127.0.0.1", each.ports[0], role) for each, role in zip(trials, roles, strict=True)
+    )
 
 
 async def test_members_enter_when_each_knows_all_places(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.executor.exit_causes import classify
-from sparktrain.executor.zygote_process import Zygote
+from sparktrain.executor.zygote_process import ZygoteProcess
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import FailureKind, Report
 from tests.process.harness import Bench, alive, eventually, see_out
@@ -57,7 +57,7 @@ async def test_is_advised_to_stop(bench: Bench) -> None:
     child, trial = await bench.begin(train)
     assert isinstance(await child.receive(), m.Entered)
     assert isinstance(await child.receive(), m.Reported)
-    child.send(m.Heed())
+    child.send(m.StopAdvised())
 
     assert (await see_out(child, trial)).metrics == {"result": 1.0}
 
@@ -149,7 +149,7 @@ async def test_a_spare_is_forked_while_a_member_runs(bench: Bench) -> None:
 
     child, trial = await bench.begin(first)
     second = await bench.run(lambda: len(os.listdir("/proc/self/fd")))
-    child.send(m.Heed())
+    child.send(m.StopAdvised())
 
     assert (await see_out(child, trial)).metrics == {"result": 1.0}
     assert second.metrics["result"] <= 5, "stdio, its pipe to the agent, and the directory that is listed"
@@ -171,7 +171,7 @@ async def test_sees_no_secrets_of_spark_and_no_tokens(
     for name in (*secrets, "KEPT"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("PYTHONPATH", "/kept")
-    zygote = Zygote(tmp_path, env={"ADDED": "1"})
+    zygote = ZygoteProcess(tmp_path, env={"ADDED": "1"})
     zygote.start()
 
     def train():
@@ -316,7 +316,7 @@ async def test_cannot_be_set_up(bench: Bench) -> None:
     assert not trial.entered
 
 
-async def test_a_spare_that_nobody_needs_is_ended(zygote: Zygote) -> None:
+async def test_a_spare_that_nobody_needs_is_ended(zygote: ZygoteProcess) -> None:
     killed, dropped = await zygote.fork(), await zygote.fork()
 
     killed.kill(0.0)

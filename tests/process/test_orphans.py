@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.zygote_process import Zygote
+from sparktrain.executor.zygote_process import ZygoteProcess
 from sparktrain.protocol import pipe_messages as m
 from tests.process.harness import FAMILY, GONE_WITHIN_S, MARK, Bench, alive, eventually, family, grow, see_out
 
@@ -113,7 +113,7 @@ async def test_a_loop_that_ends_with_its_zygote_open_leaves_none(tmp_path: Path,
     pids = []
 
     async def forget() -> None:
-        zygote = Zygote(tmp_path, env={MARK: mark})
+        zygote = ZygoteProcess(tmp_path, env={MARK: mark})
         zygote.start()
         child, trial = await Bench(zygote, tmp_path).begin(_hold)
         await _until_reported(child)

@@ -9,7 +9,7 @@ import pytest
 
 from sparktrain import process_tree
 from sparktrain.executor import zygote_process
-from sparktrain.executor.zygote_process import Zygote, ZygoteLostError
+from sparktrain.executor.zygote_process import ZygoteLostError, ZygoteProcess
 from tests.process.harness import GONE_WITHIN_S, MARK, Bench, alive, eventually, marked
 
 
@@ -20,7 +20,7 @@ async def test_preloads_several_times_and_names_what_failed(tmp_path: Path, mark
     (tmp_path / "lib" / "takes_signals.py").write_text(
         "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); signal.set_wakeup_fd(-1)"
     )
-    zygote = Zygote(tmp_path, sys_path=[str(tmp_path / "lib"), *os.sys.path], env={MARK: mark})
+    zygote = ZygoteProcess(tmp_path, sys_path=[str(tmp_path / "lib"), *os.sys.path], env={MARK: mark})
     zygote.start()
 
     assert await zygote.preload(["fine", "takes_signals"]) == {}
@@ -63,7 +63,7 @@ async def test_a_zygote_that_does_not_answer_is_lost(bench: Bench, monkeypatch: 
 
 
 async def test_a_zygote_that_cannot_start_says_why(tmp_path: Path, mark: str) -> None:
-    zygote = Zygote(tmp_path, env={MARK: mark, "PYTHONPATH": "/nowhere", "PYTHONHOME": "/nowhere"})
+    zygote = ZygoteProcess(tmp_path, env={MARK: mark, "PYTHONPATH": "/nowhere", "PYTHONHOME": "/nowhere"})
     zygote.start()
 
     with pytest.raises(ZygoteLostError, match=r"(?s)exited with code 1; its last lines:.*encodings"):
@@ -87,7 +87,7 @@ async def test_a_cancelled_fork_leaves_no_child(bench: Bench, mark: str) -> None
 
 async def test_a_zygote_whose_agent_goes_while_it_imports_ends_at_once(tmp_path: Path, mark: str) -> None:
     (tmp_path / "slow.py").write_text("import ctypes; open('importing', 'w'); ctypes.CDLL(None).sleep(1000)")
-    zygote = Zygote(tmp_path, sys_path=[str(tmp_path), *os.sys.path], env={MARK: mark})
+    zygote = ZygoteProcess(tmp_path, sys_path=[str(tmp_path), *os.sys.path], env={MARK: mark})
     zygote.start()
     preload = asyncio.create_task(zygote.preload(["slow"]))
     await eventually((tmp_path / "importing").exists, 5.0)
@@ -100,7 +100,7 @@ async def test_a_zygote_whose_agent_goes_while_it_imports_ends_at_once(tmp_path:
 
 
 async def test_children_are_found_on_kernels_that_do_not_list_them(
-    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+    zygote: ZygoteProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = process_tree.children()
     monkeypatch.setattr(os.path, "exists", lambda path: False)
@@ -110,8 +110,8 @@ async def test_children_are_found_on_kernels_that_do_not_list_them(
 
 
 async def test_can_be_closed_in_any_state(tmp_path: Path, mark: str) -> None:
-    await Zygote(tmp_path).close()
-    zygote = Zygote(tmp_path, env={MARK: mark})
+    await ZygoteProcess(tmp_path).close()
+    zygote = ZygoteProcess(tmp_path, env={MARK: mark})
     zygote.start()
     await zygote.close()
     await zygote.close()
@@ -122,7 +122,7 @@ async def test_can_be_closed_in_any_state(tmp_path: Path, mark: str) -> None:
 async def test_two_at_a_time_do_not_touch_each_other(bench: Bench, tmp_path: Path, mark: str) -> None:
     (tmp_path / "other").mkdir()
     before = process_tree.children()
-    other = Zygote(tmp_path / "other", env={MARK: mark})
+    other = ZygoteProcess(tmp_path / "other", env={MARK: mark})
     other.start()
     child = await bench.zygote.fork()
     await other.fork()

@@ -12,7 +12,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.cluster.finding import Finding, Level
 from sparktrain.cluster.preflight import HOST_KEY, read_facts
 from sparktrain.doctor import rollcall
-from sparktrain.doctor.examine import Asked, Examination, Examiner
+from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
 from sparktrain.doctor.rollcall import Shared, call_roll
 from sparktrain.testing.processes import Sighted, descendants
 from tests.spark.command import MASTER, finish, start
@@ -28,7 +28,7 @@ def examined(spark: SparkSession, directory: str | None = None) -> Examination:
     """Within the time that is promised."""
     clock = SystemClock()
     begun = clock.now()
-    found = Examiner(Asked(directory, lambda: nullcontext(spark)), os.cpu_count() or 1).examine()
+    found = ClusterExaminer(ExaminationRequest(directory, lambda: nullcontext(spark)), os.cpu_count() or 1).examine()
     assert clock.now() - begun < MINUTE_S
     return found
 

@@ -26,7 +26,7 @@ from sparktrain import process_tree
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import SparktrainError
-from sparktrain.state.topology import Formation, Place
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.strategies import tf_cluster
 from sparktrain.training.strategies.strategy import Strategies
 
@@ -139,7 +139,9 @@ def main() -> None:
 def _run(wanted: dict[str, Any]) -> list[dict[str, Any]]:
     roles = [Role(role) for role in wanted["roles"]]
     held = [_hold() for _ in roles]
-    places = tuple(Place("here", "127.0.0.1", s.getsockname()[1], role) for s, role in zip(held, roles, strict=True))
+    places = tuple(
+        MemberAddress("here", "127.0.0.1", s.getsockname()[1], role) for s, role in zip(held, roles, strict=True)
+    )
     pids: list[int] = []
     pipes = []
     for rank in range(len(roles)):
@@ -199,7 +201,9 @@ def _live(formation: Formation, wanted: dict[str, Any], held: socket.socket, pid
         os._exit(0)
 
 
-def _gather(places: tuple[Place, ...], pids: list[int], pipes: list[int], idle: set[int]) -> list[dict[str, Any]]:
+def _gather(
+    places: tuple[MemberAddress, ...], pids: list[int], pipes: list[int], idle: set[int]
+) -> list[dict[str, Any]]:
     """As an agent: wait for those that train, then end servers and `idle` ranks; end all when the time is over."""
     clock, begun = SystemClock(), SystemClock().now()
     serving = {rank for rank in range(len(pids)) if tf_cluster.is_server(Formation(rank, places)) or rank in idle}

@@ -31,7 +31,7 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.messages import Message
-from sparktrain.state.topology import Formation, Place
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.backend import Joining, load
 
 ROOT = Path(__file__).parents[2]
@@ -138,12 +138,12 @@ class _Stem:
 class _SocketExchange:
     """The exchange of a member over the socket pair made for its fork."""
 
-    def __init__(self, pipe: BlockingPipe[m.Share | Form]) -> None:
+    def __init__(self, pipe: BlockingPipe[m.SharedValue | Form]) -> None:
         self._pipe = pipe
         self._clock = SystemClock()
 
     def share(self, key: str, value: bytes) -> None:
-        self._pipe.send(m.Share(key, value))
+        self._pipe.send(m.SharedValue(key, value))
 
     def shared(self, timeout_s: float) -> tuple[str, bytes] | None:
         until = self._clock.now() + timeout_s
@@ -151,7 +151,7 @@ class _SocketExchange:
             left = until - self._clock.now()
             if left <= 0 or self._pipe.ended or not select.select([self._pipe], [], [], left)[0]:
                 return None
-        assert isinstance(message, m.Share)
+        assert isinstance(message, m.SharedValue)
         return message.key, message.value
 
 
@@ -160,7 +160,7 @@ class _Gang:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._pipes: list[BlockingPipe[m.Share | Bound | Ended]] = []
+        self._pipes: list[BlockingPipe[m.SharedValue | Bound | Ended]] = []
         self._pids: list[int] = []
         self._ports: dict[int, int] = {}
         self._ends: dict[int, Ended] = {}
@@ -183,9 +183,9 @@ class _Gang:
             ours.close()
             for pipe in self._pipes:
                 pipe.close()
-            _be_member(self._wanted, rank, BlockingPipe(theirs, m.Share | Form))
+            _be_member(self._wanted, rank, BlockingPipe(theirs, m.SharedValue | Form))
         theirs.close()
-        self._pipes.append(BlockingPipe(ours, m.Share | Bound | Ended))
+        self._pipes.append(BlockingPipe(ours, m.SharedValue | Bound | Ended))
         self._pids.append(pid)
 
     def _relay(self) -> None:
@@ -205,7 +205,7 @@ class _Gang:
                     status = os.waitstatus_to_exitcode(os.waitpid(self._pids[rank], 0)[1])
                     self._ends[rank] = Ended(error=f"the process ended with status {status}")
 
-    def _take(self, rank: int, message: m.Share | Bound | Ended) -> None:
+    def _take(self, rank: int, message: m.SharedValue | Bound | Ended) -> None:
         match message:
             case Ended():
                 self._ends[rank] = message
@@ -214,16 +214,16 @@ class _Gang:
                 if len(self._ports) == len(self._pipes):
                     ports = tuple(self._ports[each] for each in range(len(self._pipes)))
                     self._send(set(range(len(self._pipes))), Form(ports))
-            case m.Share():
+            case m.SharedValue():
                 self._send(set(range(len(self._pipes))) - {rank}, message)
 
-    def _send(self, ranks: set[int], message: m.Share | Form) -> None:
+    def _send(self, ranks: set[int], message: m.SharedValue | Form) -> None:
         for rank in ranks - self._ends.keys():
             with suppress(OSError):  # a member that is dead: noticed where its end is read
                 self._pipes[rank].send(message)
 
 
-def _be_member(wanted: Wanted, rank: int, pipe: BlockingPipe[m.Share | Form]) -> None:
+def _be_member(wanted: Wanted, rank: int, pipe: BlockingPipe[m.SharedValue | Form]) -> None:
     """The life of a forked member; does not return."""
     try:
         held = socket.create_server((_ADDRESS, 0))
@@ -231,7 +231,7 @@ def _be_member(wanted: Wanted, rank: int, pipe: BlockingPipe[m.Share | Form]) ->
         form = pipe.receive()
         assert isinstance(form, Form)
         roles = [Role.CHIEF, *[Role.WORKER] * len(form.ports)]
-        places = tuple(map(Place, wanted.hosts, [_ADDRESS] * len(form.ports), form.ports, roles))
+        places = tuple(map(MemberAddress, wanted.hosts, [_ADDRESS] * len(form.ports), form.ports, roles))
         joining = Joining(Formation(rank, places), _SocketExchange(pipe), held.close, wanted.ring_timeout_s)
         end = Ended(result=_plain(_call(wanted, joining)))
     except BaseException:

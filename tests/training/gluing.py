@@ -13,8 +13,8 @@ from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.collectives.ring import LocalRing
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.shard import shard
-from sparktrain.training.keras.callbacks import Ties, keras_callbacks
-from sparktrain.training.keras.fit_stages import Place
+from sparktrain.training.keras.callbacks import CallbackDeps, keras_callbacks
+from sparktrain.training.keras.fit_stages import StagePosition
 from sparktrain.training.keras.user_callbacks import Ours
 
 EXAMPLES = 90
@@ -89,10 +89,10 @@ class Memory:
     """Snapshots that are kept in memory, of all that a model holds; what else is saved is kept as JSON has it."""
 
     def __init__(self) -> None:
-        self.saved: list[tuple[Place, float | None, list[Any]]] = []
-        self.restored: list[Place] = []
+        self.saved: list[tuple[StagePosition, float | None, list[Any]]] = []
+        self.restored: list[StagePosition] = []
 
-    def peek(self) -> Place | None:
+    def peek(self) -> StagePosition | None:
         return self.saved[-1][0] if self.saved else None
 
     def restore(self, model: Any, *, alike: bool) -> None:
@@ -103,7 +103,7 @@ class Memory:
             variable.assign(value)
         self.restored.append(at)
 
-    def save(self, model: Any, place: Place, score: float | None) -> None:
+    def save(self, model: Any, place: StagePosition, score: float | None) -> None:
         values = [variable.numpy() for variable in self._variables(model)]
         packed, arrays = pack(dict(place.content))
         content = unpack(json.loads(json.dumps(packed)), arrays)
@@ -148,12 +148,12 @@ class Outside:
     def compare(self, model: Any, steps: int | None) -> None:
         self.compared.append((model, steps))
 
-    def ties(self, ring: Any = None, snapshots: Any = None) -> Ties:
+    def ties(self, ring: Any = None, snapshots: Any = None) -> CallbackDeps:
         def report(step: int, **logs: float) -> None:
             self.reports.append((step, logs))
             self.position.reported = step
 
-        return Ties(
+        return CallbackDeps(
             ring=ring or LocalRing(),
             position=self.position,
             clock=self.clock,

@@ -18,7 +18,7 @@ from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.context import TrainContext
-from sparktrain.training.gang_join import Gang
+from sparktrain.training.gang_join import JoinedGang
 
 ROWS, BATCH, EPOCHS = 48, 12, 2
 
@@ -39,7 +39,7 @@ class Deaf:
     def stop_advised(self) -> bool:
         return False
 
-    def kept(self, timeout_s: float) -> m.Kept | None:
+    def kept(self, timeout_s: float) -> m.SnapshotStored | None:
         return None
 
 
@@ -58,7 +58,7 @@ def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
             told = m.Assignment(
                 member, joining.formation.size, {}, 7, None, "", False, (), folder, str(log_dir), f"{folder}/log.txt"
             )
-            gang = Gang(joining.formation, lambda: ring, lambda: None)
+            gang = JoinedGang(joining.formation, lambda: ring, lambda: None)
             try:
                 _ = gang.ring
                 model = PROGRAMS[name](TrainContext(told, Deaf(), SystemClock(), gang))

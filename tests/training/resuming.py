@@ -10,9 +10,9 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import UserError
-from sparktrain.protocol.pipe_messages import Kept, Snapshot
+from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored
 from sparktrain.training.checkpoint import model_state, saver, tensor_files
-from sparktrain.training.checkpoint.saver import Checkpoints
+from sparktrain.training.checkpoint.saver import CheckpointSaver
 
 STEPS, SAVED = 12, 5
 
@@ -142,7 +142,7 @@ def fit_in_pieces(folder: str) -> dict[str, float]:
 
     x = np.random.default_rng(0).normal(size=(6 * 16, 8)).astype("float32")
     data = tf.data.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).batch(16)
-    checkpoints = Checkpoints(Agent(), Path(folder) / "pieces", "", 0, SystemClock())
+    checkpoints = CheckpointSaver(Agent(), Path(folder) / "pieces", "", 0, SystemClock())
 
     def keep(batch: int, logs: Any) -> None:
         step = int(model.optimizer.iterations.value)
@@ -157,7 +157,7 @@ def fit_in_pieces(folder: str) -> dict[str, float]:
 
     model = small_model(shift=True)
     restore_dir = str(Path(folder) / "pieces" / "snapshot-00000009")
-    later = Checkpoints(Agent(), Path(folder) / "unused", restore_dir, 0, SystemClock())
+    later = CheckpointSaver(Agent(), Path(folder) / "unused", restore_dir, 0, SystemClock())
     assert not later.restore_metrics(model), "those of compile() are not built yet"
     model.evaluate(data.take(1), verbose=0)
     later.restore(model)
@@ -179,8 +179,8 @@ class Agent:
     def send(self, message: Snapshot) -> None:
         self._steps.append(message.step)
 
-    def kept(self, timeout_s: float) -> Kept | None:
-        return Kept(self._steps.pop())
+    def kept(self, timeout_s: float) -> SnapshotStored | None:
+        return SnapshotStored(self._steps.pop())
 
 
 def refuse_other_models(folder: str) -> None:

@@ -17,7 +17,7 @@ from sparktrain.protocol import pipe_messages as m
 from sparktrain.training import process_setup
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.context import TrainContext
-from sparktrain.training.gang_join import Gang, alone
+from sparktrain.training.gang_join import JoinedGang, alone
 from sparktrain.training.keras.user_callbacks import Ours
 
 ROWS, WHOLE_BATCH = 48, 12
@@ -261,8 +261,8 @@ class Wire:
     def stop_advised(self) -> bool:
         return False
 
-    def kept(self, timeout_s: float) -> m.Kept:
-        return m.Kept(self._steps.pop())
+    def kept(self, timeout_s: float) -> m.SnapshotStored:
+        return m.SnapshotStored(self._steps.pop())
 
 
 def context(ring: Ring, home: Path, restore_dir: str, kill: int) -> tuple[TrainContext, Wire]:
@@ -290,7 +290,7 @@ def context(ring: Ring, home: Path, restore_dir: str, kill: int) -> tuple[TrainC
             return [*super().keras_callbacks(**options), *([Kill(left)] if kill else [])]
 
     formation = alone().formation
-    return Killing(told, wire, SystemClock(), Gang(formation, lambda: ring, lambda: None)), wire
+    return Killing(told, wire, SystemClock(), JoinedGang(formation, lambda: ring, lambda: None)), wire
 
 
 def lived(function: Callable[[Any], Any], ring: Ring, home: Path, kill: int = 0) -> Any:

@@ -14,7 +14,7 @@ from sparktrain.training.collectives.optimizer import distribute
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.data.position import Position
 from sparktrain.training.keras.callbacks import AverageMetrics, StopWhenAsked, WarmUp, keras_callbacks
-from sparktrain.training.keras.fit_stages import Place
+from sparktrain.training.keras.fit_stages import StagePosition
 from tests.training.gluing import Memory, Outside, feed_of, ids, member
 from tests.training.rings import ThreadRing, together
 
@@ -119,7 +119,7 @@ def test_members_that_would_not_train_together_all_raise(differs: str, words: st
 def test_a_model_without_variables_is_built_from_the_data_or_is_an_error() -> None:
     outside, memory, saved = Outside(), Memory(), built()
     saved.optimizer.build(saved.trainable_variables)
-    memory.save(saved, Place(30, 2, 8), score=None)
+    memory.save(saved, StagePosition(30, 2, 8), score=None)
     with pytest.raises(SpecError, match="the model has no variables yet"):
         callbacks_of(member(), LocalRing(), outside, snapshots=memory).on_train_begin()
     outside = Outside()
@@ -275,7 +275,7 @@ def test_all_members_go_on_where_the_chief_does() -> None:
         feed_of("known", outside.position, rank=ring.rank, size=2)
         if ring.rank == 0:
             model.optimizer.build(model.trainable_variables)
-            memory.save(model, Place(30, 2, 8), score=None)
+            memory.save(model, StagePosition(30, 2, 8), score=None)
         callbacks_of(model, ring, outside, snapshots=memory).on_train_begin()
         return model._initial_epoch, outside.position.step, outside.position.batch
 
@@ -285,7 +285,7 @@ def test_all_members_go_on_where_the_chief_does() -> None:
 def test_data_of_the_users_own_begins_its_epoch_anew(capsys: pytest.CaptureFixture[str]) -> None:
     outside, memory, model = Outside(), Memory(), built()
     model.optimizer.build(model.trainable_variables)
-    memory.save(model, Place(30, 2, 8), score=None)
+    memory.save(model, StagePosition(30, 2, 8), score=None)
     callbacks_of(model, LocalRing(), outside, snapshots=memory).on_train_begin()
 
     assert (outside.position.epoch, outside.position.batch) == (2, 0)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.zygote_process import Zygote
+from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process.harness import MARK, Bench, Trial, marked
 from tests.training import resuming
 
@@ -16,7 +16,7 @@ MODULE = resuming.__name__
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """A zygote that has imported what the functions of `resuming` need."""
-    zygote = Zygote(tmp_path, env={MARK: tmp_path.name, "TF_CPP_MIN_LOG_LEVEL": "2"})
+    zygote = ZygoteProcess(tmp_path, env={MARK: tmp_path.name, "TF_CPP_MIN_LOG_LEVEL": "2"})
     zygote.start()
     assert await zygote.preload(("tensorflow", "keras")) == {}
     yield Bench(zygote, tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.zygote_process import Zygote
+from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process.harness import MARK, Bench, marked
 
 LIBRARIES = ("numpy", "pandas", "sklearn", "tensorflow", "keras")
@@ -16,7 +16,7 @@ LIBRARIES = ("numpy", "pandas", "sklearn", "tensorflow", "keras")
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """A zygote that has imported the libraries."""
     mark = tmp_path.name
-    zygote = Zygote(tmp_path, env={MARK: mark, "TF_CPP_MIN_LOG_LEVEL": "2"})
+    zygote = ZygoteProcess(tmp_path, env={MARK: mark, "TF_CPP_MIN_LOG_LEVEL": "2"})
     zygote.start()
     assert await zygote.preload(LIBRARIES) == {}
     yield Bench(zygote, tmp_path)

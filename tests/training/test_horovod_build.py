@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sparktrain.executor.zygote_process import Zygote
+from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process.harness import MARK, Bench, Trial, marked
 
 of_one_zygote = pytest.mark.asyncio(loop_scope="module")
@@ -71,7 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def bench(folder: Path) -> AsyncIterator[Bench]:
     """A zygote that has imported TensorFlow and Horovod; the tests' members are forked from it."""
     mark = os.fspath(folder)
-    zygote = Zygote(folder, env={MARK: mark, "TF_CPP_MIN_LOG_LEVEL": "2"})
+    zygote = ZygoteProcess(folder, env={MARK: mark, "TF_CPP_MIN_LOG_LEVEL": "2"})
     zygote.start()
     assert await zygote.preload(("tensorflow", "keras", "horovod.tensorflow")) == {}
     yield Bench(zygote, folder)

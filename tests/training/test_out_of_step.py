@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sparktrain.config.gang_spec import Backend, Role
-from sparktrain.executor.zygote_process import MemberProcess, Zygote
+from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import FailureKind, Outcome
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 from sparktrain.training.gang_join import RING_TIMEOUT_S
 from tests.process.harness import MARK, Bench, marked
 from tests.training import breaking
@@ -22,9 +22,9 @@ HERE = "127.0.0.1"
 
 
 @pytest.fixture
-async def zygote(tmp_path: Path) -> AsyncIterator[Zygote]:
+async def zygote(tmp_path: Path) -> AsyncIterator[ZygoteProcess]:
     """A zygote that has imported what rings need."""
-    zygote = Zygote(tmp_path, env={MARK: tmp_path.name, "TF_CPP_MIN_LOG_LEVEL": "2"})
+    zygote = ZygoteProcess(tmp_path, env={MARK: tmp_path.name, "TF_CPP_MIN_LOG_LEVEL": "2"})
     zygote.start()
     assert await zygote.preload(("tensorflow", "keras", "horovod.tensorflow")) == {}
     yield zygote
@@ -32,7 +32,7 @@ async def zygote(tmp_path: Path) -> AsyncIterator[Zygote]:
     assert not marked(tmp_path.name)
 
 
-async def gang(zygote: Zygote, folder: Path, function: Any, backend: str) -> list[Outcome]:
+async def gang(zygote: ZygoteProcess, folder: Path, function: Any, backend: str) -> list[Outcome]:
     """How each of two members ends that call `function`; what they share goes from one to the other."""
     bench = Bench(zygote, folder)
     members = [Member(RunId("run"), TrialId(0), Generation(1), Rank(rank)) for rank in range(2)]
@@ -48,12 +48,12 @@ async def gang(zygote: Zygote, folder: Path, function: Any, backend: str) -> lis
                     ports[rank] = port
                     if len(ports) == 2:
                         roles = (Role.CHIEF, Role.WORKER)
-                        places = tuple(Place("here", HERE, ports[at], role) for at, role in enumerate(roles))
+                        places = tuple(MemberAddress("here", HERE, ports[at], role) for at, role in enumerate(roles))
                         for each in children:
                             each.send(m.Form(places))
-                case m.Share():
+                case m.SharedValue():
                     children[1 - rank].send(message)
-                case m.Ended(outcome=outcome):
+                case m.FunctionEnded(outcome=outcome):
                     ended = outcome
         await child.wait()
         assert ended is not None
@@ -107,7 +107,7 @@ CASES = {
 
 @pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
 async def test_members_that_call_different_operations_are_told_both(
-    backend: str, zygote: Zygote, tmp_path: Path
+    backend: str, zygote: ZygoteProcess, tmp_path: Path
 ) -> None:
     for name, (function, words) in CASES.items():
         ends = await gang(zygote, tmp_path / name, function, backend)

@@ -20,7 +20,7 @@ _ATTEMPTS = 10
 """How often a journal is listed anew that has changed while it was read: its batches are some time apart."""
 
 
-class Opened(Struct, frozen=True):
+class JournalContents(Struct, frozen=True):
     """What was read."""
 
     records: tuple[AnyRecord, ...]
@@ -32,7 +32,7 @@ class Opened(Struct, frozen=True):
     """These are all records there are: forget those of earlier calls."""
 
 
-def read(store: Store, layout: JournalLayout) -> Opened:
+def read(store: Store, layout: JournalLayout) -> JournalContents:
     """The whole journal. Called by anyone at any time, while a driver writes too. Blocks; writes nothing.
 
     Raises JournalDamagedError, RunDirectoryError for the journal of a later sparktrain, and OSError from the store.
@@ -55,19 +55,20 @@ class Tail:
         """The highest epoch that was seen; 0 when there was none."""
         return self._listed.highest if self._listed is not None else 0
 
-    def more(self) -> Opened:
-        """What has come since the last call, or everything (see `Opened.afresh`). Blocks; raises as `read` does.
+    def more(self) -> JournalContents:
+        """What has come since the last call, or everything (see `JournalContents.afresh`). Blocks; raises as `read`
+        does.
 
         Lists one folder, and reads the files that are new.
         """
         listing = survey(self._store, self._layout)
         if listing == self._listed:
-            return Opened((), listing.epoch, afresh=False)
+            return JournalContents((), listing.epoch, afresh=False)
         listing, found = settled(self._store, self._layout, self.position, listing)
         if found.damage is not None:
             raise _damaged(self._store, self._layout, found)
         self._listed, self.position = listing, found.chain
-        return Opened(found.records, listing.epoch, found.notes, found.afresh)
+        return JournalContents(found.records, listing.epoch, found.notes, found.afresh)
 
 
 class Listing(Struct, frozen=True):

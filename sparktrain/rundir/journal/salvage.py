@@ -14,7 +14,7 @@ from msgspec import Struct
 from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.journal.file_format import Followed, salvage
 from sparktrain.rundir.journal.reader import Listing, Replay, Replayed, counts, settled, survey
-from sparktrain.rundir.journal.writer import Journal, Who, take
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal, take
 from sparktrain.rundir.layout import JournalLayout, RunLayout
 from sparktrain.state.records import (
     AnyRecord,
@@ -34,7 +34,7 @@ _Fact = GangFormed | CheckpointAcknowledged | CheckpointDamaged | CheckpointsDro
 """Records that hold by themselves."""
 
 
-class Report(Struct, frozen=True):
+class SalvageReport(Struct, frozen=True):
     """What was found."""
 
     problems: tuple[str, ...]
@@ -52,7 +52,7 @@ class Report(Struct, frozen=True):
         return not self.problems
 
 
-def fsck(store: Store, layout: RunLayout) -> Report:
+def fsck(store: Store, layout: RunLayout) -> SalvageReport:
     """Look at each file of the run's journal that matters. Called by anyone; blocks, and writes nothing.
 
     Raises RunDirectoryError for the journal of a later sparktrain, and OSError from the store.
@@ -60,7 +60,7 @@ def fsck(store: Store, layout: RunLayout) -> Report:
     return examine(store, layout)[0]
 
 
-def repair(store: Store, layout: RunLayout, who: Who) -> Report:
+def repair(store: Store, layout: RunLayout, who: DriverIdentity) -> SalvageReport:
     """Make a damaged journal one that can be read, with all that `fsck` says can be kept; its report. Blocks.
 
     It takes over the run as a driver does, which deposes one that is still alive, and writes what is kept as the first
@@ -77,12 +77,12 @@ def repair(store: Store, layout: RunLayout, who: Who) -> Report:
     return report
 
 
-def examine(store: Store, layout: RunLayout) -> tuple[Report, tuple[AnyRecord, ...]]:
+def examine(store: Store, layout: RunLayout) -> tuple[SalvageReport, tuple[AnyRecord, ...]]:
     """The report, and the records that can be kept: all of them where the journal is whole. As `fsck`."""
     listing, found = settled(store, layout.journal, (), survey(store, layout.journal))
     notes = [*found.notes, *_oddities(store, layout.journal, listing, found)]
     if found.damage is None:
-        return Report((), tuple(notes), len(found.records), ()), found.records
+        return SalvageReport((), tuple(notes), len(found.records), ()), found.records
     begun, later = _rescued(store, layout.journal, listing, found)
     known = _known(begun)
     traces = _traces(store, layout)
@@ -95,7 +95,7 @@ def examine(store: Store, layout: RunLayout) -> tuple[Report, tuple[AnyRecord, .
         if trial >= known
     ]
     problems = _problems(store, layout.journal, listing, found)
-    return Report(problems, tuple(notes), len(kept), (*_unfinished(kept), *lost)), tuple(kept)
+    return SalvageReport(problems, tuple(notes), len(kept), (*_unfinished(kept), *lost)), tuple(kept)
 
 
 def _problems(store: Store, layout: JournalLayout, listing: Listing, found: Replayed) -> tuple[str, ...]:

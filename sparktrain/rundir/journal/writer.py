@@ -25,7 +25,7 @@ from sparktrain.rundir.journal.file_format import (
     decode,
     encode,
 )
-from sparktrain.rundir.journal.reader import Opened, Tail, counts, survey
+from sparktrain.rundir.journal.reader import JournalContents, Tail, counts, survey
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.state.records import AnyRecord
 from sparktrain.store.base import Store
@@ -33,7 +33,7 @@ from sparktrain.store.base import Store
 _MOST_RIVALS = 100
 
 
-class Who(Struct, frozen=True):
+class DriverIdentity(Struct, frozen=True):
     """A driver, for those that look for it, and for people."""
 
     host: str
@@ -53,7 +53,7 @@ class Who(Struct, frozen=True):
     attempt: int = 0
     """YARN starts an application again whose driver is lost: which time it is, from 1."""
 
-    def replaces(self, other: "Who") -> bool:
+    def replaces(self, other: "DriverIdentity") -> bool:
         """YARN has given up the other one, and started this one to go on with the same work."""
         return self.application == other.application != "" and self.attempt > other.attempt
 
@@ -68,7 +68,7 @@ class _Epoch(Struct, frozen=True):
     epoch: int
     nonce: str
     """So that no two drivers ever put the same bytes: a store may read back to find out whose file it is."""
-    who: Who
+    who: DriverIdentity
 
 
 class _AnyEpoch(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Journal:
     """
 
     def __init__(
-        self, store: Store, layout: JournalLayout, epoch: int, follows: tuple[Followed, ...], who: Who
+        self, store: Store, layout: JournalLayout, epoch: int, follows: tuple[Followed, ...], who: DriverIdentity
     ) -> None:
         self.epoch = epoch
         self._store = store
@@ -100,7 +100,7 @@ class Journal:
         self._deposed: DeposedError | None = None
 
     @classmethod
-    def claim(cls, store: Store, layout: JournalLayout, who: Who) -> tuple["Journal", Opened]:
+    def claim(cls, store: Store, layout: JournalLayout, who: DriverIdentity) -> tuple["Journal", JournalContents]:
         """Take over the run: from here on no other driver's records count. With all records that do.
 
         Blocks. Raises JournalDamagedError or RunDirectoryError, and deposes nobody, when the journal cannot be read;
@@ -114,7 +114,7 @@ class Journal:
         after = tail.more()
         records = after.records if after.afresh else before.records + after.records
         notes = tuple(dict.fromkeys((*before.notes, *after.notes)))
-        return cls(store, layout, epoch, tail.position, who), Opened(records, epoch, notes)
+        return cls(store, layout, epoch, tail.position, who), JournalContents(records, epoch, notes)
 
     def append(self, records: Sequence[AnyRecord]) -> None:
         """Write the records as one batch. When it returns they are durable, and every later driver reads them.
@@ -243,7 +243,7 @@ class Compaction:
         self._store.delete_all([self._layout.batch(*each) for each in batches])
 
 
-def newest_driver(store: Store, layout: JournalLayout) -> Who | None:
+def newest_driver(store: Store, layout: JournalLayout) -> DriverIdentity | None:
     """The driver in charge, alive or not; None when there was none, or its file cannot be read. Blocks; raises OSError.
 
     Raises RunDirectoryError for the journal of a later sparktrain.
@@ -251,7 +251,7 @@ def newest_driver(store: Store, layout: JournalLayout) -> Who | None:
     return _newest(store, layout, survey(store, layout).epoch)
 
 
-def take(store: Store, layout: JournalLayout, who: Who, highest: int) -> int:
+def take(store: Store, layout: JournalLayout, who: DriverIdentity, highest: int) -> int:
     """Put the file of the next epoch above `highest`, the highest that is known; its number.
 
     Blocks; raises OSError: maybe it was put, and is nobody's.
@@ -262,7 +262,7 @@ def take(store: Store, layout: JournalLayout, who: Who, highest: int) -> int:
     raise DeposedError(f"{store.where(layout.path)} was taken over by {_MOST_RIVALS} other drivers: try again")
 
 
-def _newest(store: Store, layout: JournalLayout, epoch: int) -> Who | None:
+def _newest(store: Store, layout: JournalLayout, epoch: int) -> DriverIdentity | None:
     """Who has claimed the epoch, which is the newest."""
     if epoch == 0:
         return None

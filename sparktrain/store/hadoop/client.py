@@ -5,7 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Entry(Struct, frozen=True):
+class HdfsEntry(Struct, frozen=True):
     """A file or a folder."""
 
     name: str
@@ -53,11 +53,11 @@ class HadoopClient(Protocol):
     mean, beside TroubleError. Paths are absolute.
     """
 
-    def status(self, path: str) -> Entry:
+    def status(self, path: str) -> HdfsEntry:
         """Raises FileNotFoundError."""
         ...
 
-    def folder(self, path: str) -> list[Entry]:
+    def folder(self, path: str) -> list[HdfsEntry]:
         """What is in the folder, in no order. Raises FileNotFoundError, and NotADirectoryError for a file."""
         ...
 

@@ -14,7 +14,7 @@ from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.call_timeout import THREADS, OverdueError
 from sparktrain.store.hadoop import token_file
 from sparktrain.store.hadoop.client import HadoopClient
-from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _LEAST_S = 1.0
 CALL_S = 30.0
 
 
-class Patience(Struct, frozen=True):
+class RetryPolicy(Struct, frozen=True):
     """How long a store tries; all times in seconds."""
 
     total_s: float = STORE_TIMEOUT_S
@@ -39,7 +39,7 @@ class Patience(Struct, frozen=True):
     longest_pause_s: float = 30.0
 
     @classmethod
-    def of(cls, timeout_s: float) -> "Patience":
+    def of(cls, timeout_s: float) -> "RetryPolicy":
         """For calls that go on trying for `timeout_s`."""
         return cls(total_s=timeout_s, again_s=timeout_s, call_s=min(CALL_S, timeout_s / 3))
 
@@ -65,11 +65,11 @@ class _Connection:
             return self._client
 
 
-class Calls:
+class HdfsCalls:
     """How a store calls its client. Used by any thread."""
 
     def __init__(
-        self, build: Callable[[int], HadoopClient], explain: Callable[[BaseException], OSError], patience: Patience
+        self, build: Callable[[int], HadoopClient], explain: Callable[[BaseException], OSError], patience: RetryPolicy
     ) -> None:
         """`build` makes a client, given how many were abandoned before; it may block, and raise what clients raise.
 
@@ -80,9 +80,9 @@ class Calls:
         self.patience = patience
         self._connection = _Connection(0)
 
-    def begin(self, what: str, where: str) -> "Call":
+    def begin(self, what: str, where: str) -> "HdfsCall":
         """A call of the store: what it does and to which file, for messages."""
-        return Call(self, what, where)
+        return HdfsCall(self, what, where)
 
     def once(self, work: Callable[[HadoopClient], T], timeout_s: float) -> T:
         """`work` with the client, explained when it fails. Blocks for at most `timeout_s` seconds.
@@ -104,13 +104,15 @@ class Calls:
         except OverdueError as error:
             if self._connection is connection:
                 self._connection = _Connection(connection.number + 1)
-            raise TroubleError(str(error), "see whether its NameNode is stopped or overloaded", Kind.OVERDUE) from error
+            raise TroubleError(
+                str(error), "see whether its NameNode is stopped or overloaded", HdfsErrorKind.OVERDUE
+            ) from error
 
 
-class Call:
+class HdfsCall:
     """One call of the store, which may take many of its client. Used by one thread."""
 
-    def __init__(self, calls: Calls, what: str, where: str) -> None:
+    def __init__(self, calls: HdfsCalls, what: str, where: str) -> None:
         self._calls = calls
         self._what = what
         self._where = where
@@ -119,7 +121,7 @@ class Call:
         self._pause_s = calls.patience.first_pause_s
 
     def once(self, work: Callable[[HadoopClient], T]) -> T:
-        """See `Calls.once`; for as long as the deadlines of both calls allow."""
+        """See `HdfsCalls.once`; for as long as the deadlines of both calls allow."""
         patience = self._calls.patience
         left = patience.total_s - (self._clock.now() - self._begun)
         return self._calls.once(work, min(patience.call_s, max(left, _LEAST_S)))
@@ -135,7 +137,7 @@ class Call:
     def again(self, trouble: TroubleError) -> None:
         """Wait before the next attempt. Raises StoreError when there is no use in it, or no time for it."""
         patience, spent = self._calls.patience, self._clock.now() - self._begun
-        if trouble.kind is Kind.REFUSED:
+        if trouble.kind is HdfsErrorKind.REFUSED:
             raise StoreRefusedError(f"{self._what} {self._where}: {trouble.cause}; {trouble.step}") from trouble
         if spent + self._pause_s > min(patience.again_s, patience.total_s):
             raise self._given_up(trouble, spent) from trouble
@@ -154,9 +156,11 @@ class Call:
             return
 
     def _given_up(self, trouble: TroubleError, spent: float) -> StoreError:
-        error = {Kind.OVERDUE: StoreTimeoutError, Kind.FULL: StoreRefusedError, Kind.REFUSED: StoreRefusedError}.get(
-            trouble.kind, StoreError
-        )
+        error = {
+            HdfsErrorKind.OVERDUE: StoreTimeoutError,
+            HdfsErrorKind.FULL: StoreRefusedError,
+            HdfsErrorKind.REFUSED: StoreRefusedError,
+        }.get(trouble.kind, StoreError)
         return error(
             f"{self._what} {self._where} failed, the last time after {spent:.1f} s: {trouble.cause}; {trouble.step}"
         )

@@ -15,7 +15,7 @@ KERBEROS_STEP = "run kinit, or submit with --principal and --keytab, and see `kl
 _CONNECTION_STEP = "see that its NameNode and DataNodes run, and that this host can connect to them"
 
 
-class Kind(Enum):
+class HdfsErrorKind(Enum):
     """What to do about an error."""
 
     PASSING = "try again"
@@ -27,7 +27,7 @@ class Kind(Enum):
 class TroubleError(OSError):
     """A client's call failed for no reason that the contract of a store knows."""
 
-    def __init__(self, cause: str, step: str, kind: Kind = Kind.PASSING) -> None:
+    def __init__(self, cause: str, step: str, kind: HdfsErrorKind = HdfsErrorKind.PASSING) -> None:
         super().__init__(errno.EIO, f"{cause}; {step}")
         self.cause = cause
         self.step = step
@@ -70,14 +70,16 @@ def explain(java_class: str, message: str, server: str = "") -> OSError:
     if "SIMPLE authentication is not enabled" in line or "GSSAPIError" in line or "GSS_S_" in line:
         what = f"no valid Kerberos ticket for {server}" if server else "no valid Kerberos ticket"
         said = _GSSAPI.search(line)
-        return TroubleError(f"{what} ({said[1] if said else line})", KERBEROS_STEP, Kind.REFUSED)
+        return TroubleError(f"{what} ({said[1] if said else line})", KERBEROS_STEP, HdfsErrorKind.REFUSED)
     if name in _REFUSED:
-        return TroubleError(line, _REFUSED[name], Kind.REFUSED)
+        return TroubleError(line, _REFUSED[name], HdfsErrorKind.REFUSED)
     if name in _PASSING:
         cause, step = _PASSING[name]
         return TroubleError(f"{cause} ({line})", step)
     if "could only be written to" in line:
-        return TroubleError(line, "see whether its DataNodes are full or dead (hdfs dfsadmin -report)", Kind.FULL)
+        return TroubleError(
+            line, "see whether its DataNodes are full or dead (hdfs dfsadmin -report)", HdfsErrorKind.FULL
+        )
     if "DataTransferError" in line or "Checksum" in name:
         return TroubleError(line, "see whether blocks of the file are missing or corrupt (hdfs fsck)")
     return TroubleError(f"{name}: {line}" if name else line, _CONNECTION_STEP)

@@ -8,14 +8,14 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, FileInfo, Leftover, NewFile, Store, WriteStream, check_path
-from sparktrain.store.hadoop.client import Entry, HadoopClient
-from sparktrain.store.hadoop.hadoop_calls import Call, Calls, Patience
+from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry
+from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls, RetryPolicy
 from sparktrain.store.hadoop.hadoop_errors import TroubleError
 from sparktrain.store.hadoop.hdfs_stream import HadoopStream
 from sparktrain.store.hadoop.transfers import HadoopNewFile, OpenFile, Unpublished, find, no_such_file
 from sparktrain.store.parallel import spread
 
-PROBING = Patience(total_s=20.0, call_s=10.0, again_s=2.0)
+PROBING = RetryPolicy(total_s=20.0, call_s=10.0, again_s=2.0)
 """Somebody waits for a probe: it forgives a hiccup, and no outage."""
 _DELETING_THREADS = 8
 
@@ -28,19 +28,19 @@ class HadoopStore(Store):
     What a killed process leaves are files whose names begin with `.tmp-`: who knows that it is dead may delete them.
     """
 
-    def __init__(self, address: StoreAddress, root: str, patience: Patience | None = None) -> None:
+    def __init__(self, address: StoreAddress, root: str, patience: RetryPolicy | None = None) -> None:
         """`address` is complete; `root` is the absolute path in it, without a slash at its end."""
         self._address = address
         self._root = root
-        self._patience = patience or Patience.of(address.timeout_s)
-        self._calls = Calls(self._connect, self._explain, self._patience)
+        self._patience = patience or RetryPolicy.of(address.timeout_s)
+        self._calls = HdfsCalls(self._connect, self._explain, self._patience)
 
     def _connect(self, abandoned: int) -> HadoopClient:
         """A client, after so many that were abandoned. May block, and raise what clients raise."""
         raise NotImplementedError
 
     def _explain(self, error: BaseException) -> OSError:
-        """See `Calls`."""
+        """See `HdfsCalls`."""
         raise NotImplementedError
 
     def _impatient(self) -> "HadoopStore":
@@ -140,7 +140,7 @@ class HadoopStore(Store):
         found = _listed(call, self._target(check_path(prefix) if prefix else ""))
         return sorted(each.name + "/" * (not each.is_file) for each in found if not each.name.startswith(UNPUBLISHED))
 
-    def _walk(self, prefix: str) -> Iterator[tuple[str, Entry]]:
+    def _walk(self, prefix: str) -> Iterator[tuple[str, HdfsEntry]]:
         """Every file beneath a folder, the unpublished ones among them."""
         call = self._calls.begin("list", self.where(prefix))
         folders: list[str] = [check_path(prefix) if prefix else ""]
@@ -205,7 +205,7 @@ class HadoopStore(Store):
         target = self._target(left.name)
         self._calls.begin("delete", f"{self.where()}/{left.name}").ask(lambda client: client.delete(target))
 
-    def _begin(self, what: str, path: str) -> tuple[Call, str]:
+    def _begin(self, what: str, path: str) -> tuple[HdfsCall, str]:
         return self._calls.begin(what, self.where(check_path(path))), self._target(path)
 
     def _open(self, path: str) -> OpenFile:
@@ -215,7 +215,7 @@ class HadoopStore(Store):
         return f"{self._root}/{path}" if path else self._root or "/"
 
 
-def _listed(call: Call, folder: str) -> list[Entry]:
+def _listed(call: HdfsCall, folder: str) -> list[HdfsEntry]:
     try:
         return call.ask(lambda client: client.folder(folder))
     except (FileNotFoundError, NotADirectoryError):

@@ -13,10 +13,10 @@ from sparktrain.clock import pause
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
 from sparktrain.store.hadoop import host_names
-from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
-from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
+from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_conf import become, resolve, reversed_namenodes, split, user
-from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError, explain
+from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError, explain
 from sparktrain.store.hadoop.hadoop_store import PROBING, HadoopStore
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class HdfsStore(HadoopStore):
     mix up their data. Processes that are spawned, or run another program, may.
     """
 
-    def __init__(self, address: StoreAddress, patience: Patience | None = None) -> None:
+    def __init__(self, address: StoreAddress, patience: RetryPolicy | None = None) -> None:
         """`address` is what `resolve` gives."""
         super().__init__(address, split(address.url)[1], patience)
 
@@ -80,7 +80,7 @@ class HdfsStore(HadoopStore):
         return user(self._address.settings)
 
 
-def _with_bounds(settings: Mapping[str, str], patience: Patience) -> dict[str, str]:
+def _with_bounds(settings: Mapping[str, str], patience: RetryPolicy) -> dict[str, str]:
     """`settings` by which a client tries NameNodes no longer than its caller waits: nothing goes on behind its back."""
     budget_s, pause_s, attempts = 0.7 * min(patience.call_s, patience.again_s), _FAILOVER_MS / 1000, 1
     while budget_s > pause_s:
@@ -126,7 +126,7 @@ def _check_not_forked() -> None:
         raise TroubleError(
             f"process {os.getpid()} was forked from one that had used HDFS, and shares its connections",
             "start it by spawn or as a program of its own, or have it use webhdfs://",
-            Kind.REFUSED,
+            HdfsErrorKind.REFUSED,
         )
     _users.add(os.getpid())
 
@@ -141,10 +141,10 @@ class _NativeClient(HadoopClient):
         self._client: _Native[RawClient] = _Native(lambda: Client(url, settings).inner)
         self._last_block_s = last_block_s
 
-    def status(self, path: str) -> Entry:
+    def status(self, path: str) -> HdfsEntry:
         return _entry(self._client.raw.get_file_info(path))
 
-    def folder(self, path: str) -> list[Entry]:
+    def folder(self, path: str) -> list[HdfsEntry]:
         found = list(self._client.raw.list_status(path, False))
         if any(each.path == path and not each.isdir for each in found):
             raise NotADirectoryError(f"{path} is not a directory.")
@@ -216,5 +216,5 @@ class _NativeReader(Reader):
         return data
 
 
-def _entry(status: "FileStatus") -> Entry:
-    return Entry(status.path.rpartition("/")[2], not status.isdir, status.length, status.modification_time)
+def _entry(status: "FileStatus") -> HdfsEntry:
+    return HdfsEntry(status.path.rpartition("/")[2], not status.isdir, status.length, status.modification_time)

@@ -3,7 +3,7 @@
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import StoreError
 from sparktrain.store.base import PIECE_BYTES, WriteStream
-from sparktrain.store.hadoop.hadoop_calls import Call, Calls
+from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls
 from sparktrain.store.hadoop.hadoop_errors import TroubleError
 from sparktrain.store.hadoop.transfers import writing
 
@@ -17,7 +17,7 @@ class HadoopStream(WriteStream):
     Between appends it is closed, so that all clients can read all of it; a process that dies loses what it holds back.
     """
 
-    def __init__(self, calls: Calls, where: str, path: str, clock: Clock | None = None) -> None:
+    def __init__(self, calls: HdfsCalls, where: str, path: str, clock: Clock | None = None) -> None:
         """`path` is an empty file that nobody else writes."""
         self._calls = calls
         self._where = where
@@ -55,14 +55,14 @@ class HadoopStream(WriteStream):
                 call.again(trouble)
         self._flushed = self._clock.now()
 
-    def _append(self, call: Call) -> None:
+    def _append(self, call: HdfsCall) -> None:
         """Append what waits. Raises TroubleError when it is unknown how much of it has come."""
         waiting = bytes(self._waiting)
         self._unsure = True
         self._send(call, waiting)
         self._has(self._size + len(waiting))
 
-    def _send(self, call: Call, data: bytes) -> None:
+    def _send(self, call: HdfsCall, data: bytes) -> None:
         path = self._path
         try:
             writer = call.once(lambda client: client.append(path))
@@ -75,7 +75,7 @@ class HadoopStream(WriteStream):
         except (FileNotFoundError, FileExistsError) as error:
             raise TroubleError("another has ended this append", "try again") from error
 
-    def _settle(self, call: Call) -> None:
+    def _settle(self, call: HdfsCall) -> None:
         """End an append that has failed, and see how much of it has come: a prefix."""
         self._has(settled_size(call, self._path))
 
@@ -86,14 +86,14 @@ class HadoopStream(WriteStream):
         self._size, self._unsure = size, False
 
 
-def settled_size(call: Call, path: str) -> int:
+def settled_size(call: HdfsCall, path: str) -> int:
     """End whoever writes the file at `path`; its size in bytes then. Raises StoreError."""
     while not _settled(call, path):
         call.again(TroubleError("an append before is still going on", "try again"))
     return call.ask(lambda client: client.status(path)).size
 
 
-def _settled(call: Call, path: str) -> bool:
+def _settled(call: HdfsCall, path: str) -> bool:
     try:
         return call.ask(lambda client: client.settle(path))
     except FileExistsError:

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Sequence
 
-from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError
 
 
 def check(places: Sequence[str]) -> None:
@@ -21,4 +21,6 @@ def check(places: Sequence[str]) -> None:
         return
     if unknown:
         told = f"the host name {', '.join(map(repr, unknown))} is unknown on this machine"
-        raise TroubleError(told, "correct the URL, or have this machine know the name (DNS, /etc/hosts)", Kind.REFUSED)
+        raise TroubleError(
+            told, "correct the URL, or have this machine know the name (DNS, /etc/hosts)", HdfsErrorKind.REFUSED
+        )

@@ -8,14 +8,14 @@ from uuid import uuid4
 
 from sparktrain.errors import StoreError, StoreRefusedError
 from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, NewFile, Written
-from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
-from sparktrain.store.hadoop.hadoop_calls import Call, Calls
+from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
+from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls
 from sparktrain.store.hadoop.hadoop_errors import TroubleError
 
 T = TypeVar("T")
 
 
-def find(call: Call, path: str) -> Entry | None:
+def find(call: HdfsCall, path: str) -> HdfsEntry | None:
     """What is at `path`. Raises StoreError."""
     try:
         return call.ask(lambda client: client.status(path))
@@ -35,14 +35,14 @@ class Unpublished:
         self._path = self._fresh()
         self._writer: Writer | None = None
         self._size = 0
-        self._closed: Entry | None = None
+        self._closed: HdfsEntry | None = None
 
-    def open(self, call: Call) -> None:
+    def open(self, call: HdfsCall) -> None:
         """Create it."""
         path = self._path
         self._writer = self._do(call, lambda client: client.create(path))
 
-    def write(self, call: Call, data: bytes) -> None:
+    def write(self, call: HdfsCall, data: bytes) -> None:
         """Add `data` to the end."""
         writer, rest = self._writer, memoryview(data)
         if writer is None:
@@ -51,7 +51,7 @@ class Unpublished:
             self._do(call, writing(writer, rest[start : start + PIECE_BYTES]))
         self._size += len(data)
 
-    def close(self, call: Call) -> None:
+    def close(self, call: HdfsCall) -> None:
         """End it, and see that it has come whole: a broken connection closes a part of a file as if it were all."""
         writer, path = self._writer, self._path
         if writer is None:
@@ -61,7 +61,7 @@ class Unpublished:
         if self._closed.size != self._size:
             raise TroubleError(f"{self._closed.size} of {self._size} bytes have come", "try again")
 
-    def publish(self, call: Call) -> bool:
+    def publish(self, call: HdfsCall) -> bool:
         """Give it its name, once closed: False when something has that. Tries again, and decides when answers are lost.
 
         Raises StoreError; unless the NameNode has the last request yet to do, it is whole under its name then, or not
@@ -86,7 +86,7 @@ class Unpublished:
                 return False
             call.again(trouble or TroubleError("it could not be given its name", "see whether its folder is there"))
 
-    def discard(self, call: Call) -> None:
+    def discard(self, call: HdfsCall) -> None:
         """Delete it, unless it is published. Never raises."""
         path, writer = self._path, self._writer
         self._writer = None
@@ -100,7 +100,7 @@ class Unpublished:
 
         call.clean_up(discard)
 
-    def _take_back(self, call: Call) -> bool:
+    def _take_back(self, call: HdfsCall) -> bool:
         """Give it another unpublished name: True when that was done, False when it had gone to its target before.
 
         A rename whose answer was lost may have been done, or be done yet. After this it is decided, for the file has
@@ -121,12 +121,12 @@ class Unpublished:
         self._path = fresh
         return True
 
-    def _check_published(self, call: Call) -> None:
+    def _check_published(self, call: HdfsCall) -> None:
         published = find(call, self._target)
         if self._closed is None or published is None or not _same(published, self._closed):
             raise StoreError(f"{self._target} was not written: somebody has deleted {self._path}; try again")
 
-    def _do(self, call: Call, work: Callable[[HadoopClient], T]) -> T:
+    def _do(self, call: HdfsCall, work: Callable[[HadoopClient], T]) -> T:
         try:
             return call.once(work)
         except NotADirectoryError as error:
@@ -138,7 +138,7 @@ class Unpublished:
         return f"{self._target.rpartition('/')[0]}/{UNPUBLISHED}{uuid4().hex}"
 
 
-def _same(one: Entry, other: Entry) -> bool:
+def _same(one: HdfsEntry, other: HdfsEntry) -> bool:
     return (one.is_file, one.size, one.modified_ms) == (other.is_file, other.size, other.modified_ms)
 
 
@@ -155,7 +155,7 @@ def renaming(source: str, target: str) -> Callable[[HadoopClient], None]:
 class HadoopNewFile(NewFile):
     """A file under another name, until it is renamed to its own. What fails in its middle ends it: begin another."""
 
-    def __init__(self, calls: Calls, where: str, file: Unpublished) -> None:
+    def __init__(self, calls: HdfsCalls, where: str, file: Unpublished) -> None:
         self._calls = calls
         self._where = where
         self._file: Unpublished | None = file
@@ -204,7 +204,7 @@ class OpenFile:
     Its methods raise FileNotFoundError, also for a folder, and StoreError.
     """
 
-    def __init__(self, calls: Calls, where: str, path: str) -> None:
+    def __init__(self, calls: HdfsCalls, where: str, path: str) -> None:
         self._calls = calls
         self._where = where
         self._path = path
@@ -234,7 +234,7 @@ class OpenFile:
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise no_such_file(self._where) from error
 
-    def _opened(self, call: Call) -> Reader:
+    def _opened(self, call: HdfsCall) -> Reader:
         reader = call.once(lambda client: client.open(self._path))
         if self._size is None:
             self._size = reader.size

@@ -13,10 +13,10 @@ from sparktrain.errors import SpecError
 from sparktrain.store.base import PIECE_BYTES, WriteStream
 from sparktrain.store.call_timeout import THREADS
 from sparktrain.store.hadoop import host_names
-from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
-from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
+from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_conf import split, user, with_user
-from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError, explain
+from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError, explain
 from sparktrain.store.hadoop.hadoop_store import PROBING, HadoopStore
 from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
 
@@ -31,7 +31,7 @@ class WebHdfsStore(HadoopStore):
     last append, a few seconds behind; see `GatewayStream` for what becomes of it where an append fails.
     """
 
-    def __init__(self, address: StoreAddress, patience: Patience | None = None) -> None:
+    def __init__(self, address: StoreAddress, patience: RetryPolicy | None = None) -> None:
         """`address` is what `with_user` gives."""
         hosts, root = split(address.url)
         super().__init__(address, root, patience)
@@ -67,7 +67,7 @@ class WebHdfsStore(HadoopStore):
             return explain(java_class, str(error))
         name = type(error).__name__
         if name in ("ConnectTimeout", "ReadTimeout"):
-            return TroubleError(f"{name}: {error}", "see whether a NameNode or DataNode hangs", Kind.OVERDUE)
+            return TroubleError(f"{name}: {error}", "see whether a NameNode or DataNode hangs", HdfsErrorKind.OVERDUE)
         return explain("", f"{name}: {error}")
 
     def _stream(self, where: str, path: str) -> WriteStream:
@@ -95,10 +95,10 @@ class _WebClient(GatewayClient):
 
         self._client = Client(urls, user=user, timeout=(min(_CONNECT_S, timeout_s), timeout_s))
 
-    def status(self, path: str) -> Entry:
+    def status(self, path: str) -> HdfsEntry:
         return _entry(path.rpartition("/")[2], self._client.status(path))
 
-    def folder(self, path: str) -> list[Entry]:
+    def folder(self, path: str) -> list[HdfsEntry]:
         return [_entry(name, status) for name, status in self._client.list(path, status=True)]
 
     def create(self, path: str) -> Writer:
@@ -232,6 +232,6 @@ class _Upload:
             yield piece
 
 
-def _entry(name: str, status: Any) -> Entry:
+def _entry(name: str, status: Any) -> HdfsEntry:
     is_file = status["type"] == "FILE"
-    return Entry(name, is_file, status["length"] if is_file else 0, status["modificationTime"])
+    return HdfsEntry(name, is_file, status["length"] if is_file else 0, status["modificationTime"])

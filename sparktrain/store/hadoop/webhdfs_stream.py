@@ -5,7 +5,7 @@ from typing import Protocol, cast
 
 from sparktrain.errors import StoreError
 from sparktrain.store.hadoop.client import HadoopClient
-from sparktrain.store.hadoop.hadoop_calls import Call
+from sparktrain.store.hadoop.hadoop_calls import HdfsCall
 from sparktrain.store.hadoop.hadoop_errors import TroubleError
 from sparktrain.store.hadoop.hdfs_stream import HadoopStream, settled_size
 from sparktrain.store.hadoop.transfers import find, renaming
@@ -42,25 +42,25 @@ class GatewayStream(HadoopStream):
         if self._haunted:
             self._seal(self._calls.begin("close", self._where))
 
-    def _append(self, call: Call) -> None:
+    def _append(self, call: HdfsCall) -> None:
         try:
             super()._append(call)
         except TroubleError:
             self._haunted = True
             raise
 
-    def _send(self, call: Call, data: bytes) -> None:
+    def _send(self, call: HdfsCall, data: bytes) -> None:
         super()._send(call, data)
         path = self._path
         if self._haunted and call.ask(lambda client: client.status(path)).size != self._size + len(data):
             raise TroubleError("an append that was given up before was done now", "try again")
 
-    def _settle(self, call: Call) -> None:
+    def _settle(self, call: HdfsCall) -> None:
         """Undo all appends since the last that was well."""
         self._cut(call, self._path)
         self._unsure = False
 
-    def _cut(self, call: Call, path: str) -> None:
+    def _cut(self, call: HdfsCall, path: str) -> None:
         wanted = self._size
         while (size := settled_size(call, path)) > wanted:
             with suppress(FileExistsError):  # somebody writes it again already
@@ -68,7 +68,7 @@ class GatewayStream(HadoopStream):
         if size < wanted:
             raise StoreError(f"{self._where} has {size} bytes, and had {wanted}: somebody else writes it too")
 
-    def _seal(self, call: Call) -> None:
+    def _seal(self, call: HdfsCall) -> None:
         """Under a name that no request knows, see that all is well; under its own again it takes nothing any more."""
         path, aside = self._path, f"{self._path}.closing"
         self._move(call, path, aside)
@@ -76,7 +76,7 @@ class GatewayStream(HadoopStream):
         call.ask(lambda client: cast("GatewayClient", client).protect(aside))
         self._move(call, aside, path)
 
-    def _move(self, call: Call, source: str, target: str) -> None:
+    def _move(self, call: HdfsCall, source: str, target: str) -> None:
         while True:
             try:
                 return call.once(renaming(source, target))

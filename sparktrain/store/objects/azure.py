@@ -4,17 +4,34 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from sparktrain.store.objects.bucket import ANSWER_S, CONNECT_S, WRITER, Bucket, Failure, Found, Kind, Page, Upload
+from sparktrain.store.objects.bucket import (
+    ANSWER_S,
+    CONNECT_S,
+    WRITER,
+    Bucket,
+    ObjectInfo,
+    Page,
+    RequestErrorKind,
+    RequestFailure,
+    Upload,
+)
 
 if TYPE_CHECKING:
     from adlfs import AzureBlobFileSystem
 
 _KINDS = {
-    "BlobAlreadyExists": Kind.TAKEN, "ConditionNotMet": Kind.TAKEN, "ResourceExistsError": Kind.TAKEN,
-    "UnauthorizedBlobOverwrite": Kind.TAKEN, "BlobNotFound": Kind.MISSING, "InvalidBlockList": Kind.MISSING,
-    "InvalidBlobOrBlock": Kind.MISSING, "ServerBusy": Kind.AGAIN, "InternalError": Kind.AGAIN,
-    "OperationTimedOut": Kind.AGAIN, "LeaseAlreadyPresent": Kind.AGAIN,
-}  # fmt: skip
+    "BlobAlreadyExists": RequestErrorKind.TAKEN,
+    "ConditionNotMet": RequestErrorKind.TAKEN,
+    "ResourceExistsError": RequestErrorKind.TAKEN,
+    "UnauthorizedBlobOverwrite": RequestErrorKind.TAKEN,
+    "BlobNotFound": RequestErrorKind.MISSING,
+    "InvalidBlockList": RequestErrorKind.MISSING,
+    "InvalidBlobOrBlock": RequestErrorKind.MISSING,
+    "ServerBusy": RequestErrorKind.AGAIN,
+    "InternalError": RequestErrorKind.AGAIN,
+    "OperationTimedOut": RequestErrorKind.AGAIN,
+    "LeaseAlreadyPresent": RequestErrorKind.AGAIN,
+}
 """By the service's code. Blocks are lost when another writer's blob of the same name is published."""
 
 _DENIED = ("access is denied", "give these credentials the role Storage Blob Data Contributor there")
@@ -71,10 +88,10 @@ class AzureBucket(Bucket):
         """See base class."""
         return AzureUpload(self, key, writer)
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         found = await (await self.blob(key)).get_blob_properties()
-        return Found(found.size, found.last_modified.timestamp(), found.metadata.get(WRITER))
+        return ObjectInfo(found.size, found.last_modified.timestamp(), found.metadata.get(WRITER))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""
@@ -105,26 +122,30 @@ class AzureBucket(Bucket):
         """Azure's own client of one object."""
         return (await self._connect()).service_client.get_blob_client(self._name, key)
 
-    def explain(self, error: Exception) -> Failure:
+    def explain(self, error: Exception) -> RequestFailure:
         """See base class."""
         from azure.core.exceptions import HttpResponseError, ServiceRequestError, ServiceResponseError
 
         code = str(getattr(error, "error_code", None) or type(error).__name__).rpartition(".")[2]
         status = error.status_code if isinstance(error, HttpResponseError) else None
         if code in _REFUSALS:
-            return Failure(Kind.REFUSED, *_REFUSALS[code])
+            return RequestFailure(RequestErrorKind.REFUSED, *_REFUSALS[code])
         if "Must provide either a connection_string or account_name" in str(error):
-            return Failure(Kind.REFUSED, *_NO_CREDENTIALS)
+            return RequestFailure(RequestErrorKind.REFUSED, *_NO_CREDENTIALS)
         if code in _KINDS:
-            return Failure(_KINDS[code], f"the service fails ({code})", "see whether it is overloaded or down")
+            return RequestFailure(_KINDS[code], f"the service fails ({code})", "see whether it is overloaded or down")
         if status in (403, 404, 412):
-            kind = {403: Kind.REFUSED, 404: Kind.MISSING, 412: Kind.TAKEN}[status]
-            return Failure(kind, *_DENIED)
+            kind = {403: RequestErrorKind.REFUSED, 404: RequestErrorKind.MISSING, 412: RequestErrorKind.TAKEN}[status]
+            return RequestFailure(kind, *_DENIED)
         silent = isinstance(error, (OSError, ServiceRequestError, ServiceResponseError))
         if silent or status in (408, 429) or (status or 0) >= 500:
-            return Failure(Kind.AGAIN, f"Azure does not answer ({code})", "check account, credentials and network")
+            return RequestFailure(
+                RequestErrorKind.AGAIN, f"Azure does not answer ({code})", "check account, credentials and network"
+            )
         problem = next(iter(str(error).splitlines()), code)
-        return Failure(Kind.FAILED, f"a request fails: {problem}", "check the account and the container")
+        return RequestFailure(
+            RequestErrorKind.FAILED, f"a request fails: {problem}", "check the account and the container"
+        )
 
     async def _connect(self) -> "AzureBlobFileSystem":
         async with self._opening:

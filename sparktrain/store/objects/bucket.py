@@ -17,7 +17,7 @@ CONNECT_S, ANSWER_S = 4.0, 30.0
 """How long a client waits for a connection, and for the next bytes on it."""
 
 
-class Kind(Enum):
+class RequestErrorKind(Enum):
     """What an error of a request means for the call that made it."""
 
     TAKEN = "taken"
@@ -32,16 +32,16 @@ class Kind(Enum):
     """The same request may be answered later. This one may have taken effect."""
 
 
-class Failure(Struct, frozen=True):
+class RequestFailure(Struct, frozen=True):
     """An error of a request, explained."""
 
-    kind: Kind
+    kind: RequestErrorKind
     cause: str = ""
     step: str = ""
     """What to do about it."""
 
 
-class Found(Struct, frozen=True):
+class ObjectInfo(Struct, frozen=True):
     """An object."""
 
     size: int
@@ -106,7 +106,7 @@ class Bucket(Protocol):
         """Begin a large object."""
         ...
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> ObjectInfo:
         """What is known about an object; MISSING when there is none."""
         ...
 
@@ -133,9 +133,9 @@ class Bucket(Protocol):
         try:
             await self.delete(key)
         except Exception as error:
-            if self.explain(error).kind is not Kind.MISSING:
+            if self.explain(error).kind is not RequestErrorKind.MISSING:
                 raise
 
-    def explain(self, error: Exception) -> Failure:
+    def explain(self, error: Exception) -> RequestFailure:
         """What an error that a request raised means."""
         ...

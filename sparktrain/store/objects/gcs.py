@@ -5,7 +5,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.errors import StoreRefusedError
-from sparktrain.store.objects.bucket import ANSWER_S, CONNECT_S, WRITER, Bucket, Failure, Found, Kind, Page, Upload
+from sparktrain.store.objects.bucket import (
+    ANSWER_S,
+    CONNECT_S,
+    WRITER,
+    Bucket,
+    ObjectInfo,
+    Page,
+    RequestErrorKind,
+    RequestFailure,
+    Upload,
+)
 
 if TYPE_CHECKING:
     from gcsfs.core import GCSFileSystem
@@ -60,11 +70,11 @@ class GcsBucket(Bucket):
         location = await initiate_upload(await self._connect(), self._name, key, _TYPE, {WRITER: writer}, mode="create")
         return GcsUpload(self, location)
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         found = await self.ask("GET", "b/{}/o/{}", self._name, key, json_out=True)
         modified = datetime.fromisoformat(found["updated"]).timestamp()
-        return Found(int(found["size"]), modified, found.get("metadata", {}).get(WRITER))
+        return ObjectInfo(int(found["size"]), modified, found.get("metadata", {}).get(WRITER))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""
@@ -95,25 +105,29 @@ class GcsBucket(Bucket):
         """Make a request of the JSON API: its answer, or headers and body."""
         return await (await self._connect())._call(method, path, *names, **parameters)
 
-    def explain(self, error: Exception) -> Failure:
+    def explain(self, error: Exception) -> RequestFailure:
         """See base class."""
         from google.auth.exceptions import GoogleAuthError, TransportError
 
         code = str(getattr(error, "code", None) or type(error).__name__)
         problem = " ".join(str(error).split()) or code
         if isinstance(error, StoreRefusedError):
-            return Failure(Kind.REFUSED, *_NO_BUCKET)
+            return RequestFailure(RequestErrorKind.REFUSED, *_NO_BUCKET)
         if isinstance(error, FileExistsError):
-            return Failure(Kind.TAKEN)
+            return RequestFailure(RequestErrorKind.TAKEN)
         if isinstance(error, FileNotFoundError) or code == "410":
-            return Failure(Kind.MISSING)
+            return RequestFailure(RequestErrorKind.MISSING)
         if code == "401" or (isinstance(error, GoogleAuthError) and not isinstance(error, TransportError)):
-            return Failure(Kind.REFUSED, *_NO_CREDENTIALS)
+            return RequestFailure(RequestErrorKind.REFUSED, *_NO_CREDENTIALS)
         if problem.startswith("Forbidden"):
-            return Failure(Kind.REFUSED, *_DENIED)
+            return RequestFailure(RequestErrorKind.REFUSED, *_DENIED)
         if code in _AGAIN or code.startswith("5") or _is_of_network(error):
-            return Failure(Kind.AGAIN, f"Google Cloud Storage does not answer ({code})", "check the network")
-        return Failure(Kind.FAILED, f"a request fails: {problem}", "check the bucket and the endpoint")
+            return RequestFailure(
+                RequestErrorKind.AGAIN, f"Google Cloud Storage does not answer ({code})", "check the network"
+            )
+        return RequestFailure(
+            RequestErrorKind.FAILED, f"a request fails: {problem}", "check the bucket and the endpoint"
+        )
 
     async def _connect(self) -> "GCSFileSystem":
         async with self._opening:

@@ -3,7 +3,7 @@
 import threading
 from typing import TYPE_CHECKING
 
-from sparktrain.store.objects.bucket import Bucket, Failure, Found, Kind, Page, Upload
+from sparktrain.store.objects.bucket import Bucket, ObjectInfo, Page, RequestErrorKind, RequestFailure, Upload
 
 if TYPE_CHECKING:
     from fsspec.implementations.memory import MemoryFileSystem
@@ -42,11 +42,11 @@ class MemoryBucket(Bucket):
         """See base class."""
         return MemoryUpload(self, key, writer)
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         with _condition:
             modified = _files().modified(self._path(key)).timestamp()
-            return Found(_files().store[self._path(key)].size, modified, _writers.get(self._path(key)))
+            return ObjectInfo(_files().store[self._path(key)].size, modified, _writers.get(self._path(key)))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""
@@ -65,13 +65,13 @@ class MemoryBucket(Bucket):
             _files().rm_file(self._path(key))
             del _writers[self._path(key)]
 
-    def explain(self, error: Exception) -> Failure:
+    def explain(self, error: Exception) -> RequestFailure:
         """See base class."""
         if isinstance(error, FileExistsError):
-            return Failure(Kind.TAKEN)
+            return RequestFailure(RequestErrorKind.TAKEN)
         if isinstance(error, FileNotFoundError):
-            return Failure(Kind.MISSING)
-        return Failure(Kind.FAILED, f"{type(error).__name__}: {error}", "please report it")
+            return RequestFailure(RequestErrorKind.MISSING)
+        return RequestFailure(RequestErrorKind.FAILED, f"{type(error).__name__}: {error}", "please report it")
 
     def _path(self, key: str) -> str:
         return f"/{self._name}/{key}"

@@ -10,7 +10,7 @@ from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError
 from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written, by_range, check_path, path_problem
 from sparktrain.store.objects.bucket import PART_BYTES, Bucket, Page, Upload
-from sparktrain.store.objects.requests import Call, taken
+from sparktrain.store.objects.requests import ObjectStoreCall, taken
 
 PROBE_S = 4.5
 """How long each step of `probe` goes on trying: a user waits for it."""
@@ -154,11 +154,11 @@ class ObjectStore(Store):
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{check_path(path)}" if self._prefix else check_path(path)
 
-    def _call(self, path: str, size: int = 0) -> Call:
-        return Call(self._bucket, self._key(path), self._timeout_s, size)
+    def _call(self, path: str, size: int = 0) -> ObjectStoreCall:
+        return ObjectStoreCall(self._bucket, self._key(path), self._timeout_s, size)
 
-    def _call_of_root(self) -> Call:
-        return Call(self._bucket, self._prefix, self._timeout_s)
+    def _call_of_root(self) -> ObjectStoreCall:
+        return ObjectStoreCall(self._bucket, self._prefix, self._timeout_s)
 
 
 class LargeObject(NewFile):
@@ -197,7 +197,7 @@ class LargeObject(NewFile):
             raise
         self._buffer.clear()
 
-    def _begin(self, call: Call) -> Upload:
+    def _begin(self, call: ObjectStoreCall) -> Upload:
         if self._upload is None:
             self._upload = call.ask(lambda bucket: bucket.upload(self._key, self._writer))
         return self._upload
@@ -236,10 +236,10 @@ class LargeObject(NewFile):
         self._buffer.clear()
         if upload is not None:
             with suppress(OSError):
-                Call(self._bucket, self._key, _ABORT_S).ask(lambda _: upload.abort())
+                ObjectStoreCall(self._bucket, self._key, _ABORT_S).ask(lambda _: upload.abort())
 
-    def _call(self, size: int) -> Call:
-        return Call(self._bucket, self._key, self._timeout_s, size)
+    def _call(self, size: int) -> ObjectStoreCall:
+        return ObjectStoreCall(self._bucket, self._key, self._timeout_s, size)
 
     def _check_open(self) -> None:
         if self._ended:
@@ -264,5 +264,5 @@ class ObjectStream(WriteStream):
             self._file.publish()
 
 
-def _page(call: Call, folder: str, token: str | None) -> Page:
+def _page(call: ObjectStoreCall, folder: str, token: str | None) -> Page:
     return call.ask(lambda bucket: bucket.page(folder, token))

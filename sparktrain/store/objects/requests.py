@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
-from sparktrain.store.objects.bucket import Bucket, Failure, Found, Kind
+from sparktrain.store.objects.bucket import Bucket, ObjectInfo, RequestErrorKind, RequestFailure
 
 _REQUEST_S = 60.0
 _SLOWEST_BYTES_PER_S = 256 * 2**10
@@ -16,11 +16,15 @@ T = TypeVar("T")
 Ask = Callable[[Bucket], Coroutine[Any, Any, T]]
 """Makes one request."""
 
-_DELETED = Failure(Kind.AGAIN, "it was deleted while it was created", "let one driver alone write a run")
-_UPLOAD_GONE = Failure(Kind.FAILED, "the service has forgotten the parts that were sent", "write the file again")
+_DELETED = RequestFailure(
+    RequestErrorKind.AGAIN, "it was deleted while it was created", "let one driver alone write a run"
+)
+_UPLOAD_GONE = RequestFailure(
+    RequestErrorKind.FAILED, "the service has forgotten the parts that were sent", "write the file again"
+)
 
 
-class Call:
+class ObjectStoreCall:
     """One call of a store: its requests share one deadline. They block, for 60 s each at most, and longer large ones.
 
     FileExistsError when a name is taken, FileNotFoundError when there is no such object, StoreError for the rest.
@@ -43,7 +47,7 @@ class Call:
                 return self._once(ask)
             except Exception as error:
                 failure = self._bucket.explain(error)
-                if failure.kind is not Kind.AGAIN:
+                if failure.kind is not RequestErrorKind.AGAIN:
                     raise self._error(failure) from error
                 self._wait(failure, error)
 
@@ -65,7 +69,7 @@ class Call:
                     raise self._error(_UPLOAD_GONE) from error
                 self._wait(_DELETED, error)
 
-    def _find(self) -> Found | None:
+    def _find(self) -> ObjectInfo | None:
         try:
             return self.ask(lambda bucket: bucket.head(self.key))
         except FileNotFoundError:
@@ -78,7 +82,7 @@ class Call:
         answer: T = asyn.sync(asyn.get_loop(), ask, self._bucket, timeout=min(left, self._request_s))
         return answer
 
-    def _wait(self, failure: Failure, error: Exception) -> None:
+    def _wait(self, failure: RequestFailure, error: Exception) -> None:
         """Wait before the next request; StoreTimeoutError when there is no time for one."""
         if self._clock.now() + self._pause_s >= self._until:
             problem = f"{failure.cause}, for {self._seconds:g} s; {failure.step}"
@@ -86,13 +90,13 @@ class Call:
         pause(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
-    def _error(self, failure: Failure) -> OSError:
-        if failure.kind is Kind.TAKEN:
+    def _error(self, failure: RequestFailure) -> OSError:
+        if failure.kind is RequestErrorKind.TAKEN:
             return taken(self._name)
-        if failure.kind is Kind.MISSING:
+        if failure.kind is RequestErrorKind.MISSING:
             return FileNotFoundError(errno.ENOENT, "no such file in the store", self._name)
         problem = f"{failure.cause}; {failure.step}"
-        if failure.kind is Kind.REFUSED:
+        if failure.kind is RequestErrorKind.REFUSED:
             return StoreRefusedError(errno.EACCES, problem, self._name)
         return StoreError(errno.EIO, problem, self._name)
 

@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from sparktrain.store.objects.bucket import ANSWER_S, CONNECT_S, WRITER, Bucket, Failure, Found, Kind, Page, Upload
+from sparktrain.store.objects.bucket import (
+    ANSWER_S,
+    CONNECT_S,
+    WRITER,
+    Bucket,
+    ObjectInfo,
+    Page,
+    RequestErrorKind,
+    RequestFailure,
+    Upload,
+)
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
@@ -13,9 +23,9 @@ if TYPE_CHECKING:
 _AWS_ENDPOINT = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?")
 
 _KINDS = {
-    Kind.TAKEN: ("PreconditionFailed", "412"),
-    Kind.MISSING: ("NoSuchKey", "NoSuchUpload", "NotFound", "404"),
-    Kind.AGAIN: (
+    RequestErrorKind.TAKEN: ("PreconditionFailed", "412"),
+    RequestErrorKind.MISSING: ("NoSuchKey", "NoSuchUpload", "NotFound", "404"),
+    RequestErrorKind.AGAIN: (
         "SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "OperationAborted", "BadDigest",
         "ConditionalRequestConflict", "Throttling", "ThrottlingException", "TooManyRequests", "IncompleteBody",
         "XAmzContentSHA256Mismatch", "409", "429",
@@ -85,10 +95,10 @@ class S3Bucket(Bucket):
         begun = await self.ask("create_multipart_upload", Key=key, Metadata={WRITER: writer})
         return S3Upload(self, key, begun["UploadId"])
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> ObjectInfo:
         """See base class."""
         found = await self.ask("head_object", Key=key)
-        return Found(found["ContentLength"], found["LastModified"].timestamp(), found["Metadata"].get(WRITER))
+        return ObjectInfo(found["ContentLength"], found["LastModified"].timestamp(), found["Metadata"].get(WRITER))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
         """See base class."""
@@ -127,19 +137,21 @@ class S3Bucket(Bucket):
         files = await self._connect()
         return await files._call_s3(method, Bucket=self._name, **parameters)
 
-    def explain(self, error: Exception) -> Failure:
+    def explain(self, error: Exception) -> RequestFailure:
         """See base class."""
         code = _code(error)
         if code in _REFUSALS:
-            return Failure(Kind.REFUSED, *_REFUSALS[code])
+            return RequestFailure(RequestErrorKind.REFUSED, *_REFUSALS[code])
         if code in _KIND_OF or code.startswith("5"):
-            kind = _KIND_OF.get(code, Kind.AGAIN)
-            return Failure(kind, f"the service fails ({code})", "see whether it is overloaded or down")
+            kind = _KIND_OF.get(code, RequestErrorKind.AGAIN)
+            return RequestFailure(kind, f"the service fails ({code})", "see whether it is overloaded or down")
         if _is_of_network(error):
             step = "check the endpoint (AWS_ENDPOINT_URL) and the network"
-            return Failure(Kind.AGAIN, f"{self._endpoint} does not answer ({code})", step)
+            return RequestFailure(RequestErrorKind.AGAIN, f"{self._endpoint} does not answer ({code})", step)
         problem = " ".join(str(error.__cause__ or error).split()) or code
-        return Failure(Kind.FAILED, f"a request fails: {problem}", "check the bucket, its region and the endpoint")
+        return RequestFailure(
+            RequestErrorKind.FAILED, f"a request fails: {problem}", "check the bucket, its region and the endpoint"
+        )
 
     async def _connect(self) -> "S3FileSystem":
         if self._files is None:

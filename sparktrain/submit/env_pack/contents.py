@@ -22,7 +22,7 @@ _HASHED = b"\x01\x00\x00\x00"
 """The flags of bytecode that is never compared with its source: files may be unpacked with any time."""
 
 
-class Entry(Struct, frozen=True):
+class PackEntry(Struct, frozen=True):
     """One file of a pack."""
 
     name: str
@@ -40,7 +40,7 @@ class Entry(Struct, frozen=True):
 class Contents(Struct, frozen=True):
     """All files of a pack, by name."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[PackEntry, ...]
     packages: tuple[str, ...]
     """Names and versions."""
 
@@ -58,9 +58,9 @@ class Contents(Struct, frozen=True):
         return sum(each.source.stat().st_size if each.source is not None else len(each.data) for each in self.entries)
 
 
-def contents(parts: Iterable[Iterable[Entry]], packages: Sequence[Distribution]) -> Contents:
+def contents(parts: Iterable[Iterable[PackEntry]], packages: Sequence[Distribution]) -> Contents:
     """Of all entries in `parts`; the first of those with one name."""
-    found: dict[str, Entry] = {}
+    found: dict[str, PackEntry] = {}
     for part in parts:
         for entry in part:
             found.setdefault(entry.name, entry)
@@ -68,25 +68,25 @@ def contents(parts: Iterable[Iterable[Entry]], packages: Sequence[Distribution])
     return Contents(tuple(found[name] for name in sorted(found)), told)
 
 
-def file_entry(name: str, source: Path, *, executable: bool = False) -> Entry:
+def file_entry(name: str, source: Path, *, executable: bool = False) -> PackEntry:
     """A file that is known by its content. Blocks on the disk."""
     with source.open("rb") as file:
         identity = hashlib.file_digest(file, "sha256").hexdigest()
-    return Entry(name, identity, source, executable=executable)
+    return PackEntry(name, identity, source, executable=executable)
 
 
-def data_entry(name: str, text: str, *, executable: bool = False) -> Entry:
+def data_entry(name: str, text: str, *, executable: bool = False) -> PackEntry:
     """A file of this text."""
     data = text.encode()
-    return Entry(name, hashlib.sha256(data).hexdigest(), None, data, executable=executable)
+    return PackEntry(name, hashlib.sha256(data).hexdigest(), None, data, executable=executable)
 
 
-def link_entry(name: str, target: str) -> Entry:
+def link_entry(name: str, target: str) -> PackEntry:
     """A symbolic link."""
-    return Entry(name, target, link=True)
+    return PackEntry(name, target, link=True)
 
 
-def files_of(package: Distribution, site: str) -> Iterator[Entry]:
+def files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
     """The files that a wheel has put beside its metadata, as those of the folder `site` of the pack.
 
     A file that is as the wheel has brought it is not read: its digest is in the list of the wheel. Programs, which name
@@ -114,7 +114,7 @@ def files_of(package: Distribution, site: str) -> Iterator[Entry]:
             yield _of_wheel(f"{site}/{pure}", source, path, listed)
 
 
-def tree(folder: Path, name: str) -> Iterator[Entry]:
+def tree(folder: Path, name: str) -> Iterator[PackEntry]:
     """All files below `folder`, as those below `name`, but for bytecode. Blocks on the disk."""
     for source in sorted(folder.rglob("*")):
         inside = source.relative_to(folder)
@@ -147,11 +147,11 @@ def bytecode(source: Path) -> tuple[str, bytes] | None:
     return f"__pycache__/{compiled.name}", content
 
 
-def _of_wheel(name: str, source: Path, path: PackagePath, listed: float) -> Entry:
+def _of_wheel(name: str, source: Path, path: PackagePath, listed: float) -> PackEntry:
     stat = source.stat()
     if path.hash is None or path.hash.mode != "sha256" or path.size != stat.st_size or stat.st_mtime > listed:
         return file_entry(name, source)
-    return Entry(name, urlsafe_b64decode(f"{path.hash.value}==").hex(), source)
+    return PackEntry(name, urlsafe_b64decode(f"{path.hash.value}==").hex(), source)
 
 
 def _listed_at(package: Distribution) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sparktrain.errors import SpecError
-from sparktrain.submit.env_pack.contents import Entry, data_entry, file_entry, link_entry
+from sparktrain.submit.env_pack.contents import PackEntry, data_entry, file_entry, link_entry
 
 LIBRARIES = "libexec"
 """The folder of the program itself, and of the libraries that it needs of this machine."""
@@ -82,7 +82,7 @@ def base() -> Interpreter:
     return Interpreter(program, prefix, Path(sysconfig.get_path("stdlib")), site.removeprefix("/prefix/"))
 
 
-def files(python: Interpreter) -> Iterator[Entry]:
+def files(python: Interpreter) -> Iterator[PackEntry]:
     """All that the interpreter needs: its program, the standard library, native libraries, and how it is started.
     Blocks on the disk for about a second."""
     stdlib = python.stdlib.relative_to(python.prefix).as_posix()

@@ -12,7 +12,7 @@ from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hadoop_conf import user
 from sparktrain.store.url import open_store
 from sparktrain.submit.env_pack import interpreter, pack_archive
-from sparktrain.submit.env_pack.contents import Contents, Entry, contents, file_entry, files_of, is_editable, tree
+from sparktrain.submit.env_pack.contents import Contents, PackEntry, contents, file_entry, files_of, is_editable, tree
 from sparktrain.submit.env_pack.packages import chosen, installed
 
 STORE_TIMEOUT_S = 60.0
@@ -66,14 +66,14 @@ def pack(wanted: Sequence[str], folder: str | None, told: Callable[[int, int], N
     return Packed(store.where(planned.archive), planned, uploaded)
 
 
-def _files_of(package: Distribution, site: str) -> Iterator[Entry]:
+def _files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
     if package.metadata["Name"] == _OWN and is_editable(package):
         yield from _checkout(package, site)
     else:
         yield from files_of(package, site)
 
 
-def _checkout(package: Distribution, site: str) -> Iterator[Entry]:
+def _checkout(package: Distribution, site: str) -> Iterator[PackEntry]:
     """sparktrain itself as this process has it, where it runs from a checkout."""
     yield from tree(_PACKAGE, f"{site}/{_OWN}")
     for path in package.files or ():

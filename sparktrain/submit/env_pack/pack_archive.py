@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sparktrain.store.base import PIECE_BYTES, NewFile, Store
-from sparktrain.submit.env_pack.contents import Contents, Entry, bytecode
+from sparktrain.submit.env_pack.contents import Contents, PackEntry, bytecode
 
 _TIME = 315532800
 """Of every file: the first that zip files know, seconds since 1970."""
@@ -65,7 +65,7 @@ class _Raw(RawIOBase):
         return len(data)
 
 
-def _add(archive: tarfile.TarFile, entry: Entry) -> int:
+def _add(archive: tarfile.TarFile, entry: PackEntry) -> int:
     """How many bytes of the pack's size that were."""
     if entry.link:
         told = _told(entry.name, 0, executable=True)

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.protocol.pipe_messages import Kept, Snapshot, Unsaved
+from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored, Unsaved
 from sparktrain.training.checkpoint import model_state, tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
@@ -51,7 +51,7 @@ class SnapshotLink(Protocol):
         """Hand over a snapshot, or say that there is none; does not wait. Raises OSError when the agent is gone."""
         ...
 
-    def kept(self, timeout_s: float) -> Kept | None:
+    def kept(self, timeout_s: float) -> SnapshotStored | None:
         """The next answer to a snapshot; None when none came in that time, or none can come any more."""
         ...
 
@@ -197,7 +197,7 @@ class _Job:
     snapshot: Snapshot
 
 
-class Checkpoints:
+class CheckpointSaver:
     """Saves and restores one member's training: `ctx.checkpoint`. Belongs to the process that the function runs in."""
 
     def __init__(self, link: SnapshotLink, scratch: Path, restore_dir: str, rank: int, clock: Clock) -> None:

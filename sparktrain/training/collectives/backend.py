@@ -41,7 +41,7 @@ class Joining:
         return self.timeout_s if self.slow_s is None else max(self.timeout_s, self.slow_s)
 
 
-class Join(Protocol):
+class JoinRing(Protocol):
     """The one function of a backend's module."""
 
     def __call__(self, joining: Joining) -> Ring:
@@ -52,9 +52,9 @@ class Join(Protocol):
 _MODULES = {Backend.HOROVOD: "horovod_ring", Backend.TENSORFLOW: "collective_ring"}
 
 
-def load(backend: Backend) -> Join:
+def load(backend: Backend) -> JoinRing:
     """The backend's `join`; imports its framework, which may take seconds. Raises ImportError."""
     if backend is Backend.NONE:
         return lambda joining: LocalRing()
     module = importlib.import_module(f"{__package__}.{_MODULES[backend]}")
-    return cast(Join, module.join)
+    return cast(JoinRing, module.join)

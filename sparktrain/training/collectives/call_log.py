@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktrain.training.collectives.call_watch import Call
+from sparktrain.training.collectives.call_watch import CollectiveCall
 
 KEPT = 32
 """How many of the newest operations are known."""
@@ -20,7 +20,7 @@ _LAST = ("last-weights", "closing")
 """Operations in which a member waits for the others once its function has returned."""
 
 
-class Calls:
+class CallLog:
     """The operations of one ring. `note` is for the thread that trains, `newest` for any thread."""
 
     def __init__(self) -> None:
@@ -44,16 +44,16 @@ class Calls:
         row = tf.stack([begun, tf.constant(number, tf.int64), _elements(kind, tensors)])
         return self._rows.scatter_nd_update([[begun % KEPT]], [row])
 
-    def newest(self) -> dict[int, Call]:
+    def newest(self) -> dict[int, CollectiveCall]:
         """The newest operations, by number."""
         if self._rows is None:
             return {}
         rows = self._rows.numpy().tolist()
         return {number: self._call(number, site, elements) for number, site, elements in rows if number >= 0}
 
-    def _call(self, number: int, site: int, elements: int) -> Call:
+    def _call(self, number: int, site: int, elements: int) -> CollectiveCall:
         key, shown = self._sites[site]
-        return Call(number, f"{key} {elements}", shown)
+        return CollectiveCall(number, f"{key} {elements}", shown)
 
 
 def _key(kind: str, name: str, tensors: Sequence[tf.Tensor]) -> str:

@@ -23,7 +23,7 @@ MOST_PATIENCE_S = 60.0
 _KEY = "calls/"
 
 
-class Call(Struct, frozen=True):
+class CollectiveCall(Struct, frozen=True):
     """One operation, as a member began it."""
 
     number: int
@@ -37,7 +37,7 @@ class Call(Struct, frozen=True):
 class Begun(Protocol):
     """What a lookout needs of `Calls`."""
 
-    def newest(self) -> dict[int, Call]:
+    def newest(self) -> dict[int, CollectiveCall]:
         """The newest operations that this member has begun, by number."""
         ...
 
@@ -51,7 +51,7 @@ class Lookout:
         self._rank = rank
         self._clock = clock
         self._looking = threading.Lock()
-        self._others: dict[int, dict[int, Call]] = {}
+        self._others: dict[int, dict[int, CollectiveCall]] = {}
         self._newest = -1
         self._since = clock.now()
         self._told = False
@@ -105,10 +105,10 @@ class Lookout:
         while (shared := self._exchange.shared(0.0)) is not None:
             key, value = shared
             if key.startswith(_KEY):
-                calls = msgspec.json.decode(value, type=list[Call])
+                calls = msgspec.json.decode(value, type=list[CollectiveCall])
                 self._others[int(key.removeprefix(_KEY))] = {call.number: call for call in calls}
 
-    def _consider(self, newest: int, mine: dict[int, Call]) -> None:
+    def _consider(self, newest: int, mine: dict[int, CollectiveCall]) -> None:
         """Tell the others where this member's newest operation is old."""
         now = self._clock.now()
         if newest != self._newest:
@@ -118,11 +118,11 @@ class Lookout:
         elif not self._told and newest >= 0 and now - self._since >= self._patience_s:
             self._tell(mine)
 
-    def _tell(self, mine: dict[int, Call]) -> None:
+    def _tell(self, mine: dict[int, CollectiveCall]) -> None:
         self._told = True
         self._exchange.share(f"{_KEY}{self._rank}", msgspec.json.encode([mine[number] for number in sorted(mine)]))
 
-    def _said(self, number: int, rank: int, mine: Call, theirs: Call) -> str:
+    def _said(self, number: int, rank: int, mine: CollectiveCall, theirs: CollectiveCall) -> str:
         calls = sorted([(self._rank, mine.shown), (rank, theirs.shown)])
         told = "; ".join(f"rank {who} calls {shown}" for who, shown in calls)
         return (

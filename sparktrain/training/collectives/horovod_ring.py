@@ -19,7 +19,7 @@ from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.bucketing import in_chunks
-from sparktrain.training.collectives.call_log import Calls
+from sparktrain.training.collectives.call_log import CallLog
 from sparktrain.training.collectives.dtype_cast import carry
 from sparktrain.training.collectives.gloo_rendezvous import Rendezvous
 from sparktrain.training.collectives.op_names import PREFIX, OpNames, as_written
@@ -101,14 +101,14 @@ def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
 class HorovodRing(Ring):
     """See base class. Made by `join`."""
 
-    calls: Calls
+    calls: CallLog
 
     def __init__(self, formation: Formation, timeout_s: float) -> None:
         self.rank = formation.rank
         self.size = formation.size
         self._formation = formation
         self._timeout_s = timeout_s
-        self.calls = Calls()
+        self.calls = CallLog()
         self._names = OpNames()
         self._closed = False
 

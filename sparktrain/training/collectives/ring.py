@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from sparktrain.training.collectives.call_log import Calls
+    from sparktrain.training.collectives.call_log import CallLog
 
 
 class Ring(ABC):
@@ -21,7 +21,7 @@ class Ring(ABC):
 
     rank: int
     size: int
-    calls: "Calls | None" = None
+    calls: "CallLog | None" = None
     """The operations that this member has begun; None where there is nobody to compare them with."""
 
     @abstractmethod

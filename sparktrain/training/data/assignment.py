@@ -25,7 +25,7 @@ class Uneven(StrEnum):
 
 
 @dataclass(frozen=True)
-class Share:
+class BatchShare:
     """One member's share of every round."""
 
     rank: int
@@ -68,12 +68,12 @@ class Share:
         return np.concatenate([own, np.resize(first, min(batch, len(left)) - len(own))])
 
 
-def share(rank: int, size: int, uneven: str) -> Share:
+def share(rank: int, size: int, uneven: str) -> BatchShare:
     """The share of member `rank` of `size`. Raises SpecError for an unknown `uneven`."""
     names = [each.value for each in Uneven]
     if uneven not in names:
         raise SpecError(f"uneven ({shown(uneven)}) must be one of {', '.join(names)}{did_you_mean(uneven, names)}")
-    return Share(rank, size, Uneven(uneven))
+    return BatchShare(rank, size, Uneven(uneven))
 
 
 def too_few(found: str, size: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.training.data.assignment import Share, Uneven, too_few
+from sparktrain.training.data.assignment import BatchShare, Uneven, too_few
 from sparktrain.training.data.position import Cursor
 
 
@@ -57,7 +57,7 @@ def untuned(feed: Any) -> Any:
     return feed
 
 
-def resumable(cursor: Cursor, batches: Any, share: Share) -> Any:
+def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
     """The share of the dataset `batches` in passes that begin where the cursor says."""
     cardinality = int(batches.cardinality())
     own = _own(batches, cardinality, share)
@@ -116,7 +116,7 @@ def _cost_of_playing(dataset: Any, lazily: bool = False) -> int:
     return max(_cost_of_playing(each, lazily) for each in inputs)
 
 
-def _own(batches: Any, cardinality: int, share: Share) -> Any:
+def _own(batches: Any, cardinality: int, share: BatchShare) -> Any:
     """This member's batches. All batches are read, for only so are those of a shuffled dataset the same everywhere."""
     dropped = cardinality % share.size if cardinality >= 0 and share.uneven is Uneven.DROP else 0
     even = cardinality == tf.data.INFINITE_CARDINALITY or (
@@ -175,7 +175,7 @@ class _Held:
         return tf.cond(self.full(held), lambda: rows(self.batch(held)), lambda: 0)
 
 
-def _in_rounds(batches: Any, share: Share) -> Any:
+def _in_rounds(batches: Any, share: BatchShare) -> Any:
     """This member's batch of each round, of the same number of examples as the others'.
 
     The state is a round: what it has had so far. Beyond the end of the data come voids, so that the last round is

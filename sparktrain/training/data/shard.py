@@ -19,7 +19,7 @@ import tensorflow as tf
 from sparktrain.config.param_values import described, shown, type_name
 from sparktrain.errors import SpecError
 from sparktrain.training.data import assignment, class_weights, pipeline
-from sparktrain.training.data.assignment import Share, Uneven
+from sparktrain.training.data.assignment import BatchShare, Uneven
 from sparktrain.training.data.epoch_order import Turns, changes, tupled
 from sparktrain.training.data.position import Cursor, Position
 
@@ -109,7 +109,7 @@ def _batch(batch_size: Any) -> int:
 # --- datasets of batches
 
 
-def _of_batches(batches: Any, share: Share, position: Position, turns: Turns | None = None) -> Any:
+def _of_batches(batches: Any, share: BatchShare, position: Position, turns: Turns | None = None) -> Any:
     spec = batches.element_spec
     _check_spec(spec, share)
     if share.size > 1:
@@ -124,7 +124,7 @@ def _of_batches(batches: Any, share: Share, position: Position, turns: Turns | N
     return feed
 
 
-def _check_spec(spec: Any, share: Share) -> None:
+def _check_spec(spec: Any, share: BatchShare) -> None:
     leaves = tf.nest.flatten(spec)
     if any(getattr(each, "shape", None) is not None and each.shape.rank == 0 for each in leaves):
         raise SpecError(f"the dataset has elements {shown(spec)}, and no batches: call .batch(...) on it first")
@@ -153,7 +153,7 @@ def _holds_arrays(data: Any) -> bool:
     )
 
 
-def _of_arrays(data: Any, share: Share, batch: int, seed: int | None, position: Position) -> Any:
+def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, position: Position) -> Any:
     if share.uneven is Uneven.PAD and not (isinstance(data, tuple) and len(data) in (2, 3)):
         raise SpecError(f"uneven='pad' gives examples a weight, and needs (x, y) for that, not a {type_name(data)}")
     arrays = [np.asarray(each) for each in tf.nest.flatten(data) if each is not None]

@@ -31,7 +31,7 @@ from sparktrain.training.keras.checkpoint_callbacks import (
     Scoring,
     Snapshots,
 )
-from sparktrain.training.keras.user_callbacks import Arrange, Keep, Ours, Past, stops_midway
+from sparktrain.training.keras.user_callbacks import Arrange, CallbackStateKeeper, Ours, Past, stops_midway
 from sparktrain.training.metrics import NotANumberError, number
 
 PROGRESS_S = 0.5
@@ -46,7 +46,7 @@ _SEEDS = (
 
 
 @dataclass(frozen=True)
-class Ties:
+class CallbackDeps:
     """What a member's callbacks have of its context. All functions return at once."""
 
     ring: Ring
@@ -69,7 +69,12 @@ class Ties:
 
 
 def keras_callbacks(
-    ties: Ties, *, checkpoint_every: Any = "epoch", monitor: str | None = None, mode: str | None = None, warmup: int = 0
+    ties: CallbackDeps,
+    *,
+    checkpoint_every: Any = "epoch",
+    monitor: str | None = None,
+    mode: str | None = None,
+    warmup: int = 0,
 ) -> list[Any]:
     """The callbacks of one call of `fit`; the user's own go after them.
 
@@ -80,12 +85,12 @@ def keras_callbacks(
     """
     cadence, scoring = Cadence.of(checkpoint_every), Scoring(monitor, mode_of(monitor, mode))
     ring, position, past = ties.ring, ties.position, Past()
-    keep = Keep(position, past)
+    keep = CallbackStateKeeper(position, past)
     found: list[Any] = [Arrange(ring.rank, ties.own_folders, position.reads), TrackPosition(position)]
     if warmup:
         found += [WarmUp(ring, position, warmup)]
     found += [Resume(ring, position, ties.snapshots, past), StartTogether(ring, position, ties.compare)]
-    found += [AverageMetrics(ring), Progress(position, ties.stepped, ties.check, ties.clock)]
+    found += [AverageMetrics(ring), ProgressCallback(position, ties.stepped, ties.check, ties.clock)]
     if ring.rank == 0:
         found += [ReportMetrics(position, ties.report)]
     found += [StopWhenAsked(ring, position, ties.should_stop, ties.clock), keep, StopTogether(ring)]
@@ -278,7 +283,7 @@ class WarmUp(Ours):
             self.model.optimizer.learning_rate.assign(rate)
 
 
-class Progress(Ours):
+class ProgressCallback(Ours):
     """Tells that the member lives, and how far it is; and has the weights checked when they have first changed."""
 
     def __init__(

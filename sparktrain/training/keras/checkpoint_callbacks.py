@@ -19,15 +19,15 @@ from sparktrain.training.checkpoint.tensor_files import Array
 from sparktrain.training.collectives.optimizer import own_optimizers
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.data.position import Position
-from sparktrain.training.keras.fit_stages import Finished, Place
-from sparktrain.training.keras.user_callbacks import Keep, Ours, Past, continue_files
+from sparktrain.training.keras.fit_stages import Finished, StagePosition
+from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, Ours, Past, continue_files
 from sparktrain.training.notices import notice
 
 
 class Snapshots(Protocol):
     """Where models are saved and restored; made for one member."""
 
-    def peek(self) -> Place | None:
+    def peek(self) -> StagePosition | None:
         """Where the newest checkpoint was made; None where there is none. Changes nothing."""
         ...
 
@@ -38,7 +38,7 @@ class Snapshots(Protocol):
         """
         ...
 
-    def save(self, model: Any, place: Place, score: float | None) -> None:
+    def save(self, model: Any, place: StagePosition, score: float | None) -> None:
         """Save what `restore` needs; returns when the copy is taken. Only the chief calls it."""
         ...
 
@@ -140,7 +140,7 @@ class Resume(Ours):
         [agreed] = self._ring.broadcast([tf.constant(mine, tf.int64)], name="resume")
         step, epoch, batch, stage, chiefs = np.asarray(agreed).tolist()
         content = place.content if place is not None and place.step == step else {"stage": stage}
-        self._position.stages.open(Place(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
+        self._position.stages.open(StagePosition(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
 
     def _pass_by(self, finished: Finished) -> None:
         facts, position = finished.facts, self._position
@@ -151,7 +151,7 @@ class Resume(Ours):
         self._past.states = facts["callbacks"]
         continue_files(self, self._past, None)
 
-    def _go_on(self, place: Place) -> None:
+    def _go_on(self, place: StagePosition) -> None:
         position, content, batch = self._position, place.content, place.batch
         if not content.get("fed", bool(position.feeds)):
             begun = f"epoch {place.epoch} begins anew, and " if batch else ""
@@ -185,7 +185,7 @@ class SaveCheckpoints(Ours):
     last = True
 
     def __init__(
-        self, ring: Ring, snapshots: Snapshots, keep: Keep, when: tuple[Cadence, Scoring], clock: Clock
+        self, ring: Ring, snapshots: Snapshots, keep: CallbackStateKeeper, when: tuple[Cadence, Scoring], clock: Clock
     ) -> None:
         super().__init__()
         self._ring = ring
@@ -240,7 +240,7 @@ class SaveCheckpoints(Ours):
             "stopped": self.model.stop_training and not position.asked,
             "callbacks": self._keep.states(),
         }
-        place = Place(position.step, epoch, batch, content | position.stages.packed())
+        place = StagePosition(position.step, epoch, batch, content | position.stages.packed())
         own = [(variable, variable.numpy()) for variable, _ in shared]
         for variable, value in shared:
             variable.assign(value)
@@ -260,7 +260,7 @@ class EndStage(Ours):
 
     last = True
 
-    def __init__(self, ring: Ring, keep: Keep) -> None:
+    def __init__(self, ring: Ring, keep: CallbackStateKeeper) -> None:
         super().__init__()
         self._rank = ring.rank
         self._position = keep.position

@@ -18,7 +18,7 @@ KEPT_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
-class Place:
+class StagePosition:
     """Where a checkpoint was made."""
 
     step: int
@@ -58,7 +58,7 @@ class Stages:
     """The stages of one member. Used by one thread."""
 
     def __init__(self) -> None:
-        self.place: Place | None = None
+        self.place: StagePosition | None = None
         """Where a former process has come to."""
         self.opened = False
         """Whether that was looked for."""
@@ -67,7 +67,7 @@ class Stages:
         self._finished: dict[int, Finished] = {}
         self._told = False
 
-    def open(self, place: Place | None, alike: bool) -> None:
+    def open(self, place: StagePosition | None, alike: bool) -> None:
         """Take over what a former process has finished."""
         self.opened, self.place, self.alike = True, place, alike
         self._finished = dict(_unpacked(place.content)) if place is not None else {}

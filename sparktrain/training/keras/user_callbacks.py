@@ -77,7 +77,7 @@ class Arrange(Ours):
             callbacks.callbacks[:] = found
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Those that are to come last are last from now on; `Keep`, one of them, puts the others in order."""
+        """Move those that come last to the end; `CallbackStateKeeper`, one of them, puts the others in order."""
         if (callbacks := listed(self)) is None:
             return
         for each in [each for each in callbacks.callbacks if isinstance(each, Ours) and each.last]:
@@ -106,7 +106,7 @@ class Past:
     """The loggers that add to the file of that process, in this fit alone."""
 
 
-class Keep(Ours):
+class CallbackStateKeeper(Ours):
     """Has the user's callbacks begin with the state that they had where the fit goes on, and tells it for checkpoints.
 
     The state of a callback is what it returns from `get_state`, if it has that and `set_state`, and else its attributes

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from sparktrain.clock import Clock, pause
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError
-from sparktrain.state.topology import Formation, Place
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.ring_errors import causes
 
 _PROBE_S = 0.05
@@ -82,7 +82,7 @@ def _serve(formation: Formation, release_port: Callable[[], None]) -> NoReturn:
 
 
 @contextmanager
-def port_kept(place: Place, release_port: Callable[[], None]) -> Iterator[None]:
+def port_kept(place: MemberAddress, release_port: Callable[[], None]) -> Iterator[None]:
     """Hold the port of `place` until TensorFlow's server has bound it too, within this context; then let it go.
 
     A port that is let go before could be given to anyone. The server binds a port that is held only when it is told so
@@ -154,7 +154,7 @@ def _listening(port: int) -> Iterator[None]:
         yield
 
 
-def _reached(place: Place) -> bool:
+def _reached(place: MemberAddress) -> bool:
     try:
         socket.create_connection((place.address, place.port), _PROBE_TIMEOUT_S).close()
     except OSError:

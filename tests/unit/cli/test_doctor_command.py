@@ -8,7 +8,7 @@ import pytest
 from sparktrain import cli
 from sparktrain.cluster.finding import Finding, failed, passed, warned
 from sparktrain.doctor import examine
-from sparktrain.doctor.examine import Asked, Examination
+from sparktrain.doctor.examine import Examination, ExaminationRequest
 
 Capture = pytest.CaptureFixture[str]
 
@@ -17,10 +17,10 @@ class Edge:
     """What the command line calls."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[ExaminationRequest] = []
         self.findings: list[Finding] = [passed("spark", "Spark 4.3.0")]
 
-    def __call__(self, asked: Asked, cores: int) -> "Edge":
+    def __call__(self, asked: ExaminationRequest, cores: int) -> "Edge":
         assert cores > 0
         self.asked.append(asked)
         return self
@@ -39,7 +39,7 @@ def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
 
 def test_what_was_asked_for_is_looked_at_and_the_report_shown(edge: Edge, capfd: Capture) -> None:
     assert cli.main(["doctor", "--dir", "/runs", "--agents", "2", "--gpus", "1"]) == 0
-    assert edge.asked == [Asked("/runs", None, 2, 1)]
+    assert edge.asked == [ExaminationRequest("/runs", None, 2, 1)]
     out, _ = capfd.readouterr()
     assert out.splitlines() == [
         "PASS  spark  Spark 4.3.0", "", "not looked at: the store: pass --dir", "0 FAIL, 0 WARN, 1 PASS",

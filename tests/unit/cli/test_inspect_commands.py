@@ -13,17 +13,17 @@ from sparktrain import cli
 from sparktrain.cli import common, inspect_commands, upkeep_commands
 from sparktrain.display import watch
 from sparktrain.runs import logs, watcher
-from tests.unit.driver.stored import StoredRun, spoil, typical
+from tests.unit.driver.stored import ScriptedRun, spoil, typical
 
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> StoredRun:
+def run(tmp_path: Path) -> ScriptedRun:
     return typical(tmp_path / "runs")
 
 
-def ended(run: StoredRun) -> None:
+def ended(run: ScriptedRun) -> None:
     run.succeed(2, accuracy=0.95)
     run.form(3)
     run.fail(3)
@@ -35,7 +35,7 @@ def said(capfd: Capture, *words: str) -> str:
     return capfd.readouterr().out
 
 
-def test_status_of_a_run_whose_driver_is_gone(run: StoredRun, capfd: Capture) -> None:
+def test_status_of_a_run_whose_driver_is_gone(run: ScriptedRun, capfd: Capture) -> None:
     lines = said(capfd, "status", run.directory).splitlines()
     assert lines[0].startswith("mnist  its driver is gone, heard of ")
     assert "process 4711 on host-1" in lines[1]
@@ -61,11 +61,11 @@ def test_status_without_a_directory_looks_where_runs_are_made(
 
 
 def test_a_driver_on_another_host_may_be_cut_off(tmp_path: Path, capfd: Capture) -> None:
-    run = StoredRun(tmp_path / "runs").begin("host-9", address="127.0.0.1:9")
+    run = ScriptedRun(tmp_path / "runs").begin("host-9", address="127.0.0.1:9")
     assert "its driver does not answer from here" in said(capfd, "status", run.directory)
 
 
-def test_status_of_a_run_that_has_ended_is_its_table(run: StoredRun, capfd: Capture) -> None:
+def test_status_of_a_run_that_has_ended_is_its_table(run: ScriptedRun, capfd: Capture) -> None:
     ended(run)
     out = said(capfd, "status", run.directory)
     assert out.startswith("mnist: succeeded. 4 trials, 2 failed, in 1:20. Best accuracy 0.9500: trial 2.\n")
@@ -73,7 +73,7 @@ def test_status_of_a_run_that_has_ended_is_its_table(run: StoredRun, capfd: Capt
 
 
 def test_status_of_a_run_of_one_gang_tells_its_model(tmp_path: Path, capfd: Capture) -> None:
-    run = StoredRun(tmp_path / "runs", "big", total=1, workers=2).begin()
+    run = ScriptedRun(tmp_path / "runs", "big", total=1, workers=2).begin()
     run.add({"lr": 0.1})
     run.form(0, hosts=("host-2", "host-3"))
     assert "host-2, host-3" in said(capfd, "status", run.directory)
@@ -84,7 +84,7 @@ def test_status_of_a_run_of_one_gang_tells_its_model(tmp_path: Path, capfd: Capt
     assert out.startswith("big: succeeded in 0.0 s on 2 members.\nmetrics: accuracy 0.5000\nmodel: ")
 
 
-def test_status_as_json(run: StoredRun, capfd: Capture) -> None:
+def test_status_as_json(run: ScriptedRun, capfd: Capture) -> None:
     status = json.loads(said(capfd, "status", run.directory, "--json"))
     assert (status["state"], status["status"], status["total"], status["complete"]) == ("gone", None, 4, False)
     assert status["counts"] == {"queued": 1, "running": 1, "succeeded": 1, "failed": 1, "lost": 0, "stopped": 0}
@@ -95,7 +95,7 @@ def test_status_as_json(run: StoredRun, capfd: Capture) -> None:
     assert Path(trial["checkpoint"]["path"]).is_file()
 
 
-def test_status_of_several_runs(run: StoredRun, tmp_path: Path, capfd: Capture) -> None:
+def test_status_of_several_runs(run: ScriptedRun, tmp_path: Path, capfd: Capture) -> None:
     ended(typical(tmp_path / "runs", "over"))
     typical(tmp_path / "runs", "spoilt")
     spoil(tmp_path / "runs" / "spoilt" / "journal" / "batch-0001-00000003")
@@ -110,7 +110,7 @@ def test_status_of_several_runs(run: StoredRun, tmp_path: Path, capfd: Capture) 
 
 
 @pytest.fixture
-def goes_on(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+def goes_on(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """A run whose driver answers; each pause of who looks is one more step of it."""
     steps: list[Callable[[], None]] = []
     for module in (watch, logs):
@@ -120,7 +120,7 @@ def goes_on(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[]
 
 
 def test_a_watched_run_is_a_line_for_each_change(
-    run: StoredRun, goes_on: list[Callable[[], None]], capfd: Capture
+    run: ScriptedRun, goes_on: list[Callable[[], None]], capfd: Capture
 ) -> None:
     goes_on += [lambda: run.report(2, 160, accuracy=0.6), lambda: None, lambda: ended(run)]
     lines = said(capfd, "status", run.directory, "--watch").splitlines()
@@ -132,14 +132,14 @@ def test_a_watched_run_is_a_line_for_each_change(
 
 
 def test_a_watched_run_as_json_is_an_object_on_a_line_for_each_change(
-    run: StoredRun, goes_on: list[Callable[[], None]], capfd: Capture
+    run: ScriptedRun, goes_on: list[Callable[[], None]], capfd: Capture
 ) -> None:
     goes_on += [lambda: None, lambda: run.report(2, 160, accuracy=0.6), lambda: ended(run)]
     lines = said(capfd, "status", run.directory, "--watch", "--json").splitlines()
     assert [json.loads(line)["state"] for line in lines] == ["running", "running", "ended"]
 
 
-def test_ctrl_c_ends_watching(run: StoredRun, goes_on: list[Callable[[], None]], capfd: Capture) -> None:
+def test_ctrl_c_ends_watching(run: ScriptedRun, goes_on: list[Callable[[], None]], capfd: Capture) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
@@ -148,7 +148,7 @@ def test_ctrl_c_ends_watching(run: StoredRun, goes_on: list[Callable[[], None]],
     assert capfd.readouterr().err == "error: interrupted\n"
 
 
-def test_logs(run: StoredRun, capfd: Capture) -> None:
+def test_logs(run: ScriptedRun, capfd: Capture) -> None:
     assert said(capfd, "logs", run.directory, "2") == "second\n"
     assert said(capfd, "logs", run.directory, "2", "--generation", "1") == "first\n"
     assert said(capfd, "logs", run.directory, "0", "--tail", "1") == "epoch 2\n"
@@ -168,7 +168,7 @@ def test_logs(run: StoredRun, capfd: Capture) -> None:
     assert Path(files[0]["path"]).read_text() == "first\n"
 
 
-def test_a_log_is_followed(run: StoredRun, goes_on: list[Callable[[], None]], capfd: Capture) -> None:
+def test_a_log_is_followed(run: ScriptedRun, goes_on: list[Callable[[], None]], capfd: Capture) -> None:
     goes_on += [lambda: run.lose(2), lambda: run.form(2, 3), lambda: run.log(2, "third\n", 3), lambda: run.fail(2)]
     goes_on += [lambda: None] * logs.SETTLED_POLLS
     assert cli.main(["logs", run.directory, "2", "--follow"]) == 0
@@ -177,14 +177,14 @@ def test_a_log_is_followed(run: StoredRun, goes_on: list[Callable[[], None]], ca
 
 
 def test_the_only_trial_need_not_be_named(tmp_path: Path, capfd: Capture) -> None:
-    run = StoredRun(tmp_path / "runs", total=1).begin()
+    run = ScriptedRun(tmp_path / "runs", total=1).begin()
     run.add({})
     run.form(0)
     run.log(0, "hello\n")
     assert said(capfd, "logs", run.directory) == "hello\n"
 
 
-def test_best(run: StoredRun, capfd: Capture) -> None:
+def test_best(run: ScriptedRun, capfd: Capture) -> None:
     run.store.put_if_absent("mnist/trials/0000/generation-1/rank-0/model.keras", b"")
     lines = said(capfd, "best", run.directory).splitlines()
     assert lines[0] == "trial 0: accuracy 0.9000, loss 0.3000"
@@ -197,14 +197,14 @@ def test_best(run: StoredRun, capfd: Capture) -> None:
 
 
 def test_best_of_a_run_without_a_success_has_a_code_of_its_own(tmp_path: Path, capfd: Capture) -> None:
-    run = StoredRun(tmp_path / "runs").begin()
+    run = ScriptedRun(tmp_path / "runs").begin()
     assert cli.main(["best", run.directory]) == 3
     assert capfd.readouterr().out == "mnist: no trial has succeeded yet; 4 trials without a result\n"
     assert cli.main(["best", run.directory, "--json"]) == 3
     assert json.loads(capfd.readouterr().out)["best"] == []
 
 
-def test_fsck_has_codes_of_its_own(run: StoredRun, capfd: Capture) -> None:
+def test_fsck_has_codes_of_its_own(run: ScriptedRun, capfd: Capture) -> None:
     assert said(capfd, "fsck", run.directory).startswith("mnist: clean. 13 records, 3 checkpoints (8.8 KiB, every byte")
     manifest = next((run.store.root / "mnist").glob("trials/0000/checkpoints/*/manifest-00000200"))
     spoil(manifest)
@@ -218,7 +218,7 @@ def test_fsck_has_codes_of_its_own(run: StoredRun, capfd: Capture) -> None:
     assert said(capfd, "fsck", run.directory).startswith("mnist: clean. ")
 
 
-def test_gc(run: StoredRun, capfd: Capture) -> None:
+def test_gc(run: ScriptedRun, capfd: Capture) -> None:
     ended(run)
     would = said(capfd, "gc", run.directory, "--dry-run", "--checkpoints", "best")
     assert would.startswith("mnist: would delete 2 checkpoints: 5.9 KiB; ")
@@ -252,7 +252,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "told"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
-def test_a_wrong_call(run: StoredRun, capfd: Capture, words: list[str], told: str) -> None:
+def test_a_wrong_call(run: ScriptedRun, capfd: Capture, words: list[str], told: str) -> None:
     typical(run.store.root, "second")
     before = run.store.list()
     assert cli.main([word.format(run=run.directory, runs=run.store.root) for word in words]) == 2
@@ -297,7 +297,7 @@ def test_examples_of_the_help_parse(capfd: Capture, monkeypatch: pytest.MonkeyPa
         assert cli.main(line.split()[1:]) == 0, capfd.readouterr().err
 
 
-def test_nothing_of_spark_is_loaded(run: StoredRun) -> None:
+def test_nothing_of_spark_is_loaded(run: ScriptedRun) -> None:
     script = (
         "import sys\nfrom sparktrain import cli\n"
         "for name in ('status', 'logs', 'best', 'fsck', 'gc'):\n"
@@ -317,7 +317,7 @@ def test_a_shell_completes_commands() -> None:
 
 
 def test_status_on_80_columns_shows_the_parameter_that_differs(
-    run: StoredRun, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+    run: ScriptedRun, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(common, "_PIPE_WIDTH", 80)
     lines = said(capfd, "status", run.directory).splitlines()

@@ -19,7 +19,7 @@ from sparktrain import cli
 from sparktrain.cli import submit_commands as commands
 from sparktrain.submit import follow
 from sparktrain.testing.processes import wait_until
-from tests.unit.driver.stored import StoredRun
+from tests.unit.driver.stored import ScriptedRun
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
@@ -151,7 +151,7 @@ def test_a_job_here_that_a_signal_ends_has_its_code(spark: Path) -> None:
 
 
 def test_the_result_of_a_job_here_is_alone_on_stdout_as_json(spark: Path, tmp_path: Path, capfd: Capture) -> None:
-    run = StoredRun(tmp_path / "runs", total=1).begin()
+    run = ScriptedRun(tmp_path / "runs", total=1).begin()
     run.add({"lr": 1})
     run.succeed(0, accuracy=0.5)
     run.end()
@@ -168,7 +168,7 @@ def test_a_job_in_the_cluster_is_followed_and_ends_with_the_code_of_its_run(
 ) -> None:
     def then() -> int:
         yarn.become("RUNNING")
-        run = StoredRun(tmp_path / "runs", total=2).begin()
+        run = ScriptedRun(tmp_path / "runs", total=2).begin()
         run.add({"lr": 1}, {"lr": 2})
         run.succeed(0, accuracy=0.5)
         asked = len(yarn.asked)

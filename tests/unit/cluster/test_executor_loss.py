@@ -11,12 +11,12 @@ from sparktrain.cluster.executor_loss import FORGET_S, Unexplained, reading
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
-from sparktrain.driver.run_request import Ran
+from sparktrain.driver.run_request import RunOutcome
 from sparktrain.ids import AgentId, SparkTask
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs.progress import NullDisplay
 from sparktrain.state.outcome import Loss, Outcome
 from tests.unit.driver.drivers import QuickClock, World, composed
@@ -160,7 +160,7 @@ async def started(link: Link, name: str, task: SparkTask) -> m.StartMember:
     return message
 
 
-async def preempted_once() -> Ran:
+async def preempted_once() -> RunOutcome:
     """A run whose trial may not be restarted; the container of its first agent is preempted."""
     transport, store = MemoryTransport(), World().store
     said = {5: WORDS[0][0]}
@@ -168,7 +168,7 @@ async def preempted_once() -> Ran:
     made = Coordinator(server, QuickClock(), words=lambda stages: said if set(stages) == {2} else {})
     sweep = composed(1)
     work = replace(sweep, spec=replace(sweep.spec, retries=0), store=store).work(
-        1, NullDisplay(), Who("h", 1, 0.0, "1")
+        1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1")
     )
     await made.open()
     running = asyncio.create_task(made.run(work))

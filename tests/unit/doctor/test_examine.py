@@ -15,8 +15,8 @@ from rich.console import Console
 from sparktrain.cluster.finding import Finding, Level, failed, passed, warned
 from sparktrain.cluster.preflight import Facts
 from sparktrain.doctor import examine, observe
-from sparktrain.doctor.doctor_report import Report, document
-from sparktrain.doctor.examine import Asked, Examination, Examiner, begin, settle
+from sparktrain.doctor.doctor_report import DoctorReport, document
+from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest, begin, settle
 from sparktrain.doctor.rollcall import Shared
 from sparktrain.doctor.slots import Roll
 from sparktrain.errors import ResourceError, SessionError, SpecError, StoreError
@@ -39,7 +39,7 @@ def raising(error: BaseException) -> Any:
 
 
 def test_without_a_session_it_looks_at_what_needs_none(tmp_path: Path) -> None:
-    found = Examiner(Asked(str(tmp_path)), 4).examine()
+    found = ClusterExaminer(ExaminationRequest(str(tmp_path)), 4).examine()
     assert [each.check for each in found.findings] == ["python", "spark", "store"]
     assert found.level is Level.PASS
     assert found.unseen == ["the session and its executors: pass --master, or use spark-submit"]
@@ -47,7 +47,7 @@ def test_without_a_session_it_looks_at_what_needs_none(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_there_is_told_of_and_not_left_behind(tmp_path: Path) -> None:
-    found = Examiner(Asked(str(tmp_path / "new" / "runs")), 4).examine()
+    found = ClusterExaminer(ExaminationRequest(str(tmp_path / "new" / "runs")), 4).examine()
     [said] = [each for each in found.findings if each.check == "directory"]
     assert said.level is Level.WARN
     assert said.told == f"{tmp_path}/new/runs does not exist"
@@ -55,21 +55,21 @@ def test_a_directory_that_is_not_there_is_told_of_and_not_left_behind(tmp_path: 
 
 
 def test_what_was_not_looked_at_is_told() -> None:
-    assert Examiner(Asked(), 4).examine().unseen[1] == "the store: pass --dir"
+    assert ClusterExaminer(ExaminationRequest(), 4).examine().unseen[1] == "the store: pass --dir"
 
 
 def test_wrong_calls_are_refused() -> None:
     with pytest.raises(SpecError):
-        Examiner(Asked("no:/such/store"), 4).examine()
+        ClusterExaminer(ExaminationRequest("no:/such/store"), 4).examine()
     with pytest.raises(SpecError):
-        Examiner(Asked(agents=0), 4).examine()
+        ClusterExaminer(ExaminationRequest(agents=0), 4).examine()
     with pytest.raises(SpecError, match=r"gpus \(-1\) must be at least 0"):
-        Examiner(Asked(gpus=-1), 4).examine()
+        ClusterExaminer(ExaminationRequest(gpus=-1), 4).examine()
 
 
 def test_a_store_that_cannot_be_used_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = Examiner(Asked(str(tmp_path / "file")), 4).examine()
+    found = ClusterExaminer(ExaminationRequest(str(tmp_path / "file")), 4).examine()
     assert told(only(found.findings, "store"), Level.FAIL, "is a file, not a directory")
     assert found.level is Level.FAIL
 
@@ -77,7 +77,7 @@ def test_a_store_that_cannot_be_used_is_a_finding(tmp_path: Path) -> None:
 def test_a_damaged_configuration_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "core-site.xml").write_text("<configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    found = Examiner(Asked(), 4).examine()
+    found = ClusterExaminer(ExaminationRequest(), 4).examine()
     assert told(only(found.findings, "machine"), Level.FAIL, "core-site.xml cannot be read", "HADOOP_CONF_DIR")
 
 
@@ -86,7 +86,7 @@ def test_daemons_that_do_not_answer_are_warnings(tmp_path: Path, monkeypatch: py
     (tmp_path / "yarn-site.xml").write_text(f"<configuration>{entry}</configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     monkeypatch.setattr(observe, "prove", lambda directory, clock: ([passed("store", "well")], Shared()))
-    found = Examiner(Asked("webhdfs://127.0.0.1:1/runs"), 4).examine()
+    found = ClusterExaminer(ExaminationRequest("webhdfs://127.0.0.1:1/runs"), 4).examine()
     assert told(only(found.findings, "yarn"), Level.WARN, "http://127.0.0.1:1 does not answer this process")
     assert told(only(found.findings, "namenode"), Level.WARN, "no NameNode tells its settings")
     assert [each.level for each in found.findings if each.check == "security"] == [Level.WARN, Level.WARN]
@@ -99,7 +99,7 @@ def test_a_session_that_cannot_be_made_is_a_finding_and_the_rest_is_looked_at(er
         raise error
         yield
 
-    found = Examiner(Asked(open_session=session), 4).examine()
+    found = ClusterExaminer(ExaminationRequest(open_session=session), 4).examine()
     assert told(only(found.findings, "session"), Level.FAIL, "no session on spark://h:1", "is it there?")
     assert only(found.findings, "python").level is Level.PASS
     assert found.unseen[0] == "the executors: there is no session"
@@ -126,7 +126,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_slots_are_asked_with_the_store_that_was_proved(session: Any, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
-    found = Examiner(Asked(str(tmp_path / "runs"), session), 4).examine()
+    found = ClusterExaminer(ExaminationRequest(str(tmp_path / "runs"), session), 4).examine()
     [(slots, shared)] = session.asked
     assert slots == 2
     assert (shared.address.url, bool(shared.marker)) == (str(tmp_path / "runs"), True)
@@ -137,7 +137,7 @@ def test_slots_are_asked_with_the_store_that_was_proved(session: Any, tmp_path: 
 
 
 def test_where_a_run_would_be_refused_slots_are_not_asked(session: Any) -> None:
-    found = Examiner(Asked(open_session=session, agents=5), 4).examine()
+    found = ClusterExaminer(ExaminationRequest(open_session=session, agents=5), 4).examine()
     assert told(only(found.findings, "slots"), Level.FAIL, "agents (5) exceeds the 2 slots")
     assert session.asked == []
     assert found.unseen == ["the store: pass --dir", "the executors: see above what fails"]
@@ -183,7 +183,7 @@ FOUND = Examination(
 def test_the_report_for_people_has_a_line_for_each_and_its_fix() -> None:
     console = Console(width=100, color_system=None, force_terminal=False)
     with console.capture() as shown:
-        console.print(Report(FOUND))
+        console.print(DoctorReport(FOUND))
     lines = [line.rstrip() for line in shown.get().splitlines()]
     assert lines == [
         "PASS  spark        Spark 4.3.0",

@@ -16,7 +16,7 @@ from sparktrain.doctor.hadoop import (
     EXECUTOR_KEY,
     PROTECTION_KEY,
     STALE_KEY,
-    Ticket,
+    KlistTicket,
     kerberos_finding,
     namenode_findings,
     security_findings,
@@ -44,19 +44,19 @@ RM = "http://rm:8088"
 def test_klist_is_read_as_it_writes_times() -> None:
     begins, ends = "11/21/26 08:00:05", "11/21/26 18:00:05"
     ticket = ticket_of(KLIST.format(begins=begins, ends=ends, renewed=ends))
-    assert ticket == Ticket("alice@LAB.TEST", NOON + 6 * 3600 + 5, ends, ends)
+    assert ticket == KlistTicket("alice@LAB.TEST", NOON + 6 * 3600 + 5, ends, ends)
 
 
 def test_klist_without_a_ticket_that_grants_others_has_none() -> None:
     assert ticket_of(NO_TICKET) is None
     assert ticket_of(KLIST.replace("krbtgt/", "host/").format(begins="a b", ends="a b", renewed="a b")) is None
     unread = ticket_of(KLIST.format(begins="21. 8:00", ends="21. 18:00", renewed="28. 18:00"))
-    assert unread == Ticket("alice@LAB.TEST", None, "21. 18:00", "28. 18:00")
+    assert unread == KlistTicket("alice@LAB.TEST", None, "21. 18:00", "28. 18:00")
 
 
 def test_a_ticket_is_told_with_its_end() -> None:
-    def at(seconds: float | None, renewable: str = "") -> Ticket:
-        return Ticket("alice@LAB.TEST", None if seconds is None else NOON + seconds, "18:00", renewable)
+    def at(seconds: float | None, renewable: str = "") -> KlistTicket:
+        return KlistTicket("alice@LAB.TEST", None if seconds is None else NOON + seconds, "18:00", renewable)
 
     said = "the ticket of alice@LAB.TEST ends in 10:00:00, at 18:00, renewable until tomorrow"
     assert told(kerberos_finding(True, at(36000, "tomorrow"), NOON, False), Level.PASS, said)

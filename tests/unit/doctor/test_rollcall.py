@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.doctor.rollcall import Hall, Shared, roll_of
+from sparktrain.doctor.rollcall import Shared, SlotSurvey, roll_of
 from sparktrain.errors import ProtocolError
 from sparktrain.executor import checkup
 from sparktrain.executor.checkup import Visitor, following, visit
@@ -21,7 +21,7 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.checkup_report import SlotTold, member, to_json
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import LinkClosedError
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 from sparktrain.store.hadoop.token_file import VARIABLE, TokenFile
 from sparktrain.store.url import open_store
 from tests.unit.doctor.seen import SLOT
@@ -37,10 +37,10 @@ def here(slot: int) -> SlotTold:
 @asynccontextmanager
 async def hall(
     slots: int, shared: Shared | None = None, form_s: float = LONG_S, connected_s: float = LONG_S
-) -> AsyncIterator[tuple[Hall, MemoryTransport]]:
+) -> AsyncIterator[tuple[SlotSurvey, MemoryTransport]]:
     """A hall that slots may enter."""
     transport = MemoryTransport()
-    made = Hall(slots, shared or Shared(), SystemClock(), form_s, connected_s)
+    made = SlotSurvey(slots, shared or Shared(), SystemClock(), form_s, connected_s)
     await made.open(transport.listener)
     try:
         yield made, transport
@@ -210,7 +210,7 @@ async def test_strangers_are_refused() -> None:
 
 
 def test_a_slot_connects_to_those_that_follow_it() -> None:
-    places = tuple(Place(f"h{i}", f"10.0.0.{i}", 4000, Role.WORKER) for i in range(40))
+    places = tuple(MemberAddress(f"h{i}", f"10.0.0.{i}", 4000, Role.WORKER) for i in range(40))
     assert [place.host for place in following(places[:3], "10.0.0.1", 4000)] == ["h2", "h0"]
     assert [place.host for place in following(places, "10.0.0.38", 4000)] == ["h39", *(f"h{i}" for i in range(15))]
 

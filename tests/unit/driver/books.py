@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from sparktrain.driver.journal_writer import Book, Rewriting
+from sparktrain.driver.journal_writer import JournalPort, Rewriting
 from sparktrain.state.records import AnyRecord
 
 
-class NoBook(Book):
+class NoBook(JournalPort):
     """Takes everything, and forgets it."""
 
     def append(self, records: Sequence[AnyRecord]) -> None:

@@ -14,14 +14,14 @@ from sparktrain.driver import coordinator, journal_writer
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import Composed, compose
-from sparktrain.driver.run_request import Ran
+from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.driver.run_request import RunOutcome
 from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link, LinkClosedError
 from sparktrain.rundir.journal.reader import Tail
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.progress import NullDisplay
 from sparktrain.runs.results import TrialResult
@@ -107,18 +107,18 @@ class Driver:
     """One driver with its agents. `dead` once its gate has crashed: nothing that is left of it counts."""
 
     world: World
-    composed: Composed
+    composed: PreparedRun
     gate: Gate
     agents: int = 2
     dead: asyncio.Event = field(default_factory=asyncio.Event)
     wrong: list[str] = field(default_factory=list)
 
-    async def run(self) -> Ran:
+    async def run(self) -> RunOutcome:
         """Resume the run, and go on to its end. Raises Crash when the driver dies, or what ended the run."""
         composed = replace(self.composed, store=GatedStore(self.world.store, self._gate))
         transport = MemoryTransport()
         made = Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock())
-        who = Who(host="h", pid=1, started=0.0, sparktrain="1")
+        who = DriverIdentity(host="h", pid=1, started=0.0, sparktrain="1")
         work = composed.attached().begun().work(self.agents, Watcher(self), who)
         await made.open()
         dialers = [transport.dialer(self.world.name()) for _ in range(self.agents)]
@@ -237,7 +237,7 @@ class Climber(Sampler):
         self._state = (self._state * 31 + trial * 17 + params["x"] + y) % 2147483647
 
 
-class Learning(Composed):
+class Learning(PreparedRun):
     """A run whose sampler learns."""
 
     def _sampler(self, records: Any = None) -> Any:
@@ -247,7 +247,7 @@ class Learning(Composed):
 
 
 @cache
-def composed(trials: int, learning: bool = False) -> Composed:
+def composed(trials: int, learning: bool = False) -> PreparedRun:
     """A sweep of so many trials; its store is a driver's matter."""
     options = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, trials=trials)
     made = compose(train, grid(x=list(range(trials))), options)

@@ -13,10 +13,10 @@ from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.checkpoints import Draft
-from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
-from sparktrain.runs.locate import Place
+from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan, spec_fields
 from sparktrain.runs.view import RunView
 from sparktrain.runs.watcher import Observer
@@ -40,7 +40,7 @@ BEGUN = 1_700_000_000.0
 """When the first driver of each of these runs began, in seconds since 1970."""
 
 
-class StoredRun:
+class ScriptedRun:
     """A run in a directory. Each method writes what a driver would, at `at`, which a test moves."""
 
     def __init__(self, folder: Path, name: str = "mnist", total: int | None = 4, **options: Any) -> None:
@@ -67,8 +67,8 @@ class StoredRun:
         self.journal: Journal | None = None
 
     @property
-    def place(self) -> Place:
-        return Place(self.store, self.layout)
+    def place(self) -> RunLocation:
+        return RunLocation(self.store, self.layout)
 
     @property
     def directory(self) -> str:
@@ -78,9 +78,9 @@ class StoredRun:
         assert self.journal is not None
         self.journal.append(records)
 
-    def begin(self, host: str = "host-1", address: str = "") -> "StoredRun":
+    def begin(self, host: str = "host-1", address: str = "") -> "ScriptedRun":
         """A driver takes the run over."""
-        who = Who(host, 4711, self.at, "0.1.0", address, "ab")
+        who = DriverIdentity(host, 4711, self.at, "0.1.0", address, "ab")
         self.journal, _ = Journal.claim(self.store, self.layout.journal, who)
         self.write(DriverBegan(plan=self.plan.digest, space=self.plan.space_digest, at=self.at))
         return self
@@ -127,9 +127,9 @@ class StoredRun:
         self.store.put_if_absent(self.layout.member(member).log, text.encode())
 
 
-def typical(folder: Path, name: str = "mnist") -> StoredRun:
+def typical(folder: Path, name: str = "mnist") -> ScriptedRun:
     """Four trials: 0 has succeeded, 1 has failed, 2 runs in its second generation with a checkpoint, 3 is queued."""
-    run = StoredRun(folder, name).begin()
+    run = ScriptedRun(folder, name).begin()
     run.add(*({"lr": 10.0**-exponent, "dropout": 0.5} for exponent in range(4)))
     run.at += 10
     run.form(0)
@@ -167,7 +167,7 @@ class HandClock(Clock):
         self.at += seconds
 
 
-def looked_at(run: StoredRun, at: float = BEGUN + 100.0) -> RunView:
+def looked_at(run: ScriptedRun, at: float = BEGUN + 100.0) -> RunView:
     """The run as somebody sees it at that time."""
     return Observer(run.place, HandClock(at)).look()
 

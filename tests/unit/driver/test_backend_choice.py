@@ -11,7 +11,7 @@ from sparktrain.driver import backend_choice
 from sparktrain.driver.backend_choice import choose
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.options import RunOptions, SweepOptions
-from sparktrain.driver.prepare import Composed, compose
+from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.errors import ResumeError
 from sparktrain.search.space import single
 
@@ -27,7 +27,7 @@ def having(monkeypatch: pytest.MonkeyPatch, packages: set[str]) -> None:
     monkeypatch.setattr(backend_choice.choose, "__defaults__", (packages.__contains__,))
 
 
-def composed(folder: Path, **options: Any) -> Composed:
+def composed(folder: Path, **options: Any) -> PreparedRun:
     values = {"workers": 2, "dir": str(folder), "name": "big", **options}
     return compose(train, single({"lr": 0.1}), RunOptions(**values))
 

@@ -8,10 +8,10 @@ import pytest
 
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.run_request import Ran, Work
+from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.errors import PoolError
 from sparktrain.protocol.memory_transport import MemoryTransport
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs.progress import NullDisplay, Progress
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.drivers import Agent, Driver, QuickClock, World, composed, whole
@@ -31,9 +31,9 @@ def coordinator() -> tuple[Coordinator, MemoryTransport]:
     return Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock()), transport
 
 
-def work(watcher: NullDisplay | None = None, world: World | None = None) -> Work:
+def work(watcher: NullDisplay | None = None, world: World | None = None) -> RunRequest:
     made = replace(composed(2), store=(world or World()).store).attached().begun()
-    return made.work(1, watcher or NullDisplay(), Who("h", 1, 0.0, "1"))
+    return made.work(1, watcher or NullDisplay(), DriverIdentity("h", 1, 0.0, "1"))
 
 
 async def test_a_clock_that_stops_ends_the_run_at_once_and_each_after_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,7 +76,7 @@ async def fails(said: str, when: asyncio.Event) -> None:
     raise ValueError(said)
 
 
-async def begun(made: Coordinator, asked: Work) -> "asyncio.Task[Ran]":
+async def begun(made: Coordinator, asked: RunRequest) -> "asyncio.Task[RunOutcome]":
     """A run that the coordinator is on."""
     running = asyncio.create_task(made.run(asked))
     await asyncio.sleep(0)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from sparktrain.clock import SystemClock
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.driver.run_request import Ran
+from sparktrain.driver.run_request import RunOutcome
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Dialer, LinkClosedError
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs.progress import NullDisplay
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Ending
@@ -47,11 +47,11 @@ async def attend(dialer: Dialer, training: asyncio.Event) -> None:
                         return
 
 
-async def closed_in_the_middle() -> Ran:
+async def closed_in_the_middle() -> RunOutcome:
     transport, world, training = MemoryTransport(), World(), asyncio.Event()
     made = Coordinator(Server(transport.listener, SystemClock(), {}, ()), SystemClock())
     run = replace(composed(2), store=world.store)
-    work = run.attached().work(1, NullDisplay(), Who(host="h", pid=1, started=0.0, sparktrain="1"))
+    work = run.attached().work(1, NullDisplay(), DriverIdentity(host="h", pid=1, started=0.0, sparktrain="1"))
     await made.open()
     agent = asyncio.create_task(attend(transport.dialer("agent"), training))
     running = asyncio.create_task(made.run(work))

@@ -8,9 +8,9 @@ import pytest
 from sparktrain.cli.common import variables_of
 from sparktrain.driver.forwarded_env import environment
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import Composed, compose, compose_again
+from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.errors import ResumeError, SpecError
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.space import grid
 
@@ -21,7 +21,7 @@ def train(x: int) -> float:
     return float(x)
 
 
-def composed(folder: Path, **options: Any) -> Composed:
+def composed(folder: Path, **options: Any) -> PreparedRun:
     asked = {"metric": "loss", "dir": str(folder), "name": "run", "backend": "none", "preload": [], **options}
     return compose(train, grid(x=[1]), SweepOptions(**asked))
 
@@ -63,7 +63,7 @@ def test_the_command_line_tells_values_and_names_apart() -> None:
 
 def test_values_are_in_no_file_of_the_run_and_in_no_text_of_the_driver(tmp_path: Path) -> None:
     made = composed(tmp_path, env={"TOKEN": SECRET}).attached().begun()
-    work = made.work(1, NullDisplay(), Who("h", 1, 0.0, "1"))
+    work = made.work(1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1"))
     assert work.env == {"TOKEN": SECRET}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files

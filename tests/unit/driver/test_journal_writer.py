@@ -8,7 +8,7 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.driver import journal_writer as module
-from sparktrain.driver.journal_writer import CHECK_S, Book, Rewriting, Scribe
+from sparktrain.driver.journal_writer import CHECK_S, JournalPort, JournalWriter, Rewriting
 from sparktrain.errors import DeposedError, StoreTimeoutError
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state import commands as do
@@ -32,7 +32,7 @@ class SlowRewriting(Rewriting):
         self._book.snapshots.append(list(records))
 
 
-class SlowBook(Book):
+class SlowBook(JournalPort):
     """Writes a group when it is let to."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class HandClock(SystemClock):
 
 
 class Desk:
-    """A scribe, and what it has done."""
+    """A journal writer, and what it has done."""
 
     def __init__(self) -> None:
         self.book = SlowBook()
@@ -85,8 +85,8 @@ class Desk:
         self.scribe = self.new_scribe()
         self.writing: asyncio.Task[None] | None = None
 
-    def new_scribe(self, records: Sequence[AnyRecord] = ()) -> Scribe:
-        return Scribe(self.book, records, self.done.append, self.clock, self.spawn)
+    def new_scribe(self, records: Sequence[AnyRecord] = ()) -> JournalWriter:
+        return JournalWriter(self.book, records, self.done.append, self.clock, self.spawn)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         self.beside.append(asyncio.create_task(work))

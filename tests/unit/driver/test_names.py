@@ -8,7 +8,7 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import Composed, compose
+from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.errors import RunDirectoryError
 from sparktrain.runs.history import read_overview
 from sparktrain.search.space import grid
@@ -22,7 +22,7 @@ def train(x: int) -> float:
     return x
 
 
-def call(folder: Path, x: int = 1) -> Composed:
+def call(folder: Path, x: int = 1) -> PreparedRun:
     """What a call without a name does before its agents start."""
     options = SweepOptions(metric="y", mode="max", backend="none", preload=[], dir=str(folder))
     return compose(train, grid(x=[x]), options).attached().begun()

@@ -10,7 +10,7 @@ import pytest
 from sparktrain.cluster.preflight import Facts
 from sparktrain.driver import pool as pools
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.run_request import Ran
+from sparktrain.driver.run_request import RunOutcome
 from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.driver.spark_job import JobEnd
 from sparktrain.errors import (
@@ -27,7 +27,7 @@ from tests.unit.driver.drivers import composed
 
 FACTS = Facts("local[2]", {"spark.driver.host": "127.0.0.1"}, 2)
 ENDED = JobEnd(((0, "gone", True),))
-UNAVAILABLE = Ran((), EndRun(RunId("r"), Ending.UNAVAILABLE, "gone"), 1.0)
+UNAVAILABLE = RunOutcome((), EndRun(RunId("r"), Ending.UNAVAILABLE, "gone"), 1.0)
 
 
 class Session:

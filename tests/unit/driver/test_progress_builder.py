@@ -11,7 +11,7 @@ from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
-from sparktrain.driver.run_request import Work
+from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import Generation, TrialId
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.layout import RunLayout
@@ -32,8 +32,8 @@ RESTART = Restart(1, "gpu-2", FailureKind.SIGNAL, "killed by SIGKILL", 1.23)
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Work:
-    return Work(
+def work(tmp_path: Path) -> RunRequest:
+    return RunRequest(
         spec=SweepSpec(name="run", gang=GangSpec(workers=2, backend=Backend.NONE)),
         code=Code("", b""),
         preload=(),
@@ -48,7 +48,7 @@ def work(tmp_path: Path) -> Work:
     )
 
 
-def test_a_result_has_every_member_of_the_newest_gang(work: Work, tmp_path: Path) -> None:
+def test_a_result_has_every_member_of_the_newest_gang(work: RunRequest, tmp_path: Path) -> None:
     trial = Trial(
         TrialId(0), {"x": 1}, TrialStatus.SUCCEEDED, Generation(2), host="gpu-1", hosts=("gpu-1", "gpu-2"),
         restarts=(RESTART,),
@@ -63,17 +63,17 @@ def test_a_result_has_every_member_of_the_newest_gang(work: Work, tmp_path: Path
     assert result.restarts == (RESTART,)
 
 
-def test_a_trial_that_never_ran_has_no_members(work: Work) -> None:
+def test_a_trial_that_never_ran_has_no_members(work: RunRequest) -> None:
     result = result_of(Trial(TrialId(0), {"x": 1}, TrialStatus.STOPPED), work)
     assert (result.members, result.log) == ((), None)
 
 
-def test_a_gang_that_has_shrunk_has_fewer_members(work: Work) -> None:
+def test_a_gang_that_has_shrunk_has_fewer_members(work: RunRequest) -> None:
     trial = Trial(TrialId(0), {}, TrialStatus.SUCCEEDED, Generation(3), host="gpu-1", hosts=("gpu-1",))
     assert len(result_of(trial, work).members) == 1
 
 
-def test_progress_of_a_run_of_one_gang(work: Work) -> None:
+def test_progress_of_a_run_of_one_gang(work: RunRequest) -> None:
     world = World(cases=1)
     world.begin(size=2)
     agents = [world.join("a"), world.join("b")]
@@ -91,7 +91,7 @@ def test_progress_of_a_run_of_one_gang(work: Work) -> None:
     assert other.step is None
 
 
-def test_a_gang_that_waits_for_lost_agents_says_until_when(work: Work) -> None:
+def test_a_gang_that_waits_for_lost_agents_says_until_when(work: RunRequest) -> None:
     world = World(cases=1)
     world.begin(size=2, start_timeout_s=60.0)
     first, second = world.join("a"), world.join("b")
@@ -107,7 +107,7 @@ def test_a_gang_that_waits_for_lost_agents_says_until_when(work: Work) -> None:
     assert progress_of(world.machine, work, world.at).note == "waiting for agents (1 of 2); gives up in 50 s"
 
 
-def test_a_trial_that_is_about_to_be_given_up_says_what_it_waits_for(work: Work) -> None:
+def test_a_trial_that_is_about_to_be_given_up_says_what_it_waits_for(work: RunRequest) -> None:
     world = World(Machine(LEASE_S, word_timeout_s=20.0), cases=1)
     world.begin(restarts=0)
     agent = world.join("a")
@@ -119,7 +119,7 @@ def test_a_trial_that_is_about_to_be_given_up_says_what_it_waits_for(work: Work)
     assert progress_of(world.machine, work, world.at).note == "waiting for agents (0 of 2)"
 
 
-def test_while_agents_are_missing_the_clusters_words_are_told(work: Work) -> None:
+def test_while_agents_are_missing_the_clusters_words_are_told(work: RunRequest) -> None:
     world = World(cases=1)
     world.begin(size=2)
 
@@ -133,7 +133,7 @@ def test_while_agents_are_missing_the_clusters_words_are_told(work: Work) -> Non
     assert "fit" not in note()
 
 
-def test_agents_that_fail_trials_before_they_enter_are_told_of(work: Work) -> None:
+def test_agents_that_fail_trials_before_they_enter_are_told_of(work: RunRequest) -> None:
     def note() -> str:
         return progress_of(world.machine, work, world.at).note
 
@@ -154,7 +154,7 @@ def test_agents_that_fail_trials_before_they_enter_are_told_of(work: Work) -> No
     )
 
 
-def test_a_run_that_waits_because_its_agents_back_off_says_why(work: Work) -> None:
+def test_a_run_that_waits_because_its_agents_back_off_says_why(work: RunRequest) -> None:
     world = World(cases=1)
     world.begin(agents=1)
     agent = world.join("a")
@@ -190,7 +190,7 @@ def many(world: World, count: int) -> None:
         )  # fmt: skip
 
 
-def test_a_tick_looks_at_the_trials_that_run_and_no_others(work: Work) -> None:
+def test_a_tick_looks_at_the_trials_that_run_and_no_others(work: RunRequest) -> None:
     """However many have ended: it is done ten times a second, in the loop that answers the agents."""
     world = World(cases=2)
     world.begin()
@@ -213,7 +213,7 @@ def test_a_tick_looks_at_the_trials_that_run_and_no_others(work: Work) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_kept_up_is_what_would_be_counted(work: Work, seed: int) -> None:
+def test_what_is_kept_up_is_what_would_be_counted(work: RunRequest, seed: int) -> None:
     random, world = Random(seed), World(cases=12)
     world.begin(restarts=1, lookahead=3)
     sweep = world.machine.sweep
@@ -240,7 +240,7 @@ def test_what_is_kept_up_is_what_would_be_counted(work: Work, seed: int) -> None
     assert kept.done
 
 
-def test_the_time_left_counts_the_trials_of_this_driver_alone(work: Work) -> None:
+def test_the_time_left_counts_the_trials_of_this_driver_alone(work: RunRequest) -> None:
     world = World(cases=4)
     world.begin()
     world.join("a")

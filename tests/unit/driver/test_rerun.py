@@ -12,7 +12,7 @@ from sparktrain import api
 from sparktrain.driver.finish import finished
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.options import SweepOptions
-from sparktrain.driver.prepare import Composed, compose
+from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.errors import ResumeError
 from sparktrain.runs.progress import NullDisplay
 from sparktrain.runs.results import SweepStatus
@@ -31,11 +31,11 @@ def done() -> World:
     return world
 
 
-def again(world: World, **changes: Any) -> Composed:
+def again(world: World, **changes: Any) -> PreparedRun:
     return attached(world, replace(composed(TRIALS), **changes))
 
 
-def calling(function: Callable[..., Any], world: World, **options: Any) -> Composed:
+def calling(function: Callable[..., Any], world: World, **options: Any) -> PreparedRun:
     """The same call with another function."""
     asked = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, **options)
     return replace(compose(function, grid(x=list(range(TRIALS))), asked), store=world.store).attached()
@@ -110,11 +110,11 @@ def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goe
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Iterator[Callable[..., Composed]]:
+def program(tmp_path: Path) -> Iterator[Callable[..., PreparedRun]]:
     """A call of the command line, whose files are written anew each time."""
     names = {"rerun_train", "rerun_used", "rerun_other"}
 
-    def call(world: World, **files: str) -> Composed:
+    def call(world: World, **files: str) -> PreparedRun:
         for name in names:
             sys.modules.pop(name, None)
         for name, source in files.items():
@@ -134,7 +134,7 @@ TRAIN = "import rerun_used\n\n\ndef train(x):\n    return rerun_used.twice(x)\n"
 USED = "def twice(x):\n    return x + x\n"
 
 
-def test_on_the_command_line_only_what_the_function_imports_is_its_code(program: Callable[..., Composed]) -> None:
+def test_on_the_command_line_only_what_the_function_imports_is_its_code(program: Callable[..., PreparedRun]) -> None:
     world = World()
     program(world, train=TRAIN, used=USED, other="A = 1\n").begun()
     assert program(world, other="A = 2\n").found is not None
@@ -146,7 +146,7 @@ def test_on_the_command_line_only_what_the_function_imports_is_its_code(program:
     ) in str(caught.value)
 
 
-def test_a_long_difference_is_cut(program: Callable[..., Composed]) -> None:
+def test_a_long_difference_is_cut(program: Callable[..., PreparedRun]) -> None:
     world = World()
     program(world, train=TRAIN, used=USED).begun()
     with pytest.raises(ResumeError) as caught:
@@ -156,7 +156,7 @@ def test_a_long_difference_is_cut(program: Callable[..., Composed]) -> None:
     assert any(line.strip().startswith("... and 8") for line in lines)
 
 
-def test_a_difference_is_told_though_the_code_of_then_is_gone(program: Callable[..., Composed]) -> None:
+def test_a_difference_is_told_though_the_code_of_then_is_gone(program: Callable[..., PreparedRun]) -> None:
     world = World()
     before = program(world, train=TRAIN, used=USED).begun()
     world.store.delete(before.layout.code(before.plan.code))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError
-from sparktrain.executor.snapshots import Patience, SnapshotKeeper
+from sparktrain.executor.snapshots import SnapshotKeeper, SnapshotRetryPolicy
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
@@ -26,12 +26,12 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
-from sparktrain.training.checkpoint.saver import Checkpoints
+from sparktrain.training.checkpoint.saver import CheckpointSaver
 from tests.process.harness import eventually
 from tests.unit.store.gated import GatedStore, drop
 
 TRIAL = TrialId(3)
-QUICK = Patience(write_s=30.0, acknowledge_s=30.0, fetch_s=30.0, between_s=0.0)
+QUICK = SnapshotRetryPolicy(write_s=30.0, acknowledge_s=30.0, fetch_s=30.0, between_s=0.0)
 
 
 class Desk:
@@ -46,7 +46,7 @@ class Desk:
         self.acknowledges = True
         self.keeper = self.new_keeper(QUICK)
 
-    def new_keeper(self, patience: Patience, scratch: str = "scratch") -> SnapshotKeeper:
+    def new_keeper(self, patience: SnapshotRetryPolicy, scratch: str = "scratch") -> SnapshotKeeper:
         return SnapshotKeeper(self.folder / scratch, AgentId("agent-1"), self._post, patience, self._open)
 
     def _open(self, address: StoreAddress) -> Store:
@@ -84,7 +84,7 @@ class Desk:
         (folder / "tensors-00000.safetensors").write_bytes(b"\0" * step)
         return pm.Snapshot(step, str(folder), keep=2, score=0.5)
 
-    async def keep(self, step: int) -> pm.Kept:
+    async def keep(self, step: int) -> pm.SnapshotStored:
         return await self.keeper.keep(self.start(), self.home(), self.snapshot(step))
 
     def garble(self) -> None:
@@ -112,7 +112,7 @@ def gone(name: str, effect: Callable[[], Any]) -> Any:
 
 
 async def test_a_snapshot_becomes_a_checkpoint(desk: Desk) -> None:
-    assert await desk.keep(7) == pm.Kept(7)
+    assert await desk.keep(7) == pm.SnapshotStored(7)
     [message] = desk.written
     assert (message.member, message.checkpoint.step, message.checkpoint.score) == (desk.start().member, 7, 0.5)
     assert not (desk.home() / "snapshot-7").exists()
@@ -178,18 +178,18 @@ class Pipe:
     def __init__(self, desk: Desk, start: m.StartMember, home: Path) -> None:
         self._loop = asyncio.get_running_loop()
         self._keep = lambda snapshot: desk.keeper.keep(start, home, snapshot)
-        self._answers: queue.Queue[pm.Kept] = queue.Queue()
+        self._answers: queue.Queue[pm.SnapshotStored] = queue.Queue()
 
     def send(self, message: pm.Snapshot) -> None:
         keeping = asyncio.run_coroutine_threadsafe(self._keep(message), self._loop)
         keeping.add_done_callback(lambda done: self._answers.put(done.result()))
 
-    def kept(self, timeout_s: float) -> pm.Kept | None:
+    def kept(self, timeout_s: float) -> pm.SnapshotStored | None:
         return self._answers.get(timeout=timeout_s)
 
 
 async def test_from_a_training_function_to_the_next_generation(desk: Desk) -> None:
-    def train(checkpoints: Checkpoints, until: int) -> list[float]:
+    def train(checkpoints: CheckpointSaver, until: int) -> list[float]:
         restored = checkpoints.restore()
         weights = restored["weights"] if restored else np.zeros(3)
         for step in range(restored.step if restored else 0, until):
@@ -203,7 +203,7 @@ async def test_from_a_training_function_to_the_next_generation(desk: Desk) -> No
     for generation, until in ((1, 4), (2, 7)):
         start, home = desk.start(generation, checkpoint), desk.home(generation)
         folder = await desk.keeper.restore_dir(start, home)
-        mine = Checkpoints(Pipe(desk, start, home), home / "snapshots", folder, 0, SystemClock())
+        mine = CheckpointSaver(Pipe(desk, start, home), home / "snapshots", folder, 0, SystemClock())
         weights = await asyncio.to_thread(train, mine, until)
         checkpoint = desk.written[-1].checkpoint
         assert checkpoint.step == until
@@ -225,7 +225,7 @@ async def test_a_store_that_fails_once_is_tried_again(desk: Desk, operation: str
         return result
 
     desk.gate = gate
-    assert await desk.keep(7) == pm.Kept(7)
+    assert await desk.keep(7) == pm.SnapshotStored(7)
     assert not failures
     checkpoint = desk.written[-1].checkpoint
     assert texts(await desk.keeper.restore_dir(desk.start(2, checkpoint), desk.home(2)))["state.json"] == "step 7"
@@ -265,7 +265,7 @@ async def test_without_an_acknowledgement_it_does_not_count(desk: Desk) -> None:
     await desk.keep(7)
     before = desk.local()
     desk.acknowledges = False
-    desk.keeper = desk.new_keeper(Patience(acknowledge_s=0.01))
+    desk.keeper = desk.new_keeper(SnapshotRetryPolicy(acknowledge_s=0.01))
     kept = await desk.keep(8)
     assert "the coordinator did not acknowledge it within 0 s: it does not count" in kept.problem
     await _settled(lambda: desk.local() == before)
@@ -281,7 +281,7 @@ async def test_a_store_that_hangs_holds_nobody_up_and_publishes_nothing(desk: De
         return effect()
 
     desk.gate = gate
-    desk.keeper = desk.new_keeper(Patience(write_s=0.05))
+    desk.keeper = desk.new_keeper(SnapshotRetryPolicy(write_s=0.05))
     kept = await desk.keep(7)
     assert "was not written to" in kept.problem
     assert "within 0 s: see whether the store is overloaded" in kept.problem
@@ -306,7 +306,7 @@ async def test_a_fetch_that_hangs_ends(desk: Desk) -> None:
     await desk.keep(7)
     checkpoint, free = desk.written[-1].checkpoint, threading.Event()
     desk.gate = lambda name, effect: (free.wait(30.0), effect())[1]
-    keeper = desk.new_keeper(Patience(fetch_s=0.05), "elsewhere")
+    keeper = desk.new_keeper(SnapshotRetryPolicy(fetch_s=0.05), "elsewhere")
     with pytest.raises(TimeoutError, match=r"was not fetched from .* within 0 s"):
         await keeper.restore_dir(desk.start(2, checkpoint), desk.home(2))
     free.set()
@@ -355,12 +355,12 @@ async def test_a_local_disk_that_hangs_is_told(desk: Desk, monkeypatch: pytest.M
     monkeypatch.setattr(Path, "rename", lambda self, target: released.wait(30.0))
     kept = await desk.keep(7)
     released.set()
-    assert kept == pm.Kept(7, f"the local disk below {desk.home()} did not answer within 0.05 s")
+    assert kept == pm.SnapshotStored(7, f"the local disk below {desk.home()} did not answer within 0.05 s")
     assert desk.written == []
 
 
 async def test_a_checkpoint_that_counts_is_kept_although_there_is_no_copy_at_hand(desk: Desk) -> None:
     (desk.folder / "scratch").mkdir()
     (desk.folder / "scratch" / "checkpoints").write_text("in the way")
-    assert await desk.keep(7) == pm.Kept(7)
+    assert await desk.keep(7) == pm.SnapshotStored(7)
     assert [message.checkpoint.step for message in desk.written] == [7]

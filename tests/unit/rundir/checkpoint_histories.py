@@ -15,10 +15,10 @@ from sparktrain.errors import CheckpointError, DeposedError, JournalDamagedError
 from sparktrain.ids import AgentId, Member
 from sparktrain.rundir import checkpoints as product
 from sparktrain.rundir.journal.reader import read
-from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.checkpoint_history import Checkpoint, Checkpoints
+from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import AnyRecord, DriverBegan, GangFormed
@@ -70,7 +70,7 @@ class Driver:
         self._agents = 0
 
     def live(self, actor: Actor) -> None:
-        who = Who("host", self._number, 0.0, "0")
+        who = DriverIdentity("host", self._number, 0.0, "0")
         try:
             self.journal, opened = patiently(lambda: Journal.claim(actor.store, LAYOUT.journal, who))
             began = DriverBegan(plan="", at=0.0)
@@ -113,7 +113,7 @@ class Driver:
             case do.DeleteCheckpoints(checkpoints=doomed):
                 self._world.clean(lambda actor: [product.delete(actor.store, each) for each in doomed])
             case do.SweepCheckpoints(kept=kept, before=before):
-                self._world.clean(lambda actor: product.sweep(actor.store, LAYOUT, TRIAL, kept, before))
+                self._world.clean(lambda actor: product.collect_garbage(actor.store, LAYOUT, TRIAL, kept, before))
 
 
 class Writer:
@@ -172,7 +172,7 @@ class World:
         self.cleaners: list[Actor] = []
         self.acknowledged: list[Checkpoint] = []
         """What writers were told."""
-        self.trial = Checkpoints()
+        self.trial = CheckpointHistory()
         """As a driver that takes over now would know it."""
         self._current = ""
         """How manifests of the generation begin that is not over; empty when there is none."""

@@ -12,7 +12,7 @@ from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.checkpoints import MANIFEST, Draft, fetch, write
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.state.checkpoint_history import Checkpoint, Checkpoints
+from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.store.base import Store
 
 LAYOUT = RunLayout("run")
@@ -60,7 +60,7 @@ def loaded(store: Store, checkpoint: Checkpoint, tmp_path: Path, cache: Path | N
     return files
 
 
-def resumed(store: Store, trial: Checkpoints, tmp_path: Path) -> tuple[Checkpoint | None, dict[str, bytes]]:
+def resumed(store: Store, trial: CheckpointHistory, tmp_path: Path) -> tuple[Checkpoint | None, dict[str, bytes]]:
     """What the next gang resumes from, and with what: as the coordinator does after each damage that an agent tells."""
     while (newest := trial.newest) is not None:
         try:

@@ -14,7 +14,7 @@ import pytest
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.checkpoints import Draft, Manifest, write
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.state.checkpoint_history import Checkpoint, Checkpoints
+from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from tests.unit.rundir.snapshots import NAMES, content, draft, loaded, put, quick_folder, resumed
 from tests.unit.store.gated import MemoryStore
 
@@ -37,7 +37,7 @@ class Shelf:
         self.store.files = {**self.files, **changes}
         for path in [path for path, data in changes.items() if data is None]:
             del self.store.files[path]
-        trial = Checkpoints([self.before, self.newest])
+        trial = CheckpointHistory([self.before, self.newest])
         found = resumed(self.store, trial, self.local)
         assert found == (self.before, content(1, 1)), f"{list(changes)} went unnoticed"
         [(damaged, reason)] = trial.damaged
@@ -114,7 +114,7 @@ def test_a_manifest_with_the_right_digest_cannot_lead_elsewhere(shelf: Shelf) ->
     for what, other in list(elsewhere(shelf)):
         shelf.store.files[shelf.newest.manifest] = shelf.store.files[other.manifest]
         digest = hashlib.sha256(shelf.store.files[other.manifest]).hexdigest()
-        trial = Checkpoints([shelf.before, msgspec.structs.replace(shelf.newest, digest=digest)])
+        trial = CheckpointHistory([shelf.before, msgspec.structs.replace(shelf.newest, digest=digest)])
         assert resumed(shelf.store, trial, shelf.local) == (shelf.before, content(1, 1)), what
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_does_not_belong_to_it_is_not_brought_along(shelf: Shelf) ->
 
 def test_when_all_are_damaged_nothing_begins_at_step_0(shelf: Shelf) -> None:
     shelf.store.files = {path: data[:-1] for path, data in shelf.files.items()}
-    trial = Checkpoints([shelf.before, shelf.newest])
+    trial = CheckpointHistory([shelf.before, shelf.newest])
     assert resumed(shelf.store, trial, shelf.local) == (None, {})
     assert trial.all_damaged
     assert [each for each, _ in trial.damaged] == [shelf.newest, shelf.before]

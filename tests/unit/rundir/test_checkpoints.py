@@ -12,7 +12,7 @@ import pytest
 
 from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation
-from sparktrain.rundir.checkpoints import MANIFEST, Listed, fetch, listed, sweep, write
+from sparktrain.rundir.checkpoints import MANIFEST, Listed, collect_garbage, fetch, listed, write
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.localfs import LocalStore
 from tests.unit.rundir.snapshots import LAYOUT, NAMES, TRIAL, content, draft, loaded, put
@@ -192,7 +192,7 @@ def test_a_replaced_writer_overwrites_nothing_and_is_never_restored(store: Local
         claimed = Checkpoint(new.generation, new.step, zombie.manifest, new.digest)
         with pytest.raises(CheckpointError, match="was acknowledged"):
             loaded(store, claimed, local)
-    sweep(store, LAYOUT, TRIAL, [base, new], Generation(2))
+    collect_garbage(store, LAYOUT, TRIAL, [base, new], Generation(2))
     assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [base.manifest, new.manifest]
     assert loaded(store, base, local) == content(1, 1)
 
@@ -260,7 +260,7 @@ def test_a_sweep_leaves_what_is_kept_and_what_is_still_written(store: LocalStore
     store.put_if_absent(f"{FOLDER}/gen-0001/data/00000009-abc.state.json", b"failed")
     store.put_if_absent(f"{FOLDER}/gen-0002/data/00000003-abc.state.json", b"under way")
     store.put_if_absent(f"{FOLDER}/notes.txt", b"somebody's")
-    sweep(store, LAYOUT, TRIAL, [kept], Generation(2))
+    collect_garbage(store, LAYOUT, TRIAL, [kept], Generation(2))
     assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [kept.manifest, current.manifest]
     assert len(store.list()) == 4 + 4 + 1 + 1
     assert loaded(store, kept, local) == content(1, 1)

@@ -8,14 +8,14 @@ import pytest
 
 from sparktrain.errors import RunDirectoryError
 from sparktrain.runs import fsck
-from sparktrain.runs.fsck import Examined, Examiner
+from sparktrain.runs.fsck import Examined, RunExaminer
 from sparktrain.runs.repair import repair
 from sparktrain.runs.summary import from_json
-from tests.unit.driver.stored import HandClock, StoredRun, looked_at, spoil, typical
+from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> StoredRun:
+def run(tmp_path: Path) -> ScriptedRun:
     """Trial 2 has checkpoints of steps 100, 150 and 170; its newest two and the one of generation 1 count."""
     run = typical(tmp_path / "runs")
     run.save(2, 150, generation=2)
@@ -23,14 +23,14 @@ def run(tmp_path: Path) -> StoredRun:
     return run
 
 
-def examined(run: StoredRun, fast: bool = False) -> Examined:
+def examined(run: ScriptedRun, fast: bool = False) -> Examined:
     before = run.store.list()
-    found = Examiner(run.place, fast, lambda size, total: None).examine()
+    found = RunExaminer(run.place, fast, lambda size, total: None).examine()
     assert run.store.list() == before, "it only looks"
     return found
 
 
-def file(run: StoredRun, pattern: str) -> Path:
+def file(run: ScriptedRun, pattern: str) -> Path:
     return sorted((run.store.root / "mnist").glob(pattern))[-1]
 
 
@@ -38,12 +38,12 @@ def told(found: Examined) -> list[tuple[str, str]]:
     return [(str(each.gravity), each.subject) for each in found.findings]
 
 
-def repaired(run: StoredRun, found: Examined) -> Examined:
+def repaired(run: ScriptedRun, found: Examined) -> Examined:
     assert repair(run.place, found, HandClock())
     return examined(run)
 
 
-def test_a_run_without_damage(run: StoredRun) -> None:
+def test_a_run_without_damage(run: ScriptedRun) -> None:
     found = examined(run)
     assert (found.code, found.findings) == (0, ())
     assert found.outlook == ("trial 2 goes on from step 170", "trial 3 begins anew")
@@ -51,14 +51,14 @@ def test_a_run_without_damage(run: StoredRun) -> None:
     assert found.size == 4 * 3002
 
 
-def test_progress_is_told_to_the_last_byte(run: StoredRun) -> None:
+def test_progress_is_told_to_the_last_byte(run: ScriptedRun) -> None:
     progress: list[tuple[int, int]] = []
-    Examiner(run.place, False, lambda size, total: progress.append((size, total))).examine()
+    RunExaminer(run.place, False, lambda size, total: progress.append((size, total))).examine()
     assert progress[-1] == (4 * 3002, 4 * 3002)
     assert progress == sorted(progress)
 
 
-def test_a_changed_byte_is_found_by_reading_it_and_a_lost_one_by_the_size_too(run: StoredRun) -> None:
+def test_a_changed_byte_is_found_by_reading_it_and_a_lost_one_by_the_size_too(run: ScriptedRun) -> None:
     shard = file(run, "trials/0002/checkpoints/gen-0002/data/00000170*.model*")
     spoil(shard)
     assert examined(run, fast=True).code == 0
@@ -71,14 +71,14 @@ def test_a_changed_byte_is_found_by_reading_it_and_a_lost_one_by_the_size_too(ru
     assert "shard model.safetensors is missing" in examined(run, fast=True).findings[0].problem
 
 
-def test_a_repair_has_the_trial_go_on_from_an_older_checkpoint_at_once(run: StoredRun) -> None:
+def test_a_repair_has_the_trial_go_on_from_an_older_checkpoint_at_once(run: ScriptedRun) -> None:
     spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
     after = repaired(run, examined(run))
     assert (after.code, after.outlook[0]) == (0, "trial 2 goes on from step 150")
     assert [each.step for each in looked_at(run).trials[2].kept] == [150]
 
 
-def test_a_trial_with_no_checkpoint_left_blocks_until_somebody_decides(run: StoredRun) -> None:
+def test_a_trial_with_no_checkpoint_left_blocks_until_somebody_decides(run: ScriptedRun) -> None:
     for manifest in (run.store.root / "mnist" / "trials" / "0002" / "checkpoints").glob("*/manifest*"):
         spoil(manifest)
     found = examined(run)
@@ -88,13 +88,13 @@ def test_a_trial_with_no_checkpoint_left_blocks_until_somebody_decides(run: Stor
     assert (after.code, after.outlook) == (0, ("trials 2, 3 begin anew",))
 
 
-def test_a_damaged_checkpoint_of_a_trial_with_a_result_holds_nobody_up(run: StoredRun) -> None:
+def test_a_damaged_checkpoint_of_a_trial_with_a_result_holds_nobody_up(run: ScriptedRun) -> None:
     for manifest in (run.store.root / "mnist" / "trials" / "0000" / "checkpoints").glob("*/manifest*"):
         spoil(manifest)
     assert examined(run).code == 7
 
 
-def test_a_damaged_journal_is_repaired_with_what_can_be_kept(run: StoredRun) -> None:
+def test_a_damaged_journal_is_repaired_with_what_can_be_kept(run: ScriptedRun) -> None:
     spoil(file(run, "journal/batch-0001-00000008"))  # trial 1 has failed
     found = examined(run)
     assert (found.code, told(found)[0]) == (8, ("blocking", "journal"))
@@ -105,7 +105,7 @@ def test_a_damaged_journal_is_repaired_with_what_can_be_kept(run: StoredRun) -> 
     assert len(after.lines()) < 15, "batches that do not count any more are not all told"
 
 
-def test_a_torn_tail_is_a_note(run: StoredRun) -> None:
+def test_a_torn_tail_is_a_note(run: ScriptedRun) -> None:
     newest = file(run, "journal/batch-*")
     newest.write_bytes(newest.read_bytes()[:-5])
     found = examined(run)
@@ -115,16 +115,16 @@ def test_a_torn_tail_is_a_note(run: StoredRun) -> None:
     assert found.outlook[0] == "trial 2 goes on from step 150"
 
 
-def lose_overview(run: StoredRun) -> None:
+def lose_overview(run: ScriptedRun) -> None:
     file(run, "run.json").unlink()
 
 
-def spoil_overview(run: StoredRun) -> None:
+def spoil_overview(run: ScriptedRun) -> None:
     file(run, "run.json").write_text("{")
 
 
 @pytest.mark.parametrize("harm", [lose_overview, spoil_overview])
-def test_run_json_is_written_anew_from_the_plan(run: StoredRun, harm: Callable[[StoredRun], None]) -> None:
+def test_run_json_is_written_anew_from_the_plan(run: ScriptedRun, harm: Callable[[ScriptedRun], None]) -> None:
     harm(run)
     found = examined(run)
     assert (found.code, told(found)) == (8, [("blocking", "run.json")])
@@ -133,7 +133,7 @@ def test_run_json_is_written_anew_from_the_plan(run: StoredRun, harm: Callable[[
     assert (overview["name"], overview["plan"], overview["metric"]) == ("mnist", run.plan.digest, "accuracy")
 
 
-def test_code_that_cannot_be_read_makes_room_for_that_of_the_same_call(run: StoredRun) -> None:
+def test_code_that_cannot_be_read_makes_room_for_that_of_the_same_call(run: ScriptedRun) -> None:
     spoil(file(run, "code/*"))
     found = examined(run)
     assert (found.code, told(found)) == (8, [("blocking", "code")])
@@ -142,7 +142,7 @@ def test_code_that_cannot_be_read_makes_room_for_that_of_the_same_call(run: Stor
     assert (after.code, list((run.store.root / "mnist" / "code").iterdir())) == (8, [])
 
 
-def test_a_damaged_plan_blocks_and_cannot_be_repaired(run: StoredRun) -> None:
+def test_a_damaged_plan_blocks_and_cannot_be_repaired(run: ScriptedRun) -> None:
     spoil(file(run, "plans/*"))
     found = examined(run)
     assert (found.code, told(found), found.outlook) == (8, [("blocking", "plan")], ())
@@ -157,7 +157,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("harm", RESULTS)
-def test_results_are_written_anew_from_the_journal(run: StoredRun, harm: str) -> None:
+def test_results_are_written_anew_from_the_journal(run: ScriptedRun, harm: str) -> None:
     run.succeed(2, accuracy=0.95)
     run.succeed(3, accuracy=0.2)
     run.end()
@@ -173,7 +173,7 @@ def test_results_are_written_anew_from_the_journal(run: StoredRun, harm: str) ->
     assert from_json(json.loads(good)).best is not None
 
 
-def test_nothing_is_repaired_under_a_driver(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_repaired_under_a_driver(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsck, "answers", lambda who: True)
     spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
     found = examined(run)
@@ -181,7 +181,7 @@ def test_nothing_is_repaired_under_a_driver(run: StoredRun, monkeypatch: pytest.
         repair(run.place, found, HandClock())
 
 
-def test_what_a_driver_has_replaced_meanwhile_is_no_damage(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_driver_has_replaced_meanwhile_is_no_damage(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsck, "answers", lambda who: True)
 
     def goes_on(size: int, total: int) -> None:
@@ -189,10 +189,10 @@ def test_what_a_driver_has_replaced_meanwhile_is_no_damage(run: StoredRun, monke
             run.save(2, 190, generation=2)
             file(run, "trials/0002/checkpoints/gen-0002/data/00000150*.model*").unlink()
 
-    assert Examiner(run.place, False, goes_on).examine().code == 0
+    assert RunExaminer(run.place, False, goes_on).examine().code == 0
 
 
-def test_the_document_says_the_same(run: StoredRun) -> None:
+def test_the_document_says_the_same(run: ScriptedRun) -> None:
     spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
     document = json.loads(json.dumps(examined(run).document()))
     assert document["code"] == 7

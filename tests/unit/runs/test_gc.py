@@ -11,16 +11,16 @@ from sparktrain.errors import DeposedError, RunDirectoryError, SpecError
 from sparktrain.rundir.checkpoints import fetch
 from sparktrain.rundir.journal.reader import read
 from sparktrain.runs import watcher
-from sparktrain.runs.gc import Keep, Orphan, Tidier, keep_of
+from sparktrain.runs.gc import KeepPolicy, Orphan, Tidier, keep_of
 from sparktrain.runs.watcher import this_process
 from sparktrain.store.localfs import LocalStore
-from tests.unit.driver.stored import BEGUN, HandClock, StoredRun, looked_at, typical
+from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at, typical
 
 HOUR_S = 3600.0
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> StoredRun:
+def run(tmp_path: Path) -> ScriptedRun:
     """Trials 0 and 2 have succeeded, with three and two checkpoints; trial 3 was stopped, with one."""
     run = typical(tmp_path / "runs")
     run.save(2, 200, generation=2)
@@ -31,28 +31,32 @@ def run(tmp_path: Path) -> StoredRun:
     return run
 
 
-def tidier(run: StoredRun, keep: Keep = Keep.EACH, older_than_s: float = HOUR_S, after_s: float = 2 * HOUR_S) -> Tidier:
+def tidier(
+    run: ScriptedRun, keep: KeepPolicy = KeepPolicy.EACH, older_than_s: float = HOUR_S, after_s: float = 2 * HOUR_S
+) -> Tidier:
     return Tidier(run.place, keep, older_than_s, HandClock(run.at + after_s))
 
 
-def kept(run: StoredRun) -> dict[int, list[int]]:
+def kept(run: ScriptedRun) -> dict[int, list[int]]:
     """Steps of the checkpoints that count, by trial; each of them can be read."""
     return {trial.result.id: [each.step for each in trial.kept] for trial in looked_at(run).trials if trial.kept}
 
 
-def manifests(run: StoredRun) -> list[str]:
+def manifests(run: ScriptedRun) -> list[str]:
     return [path.partition("trials/")[2] for path in run.store.list("mnist/trials") if "manifest-" in path]
 
 
 @pytest.mark.parametrize(
     ("keep", "expected"),
     [
-        (Keep.EACH, {0: [200], 2: [200], 3: [100]}),
-        (Keep.BEST, {2: [200]}),
-        (Keep.NONE, {}),
+        (KeepPolicy.EACH, {0: [200], 2: [200], 3: [100]}),
+        (KeepPolicy.BEST, {2: [200]}),
+        (KeepPolicy.NONE, {}),
     ],
 )
-def test_checkpoints_of_trials_with_a_result(run: StoredRun, keep: Keep, expected: dict[int, list[int]]) -> None:
+def test_checkpoints_of_trials_with_a_result(
+    run: ScriptedRun, keep: KeepPolicy, expected: dict[int, list[int]]
+) -> None:
     run.end()
     before = kept(run)
     tidied = tidier(run, keep).tidy(this_process(HandClock(), "gc"))
@@ -65,7 +69,7 @@ def test_checkpoints_of_trials_with_a_result(run: StoredRun, keep: Keep, expecte
 
 
 def test_the_best_checkpoint_of_a_trial_stays_beside_the_newest(tmp_path: Path) -> None:
-    run = StoredRun(tmp_path / "runs").begin()
+    run = ScriptedRun(tmp_path / "runs").begin()
     run.add({"lr": 0.1})
     run.form(0)
     for step, score in ((1, 0.9), (2, 0.5), (3, 0.6)):
@@ -79,11 +83,11 @@ def test_the_best_checkpoint_of_a_trial_stays_beside_the_newest(tmp_path: Path) 
 def test_trials_that_would_be_resumed_keep_everything(tmp_path: Path) -> None:
     run = typical(tmp_path / "runs")
     run.save(2, 200, generation=2)
-    tidier(run, Keep.NONE).tidy(this_process(HandClock(), "gc"))
+    tidier(run, KeepPolicy.NONE).tidy(this_process(HandClock(), "gc"))
     assert kept(run) == {2: [100, 200]}
 
 
-def test_a_dry_run_writes_nothing(run: StoredRun) -> None:
+def test_a_dry_run_writes_nothing(run: ScriptedRun) -> None:
     run.end()
     before = run.store.list()
     found = tidier(run).find()
@@ -92,7 +96,7 @@ def test_a_dry_run_writes_nothing(run: StoredRun) -> None:
     assert found.lines()[0].startswith("mnist: would delete 2 checkpoints: 5.9 KiB; the journal has ")
 
 
-def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: StoredRun) -> None:
+def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: ScriptedRun) -> None:
     run.end()
     now = os.stat(run.store.root).st_mtime
     folder = "mnist/trials/0000/checkpoints/gen-0001"
@@ -103,7 +107,7 @@ def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: Stored
     for path in (run.store.root / folder / "data/00000300-dead.model", run.store.root / folder / "manifest-00000400"):
         os.utime(path, (now - 2 * HOUR_S,) * 2)
     os.utime(unpublished, (now - 2 * HOUR_S,) * 2)
-    tidied = Tidier(run.place, Keep.EACH, HOUR_S, HandClock(now)).tidy(this_process(HandClock(), "gc"))
+    tidied = Tidier(run.place, KeepPolicy.EACH, HOUR_S, HandClock(now)).tidy(this_process(HandClock(), "gc"))
     assert [each.file.removeprefix(f"{folder}/") for each in tidied.orphans] == [
         "manifest-00000400",
         "data/00000300-dead.model",
@@ -113,7 +117,7 @@ def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: Stored
     assert run.store.exists(f"{folder}/data/00000500-young.model")
 
 
-def fetched(run: StoredRun, folder: Path) -> dict[int, list[int]]:
+def fetched(run: ScriptedRun, folder: Path) -> dict[int, list[int]]:
     """What `kept` says, once every byte of each of them has come as a resuming agent gets it."""
     for trial in looked_at(run).trials:
         for each in trial.kept:
@@ -121,18 +125,18 @@ def fetched(run: StoredRun, folder: Path) -> dict[int, list[int]]:
     return kept(run)
 
 
-@pytest.mark.parametrize("keep", list(Keep))
-def test_old_checkpoints_that_stay_keep_their_files(run: StoredRun, tmp_path: Path, keep: Keep) -> None:
+@pytest.mark.parametrize("keep", list(KeepPolicy))
+def test_old_checkpoints_that_stay_keep_their_files(run: ScriptedRun, tmp_path: Path, keep: KeepPolicy) -> None:
     run.end()
     for path in run.store.list():
         os.utime(run.store.root / path, (0, 0))
-    expected = {Keep.EACH: {0: [200], 2: [200], 3: [100]}, Keep.BEST: {2: [200]}, Keep.NONE: {}}[keep]
+    expected = {KeepPolicy.EACH: {0: [200], 2: [200], 3: [100]}, KeepPolicy.BEST: {2: [200]}, KeepPolicy.NONE: {}}[keep]
     tidied = tidier(run, keep).tidy(this_process(HandClock(), "gc"))
     assert fetched(run, tmp_path / "fetched") == expected
     assert (tidied.orphans, tidied.damaged, tidied.code) == ((), (), 0)
 
 
-def test_nothing_that_a_kept_checkpoint_names_is_deleted_whatever_was_found(run: StoredRun, tmp_path: Path) -> None:
+def test_nothing_that_a_kept_checkpoint_names_is_deleted_whatever_was_found(run: ScriptedRun, tmp_path: Path) -> None:
     """A wrong list of what is left over, as a mistake here once made it, does no harm."""
     run.end()
     files = [path for path in run.store.list() if "/checkpoints/" in path]
@@ -144,7 +148,7 @@ def test_nothing_that_a_kept_checkpoint_names_is_deleted_whatever_was_found(run:
     assert fetched(run, tmp_path / "fetched") == {0: [200], 2: [200], 3: [100]}
 
 
-def test_a_checkpoint_that_stays_and_is_damaged_is_told(run: StoredRun) -> None:
+def test_a_checkpoint_that_stays_and_is_damaged_is_told(run: ScriptedRun) -> None:
     run.end()
     [shard] = [path for path in run.store.list("mnist/trials/0003") if path.endswith(".model.safetensors")]
     run.store.delete(shard)
@@ -154,20 +158,20 @@ def test_a_checkpoint_that_stays_and_is_damaged_is_told(run: StoredRun) -> None:
     assert (tidied.code, len(tidied.document()["damaged"])) == (7, 1)
 
 
-def test_the_journal_is_compacted(run: StoredRun) -> None:
+def test_the_journal_is_compacted(run: ScriptedRun) -> None:
     run.end()
-    before, after = tidier(run, Keep.NONE).tidy(this_process(HandClock(), "gc")).records
+    before, after = tidier(run, KeepPolicy.NONE).tidy(this_process(HandClock(), "gc")).records
     assert len(read(run.store, run.layout.journal).records) == after < before
     assert looked_at(run).complete
 
 
-def test_a_run_whose_driver_answers_is_refused(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_driver_answers_is_refused(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "answers", lambda who: True)
     with pytest.raises(RunDirectoryError, match="is in use by process 4711 on host-1"):
         tidier(run).find()
 
 
-def test_a_driver_that_was_heard_of_lately_may_be_out_of_sight(run: StoredRun) -> None:
+def test_a_driver_that_was_heard_of_lately_may_be_out_of_sight(run: ScriptedRun) -> None:
     with pytest.raises(RunDirectoryError, match=r"may be in use.*but was heard of 1:00 ago.*--older-than 60s"):
         tidier(run, after_s=60).tidy(this_process(HandClock(), "gc"))
     assert read(run.store, run.layout.journal).epoch == 1, "nobody was deposed"
@@ -186,7 +190,7 @@ class InterruptedStore(LocalStore):
         super().delete(path)
 
 
-def test_a_driver_that_begins_meanwhile_ends_it(run: StoredRun) -> None:
+def test_a_driver_that_begins_meanwhile_ends_it(run: ScriptedRun) -> None:
     run.end()
     for step in range(300, 600, 10):
         run.store.put_if_absent(f"mnist/trials/0000/checkpoints/gen-0001/data/{step:08d}-dead.model", b"")
@@ -195,7 +199,7 @@ def test_a_driver_that_begins_meanwhile_ends_it(run: StoredRun) -> None:
     place = type(run.place)(store, run.layout)
     clock = HandClock(os.stat(run.store.root).st_mtime + HOUR_S)
     with pytest.raises(DeposedError):
-        Tidier(place, Keep.EACH, HOUR_S / 2, clock).tidy(this_process(clock, "gc"))
+        Tidier(place, KeepPolicy.EACH, HOUR_S / 2, clock).tidy(this_process(clock, "gc"))
     assert kept(run) == {0: [200], 2: [200], 3: [100]}
 
 
@@ -206,7 +210,7 @@ def test_what_may_stay_is_one_of_three(value: str) -> None:
 
 
 def test_no_trial_is_the_best_without_a_metric(tmp_path: Path) -> None:
-    run = StoredRun(tmp_path / "runs", metric=None).begin()
+    run = ScriptedRun(tmp_path / "runs", metric=None).begin()
     run.add({"lr": 0.1}, {"lr": 0.2})
     for trial in (0, 1):
         run.form(trial)
@@ -214,4 +218,4 @@ def test_no_trial_is_the_best_without_a_metric(tmp_path: Path) -> None:
         run.succeed(trial, loss=0.1)
     run.end()
     with pytest.raises(SpecError, match="has no metric, so that no trial is its best"):
-        Tidier(run.place, Keep.BEST, HOUR_S, HandClock(BEGUN + 2 * HOUR_S)).find()
+        Tidier(run.place, KeepPolicy.BEST, HOUR_S, HandClock(BEGUN + 2 * HOUR_S)).find()

@@ -11,14 +11,14 @@ import pytest
 from msgspec import structs
 
 from sparktrain.driver.finish import finished, result
-from sparktrain.driver.prepare import Composed
-from sparktrain.driver.run_request import Ran
+from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError
 from sparktrain.ids import RunId, TrialId
 from sparktrain.protocol.certificates import issue, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.rundir.journal import reader
-from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.runs import history
 from sparktrain.runs.plan import spec_fields
 from sparktrain.runs.progress import NullDisplay
@@ -36,20 +36,20 @@ from tests.unit.driver.drivers import Climber, Driver, World, composed, play, wh
 from tests.unit.store.gated import MemoryStore
 
 TRIALS = 6
-OTHER = Who(host="other", pid=7, started=0.0, sparktrain="1", address="192.0.2.1:5", fingerprint="f")
+OTHER = DriverIdentity(host="other", pid=7, started=0.0, sparktrain="1", address="192.0.2.1:5", fingerprint="f")
 
 
-def driven(world: World, run: Composed) -> tuple[SweepResult, Ran]:
+def driven(world: World, run: PreparedRun) -> tuple[SweepResult, RunOutcome]:
     """A driver runs `run` to its end."""
     ran = play(Driver(world, run, whole).run())
     return result(replace(run, store=world.store), ran, None), ran
 
 
-def attached(world: World, run: Composed | None = None) -> Composed:
+def attached(world: World, run: PreparedRun | None = None) -> PreparedRun:
     return replace(run or composed(TRIALS), store=world.store).attached()
 
 
-def with_journal(world: World, records: Iterable[AnyRecord], who: Who = OTHER) -> World:
+def with_journal(world: World, records: Iterable[AnyRecord], who: DriverIdentity = OTHER) -> World:
     """The same run with a journal of these records, and without results, which would follow from others."""
     other, results = World(), composed(TRIALS).layout.results
     kept = {path: data for path, data in world.store.files.items() if "/journal/" not in path and path != results}
@@ -81,7 +81,7 @@ def done() -> tuple[World, SweepResult]:
     return world, driven(world, composed(TRIALS))[0]
 
 
-def changed(run: Composed, space: Space | None = None, **spec: Any) -> Composed:
+def changed(run: PreparedRun, space: Space | None = None, **spec: Any) -> PreparedRun:
     """The run as another call would have composed it."""
     new, space = replace(run.spec, **spec), space or run.space
     plan = structs.replace(run.plan, spec=spec_fields(new), space=to_document(space, new.trials))
@@ -118,7 +118,7 @@ def test_a_driver_that_is_in_charge_no_more_replaces_no_results(done: tuple[Worl
     journal, _ = Journal.claim(world.store, run.layout.journal, OTHER)
     Journal.claim(world.store, run.layout.journal, OTHER)
     world.store.files[run.layout.results] = b"newer"
-    ran = Ran((), EndRun(RunId("sweep"), Ending.COMPLETE, ""), 1.0)
+    ran = RunOutcome((), EndRun(RunId("sweep"), Ending.COMPLETE, ""), 1.0)
     with pytest.raises(DeposedError):
         result(run, ran, journal)
     assert world.store.files[run.layout.results] == b"newer"

@@ -8,13 +8,13 @@ import pytest
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.runs.locate import place_of, run_in, runs_in
 from sparktrain.store.url import open_store
-from tests.unit.driver.stored import StoredRun
+from tests.unit.driver.stored import ScriptedRun
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     for name in ("big", "mnist"):
-        StoredRun(tmp_path / "runs", name)
+        ScriptedRun(tmp_path / "runs", name)
     return tmp_path / "runs"
 
 

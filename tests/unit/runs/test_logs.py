@@ -10,21 +10,21 @@ from sparktrain.errors import SpecError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import logs
-from sparktrain.runs.logs import Follower, Harmless, LogFile, Wanted, chosen, content, delay_of, logs_in
+from sparktrain.runs.logs import Follower, LogFile, TerminalSanitizer, Wanted, chosen, content, delay_of, logs_in
 from sparktrain.runs.view import RunView
 from sparktrain.state.trial import TrialStatus
-from tests.unit.driver.stored import StoredRun, looked_at, typical
+from tests.unit.driver.stored import ScriptedRun, looked_at, typical
 from tests.unit.store.gated import MemoryStore
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> StoredRun:
+def run(tmp_path: Path) -> ScriptedRun:
     run = typical(tmp_path / "runs")
     run.log(2, "other member\n", generation=2, rank=1)
     return run
 
 
-def test_every_log_is_found(run: StoredRun) -> None:
+def test_every_log_is_found(run: ScriptedRun) -> None:
     found = [(log.member.trial, log.member.generation, log.member.rank, log.size) for log in logs_in(run.place)]
     assert found == [(0, 1, 0, 16), (2, 1, 0, 6), (2, 2, 0, 7), (2, 2, 1, 13)]
     assert [log.member.trial for log in logs_in(run.place, TrialId(0))] == [0]
@@ -44,7 +44,7 @@ def test_every_log_is_found(run: StoredRun) -> None:
     ],
 )
 def test_the_newest_log_of_the_chief_unless_others_are_named(
-    run: StoredRun, wanted: Wanted, expected: list[tuple[int, ...]]
+    run: ScriptedRun, wanted: Wanted, expected: list[tuple[int, ...]]
 ) -> None:
     found = chosen(logs_in(run.place), wanted)
     assert [(log.member.trial, log.member.generation, log.member.rank) for log in found] == expected
@@ -72,7 +72,7 @@ def test_the_last_lines(text: bytes, lines: int, expected: bytes) -> None:
 
 
 def test_what_could_move_the_cursor_is_written_as_an_escape_and_colours_stay() -> None:
-    clean = Harmless()
+    clean = TerminalSanitizer()
     assert clean(b"\x1b[31mred\x1b[0m\r50 %\n\x1b[2J\x07") == b"\x1b[31mred\x1b[0m\r50 %\n\\x1b[2J\\x07"
     assert clean("ü".encode()[:1]) + clean("ü".encode()[1:]) == "ü".encode()
 
@@ -95,7 +95,7 @@ def test_how_late_a_log_comes_is_said_for_each_kind_of_store() -> None:
 class Story:
     """A run that goes on by one step for each pause of who follows a log."""
 
-    def __init__(self, run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
         self.run = run
         self.steps: list[Callable[[], None]] = []
         self.told: list[str] = []
@@ -109,7 +109,7 @@ class Story:
         return b"".join(Follower(self.run.place, self.look, wanted, tail).pieces(self.told.append))
 
 
-def test_a_log_is_followed_to_the_end_of_its_trial(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_followed_to_the_end_of_its_trial(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(run, monkeypatch)
     run.form(3)
     stream = run.store.open_stream(RunLayout("mnist").member(Member(RunId("mnist"), TrialId(3), Generation(1))).log)
@@ -124,7 +124,7 @@ def test_a_log_is_followed_to_the_end_of_its_trial(run: StoredRun, monkeypatch: 
     stream.close()
 
 
-def test_the_next_generation_is_followed_too(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_generation_is_followed_too(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(run, monkeypatch)
     story.steps = [
         lambda: run.lose(2),
@@ -136,18 +136,18 @@ def test_the_next_generation_is_followed_too(run: StoredRun, monkeypatch: pytest
     assert story.told == ["trial 2 runs again: generation 3"]
 
 
-def test_an_older_generation_has_an_end(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_generation_has_an_end(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(run, monkeypatch)
     assert story.followed(Wanted(TrialId(2), generation=Generation(1))) == b"first\n"
 
 
-def test_nothing_is_followed_that_is_not_there(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_followed_that_is_not_there(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(run, monkeypatch)
     with pytest.raises(SpecError, match="trial 9 is none of run mnist: there are 0, 1, 2, 3"):
         story.followed(Wanted(TrialId(9)))
 
 
-def test_the_log_of_a_trial_that_nobody_runs_any_more_ends(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_a_trial_that_nobody_runs_any_more_ends(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "pause", lambda seconds: None)
     assert looked_at(run).results[2].status is TrialStatus.RUNNING
     follower = Follower(run.place, lambda: looked_at(run), Wanted(TrialId(2)), None)

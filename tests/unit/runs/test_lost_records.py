@@ -9,19 +9,19 @@ import pytest
 from sparktrain.errors import JournalDamagedError
 from sparktrain.rundir.journal.reader import read
 from sparktrain.runs import history, lost_records
-from sparktrain.runs.fsck import Examined, Examiner
-from sparktrain.runs.history import Found, look
+from sparktrain.runs.fsck import Examined, RunExaminer
+from sparktrain.runs.history import StoredRun, look
 from sparktrain.runs.repair import repair
 from sparktrain.runs.summary import from_json, to_bytes
 from sparktrain.state.records import AnyRecord, TrialConcluded
-from tests.unit.driver.stored import HandClock, StoredRun, looked_at, spoil, typical
+from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 from tests.unit.rundir.snapshots import quick_folder
 
 DAMAGES = 120
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> StoredRun:
+def run(tmp_path: Path) -> ScriptedRun:
     """It has ended: trials 0 and 2 have succeeded, 1 has failed, 3 was stopped before it began."""
     run = typical(tmp_path / "runs")
     run.log(1, "oh\n")
@@ -31,36 +31,36 @@ def run(tmp_path: Path) -> StoredRun:
     return run
 
 
-def publish(run: StoredRun) -> None:
+def publish(run: ScriptedRun) -> None:
     run.store.delete(run.layout.results)
     run.store.put_if_absent(run.layout.results, to_bytes(looked_at(run).as_result()))
 
 
-def batches(run: StoredRun) -> list[Path]:
+def batches(run: ScriptedRun) -> list[Path]:
     return sorted(run.store.root.glob("mnist/journal/batch-*"))
 
 
-def lose(run: StoredRun, count: int) -> None:
+def lose(run: ScriptedRun, count: int) -> None:
     """The newest batches are gone."""
     for path in batches(run)[-count:]:
         path.unlink()
 
 
-def found(run: StoredRun) -> Found:
+def found(run: ScriptedRun) -> StoredRun:
     there = look(run.store, run.layout)
     assert there is not None
     return there
 
 
-def examined(run: StoredRun) -> Examined:
-    return Examiner(run.place, False, lambda size, total: None).examine()
+def examined(run: ScriptedRun) -> Examined:
+    return RunExaminer(run.place, False, lambda size, total: None).examine()
 
 
-def statuses(run: StoredRun) -> list[str]:
+def statuses(run: ScriptedRun) -> list[str]:
     return [str(each.status) for each in looked_at(run).results]
 
 
-def test_a_result_that_was_reported_and_is_gone_is_no_clean_end(run: StoredRun) -> None:
+def test_a_result_that_was_reported_and_is_gone_is_no_clean_end(run: ScriptedRun) -> None:
     lose(run, 2)  # that trial 2 has succeeded, and the end
     with pytest.raises(
         JournalDamagedError, match=r"newest records are lost: .*results\.json has a result of trial 2\)"
@@ -70,7 +70,7 @@ def test_a_result_that_was_reported_and_is_gone_is_no_clean_end(run: StoredRun) 
     assert (report.code, report.findings[0].subject) == (8, "journal")
 
 
-def test_a_batch_that_was_cut_and_had_counted_is_no_torn_tail(run: StoredRun) -> None:
+def test_a_batch_that_was_cut_and_had_counted_is_no_torn_tail(run: ScriptedRun) -> None:
     lose(run, 1)
     newest = batches(run)[-1]
     newest.write_bytes(newest.read_bytes()[:-5])
@@ -79,13 +79,13 @@ def test_a_batch_that_was_cut_and_had_counted_is_no_torn_tail(run: StoredRun) ->
         look(run.store, run.layout)
 
 
-def test_the_end_alone_may_be_missing(run: StoredRun) -> None:
+def test_the_end_alone_may_be_missing(run: ScriptedRun) -> None:
     """As when the driver has died before it: nothing is lost by that."""
     lose(run, 1)
     assert not found(run).ended
 
 
-def test_a_repair_takes_the_results_back(run: StoredRun) -> None:
+def test_a_repair_takes_the_results_back(run: ScriptedRun) -> None:
     before = looked_at(run)
     lose(run, 2)
     assert repair(run.place, examined(run), HandClock()) == [
@@ -97,7 +97,7 @@ def test_a_repair_takes_the_results_back(run: StoredRun) -> None:
     assert not found(run).ended, "a driver that resumes it notes the end"
 
 
-def test_a_failure_is_taken_back_with_its_cause(run: StoredRun) -> None:
+def test_a_failure_is_taken_back_with_its_cause(run: ScriptedRun) -> None:
     before = looked_at(run).results[1]
     lose(run, len(batches(run)) - 4)  # nothing but that the trials were added and two gangs were formed
     repair(run.place, examined(run), HandClock())
@@ -117,7 +117,7 @@ def test_a_gang_that_has_left_files_was_formed(tmp_path: Path) -> None:
     assert looked_at(run).results[2].generations == 2
 
 
-def test_trials_that_the_journal_does_not_know_are_told_with_what_to_do(run: StoredRun) -> None:
+def test_trials_that_the_journal_does_not_know_are_told_with_what_to_do(run: ScriptedRun) -> None:
     lose(run, len(batches(run)) - 1)
     before = run.store.read(run.layout.results)
     report = examined(run)
@@ -131,7 +131,7 @@ def test_trials_that_the_journal_does_not_know_are_told_with_what_to_do(run: Sto
     assert found(run).sweep().trials == {}
 
 
-def test_a_driver_that_writes_meanwhile_has_lost_nothing(run: StoredRun) -> None:
+def test_a_driver_that_writes_meanwhile_has_lost_nothing(run: ScriptedRun) -> None:
     """What seemed to be missing is there when the journal is read again."""
     whole = read(run.store, run.layout.journal).records
     assert lost_records.lost_records(run.store, run.layout, whole[:3], lambda: whole[:3])
@@ -139,14 +139,14 @@ def test_a_driver_that_writes_meanwhile_has_lost_nothing(run: StoredRun) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"version": 99}'])
-def test_results_that_cannot_be_read_prove_nothing(run: StoredRun, content: bytes) -> None:
+def test_results_that_cannot_be_read_prove_nothing(run: ScriptedRun, content: bytes) -> None:
     run.store.delete(run.layout.results)
     run.store.put_if_absent(run.layout.results, content)
     assert statuses(run) == ["succeeded", "failed", "succeeded", "queued"]
     assert found(run).ended
 
 
-def test_trials_that_are_run_again_have_lost_nothing(run: StoredRun) -> None:
+def test_trials_that_are_run_again_have_lost_nothing(run: ScriptedRun) -> None:
     """The results are those of the last end: what a driver does after it does not contradict them."""
     run.begin()
     run.form(1, generation=2)
@@ -170,7 +170,7 @@ def harm(path: Path, random: Random) -> None:
             spoil(path)
 
 
-class Grouped(StoredRun):
+class Grouped(ScriptedRun):
     """Records go to the journal in groups, as those that come while others are written."""
 
     def __init__(self, folder: Path) -> None:
@@ -253,7 +253,7 @@ def test_without_what_witnesses_it_the_same_damages_are_silent(monkeypatch: pyte
         assert any(silent(folder, seed) for seed in range(DAMAGES))
 
 
-def test_results_are_the_same_after_a_repair(run: StoredRun) -> None:
+def test_results_are_the_same_after_a_repair(run: ScriptedRun) -> None:
     before = from_json(json.loads(run.store.read(run.layout.results)))
     lose(run, 3)
     repair(run.place, examined(run), HandClock())

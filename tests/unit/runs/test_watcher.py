@@ -4,27 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.rundir.journal.writer import Who
+from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs import watcher
 from sparktrain.runs.results import SweepStatus
 from sparktrain.runs.view import RunState
 from sparktrain.runs.watcher import ASK_INTERVAL_S, Observer
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.localfs import LocalStore
-from tests.unit.driver.stored import BEGUN, HandClock, StoredRun, looked_at, typical
+from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at, typical
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> StoredRun:
+def run(tmp_path: Path) -> ScriptedRun:
     return typical(tmp_path / "runs")
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Who]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[DriverIdentity]:
     """The drivers that were asked for a sign of life; all of them give one."""
-    drivers: list[Who] = []
+    drivers: list[DriverIdentity] = []
 
-    def answers(who: Who) -> bool:
+    def answers(who: DriverIdentity) -> bool:
         drivers.append(who)
         return True
 
@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Who]:
     return drivers
 
 
-def test_the_trials_are_as_far_as_their_records_say(run: StoredRun) -> None:
+def test_the_trials_are_as_far_as_their_records_say(run: ScriptedRun) -> None:
     view = looked_at(run)
     assert [result.status for result in view.results] == ["succeeded", "failed", "running", "queued"]
     assert (view.done, view.total, view.left) == (2, 4, 2)
@@ -49,20 +49,20 @@ def test_the_trials_are_as_far_as_their_records_say(run: StoredRun) -> None:
     assert [restart.cause for restart in trial.result.restarts] == ["agent on host-2 was lost: no sign of life"]
 
 
-def test_a_run_whose_driver_does_not_answer_is_left_to_be_resumed(run: StoredRun) -> None:
+def test_a_run_whose_driver_does_not_answer_is_left_to_be_resumed(run: ScriptedRun) -> None:
     view = looked_at(run)
     assert (view.state, view.status, view.complete) == (RunState.GONE, None, False)
     assert view.seconds(BEGUN + 1000) == 80, "nobody has heard of it since"
 
 
-def test_a_run_whose_driver_answers_goes_on(run: StoredRun, asked: list[Who]) -> None:
+def test_a_run_whose_driver_answers_goes_on(run: ScriptedRun, asked: list[DriverIdentity]) -> None:
     view = looked_at(run)
     assert view.state is RunState.RUNNING
     assert view.seconds(BEGUN + 1000) == 1000
     assert [who.host for who in asked] == ["host-1"]
 
 
-def test_a_run_that_has_ended_is_told_as_results_json_has_it(run: StoredRun, asked: list[Who]) -> None:
+def test_a_run_that_has_ended_is_told_as_results_json_has_it(run: ScriptedRun, asked: list[DriverIdentity]) -> None:
     run.succeed(2, accuracy=0.95)
     run.fail(3, status=TrialStatus.STOPPED)
     run.end("stopped", "the run's timeout (80 s) is over")
@@ -74,7 +74,7 @@ def test_a_run_that_has_ended_is_told_as_results_json_has_it(run: StoredRun, ask
     assert not asked
 
 
-def test_a_driver_that_takes_over_queues_what_was_stopped(run: StoredRun) -> None:
+def test_a_driver_that_takes_over_queues_what_was_stopped(run: ScriptedRun) -> None:
     run.fail(2, status=TrialStatus.STOPPED)
     run.end("stopped")
     run.at += 100
@@ -95,7 +95,7 @@ class CountingStore(LocalStore):
         return super().read(path)
 
 
-def test_only_what_is_new_is_read(run: StoredRun, asked: list[Who]) -> None:
+def test_only_what_is_new_is_read(run: ScriptedRun, asked: list[DriverIdentity]) -> None:
     store = CountingStore(run.store.root)
     place = type(run.place)(store, run.layout)
     clock = HandClock()
@@ -116,5 +116,5 @@ def test_only_what_is_new_is_read(run: StoredRun, asked: list[Who]) -> None:
 
 
 def test_a_run_that_no_driver_has_begun(tmp_path: Path) -> None:
-    view = looked_at(StoredRun(tmp_path / "runs"))
+    view = looked_at(ScriptedRun(tmp_path / "runs"))
     assert (view.state, view.driver, view.trials, view.left) == (RunState.GONE, None, (), 4)

@@ -3,14 +3,15 @@
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
-from sparktrain.state.topology import Formation, Place
+from sparktrain.state.topology import Formation, MemberAddress
 
 
 def formation(rank: int, *hosts: str) -> Formation:
     """Members on these hosts, by rank."""
     roles = [Role.CHIEF, *[Role.WORKER] * (len(hosts) - 1)]
     places = (
-        Place(host, f"10.0.0.{host}", 4000 + n, role) for n, (host, role) in enumerate(zip(hosts, roles, strict=True))
+        MemberAddress(host, f"10.0.0.{host}", 4000 + n, role)
+        for n, (host, role) in enumerate(zip(hosts, roles, strict=True))
     )
     return Formation(rank, tuple(places))
 
@@ -41,7 +42,7 @@ def test_every_place_in_the_grid_of_hosts_is_taken_once() -> None:
 
 def test_a_cluster_as_tensorflow_writes_it() -> None:
     spec = GangSpec(workers=3, ps=1, evaluator=True, backend=Backend.TENSORFLOW)
-    places = tuple(Place("h", f"10.0.0.{n}", 4000, role) for n, role in enumerate(spec.roles()))
+    places = tuple(MemberAddress("h", f"10.0.0.{n}", 4000, role) for n, role in enumerate(spec.roles()))
     assert spec.size == 5
     assert Formation(2, places).cluster() == {
         "chief": ["10.0.0.0:4000"],

@@ -8,7 +8,7 @@ from sparktrain.errors import SpecError
 from sparktrain.submit.command import (
     Job,
     Mode,
-    Place,
+    YarnPlacement,
     check_open,
     check_shared,
     file_of_target,
@@ -17,7 +17,7 @@ from sparktrain.submit.command import (
     settings_of,
     shipped,
 )
-from sparktrain.submit.job import Asked, job_of, program
+from sparktrain.submit.job import JobRequest, job_of, program
 
 PACK = "hdfs://nn/packs/one.tar.gz"
 WORDS = ("train.py:train", "--grid", "lr=0.1,0.01")
@@ -43,7 +43,7 @@ def test_the_least_line_has_master_mode_program_and_arguments() -> None:
 
 
 def test_each_wish_has_its_own_option() -> None:
-    place = Place(Mode.CLUSTER, "ml", "gpu", 4, 2, "4g")
+    place = YarnPlacement(Mode.CLUSTER, "ml", "gpu", 4, 2, "4g")
     job = Job("p.py", (), place, {"spark.a": "b c"}, "one.conf", {}, ("a.py", "b.yaml"), ("c.zip",), tag="t")
     assert line_of(job, "/spark/bin/spark-submit") == [
         *("/spark/bin/spark-submit", "--master", "yarn", "--deploy-mode", "cluster", "--properties-file", "one.conf"),
@@ -63,7 +63,7 @@ def test_a_driver_here_keeps_its_python_and_executors_have_that_of_the_pack() ->
 
 
 def test_a_driver_in_a_container_has_the_python_of_the_pack() -> None:
-    line = line_of(Job("p.py", (), Place(Mode.CLUSTER), archive=PACK))
+    line = line_of(Job("p.py", (), YarnPlacement(Mode.CLUSTER), archive=PACK))
     assert confs(line) == {
         "spark.pyspark.python": "./environment/bin/python",
         "spark.pyspark.driver.python": "./environment/bin/python",
@@ -98,7 +98,7 @@ def test_what_the_user_has_listed_elsewhere_stays_beside_an_option_that_prevails
 
 def test_what_is_checked_before_is_what_the_line_will_set() -> None:
     properties = {"spark.yarn.queue": "filed", "spark.executor.memory": "8g"}
-    job = Job("p.py", (), Place(queue="ml", label="gpu"), {"spark.x": "y"}, "one.conf", properties)
+    job = Job("p.py", (), YarnPlacement(queue="ml", label="gpu"), {"spark.x": "y"}, "one.conf", properties)
     assert settings_of(job) == {
         "spark.yarn.queue": "ml",
         "spark.executor.memory": "8g",
@@ -159,8 +159,8 @@ def test_a_directory_that_outlives_the_container_is_taken(directory: str) -> Non
 # ---- from what is asked for
 
 
-def asked(kind: str = "sweep", words: tuple[str, ...] = ("code/train.py:train",), mode: str = "cluster") -> Asked:
-    return Asked(kind, words, {"mode": mode, "queue": None})
+def asked(kind: str = "sweep", words: tuple[str, ...] = ("code/train.py:train",), mode: str = "cluster") -> JobRequest:
+    return JobRequest(kind, words, {"mode": mode, "queue": None})
 
 
 def test_a_job_in_the_cluster_takes_its_files_along() -> None:
@@ -183,7 +183,7 @@ def beside(folder: Path, **sources: str) -> dict[str, object]:
 def test_modules_beside_the_training_file_come_along_with_those_that_they_import(tmp_path: Path) -> None:
     one, two = "import two, json, numpy\n", "from one import x\n"
     arguments = beside(tmp_path, train="import one\n", one=one, two=two, other="pass\n", json="pass\n")
-    job, _ = job_of(Asked("sweep", (), {"mode": "cluster"}, py_files=(f"{tmp_path}/one.py",)), arguments)
+    job, _ = job_of(JobRequest("sweep", (), {"mode": "cluster"}, py_files=(f"{tmp_path}/one.py",)), arguments)
     assert job.py_files == (f"{tmp_path}/one.py", f"{tmp_path}/two.py")
     here, _ = job_of(asked(mode="client"), arguments)
     assert here.py_files == ()
@@ -193,7 +193,7 @@ def test_a_package_beside_the_training_file_must_be_brought(tmp_path: Path) -> N
     arguments = beside(tmp_path, train="import tools.inner\n", tools="")
     with pytest.raises(SpecError, match=f"pass --py-files {tmp_path}/tools.zip"):
         job_of(asked(), arguments)
-    job, _ = job_of(Asked("sweep", (), {"mode": "cluster"}, py_files=("tools.zip",)), arguments)
+    job, _ = job_of(JobRequest("sweep", (), {"mode": "cluster"}, py_files=("tools.zip",)), arguments)
     assert job.py_files == ("tools.zip",)
 
 
@@ -235,11 +235,11 @@ def test_directory_and_name_may_be_in_the_file_of_a_run(tmp_path: Path) -> None:
 def test_the_mode_may_be_in_the_properties(tmp_path: Path) -> None:
     properties = tmp_path / "yarn.conf"
     properties.write_text("spark.submit.deployMode  cluster\n")
-    filed = Asked("sweep", (), {"mode": None}, properties_file=str(properties))
+    filed = JobRequest("sweep", (), {"mode": None}, properties_file=str(properties))
     assert job_of(filed, SWEEP)[0].place.mode is Mode.CLUSTER
-    given = Asked("sweep", (), {"mode": None}, {"spark.submit.deployMode": "client"}, str(properties))
+    given = JobRequest("sweep", (), {"mode": None}, {"spark.submit.deployMode": "client"}, str(properties))
     assert job_of(given, SWEEP)[0].place.mode is Mode.CLIENT
-    assert job_of(Asked("sweep", (), {"mode": None}), SWEEP)[0].place.mode is Mode.CLIENT
+    assert job_of(JobRequest("sweep", (), {"mode": None}), SWEEP)[0].place.mode is Mode.CLIENT
 
 
 def test_a_run_that_is_resumed_has_its_directory() -> None:
@@ -259,7 +259,7 @@ def test_a_mode_and_a_file_that_are_not_there_are_refused() -> None:
     with pytest.raises(SpecError, match="must be client or cluster"):
         job_of(asked(mode="local"), SWEEP)
     with pytest.raises(SpecError, match=r"--properties-file /no/such.conf cannot be read"):
-        job_of(Asked("sweep", (), {"mode": "client"}, properties_file="/no/such.conf"), SWEEP)
+        job_of(JobRequest("sweep", (), {"mode": "client"}, properties_file="/no/such.conf"), SWEEP)
 
 
 @pytest.mark.parametrize("kind", ["sweep", "run", "resume"])

@@ -9,10 +9,10 @@ import pytest
 from sparktrain.config.gang_spec import Role
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 from sparktrain.training.agent_pipe import AgentWire
 
-PLACES = (Place("here", "127.0.0.1", 4000, Role.CHIEF),)
+PLACES = (MemberAddress("here", "127.0.0.1", 4000, Role.CHIEF),)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def ends() -> Iterator[tuple[AgentWire, BlockingPipe[m.FromMember]]]:
 
 def test_a_member_that_has_reserved_is_told_the_places_and_keeps_what_came_before(ends) -> None:
     wire, agent = ends
-    for message in (m.Heed(), m.Share("a", b"1"), m.Form(PLACES), m.Share("b", b"2")):
+    for message in (m.StopAdvised(), m.SharedValue("a", b"1"), m.Form(PLACES), m.SharedValue("b", b"2")):
         agent.send(message)
     assert wire.reserve(4000) == PLACES
     assert agent.receive() == m.Reserved(4000)
@@ -53,8 +53,8 @@ def test_two_threads_that_wait_each_get_their_own(ends) -> None:
     ]
     for thread in threads:
         thread.start()
-    agent.send(m.Kept(7))
-    agent.send(m.Share("k", b"v"))
+    agent.send(m.SnapshotStored(7))
+    agent.send(m.SharedValue("k", b"v"))
     for thread in threads:
         thread.join(30)
-    assert found == {"shared": ("k", b"v"), "kept": m.Kept(7)}
+    assert found == {"shared": ("k", b"v"), "kept": m.SnapshotStored(7)}

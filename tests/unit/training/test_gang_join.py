@@ -9,7 +9,7 @@ import pytest
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol.pipe_messages import Assignment
-from sparktrain.state.topology import Place
+from sparktrain.state.topology import MemberAddress
 from sparktrain.training import gang_join
 from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.ring import LocalRing
@@ -20,8 +20,8 @@ HERE = "127.0.0.1"
 class Agent:
     """The wire to an agent that knows the places of a gang of two on one host."""
 
-    def reserve(self, port: int) -> tuple[Place, ...]:
-        return tuple(Place("host", HERE, port, role) for role in (Role.CHIEF, Role.WORKER))
+    def reserve(self, port: int) -> tuple[MemberAddress, ...]:
+        return tuple(MemberAddress("host", HERE, port, role) for role in (Role.CHIEF, Role.WORKER))
 
 
 def assignment(rank: int, kind: Backend, gpus: tuple[str, ...] = ()) -> Assignment:

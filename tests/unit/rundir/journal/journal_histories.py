@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from sparktrain.errors import BugError, DeposedError, JournalDamagedError, RunDirectoryError
-from sparktrain.rundir.journal.reader import Opened, Tail, read
+from sparktrain.rundir.journal.reader import JournalContents, Tail, read
 from sparktrain.rundir.journal.writer import Journal
 from tests.unit.rundir.journal.journals import LAYOUT, WHO, facts, told
 from tests.unit.store.gated import Crash, GatedStore, MemoryStore
@@ -105,7 +105,7 @@ class World:
         except JournalDamagedError as error:
             raise AssertionError(f"UNREADABLE: {error}") from error
 
-    def _opened(self, journal: Journal, opened: Opened) -> list[int]:
+    def _opened(self, journal: Journal, opened: JournalContents) -> list[int]:
         """What must hold when a driver has taken over: it knows all that those before it have been told, once."""
         history = told(opened.records)
         older = [fact for epoch, facts in self.told_to.items() if epoch < journal.epoch for fact in facts]

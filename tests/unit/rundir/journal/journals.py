@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparktrain.ids import TrialId
-from sparktrain.rundir.journal.writer import Journal, Who
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.records import AnyRecord, TrialConcluded
 from sparktrain.state.trial import TrialStatus
@@ -13,7 +13,7 @@ from tests.unit.store.gated import MemoryStore
 
 LAYOUT = RunLayout("run").journal
 FOLDER = "run/journal"
-WHO = Who("host-1", 4711, 1.5, "0.1.0", "host-1:5000", "ab:cd")
+WHO = DriverIdentity("host-1", 4711, 1.5, "0.1.0", "host-1:5000", "ab:cd")
 
 
 def fact(number: int, **fields: Any) -> TrialConcluded:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparktrain.errors import JournalDamagedError
 from sparktrain.rundir.journal import file_format
-from sparktrain.rundir.journal.reader import Opened, Tail, read
+from sparktrain.rundir.journal.reader import JournalContents, Tail, read
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import JournalLayout
 from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, told, written
@@ -49,7 +49,7 @@ def test_a_journal_that_was_cut_at_any_byte_opens_with_its_beginning(last: int) 
         follower, opened = Journal.claim(cut, LAYOUT, WHO)
         follower.append(facts(100))
         assert told(opened.records) == expected
-        assert read(cut, LAYOUT) == Opened((*opened.records, *facts(100)), 2)
+        assert read(cut, LAYOUT) == JournalContents((*opened.records, *facts(100)), 2)
 
 
 @pytest.mark.parametrize("at", ["header", "record"])
@@ -205,7 +205,7 @@ def test_foreign_files_are_left_alone() -> None:
         "batch-0001-٠٠٠٠٠٠٠٢",
     ):
         store.files[f"{FOLDER}/{name}"] = b"foreign"
-    assert read(store, LAYOUT) == Opened(facts(1), 1)
+    assert read(store, LAYOUT) == JournalContents(facts(1), 1)
 
 
 def test_a_file_that_cannot_be_read_now_is_no_damage() -> None:
@@ -274,21 +274,21 @@ def test_a_tail_gives_what_is_new() -> None:
     journal = claim(store)
     journal.append(facts(1, 2))
     tail = Tail(GatedStore(store, count), LAYOUT)
-    assert tail.more() == Opened(facts(1, 2), 1)
+    assert tail.more() == JournalContents(facts(1, 2), 1)
     operations.clear()
-    assert tail.more() == Opened((), 1, afresh=False)
+    assert tail.more() == JournalContents((), 1, afresh=False)
     assert operations == ["list"]
     operations.clear()
     journal.append(facts(3))
     journal.append(facts(4))
-    assert tail.more() == Opened(facts(3, 4), 1, afresh=False)
+    assert tail.more() == JournalContents(facts(3, 4), 1, afresh=False)
     assert operations == ["list", "read", "read"]
     journal = claim(store)
-    assert tail.more() == Opened((), 2, afresh=False)
+    assert tail.more() == JournalContents((), 2, afresh=False)
     journal.append(facts(5))
-    assert tail.more() == Opened(facts(5), 2, afresh=False)
+    assert tail.more() == JournalContents(facts(5), 2, afresh=False)
     journal.compact(facts(1, 2, 3, 4, 5))
-    assert tail.more() == Opened((), 2, afresh=False)
+    assert tail.more() == JournalContents((), 2, afresh=False)
 
 
 def test_a_tail_that_was_left_behind_begins_afresh() -> None:
@@ -300,7 +300,7 @@ def test_a_tail_that_was_left_behind_begins_afresh() -> None:
     for number in (2, 3):
         journal.append(facts(number))
         journal.compact(facts(*range(1, number + 1)))
-    assert tail.more() == Opened(facts(1, 2, 3), 1)
+    assert tail.more() == JournalContents(facts(1, 2, 3), 1)
 
 
 def test_a_tail_that_has_read_what_does_not_count_begins_afresh() -> None:
@@ -311,7 +311,7 @@ def test_a_tail_that_has_read_what_does_not_count_begins_afresh() -> None:
     tail = Tail(store, LAYOUT)
     assert told(tail.more().records) == [1, 100]
     journal.append(facts(2))
-    assert tail.more() == Opened(facts(1, 2), 2)
+    assert tail.more() == JournalContents(facts(1, 2), 2)
 
 
 def test_a_tail_raises_for_damage_and_goes_on_when_it_is_mended() -> None:
@@ -323,7 +323,7 @@ def test_a_tail_raises_for_damage_and_goes_on_when_it_is_mended() -> None:
     with pytest.raises(JournalDamagedError):
         tail.more()
     store.files[LAYOUT.batch(1, 3)] = kept
-    assert tail.more() == Opened(facts(3, 4), 1, afresh=False)
+    assert tail.more() == JournalContents(facts(3, 4), 1, afresh=False)
 
 
 @given(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=4), max_size=8), st.data())

@@ -5,7 +5,7 @@ import pytest
 from sparktrain.errors import DeposedError, JournalDamagedError
 from sparktrain.ids import Generation, RunId, TrialId
 from sparktrain.rundir.journal.reader import read
-from sparktrain.rundir.journal.salvage import Report, fsck, repair
+from sparktrain.rundir.journal.salvage import SalvageReport, fsck, repair
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
@@ -90,10 +90,10 @@ def statuses(records: tuple[AnyRecord, ...]) -> list[str]:
 def test_a_whole_journal_is_left_alone() -> None:
     store = damaged()
     before = dict(store.files)
-    assert repair(store, RUN, WHO) == fsck(store, RUN) == Report((), (), len(RECORDS), ())
+    assert repair(store, RUN, WHO) == fsck(store, RUN) == SalvageReport((), (), len(RECORDS), ())
     assert fsck(store, RUN).whole
     assert store.files == before
-    assert fsck(MemoryStore(), RUN) == Report((), (), 0, ())
+    assert fsck(MemoryStore(), RUN) == SalvageReport((), (), 0, ())
 
 
 def test_what_is_unusual_is_told() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparktrain.errors import BugError, DeposedError, JournalDamagedError, RunDirectoryError
-from sparktrain.rundir.journal.reader import Opened, read
-from sparktrain.rundir.journal.writer import Journal, Who, newest_driver
+from sparktrain.rundir.journal.reader import JournalContents, read
+from sparktrain.rundir.journal.writer import DriverIdentity, Journal, newest_driver
 from sparktrain.store.localfs import LocalStore
 from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, told, written
 from tests.unit.store.gated import FailAt, GatedStore, MemoryStore, fault
@@ -35,11 +35,11 @@ def names(store: MemoryStore) -> list[str]:
 
 def test_a_journal_begins_empty(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    assert read(store, LAYOUT) == Opened((), 0)
+    assert read(store, LAYOUT) == JournalContents((), 0)
     assert newest_driver(store, LAYOUT) is None
     journal, opened = Journal.claim(store, LAYOUT, WHO)
-    assert (journal.epoch, opened) == (1, Opened((), 1))
-    assert read(store, LAYOUT) == Opened((), 1)
+    assert (journal.epoch, opened) == (1, JournalContents((), 1))
+    assert read(store, LAYOUT) == JournalContents((), 1)
 
 
 def test_the_next_driver_reads_what_was_appended(tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_the_next_driver_reads_what_was_appended(tmp_path: Path) -> None:
     first.append(facts(1, 2))
     first.append(facts(3))
     second, opened = Journal.claim(store, LAYOUT, WHO)
-    assert opened == Opened(facts(1, 2, 3), 2)
+    assert opened == JournalContents(facts(1, 2, 3), 2)
     second.append(facts(4))
-    assert read(store, LAYOUT) == Opened(facts(1, 2, 3, 4), 2)
+    assert read(store, LAYOUT) == JournalContents(facts(1, 2, 3, 4), 2)
     assert store.list() == [
         f"{FOLDER}/{name}"
         for name in ("batch-0001-00000001", "batch-0001-00000002", "batch-0002-00000001", "epoch-0001", "epoch-0002")
@@ -82,7 +82,7 @@ def test_a_driver_that_resumes_reads_each_batch_once() -> None:
 def test_the_driver_in_charge_says_who_it_is() -> None:
     store = MemoryStore()
     claim(store)
-    other = Who("host-2", 12, 99.5, "0.2.0")
+    other = DriverIdentity("host-2", 12, 99.5, "0.2.0")
     Journal.claim(store, LAYOUT, other)
     assert newest_driver(store, LAYOUT) == other
     said = json.loads(store.files[LAYOUT.epoch(1)])

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.store.hadoop.client import Entry, HadoopClient, Reader, Writer
-from sparktrain.store.hadoop.hadoop_calls import Patience
+from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
+from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_errors import TroubleError
 from sparktrain.store.hadoop.hadoop_store import HadoopStore
 
 T = TypeVar("T")
 
-QUICK = Patience(total_s=5.0, call_s=1.0, again_s=5.0, first_pause_s=0.001, longest_pause_s=0.001)
+QUICK = RetryPolicy(total_s=5.0, call_s=1.0, again_s=5.0, first_pause_s=0.001, longest_pause_s=0.001)
 
 
 @dataclass
@@ -51,10 +51,10 @@ class MemoryClient(HadoopClient):
     def __init__(self, hdfs: Hdfs) -> None:
         self._hdfs = hdfs
 
-    def status(self, path: str) -> Entry:
+    def status(self, path: str) -> HdfsEntry:
         return self._hdfs.do("status", lambda: self._status(path))
 
-    def folder(self, path: str) -> list[Entry]:
+    def folder(self, path: str) -> list[HdfsEntry]:
         if path in self._hdfs.files:
             raise NotADirectoryError(path)
         beneath = {each[len(path) + 1 :].partition("/")[0] for each in self._hdfs.files if each.startswith(f"{path}/")}
@@ -79,12 +79,12 @@ class MemoryClient(HadoopClient):
     def open(self, path: str) -> Reader:
         return self._hdfs.do("open", lambda: MemoryReader(self._hdfs, self._file(path)))
 
-    def _status(self, path: str) -> Entry:
+    def _status(self, path: str) -> HdfsEntry:
         name = path.rpartition("/")[2]
         if any(each.startswith(f"{path}/") for each in self._hdfs.files):
-            return Entry(name, False, 0, 0)
+            return HdfsEntry(name, False, 0, 0)
         file = self._file(path)
-        return Entry(name, True, len(file.data), file.modified_ms)
+        return HdfsEntry(name, True, len(file.data), file.modified_ms)
 
     def _file(self, path: str) -> File:
         if path not in self._hdfs.files:
@@ -153,7 +153,7 @@ class MemoryReader(Reader):
 
 
 class MemoryStore(HadoopStore):
-    def __init__(self, hdfs: Hdfs, patience: Patience = QUICK) -> None:
+    def __init__(self, hdfs: Hdfs, patience: RetryPolicy = QUICK) -> None:
         super().__init__(StoreAddress("hdfs://memory:1/exp"), "/exp", patience)
         self.hdfs = hdfs
         self.connected = 0

@@ -7,11 +7,11 @@ import pytest
 
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.base import UNPUBLISHED
-from sparktrain.store.hadoop.hadoop_calls import Patience
-from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError
+from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
+from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError
 from tests.unit.store.hadoop.memory import QUICK, Hdfs, MemoryStore
 
-BRIEF = Patience(total_s=0.3, call_s=0.1, again_s=0.3, first_pause_s=0.001, longest_pause_s=0.001)
+BRIEF = RetryPolicy(total_s=0.3, call_s=0.1, again_s=0.3, first_pause_s=0.001, longest_pause_s=0.001)
 
 
 def raising(error: Exception, *requests: str) -> Callable[[str, bool], None]:
@@ -65,7 +65,7 @@ def test_what_passes_is_tried_again_until_the_time_is_over() -> None:
 
 @pytest.mark.parametrize("request_", ["create", "write", "close", "rename"])
 def test_what_is_refused_is_not_tried_again(request_: str) -> None:
-    refusal = TroubleError("Permission denied: user=ann", "choose another directory", Kind.REFUSED)
+    refusal = TroubleError("Permission denied: user=ann", "choose another directory", HdfsErrorKind.REFUSED)
     hdfs = Hdfs(raising(refusal, request_))
     with pytest.raises(StoreRefusedError, match=r"^put hdfs://memory:1/exp/a: Permission denied: user=ann; choose"):
         MemoryStore(hdfs, QUICK).put_if_absent("a", b"1")
@@ -73,7 +73,7 @@ def test_what_is_refused_is_not_tried_again(request_: str) -> None:
 
 
 def test_no_room_is_tried_again_and_refused_in_the_end() -> None:
-    full = TroubleError("File could only be written to 0 of the 1 minReplication nodes", "see", Kind.FULL)
+    full = TroubleError("File could only be written to 0 of the 1 minReplication nodes", "see", HdfsErrorKind.FULL)
     with pytest.raises(StoreRefusedError, match="could only be written"):
         MemoryStore(Hdfs(raising(full, "close")), BRIEF).put_if_absent("a", b"1")
 
@@ -90,7 +90,7 @@ def test_a_failure_in_its_middle_ends_a_new_file() -> None:
 
 
 def test_a_probe_says_who_cannot_write_where_and_why() -> None:
-    refusal = TroubleError("Permission denied: user=ann", "choose another directory", Kind.REFUSED)
+    refusal = TroubleError("Permission denied: user=ann", "choose another directory", HdfsErrorKind.REFUSED)
     with pytest.raises(
         RunDirectoryError,
         match=r"^run directory hdfs://memory:1/exp cannot be written by user ann: Permission denied: user=ann; choose",

@@ -3,7 +3,7 @@
 import pytest
 
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError, explain
+from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError, explain
 from sparktrain.store.hadoop.hdfs import HdfsStore
 
 TRACE = "\n\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.startFile(FSNamesystem.java:2745)"
@@ -13,24 +13,24 @@ TRACE = "\n\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.startFile(FS
     ("java_class", "message", "kind", "told"),
     [
         ("org.apache.hadoop.security.AccessControlException", f"Permission denied: user=zoe, access=WRITE{TRACE}",
-         Kind.REFUSED, "Permission denied: user=zoe, access=WRITE; choose another directory"),
+         HdfsErrorKind.REFUSED, "Permission denied: user=zoe, access=WRITE; choose another directory"),
         ("DSQuotaExceededException", f"The DiskSpace quota of /q is exceeded: quota = 1 B{TRACE}",
-         Kind.REFUSED, "The DiskSpace quota of /q is exceeded: quota = 1 B; free some space"),
+         HdfsErrorKind.REFUSED, "The DiskSpace quota of /q is exceeded: quota = 1 B; free some space"),
         ("org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException", "The maximum path",
-         Kind.REFUSED, "choose a shorter name"),
-        ("org.apache.hadoop.fs.InvalidPathException", "Invalid path name /a/x:y", Kind.REFUSED, "without ':'"),
-        ("", "GSSAPIError(GSS_S_NO_CRED)", Kind.REFUSED, "no valid Kerberos ticket"),
-        ("AccessControlException", "SIMPLE authentication is not enabled.", Kind.REFUSED, "run kinit"),
-        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create file/a.", Kind.PASSING,
+         HdfsErrorKind.REFUSED, "choose a shorter name"),
+        ("org.apache.hadoop.fs.InvalidPathException", "Invalid path name /a/x:y", HdfsErrorKind.REFUSED, "without ':'"),
+        ("", "GSSAPIError(GSS_S_NO_CRED)", HdfsErrorKind.REFUSED, "no valid Kerberos ticket"),
+        ("AccessControlException", "SIMPLE authentication is not enabled.", HdfsErrorKind.REFUSED, "run kinit"),
+        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create file/a.", HdfsErrorKind.PASSING,
          "its NameNode is in safe mode (Cannot create file/a.); wait"),
-        ("java.io.IOException", "File /a could only be written to 0 of the 1 minReplication nodes.", Kind.FULL,
+        ("java.io.IOException", "File /a could only be written to 0 of the 1 minReplication nodes.", HdfsErrorKind.FULL,
          "dfsadmin -report"),
-        ("java.io.EOFException", "End of File", Kind.PASSING, "EOFException: End of File; see"),
-        ("", "Connection refused (os error 111)", Kind.PASSING, "Connection refused (os error 111); see"),
-        ("", 'DataTransferError("All DataNodes failed")', Kind.PASSING, "hdfs fsck"),
+        ("java.io.EOFException", "End of File", HdfsErrorKind.PASSING, "EOFException: End of File; see"),
+        ("", "Connection refused (os error 111)", HdfsErrorKind.PASSING, "Connection refused (os error 111); see"),
+        ("", 'DataTransferError("All DataNodes failed")', HdfsErrorKind.PASSING, "hdfs fsck"),
     ],
 )  # fmt: skip
-def test_what_it_means_and_says(java_class: str, message: str, kind: Kind, told: str) -> None:
+def test_what_it_means_and_says(java_class: str, message: str, kind: HdfsErrorKind, told: str) -> None:
     trouble = explain(java_class, message)
     assert isinstance(trouble, TroubleError)
     assert trouble.kind is kind
@@ -57,7 +57,7 @@ def test_what_a_namenode_says_as_it_cuts_the_connection_is_understood_too(word: 
     error = RuntimeError(f'{word}("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Token has expired")')
     trouble = store._explain(error)
     assert isinstance(trouble, TroubleError)
-    assert (trouble.cause, trouble.kind) == ("Token has expired", Kind.REFUSED)
+    assert (trouble.cause, trouble.kind) == ("Token has expired", HdfsErrorKind.REFUSED)
 
 
 @pytest.mark.parametrize(

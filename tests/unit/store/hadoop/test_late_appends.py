@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sparktrain.store.base import WriteStream
 from sparktrain.store.hadoop.client import HadoopClient, Writer
-from sparktrain.store.hadoop.hadoop_errors import Kind, TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError
 from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
 from tests.unit.store.hadoop.memory import Hdfs, MemoryClient, MemoryStore
 from tests.unit.store.hadoop.test_lost_answers import Faults, failing
@@ -61,7 +61,7 @@ class Gateway(Hdfs):
 
     def _add(self, path: str, data: bytes) -> None:
         if id(self.files[path]) in self.protected:
-            raise TroubleError("Permission denied", "let it be", Kind.REFUSED)
+            raise TroubleError("Permission denied", "let it be", HdfsErrorKind.REFUSED)
         self.files[path].data += data
 
 

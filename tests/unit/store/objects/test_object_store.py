@@ -8,7 +8,7 @@ import pytest
 
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.objects import object_store
-from sparktrain.store.objects.bucket import Failure, Found, Kind, Page, Upload
+from sparktrain.store.objects.bucket import ObjectInfo, Page, RequestErrorKind, RequestFailure, Upload
 from sparktrain.store.objects.memory_bucket import MemoryBucket
 from sparktrain.store.objects.object_store import ObjectStore
 
@@ -49,7 +49,7 @@ class FlakyBucket(MemoryBucket):
         inner = await super().upload(key, writer)
         return FlakyUpload(self, inner)
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> ObjectInfo:
         return await self._follow("head", lambda: super(FlakyBucket, self).head(key))
 
     async def get(self, key: str, start: int, length: int) -> bytes:
@@ -61,11 +61,11 @@ class FlakyBucket(MemoryBucket):
         more = number + 1 < len(whole.keys)
         return Page(whole.keys[number : number + 1], str(number + 1) if more else None)
 
-    def explain(self, error: Exception) -> Failure:
+    def explain(self, error: Exception) -> RequestFailure:
         if isinstance(error, LostError):
-            return Failure(Kind.AGAIN, "the service is silent", "wake it")
+            return RequestFailure(RequestErrorKind.AGAIN, "the service is silent", "wake it")
         if isinstance(error, DeniedError):
-            return Failure(Kind.REFUSED, "access is denied", "ask for access")
+            return RequestFailure(RequestErrorKind.REFUSED, "access is denied", "ask for access")
         return super().explain(error)
 
 
@@ -105,9 +105,9 @@ def test_who_was_too_late_knows_it_though_the_answer_was_lost() -> None:
 
 def test_an_object_without_a_mark_is_somebody_elses() -> None:
     class Unmarked(FlakyBucket):
-        async def head(self, key: str) -> Found:
+        async def head(self, key: str) -> ObjectInfo:
             found = await super().head(key)
-            return Found(found.size, found.modified, None)
+            return ObjectInfo(found.size, found.modified, None)
 
     assert store_on(Unmarked(put=["after"])).put_if_absent("a", b"") is False
 

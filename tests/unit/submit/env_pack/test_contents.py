@@ -18,7 +18,7 @@ from sparktrain.store.localfs import LocalStore
 from sparktrain.submit.env_pack import pack_archive
 from sparktrain.submit.env_pack.contents import (
     Contents,
-    Entry,
+    PackEntry,
     bytecode,
     contents,
     data_entry,
@@ -51,7 +51,7 @@ def wheel(folder: Path, files: Mapping[str, str], **more: str) -> Distribution:
     return Distribution.at(home)
 
 
-def packed(*entries: Entry) -> Contents:
+def packed(*entries: PackEntry) -> Contents:
     return contents([entries], [])
 
 
@@ -159,6 +159,6 @@ def test_a_pack_that_cannot_be_read_is_not_published(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "store")
     with pytest.raises(FileNotFoundError):
         pack_archive.publish(
-            store, Contents((Entry("a", gone.identity, tmp_path / "gone"),), ()), lambda size, total: None
+            store, Contents((PackEntry("a", gone.identity, tmp_path / "gone"),), ()), lambda size, total: None
         )
     assert store.list() == []

@@ -12,9 +12,9 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.protocol.pipe_messages import Kept, Snapshot, Unsaved
+from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored, Unsaved
 from sparktrain.training.checkpoint import saver, tensor_files
-from sparktrain.training.checkpoint.saver import Checkpoints
+from sparktrain.training.checkpoint.saver import CheckpointSaver
 
 SOON_S = 30.0
 
@@ -24,7 +24,7 @@ class Agent:
 
     def __init__(self, *, at_once: bool = True) -> None:
         self.snapshots: Queue[Snapshot] = Queue()
-        self.answers: Queue[Kept | OSError] = Queue()
+        self.answers: Queue[SnapshotStored | OSError] = Queue()
         self.unsaved: list[Unsaved] = []
         self.at_once = at_once
         self.gone = False
@@ -37,9 +37,9 @@ class Agent:
             return
         self.snapshots.put(message)
         if self.at_once:
-            self.answers.put(Kept(message.step))
+            self.answers.put(SnapshotStored(message.step))
 
-    def kept(self, timeout_s: float) -> Kept | None:
+    def kept(self, timeout_s: float) -> SnapshotStored | None:
         try:
             answer = self.answers.get(timeout=timeout_s)
         except Empty:
@@ -57,8 +57,8 @@ def agent() -> Agent:
     return Agent()
 
 
-def checkpoints(agent: Agent, tmp_path: Path, restore_dir: str = "", rank: int = 0) -> Checkpoints:
-    return Checkpoints(agent, tmp_path / "scratch", restore_dir, rank, SystemClock())
+def checkpoints(agent: Agent, tmp_path: Path, restore_dir: str = "", rank: int = 0) -> CheckpointSaver:
+    return CheckpointSaver(agent, tmp_path / "scratch", restore_dir, rank, SystemClock())
 
 
 def test_a_loop_without_keras_resumes(agent: Agent, tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ def test_training_gets_no_more_than_two_intervals_ahead(
         if step > 10:
             due.join(2 * saver.QUIET_S)
             assert due.is_alive(), f"training goes on from step {step}, and nothing since {step - 20} counts"
-            agent.answers.put(Kept(step - 10))
+            agent.answers.put(SnapshotStored(step - 10))
         due.join(SOON_S)
         assert not due.is_alive()
         assert agent.snapshots.get(timeout=SOON_S).step == step
-    agent.answers.put(Kept(30))
+    agent.answers.put(SnapshotStored(30))
     saving.finish(SOON_S)
     words = r"\[sparktrain\] step \d0 is still being checkpointed, and step \d0 is due: training waits, up to 20 s for"
     assert len(re.findall(words, capfd.readouterr().err)) == 1
@@ -123,11 +123,11 @@ def test_training_gets_no_more_than_two_intervals_ahead(
 
 def test_a_failure_of_the_one_before_ends_the_wait(agent: Agent, tmp_path: Path) -> None:
     agent.at_once = False
-    agent.answers.put(Kept(1, "the disk is full"))
+    agent.answers.put(SnapshotStored(1, "the disk is full"))
     saving = checkpoints(agent, tmp_path)
     saving.save(1)
     saving.save(2)
-    agent.answers.put(Kept(2))
+    agent.answers.put(SnapshotStored(2))
     saving.finish(SOON_S)
     assert agent.steps() == [1, 2]
 
@@ -143,12 +143,12 @@ def test_after_a_while_one_is_written_and_of_the_others_the_newest_waits(
     for step in (2, 3, 4):
         saving.save(step)
     assert capfd.readouterr().err.count("[sparktrain] step 1 is still being checkpointed, and step 2 is due:") == 1
-    agent.answers.put(Kept(1))
+    agent.answers.put(SnapshotStored(1))
     assert agent.snapshots.get(timeout=SOON_S).step == 4
     with pytest.raises(CheckpointError, match="step 4 was not checkpointed within 0 s"):
         saving.wait(0.0)
-    agent.answers.put(Kept(1))  # an answer that comes twice is for another step
-    agent.answers.put(Kept(4))
+    agent.answers.put(SnapshotStored(1))  # an answer that comes twice is for another step
+    agent.answers.put(SnapshotStored(4))
     saving.finish(SOON_S)
     assert agent.steps() == []
 
@@ -160,11 +160,11 @@ def test_a_failed_save_is_told_once_and_training_goes_on(
     saving = checkpoints(agent, tmp_path)
     for step in (1, 2):
         saving.save(step)
-        agent.answers.put(Kept(step, "the disk is full"))
+        agent.answers.put(SnapshotStored(step, "the disk is full"))
         with pytest.raises(CheckpointError, match=f"step {step} was not checkpointed: the disk is full"):
             saving.wait(SOON_S)
     saving.save(3)
-    agent.answers.put(Kept(3))
+    agent.answers.put(SnapshotStored(3))
     saving.wait(SOON_S)
     saving.finish(SOON_S)
     assert capfd.readouterr().err.count("[sparktrain] step 1 was not checkpointed: the disk is full; training") == 1

@@ -6,12 +6,12 @@ import pytest
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError, RingError
-from sparktrain.state.topology import Formation, Place
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.barrier import meet
 from sparktrain.training.collectives.ring_errors import is_ring_error
 
-PLACES = tuple(Place(host, "10.0.0.1", 4000, Role.WORKER) for host in ("one", "two", "three"))
+PLACES = tuple(MemberAddress(host, "10.0.0.1", 4000, Role.WORKER) for host in ("one", "two", "three"))
 
 
 class Hand:

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sparktrain.training.collectives.call_watch import PATIENCE_S, Call, Lookout
+from sparktrain.training.collectives.call_watch import PATIENCE_S, CollectiveCall, Lookout
 
 
 @dataclass
@@ -19,8 +19,8 @@ class Side:
     def now(self) -> float:
         return self.time
 
-    def newest(self) -> dict[int, Call]:
-        return {number: Call(number, key, f"call {key}") for number, key in enumerate(self.begun)}
+    def newest(self) -> dict[int, CollectiveCall]:
+        return {number: CollectiveCall(number, key, f"call {key}") for number, key in enumerate(self.begun)}
 
     def share(self, key: str, value: bytes) -> None:
         self.sent += 1

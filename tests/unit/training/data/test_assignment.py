@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sparktrain.errors import SpecError
-from sparktrain.training.data.assignment import Share, Uneven, order, share
+from sparktrain.training.data.assignment import BatchShare, Uneven, order, share
 
 sizes = {"rows": st.integers(1, 200), "batch": st.integers(1, 9), "size": st.integers(1, 6)}
 
@@ -18,7 +18,7 @@ def all_rows(rows: int, batch: int, size: int, uneven: Uneven) -> list[list[list
     """Each member's batches."""
     found = []
     for rank in range(size):
-        matrix, last = Share(rank, size, uneven).rows(np.arange(rows), batch)
+        matrix, last = BatchShare(rank, size, uneven).rows(np.arange(rows), batch)
         found.append([*matrix.tolist(), *([last.tolist()] if len(last) else [])])
     return found
 
@@ -34,7 +34,7 @@ def test_all_members_have_the_same_batches_in_number_and_size(rows: int, batch: 
 
     lengths = [[len(each) for each in batches] for batches in members]
     assert lengths == [lengths[0]] * size
-    assert len(lengths[0]) == Share(0, size, uneven).steps(-(-rows // batch))
+    assert len(lengths[0]) == BatchShare(0, size, uneven).steps(-(-rows // batch))
 
 
 @given(**sizes)
@@ -55,7 +55,7 @@ def test_drop_gives_every_example_once_but_for_less_than_a_round(rows: int, batc
 def test_a_filled_round_has_all_that_is_left(rows: int, batch: int, size: int, uneven: Uneven) -> None:
     assume(fills(rows, batch, size))
     members = all_rows(rows, batch, size, uneven)
-    real = [Share(rank, size, uneven).real(rows, batch) for rank in range(size)]
+    real = [BatchShare(rank, size, uneven).real(rows, batch) for rank in range(size)]
     kept = [[*batches[:-1], batches[-1][:count]] for batches, count in zip(members, real, strict=True)]
 
     flat = list(chain.from_iterable(chain.from_iterable(zip(*kept, strict=True))))
@@ -78,14 +78,14 @@ def test_cuts_the_last_round_to_its_smallest_batch() -> None:
 def test_one_member_alone_gives_nothing_up() -> None:
     for uneven in Uneven:
         assert all_rows(10, 4, 1, uneven) == [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]]
-        assert Share(0, 1, uneven).real(10, 4) == (4 if uneven is Uneven.DROP else 2)
+        assert BatchShare(0, 1, uneven).real(10, 4) == (4 if uneven is Uneven.DROP else 2)
 
 
 def test_data_that_fills_no_round_is_an_error_that_tells_the_numbers() -> None:
     with pytest.raises(SpecError, match=re.escape("3 batches for 4 members: each member needs at least one")):
-        Share(0, 4, Uneven.DROP).steps(3)
+        BatchShare(0, 4, Uneven.DROP).steps(3)
     with pytest.raises(SpecError, match="1 batch for 2 members"):
-        Share(0, 2, Uneven.PAD).steps(1)
+        BatchShare(0, 2, Uneven.PAD).steps(1)
 
 
 def test_an_unknown_word_is_an_error_that_names_the_nearest() -> None:

@@ -8,18 +8,18 @@ import pytest
 
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.keras import fit_stages as module
-from sparktrain.training.keras.fit_stages import Place, Stages
+from sparktrain.training.keras.fit_stages import StagePosition, Stages
 
 
 class Model:
     """What stages know of a model: that it is held."""
 
 
-def saved(stages: Stages, stage: int) -> Place:
+def saved(stages: Stages, stage: int) -> StagePosition:
     """Where a process was that saved then, as another reads it."""
     packed, arrays = pack({"stage": stage, **stages.packed()})
     content = unpack(json.loads(json.dumps(packed)), [(path, array.copy()) for path, array in arrays])
-    return Place(10 * stage, 0, 3, content)
+    return StagePosition(10 * stage, 0, 3, content)
 
 
 def weights(*values: float, size: int = 4) -> dict[str, Any]:

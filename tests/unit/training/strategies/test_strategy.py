@@ -5,13 +5,13 @@ import pytest
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import SpecError, StrategyError
-from sparktrain.state.topology import Formation, Place
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.strategies.strategy import Strategies
 
 
 def strategies(backend: Backend = Backend.TENSORFLOW, rank: int = 0, **counts: int) -> Strategies:
     roles = GangSpec(backend=Backend.TENSORFLOW, **counts).roles()
-    formation = Formation(rank, tuple(Place("h", "127.0.0.1", 1, role) for role in roles))
+    formation = Formation(rank, tuple(MemberAddress("h", "127.0.0.1", 1, role) for role in roles))
     return Strategies(formation, backend, lambda: None, timeout_s=1.0, clock=SystemClock())
 
 

@@ -10,14 +10,16 @@ import pytest
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.errors import FormError
-from sparktrain.state.topology import ALONE, Formation, Place
+from sparktrain.state.topology import ALONE, Formation, MemberAddress
 from sparktrain.training.strategies import tf_cluster
 
 
 def formation(rank: int = 0, ports: tuple[int, ...] = (), **counts: int) -> Formation:
     roles = GangSpec(backend=Backend.TENSORFLOW, **counts).roles()
     chosen = ports or tuple(range(1, len(roles) + 1))
-    return Formation(rank, tuple(Place("h", "127.0.0.1", port, role) for port, role in zip(chosen, roles, strict=True)))
+    return Formation(
+        rank, tuple(MemberAddress("h", "127.0.0.1", port, role) for port, role in zip(chosen, roles, strict=True))
+    )
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_workers_are_servers_only_beside_parameter_servers() -> None:
 
 def test_a_port_is_kept_until_the_server_has_it(held: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TF_GRPC_REUSE_PORT", raising=False)
-    place = Place("h", "127.0.0.1", held.getsockname()[1], Role.CHIEF)
+    place = MemberAddress("h", "127.0.0.1", held.getsockname()[1], Role.CHIEF)
     with tf_cluster.port_kept(place, held.close):
         assert os.environ["TF_GRPC_REUSE_PORT"] == "true"
         assert held.fileno() >= 0
@@ -63,7 +65,7 @@ def test_a_port_is_kept_until_the_server_has_it(held: socket.socket, monkeypatch
 
 
 def test_a_server_that_cannot_start_is_a_gang_that_cannot_form(held: socket.socket) -> None:
-    place = Place("h", "127.0.0.1", held.getsockname()[1], Role.CHIEF)
+    place = MemberAddress("h", "127.0.0.1", held.getsockname()[1], Role.CHIEF)
     with (
         pytest.raises(FormError, match=r"cannot be started at 127.0.0.1:\d+, another process has that port"),
         tf_cluster.port_kept(place, held.close),
