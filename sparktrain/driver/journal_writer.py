@@ -25,7 +25,7 @@ logger = logging.getLogger("sparktrain")
 
 
 class Rewriting(Protocol):
-    """What a journal writer needs of `store.journal.Compaction`."""
+    """What a journal writer needs of `Compaction`."""
 
     def write(self, records: Sequence[AnyRecord]) -> None:
         """All records that were there, in fewer words; blocks. The journal is whole wherever this ends."""

@@ -128,7 +128,7 @@ class DriverBegan(Record, frozen=True, tag=True, kw_only=True):
     """
 
     plan: str
-    """Digest of what the run is asked to do, see `store.layout.RunLayout.plan`."""
+    """Digest of what the run is asked to do, see `RunLayout.plan`."""
     space: str = ""
     """Digest of the space: with another one, the sampler is another too."""
     retry_failed: bool = False
