@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import sparktrain
 from sparktrain.errors import SpecError
 from sparktrain.training.keras.lr_schedule import Warmup, scale_lr
 
@@ -19,6 +20,10 @@ def rates(schedule: Any, steps: int) -> list[float]:
     """In a graph, as an optimizer calls it."""
     call = tf.function(schedule)
     return [float(call(tf.constant(step, tf.int64))) for step in range(steps)]
+
+
+def test_is_a_public_name() -> None:
+    assert sparktrain.Warmup is Warmup
 
 
 def test_scales_with_the_members() -> None:

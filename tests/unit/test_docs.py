@@ -10,6 +10,9 @@ import sparktrain
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+KNOWN = {*sparktrain.__all__, *dir(sparktrain)}
+WITH_TENSORFLOW = {"Warmup"}
+"""Names whose import loads TensorFlow: tests/training/test_schedule.py imports them."""
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -29,11 +32,12 @@ def test_python_in_pages_parses_and_uses_public_names(page: Path) -> None:
                 and isinstance(node.value, ast.Name)
                 and node.value.id in ("st", "sparktrain")
             ):
-                assert hasattr(sparktrain, node.attr), f"{page.name} uses sparktrain.{node.attr}"
+                assert node.attr in KNOWN, f"{page.name} uses sparktrain.{node.attr}"
 
 
 def test_every_public_name_can_be_imported() -> None:
-    assert [name for name in sparktrain.__all__ if not hasattr(sparktrain, name)] == []
+    assert [name for name in KNOWN - WITH_TENSORFLOW if not hasattr(sparktrain, name)] == []
+    assert KNOWN >= WITH_TENSORFLOW
 
 
 def test_completion_finds_what_users_call() -> None:
@@ -42,4 +46,4 @@ def test_completion_finds_what_users_call() -> None:
     assert [name for name in found if name.endswith("Error")] == [
         "InfraError", "RunFailedError", "SparktrainError", "UserError",
     ]  # fmt: skip
-    assert all(hasattr(sparktrain, name) for name in found)
+    assert set(found) <= KNOWN

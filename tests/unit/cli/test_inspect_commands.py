@@ -1,9 +1,6 @@
 """The commands that look after a run directory, on real ones that no Spark has written."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -295,25 +292,6 @@ def test_examples_of_the_help_parse(capfd: Capture, monkeypatch: pytest.MonkeyPa
     assert len(lines) == 11
     for line in lines:
         assert cli.main(line.split()[1:]) == 0, capfd.readouterr().err
-
-
-def test_nothing_of_spark_is_loaded(run: ScriptedRun) -> None:
-    script = (
-        "import sys\nfrom sparktrain import cli\n"
-        "for name in ('status', 'logs', 'best', 'fsck', 'gc'):\n"
-        "    assert cli.main([name, sys.argv[1]]) == 0\n"
-        "heavy = ('pyspark', 'py4j', 'pandas', 'numpy', 'tensorflow', 'grpc', 'pyarrow', 'cloudpickle')\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", script, run.directory], timeout=60, capture_output=True, text=True)
-    assert done.stderr == "[]\n"
-
-
-def test_a_shell_completes_commands() -> None:
-    asked = {"_SPARKTRAIN_COMPLETE": "complete_bash", "COMP_WORDS": "sparktrain st", "COMP_CWORD": "1"}
-    command = [str(Path(sys.executable).parent / "sparktrain")]
-    said = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, timeout=60, check=False)
-    assert said.stdout.split() == ["status"], said.stderr
 
 
 def test_status_on_80_columns_shows_the_parameter_that_differs(

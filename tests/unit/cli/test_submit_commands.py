@@ -3,13 +3,9 @@ is told."""
 
 import io
 import json
-import os
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,69 +14,21 @@ import pytest
 from sparktrain import cli
 from sparktrain.cli import submit_commands as commands
 from sparktrain.submit import follow
+from sparktrain.submit.env_pack import pack
+from sparktrain.submit.env_pack.contents import Contents, contents, data_entry
 from sparktrain.testing.processes import wait_until
+from tests.unit.cli.submissions import ID, SWEEP, Yarn, behave, in_cluster, yarn_at
 from tests.unit.driver.stored import ScriptedRun
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
-ID = "application_1_0001"
-SWEEP = ("sweep", "train.py:train", "--grid", "lr=1", "--metric", "accuracy")
-
-
-class Yarn:
-    """A ResourceManager and a NodeManager in one."""
-
-    def __init__(self) -> None:
-        self.told: dict[str, Any] = {}
-        """Of the application; empty while there is none."""
-        self.printed = ""
-        """What the driver's container has printed to stdout."""
-        self.asked: list[str] = []
-        self.address = ""
-
-    def answer(self, path: str) -> bytes | None:
-        self.asked.append(path)
-        if path.startswith("/ws/v1/cluster/apps?applicationTags=sparktrain-"):
-            return json.dumps({"apps": {"app": [self.told]} if self.told else None}).encode()
-        if path.startswith("/ws/v1/node/containerlogs/container_1/stdout"):
-            begin = "Container: container_1 on h:1\nLogAggregationType: LOCAL\nLogLength:9\nLogContents:\n"
-            return f"{begin}{self.printed}\nEnd of LogType:stdout.\n****************\n".encode()
-        return None
-
-    def become(self, state: str, final: str = "UNDEFINED", diagnostics: str = "") -> None:
-        logs = f"http://{self.address}/node/containerlogs/container_1/ann"
-        self.told = {
-            "id": ID, "state": state, "finalStatus": final, "diagnostics": diagnostics,
-            "amHostHttpAddress": self.address, "amContainerLogs": logs,
-        }  # fmt: skip
 
 
 @pytest.fixture
 def yarn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
-    told = Yarn()
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            content = told.answer(self.path)
-            self.send_response(404 if content is None else 200)
-            self.end_headers()
-            self.wfile.write(content or b"")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        told.address = f"127.0.0.1:{server.server_port}"
-        name = "yarn.resourcemanager.webapp.address"
-        site = f"<configuration><property><name>{name}</name><value>{told.address}</value></property></configuration>"
-        (tmp_path / "conf").mkdir()
-        (tmp_path / "conf" / "yarn-site.xml").write_text(site)
+    with yarn_at(tmp_path / "conf") as made:
         monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path / "conf"))
-        yield told
-        server.shutdown()
-        thread.join()
+        yield made
 
 
 @pytest.fixture
@@ -91,12 +39,6 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPARK_HOME", str(home))
     monkeypatch.setattr(follow, "POLL_S", 0.02)
     return home
-
-
-def behave(spark: Path, does: str) -> None:
-    program = spark / "bin" / "spark-submit"
-    program.write_text(f'#!/bin/sh\necho "$@" > {spark}/words\n{does}\n')
-    program.chmod(0o755)
 
 
 def submitted(spark: Path) -> str:
@@ -115,11 +57,6 @@ def after(yarn: Yarn, spark: Path, then: Any) -> threading.Thread:
     thread = threading.Thread(target=work)
     thread.start()
     return thread
-
-
-def in_cluster(tmp_path: Path, *more: str) -> list[str]:
-    where = ["--deploy-mode", "cluster", "--pack", "none"]
-    return ["submit", *where, *SWEEP, "--dir", str(tmp_path / "runs"), "--name", "mnist", *more]
 
 
 def test_a_dry_run_prints_the_line_and_does_nothing(spark: Path, capfd: Capture) -> None:
@@ -240,24 +177,6 @@ def test_a_spark_submit_that_submits_nothing_is_ended(
     assert "has brought no application to YARN within 0.2 s" in capfd.readouterr().err
 
 
-def test_ctrl_c_leaves_an_application_in_the_cluster_and_says_how_to_end_it(
-    yarn: Yarn, spark: Path, tmp_path: Path
-) -> None:
-    yarn.become("RUNNING")
-    behave(spark, f"echo $$ > {spark}/pid\nexec sleep 600")
-    line = [sys.executable, "-m", "sparktrain", *in_cluster(tmp_path)]
-    with subprocess.Popen(
-        line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
-    ) as process:
-        wait_until(lambda: yarn.asked and (spark / "pid").exists(), 30.0, "the application is seen")
-        process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=30)[1].decode()
-    assert process.returncode == 130
-    assert f"error: interrupted; {ID} goes on without this command: yarn application -kill {ID} ends it" in told
-    pid = int((spark / "pid").read_text())
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10.0, "spark-submit is gone")
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -300,6 +219,15 @@ def prune(folder: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return cli.main(["pack", "--package", "msgspec", "--to", str(folder), "--prune"])
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Contents:
+    """What a pack holds here, in place of the whole Python of this process."""
+    made = contents([[data_entry("bin/python", "#!", executable=True)]], [])
+    monkeypatch.setattr(pack, "plan", lambda wanted: made)
+    return made
+
+
+@pytest.mark.usefixtures("small")
 def test_old_packs_are_deleted_when_somebody_says_yes(
     tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,14 +246,7 @@ def test_old_packs_are_deleted_when_somebody_says_yes(
     assert capfd.readouterr().err == f"no old packs in {tmp_path}\n"
 
 
-def test_a_pack_is_made_once_and_its_url_printed(
-    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sparktrain.submit.env_pack import pack
-    from sparktrain.submit.env_pack.contents import contents, data_entry
-
-    small = contents([[data_entry("bin/python", "#!", executable=True)]], [])
-    monkeypatch.setattr(pack, "plan", lambda wanted: small)
+def test_a_pack_is_made_once_and_its_url_printed(tmp_path: Path, capfd: Capture, small: Contents) -> None:
     assert cli.main(["pack", "--to", str(tmp_path / "packs")]) == 0
     first = capfd.readouterr()
     assert first.out == f"{tmp_path}/packs/{small.archive}\n"

@@ -87,18 +87,18 @@ def cell(source: str, **names: Any) -> Callable[..., Any]:
 def test_of_what_a_function_reads() -> None:
     import numpy
     import pandas
-    from sklearn.linear_model import Ridge
+    from pyarrow.parquet import ParquetWriter
 
     source = """
 class Model:
     def fit(self): return table.sum()
     @property
-    def name(self): return Ridge
+    def name(self): return ParquetWriter
 def helper(): return Model()
 def train(a=array): return helper()
 """
-    train = cell(source, array=numpy.ones(1), table=pandas.Series([1]), Ridge=Ridge)
-    assert preload_for(train) == ("numpy", "pandas", "sklearn.linear_model._ridge")
+    train = cell(source, array=numpy.ones(1), table=pandas.Series([1]), ParquetWriter=ParquetWriter)
+    assert preload_for(train) == ("numpy", "pandas", "pyarrow.parquet.core")
 
 
 def test_of_a_module_that_a_function_was_imported_from(folder: Path) -> None:

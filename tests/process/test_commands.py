@@ -1,0 +1,63 @@
+"""The command line as processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from sparktrain.testing.processes import wait_until
+from tests.unit.cli.submissions import ID, behave, in_cluster, yarn_at
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom sparktrain import cli\nfrom sparktrain.cli import train\n"
+        "from sparktrain.runs.results import SweepResult, SweepStatus\n"
+        "ended = train.Ended(SweepResult(name='m', status=SweepStatus.SUCCEEDED), '')\n"
+        "train.perform_sweep = lambda request: ended\n"
+        "sys.stdin.read()\nsys.exit(cli.main(['sweep', 'a.py:b', '--json']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    process.stdin.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 0, said
+    assert said == b""
+
+
+def test_a_shell_completes_commands() -> None:
+    asked = {"_SPARKTRAIN_COMPLETE": "complete_bash", "COMP_WORDS": "sparktrain st", "COMP_CWORD": "1"}
+    command = [str(Path(sys.executable).parent / "sparktrain")]
+    said = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, timeout=60, check=False)
+    assert said.stdout.split() == ["status"], said.stderr
+
+
+def test_ctrl_c_leaves_an_application_in_the_cluster_and_says_how_to_end_it(
+    tmp_path: Path,
+) -> None:
+    spark = tmp_path / "spark"
+    (spark / "bin").mkdir(parents=True)
+    behave(spark, f"echo $$ > {spark}/pid\nexec sleep 600")
+    line = [sys.executable, "-m", "sparktrain", *in_cluster(tmp_path)]
+    more = {"PYTHONPATH": str(ROOT), "SPARK_HOME": str(spark), "YARN_CONF_DIR": str(tmp_path / "conf")}
+    with (
+        yarn_at(tmp_path / "conf") as yarn,
+        subprocess.Popen(line, cwd=tmp_path, env={**os.environ, **more}, stderr=subprocess.PIPE) as process,
+    ):
+        yarn.become("RUNNING")
+        wait_until(lambda: yarn.asked and (spark / "pid").exists(), 30.0, "the application is seen")
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 130
+    assert f"error: interrupted; {ID} goes on without this command: yarn application -kill {ID} ends it" in told
+    pid = int((spark / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10.0, "spark-submit is gone")

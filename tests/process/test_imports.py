@@ -1,0 +1,48 @@
+"""What a process that has just started imports, and what it leaves to those that need it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.unit.driver.stored import typical
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_nothing_that_a_driver_or_an_agent_imports_loads_a_framework() -> None:
+    modules = "sparktrain, sparktrain.cli, sparktrain.executor.agent, sparktrain.training.member"
+    frameworks = {"tensorflow", "keras", "horovod"}
+    code = f"import sys, {modules}; print({frameworks} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_help_loads_neither_spark_nor_pandas() -> None:
+    script = (
+        "import sys\nfrom sparktrain import cli\ncli.main(['sweep', '--help'])\n"
+        "print([name for name in ('pyspark', 'pandas', 'tensorflow', 'grpc') if name in sys.modules], file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True)
+    assert ended.stderr == "[]\n"
+
+
+def test_commands_on_a_run_directory_load_nothing_of_spark(tmp_path: Path) -> None:
+    run = typical(tmp_path / "runs")
+    script = (
+        "import sys\nfrom sparktrain import cli\n"
+        "for name in ('status', 'logs', 'best', 'fsck', 'gc'):\n"
+        "    assert cli.main([name, sys.argv[1]]) == 0\n"
+        "heavy = ('pyspark', 'py4j', 'pandas', 'numpy', 'tensorflow', 'grpc', 'pyarrow', 'cloudpickle')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, run.directory], timeout=60, capture_output=True, text=True)
+    assert done.stderr == "[]\n"
+
+
+def test_opening_a_store_of_objects_loads_no_client() -> None:
+    code = "import sys\nfrom sparktrain.store.url import open_store\nopen_store('s3://bucket/a')\n"
+    code += "print({'fsspec', 's3fs', 'botocore', 'aiohttp'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "set()"
