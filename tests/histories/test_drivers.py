@@ -28,6 +28,8 @@ from tests.unit.driver.drivers import Climber, Driver, World, composed, outcome,
 from tests.unit.store.gated import Crash, FailAt, fault
 
 TRIALS, FEW = 50, 12
+AGAIN = 2
+"""Operations of the store between a Ctrl-C and the second one."""
 
 
 class Sleeper:
@@ -44,6 +46,23 @@ class Sleeper:
         return effect()
 
 
+class Interrupt:
+    """The gate of a driver that gets Ctrl-C at operation `index`, and a second one, which ends it, `again` later."""
+
+    def __init__(self, index: int, again: int | None) -> None:
+        self.pressed = asyncio.Event()
+        self._left = index
+        self._last = None if again is None else -again
+
+    def __call__(self, name: str, effect: Callable[[], Any]) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            self.pressed.set()
+        if self._last is not None and self._left < self._last:
+            raise Crash
+        return effect()
+
+
 def audit(world: World, ran: RunOutcome, trials: int) -> None:
     """Each trial has one result, which is its own, and generations were given out once."""
     assert ran.end.ending == Ending.COMPLETE
@@ -52,9 +71,10 @@ def audit(world: World, ran: RunOutcome, trials: int) -> None:
         expected = outcome(trial.params["x"])
         assert trial.metrics == (expected.metrics or {})
         assert (trial.error is None) == (expected.failure is None)
-    ends = Counter(each.trial for each in world.records() if isinstance(each, TrialConcluded))
+    concluded = [each for each in world.records() if isinstance(each, TrialConcluded)]
+    ends = Counter(each.trial for each in concluded if each.status.observed)
     assert ends == {TrialId(number): 1 for number in range(trials)}
-    assert max(Counter(trial.id for trial in world.told).values(), default=0) <= 1
+    assert max(Counter(trial.id for trial in world.told if trial.status.observed).values(), default=0) <= 1
     for number in range(trials):
         generations = [generation for trial, generation in world.started if trial == number]
         assert generations == sorted(set(generations))
@@ -83,7 +103,10 @@ def test_a_driver_may_die_after_each_operation_of_its_store() -> None:
 
 
 LIVES = st.tuples(
-    st.sampled_from(["dies before", "dies after", "fails before", "fails after", "sleeps"]), st.integers(0, 70)
+    st.sampled_from(
+        ["dies before", "dies after", "fails before", "fails after", "sleeps", "interrupted", "interrupted twice"]
+    ),
+    st.integers(0, 70),
 )
 
 
@@ -98,6 +121,11 @@ async def history(world: World, run: PreparedRun, lives: list[tuple[str, int]], 
                 waking = asyncio.create_task(gate.replaced.wait())
                 await asyncio.wait({waking, asleep[-1]}, return_when=asyncio.FIRST_COMPLETED)
                 waking.cancel()
+            elif life.startswith("interrupted"):
+                pressed = Interrupt(at, AGAIN if life.endswith("twice") else None)
+                with suppress(Crash):
+                    ended = await Driver(world, run, pressed, agents, interrupted=pressed.pressed).run()
+                    assert ended.end.ending in (Ending.STOPPED, Ending.COMPLETE), ended.end
             else:
                 error = Crash() if life.startswith("dies") else fault()
                 with suppress(type(error)):

@@ -111,6 +111,8 @@ class Driver:
     gate: Gate
     agents: int = 2
     dead: asyncio.Event = field(default_factory=asyncio.Event)
+    interrupted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set it for Ctrl-C: the run is stopped, and ends as it can."""
     wrong: list[str] = field(default_factory=list)
 
     async def run(self) -> RunOutcome:
@@ -124,6 +126,7 @@ class Driver:
         dialers = [transport.dialer(self.world.name()) for _ in range(self.agents)]
         attending = [asyncio.create_task(Agent(self, dialer).attend()) for dialer in dialers]
         running, dying = asyncio.create_task(made.run(work)), asyncio.create_task(self.dead.wait())
+        stopping = asyncio.create_task(self._stop(made))
         try:
             await asyncio.wait({running, dying}, timeout=DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
             if self.dead.is_set():
@@ -134,10 +137,15 @@ class Driver:
             for dialer in dialers:
                 dialer.vanish()
             await made.close("the driver is gone")
-            for task in (running, dying, *attending):
+            tasks = (running, dying, stopping, *attending)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(running, dying, *attending, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             assert not self.wrong, self.wrong[0]
+
+    async def _stop(self, made: Coordinator) -> None:
+        await self.interrupted.wait()
+        made.stop("interrupted by Ctrl-C", 0.0)
 
     def _gate(self, name: str, effect: Callable[[], Any]) -> Any:
         try:
