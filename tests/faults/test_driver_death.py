@@ -47,10 +47,13 @@ def results(driver: Mortal) -> Counter[int]:
     )
 
 
-def test_a_sweep_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mortal]) -> None:
+@pytest.mark.parametrize(
+    "ends", [("python", "jvm"), pytest.param(("python", "jvm", "both"), marks=pytest.mark.all)], ids=["two", "three"]
+)
+def test_a_sweep_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mortal], ends: tuple[str, ...]) -> None:
     (tmp_path / "trials").write_text(str(TRIALS))
     rng, finished, gone = random.Random(7), Counter[int](), Sighted([])
-    for end in ("python", "jvm", "both"):
+    for end in ends:
         driver = start("sweep")
         driver.wait_batches(rng.randint(3, 6))
         gone = driver.strike(end)
@@ -72,6 +75,7 @@ def test_a_sweep_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mor
         assert generation in generations(tmp_path, "end")[x]
 
 
+@pytest.mark.all
 def test_a_gang_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mortal]) -> None:
     rng, step = random.Random(3), 0
     for generation, end in enumerate(("both", "python"), 1):
@@ -97,6 +101,7 @@ def steps(folder: Path) -> dict[tuple[int, int], list[int]]:
     return drill.notes(folder, "step")
 
 
+@pytest.mark.all
 def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
     tmp_path: Path, start: Callable[[str], Mortal]
 ) -> None:
@@ -113,6 +118,7 @@ def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
             np.testing.assert_array_equal(one[name], other[name])
 
 
+@pytest.mark.all  # tests/histories/test_drivers.py: drivers that sleep
 def test_a_driver_that_was_replaced_while_it_slept_ends_when_it_wakes_up(
     tmp_path: Path, start: Callable[[str], Mortal]
 ) -> None:
@@ -135,6 +141,7 @@ def test_a_driver_that_was_replaced_while_it_slept_ends_when_it_wakes_up(
     assert generations(tmp_path, "end") == {0: [2], 1: [2]}
 
 
+@pytest.mark.all  # tests/histories/test_drivers.py: drivers that are interrupted
 def test_a_driver_that_is_interrupted_twice_can_be_resumed(tmp_path: Path, start: Callable[[str], Mortal]) -> None:
     (tmp_path / "trials").write_text("2")
     (tmp_path / "hold").touch()

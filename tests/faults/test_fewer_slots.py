@@ -56,6 +56,7 @@ def note(folder: Path, generation: int, rank: int) -> list[float]:
     return [float(each) for each in path.read_text().split()]
 
 
+@pytest.mark.all
 @pytest.mark.timeout(300)
 def test_a_gang_goes_on_smaller_when_a_node_is_lost_for_good(cluster: Standalone, runs: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"

@@ -44,8 +44,16 @@ def check(result: st.RunResult, folder: Path, strikes: list[Strike]) -> None:
     assert max(steps.get((last, 0), began[last, 0])) == STEPS
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
-@pytest.mark.parametrize("rank", [0, 1])
+OFTEN = {("member", 0), ("zygote", 1), ("agent", 0), ("executor", 1)}
+"""Kills of `make test`: each victim once; `make test-all` kills each of both ranks."""
+KILLS = [
+    pytest.param(victim, rank, marks=() if (victim, rank) in OFTEN else pytest.mark.all)
+    for victim in VICTIMS
+    for rank in (0, 1)
+]
+
+
+@pytest.mark.parametrize(("victim", "rank"), KILLS)
 def test_a_killed_process_costs_a_restart(spark: SparkSession, runs: Path, victim: str, rank: int) -> None:
     below = {each.pid for each in descendants(os.getpid())}
     strikes = [Strike(1, 17, rank, victim)]
@@ -55,12 +63,14 @@ def test_a_killed_process_costs_a_restart(spark: SparkSession, runs: Path, victi
     Sighted(each.pid for each in left if psutil.pid_exists(each.pid)).wait_gone(10.0)
 
 
+@pytest.mark.all
 def test_random_kills_in_a_row_are_all_recovered_from(spark: SparkSession, runs: Path) -> None:
     strikes = drill.plan(seed=11, kills=4, size=2)
     result, folder = run(runs, strikes)
     check(result, folder, strikes)
 
 
+@pytest.mark.all  # tests/process/test_frozen.py has it without a cluster
 def test_a_member_that_is_stopped_by_a_signal_is_replaced(spark: SparkSession, runs: Path) -> None:
     strikes = [Strike(1, 12, 1, "member", signal.SIGSTOP)]
     result, folder = run(runs, strikes)
@@ -69,12 +79,14 @@ def test_a_member_that_is_stopped_by_a_signal_is_replaced(spark: SparkSession, r
     assert (restart.kind, restart.rank) == ("lost", 1)
 
 
+@pytest.mark.all
 def test_one_member_alone_recovers_too(spark: SparkSession, runs: Path) -> None:
     strikes = [Strike(1, 8, 0, "member"), Strike(2, 30, 0, "agent")]
     result, folder = run(runs, strikes, workers=1)
     check(result, folder, strikes)
 
 
+@pytest.mark.all  # tests/unit/state counts restarts
 def test_too_many_kills_end_the_run_with_the_list_of_causes(spark: SparkSession, runs: Path) -> None:
     strikes = [Strike(1, 3, 0, "member"), Strike(2, 4, 1, "member"), Strike(3, 5, 0, "member")]
     with pytest.raises(st.RunFailedError, match="SIGKILL") as caught:

@@ -70,7 +70,11 @@ ENDS: dict[str, Callable[[Driver], object]] = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+OFTEN = ("sigkill of the driver's python", "sigkill of the driver's jvm")
+"""Ends of `make test`; `make test-all` has each."""
+
+
+@pytest.mark.parametrize("end", [pytest.param(end, marks=() if end in OFTEN else pytest.mark.all) for end in ENDS])
 def test_no_training_process_survives_its_driver(driver: Driver, end: str) -> None:
     training = driver.wait_training()
     assert len(training.processes) == 6
@@ -80,6 +84,7 @@ def test_no_training_process_survives_its_driver(driver: Driver, end: str) -> No
     driver.all.wait_gone(30.0)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("driver", ["stop"], indirect=True)
 def test_no_training_process_survives_the_stop_of_its_session(driver: Driver) -> None:
     training = driver.wait_training()
@@ -89,6 +94,7 @@ def test_no_training_process_survives_the_stop_of_its_session(driver: Driver) ->
     assert "ended by AgentsLostError" in driver.output.read_text()
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("driver", ["pool"], indirect=True)
 def test_ctrl_c_in_a_pools_call_ends_its_trials_and_gives_the_slots_back(driver: Driver) -> None:
     training = driver.wait_training()

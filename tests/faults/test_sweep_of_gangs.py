@@ -22,6 +22,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield session
 
 
+@pytest.mark.all
 def test_a_sweep_of_gangs_loses_no_trial_with_an_executor(spark: SparkSession, runs: Path) -> None:
     folder = runs / "notes"
     folder.mkdir(parents=True)

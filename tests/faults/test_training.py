@@ -51,7 +51,14 @@ def taught(folder: Path, workers: int) -> list[list[int]]:
     return epochs
 
 
-@pytest.mark.parametrize(("workers", "backend"), [(1, "none"), (2, "tensorflow"), (2, "horovod")])
+@pytest.mark.parametrize(
+    ("workers", "backend"),
+    [
+        pytest.param(1, "none", marks=pytest.mark.all),
+        pytest.param(2, "tensorflow", marks=pytest.mark.all),
+        (2, "horovod"),
+    ],
+)
 def test_a_killed_training_ends_with_the_same_weights(
     pool: st.Pool, tmp_path: Path, workers: int, backend: str
 ) -> None:

@@ -1,5 +1,6 @@
 """What members are told when a ring cannot be formed, or breaks."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,25 @@ LATE_S = 4.0
 both = pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
 
 
-@both
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("function", [breaking.lost_in_fit, breaking.lost_eagerly], ids=["fit", "eagerly"])
-def test_the_others_are_told_of_a_killed_member(backend: str, victim: int, function: object, tmp_path: Path) -> None:
+FUNCTIONS = {"fit": breaking.lost_in_fit, "eagerly": breaking.lost_eagerly}
+OFTEN = {("tensorflow", 0, "fit"), ("tensorflow", 1, "eagerly"), ("horovod", 1, "fit"), ("horovod", 0, "eagerly")}
+"""Losses of `make test`: each backend, rank and way of working; `make test-all` has their product."""
+LOSSES = [
+    pytest.param(*loss, marks=() if loss in OFTEN else pytest.mark.all)
+    for loss in product(("tensorflow", "horovod"), (0, 1), FUNCTIONS)
+]
+
+
+@pytest.mark.parametrize(("backend", "victim", "how"), LOSSES)
+def test_the_others_are_told_of_a_killed_member(backend: str, victim: int, how: str, tmp_path: Path) -> None:
     note = str(tmp_path / "killed")
-    ends = gang_ends(function, ["here"] * 3, backend, ring_timeout_s=TIMEOUT_S, victim=victim, note=note)
+    ends = gang_ends(FUNCTIONS[how], ["here"] * 3, backend, ring_timeout_s=TIMEOUT_S, victim=victim, note=note)
 
     assert "status -9" in str(ends.pop(victim).error)
     for end in ends:
         assert end.result["ring"], end
         assert end.result["after"] < TIMEOUT_S + LATE_S
-        assert end.result["typed"] == (function is breaking.lost_eagerly)
+        assert end.result["typed"] == (how == "eagerly")
 
 
 @both

@@ -52,7 +52,7 @@ def alone() -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module", params=["tensorflow", "horovod"])
+@pytest.fixture(scope="module", params=["tensorflow", pytest.param("horovod", marks=pytest.mark.all)])
 def gang(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     """What each member of a gang of two makes of them."""
     return _run(2, request.param)

@@ -1,6 +1,6 @@
 """A fit that is killed and goes on from a checkpoint trains on what it would have trained on, in the same order."""
 
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,15 @@ from tests.training.gluing import EXAMPLES, Memory, fitted
 KINDS = ("known", "unknown", "twice_shuffled", "shuffled_and_cached", "arrays", "generator")
 
 
-@pytest.mark.parametrize("steps_per_execution", [1, 4])
-@pytest.mark.parametrize("kind", KINDS)
+OFTEN = {
+    *(("known", 1), ("unknown", 4), ("twice_shuffled", 1)),
+    *(("shuffled_and_cached", 4), ("arrays", 1), ("generator", 4)),
+}
+"""Cases of `make test`: each kind, each number of steps; `make test-all` has their product."""
+MIDDLES = [pytest.param(*case, marks=() if case in OFTEN else pytest.mark.all) for case in product(KINDS, (1, 4))]
+
+
+@pytest.mark.parametrize(("kind", "steps_per_execution"), MIDDLES)
 def test_goes_on_in_the_middle_of_an_epoch(kind: str, steps_per_execution: int) -> None:
     draw = np.random.default_rng([KINDS.index(kind), steps_per_execution])
     options = {"steps_per_execution": steps_per_execution}
@@ -38,7 +45,15 @@ def _epochs(seen: list[list[int]]) -> list[list[list[int]]]:
     return [seen[start : start + steps] for start in range(0, len(seen), steps)]
 
 
-@pytest.mark.parametrize(("kind", "per_epoch"), [("endless", 7), ("known", 23), ("known", 5), ("generator", 5)])
+@pytest.mark.parametrize(
+    ("kind", "per_epoch"),
+    [
+        ("endless", 7),
+        pytest.param("known", 23, marks=pytest.mark.all),
+        pytest.param("known", 5, marks=pytest.mark.all),
+        ("generator", 5),
+    ],
+)
 def test_goes_on_where_epochs_have_a_given_number_of_steps(kind: str, per_epoch: int) -> None:
     options: dict[str, Any] = {"epochs": 4, "steps_per_epoch": per_epoch}
     whole, _ = fitted(kind, Memory(), every=None, **options)

@@ -22,7 +22,7 @@ def alone() -> dict[str, Any]:
 
 
 @both
-@pytest.mark.parametrize(("size", "names"), [(2, EVERY), (3, SOME)], ids=["2", "3"])
+@pytest.mark.parametrize(("size", "names"), [(2, EVERY), pytest.param(3, SOME, marks=pytest.mark.all)], ids=["2", "3"])
 def test_equals_one_process(backend: str, size: int, names: list[str], alone: dict[str, Any]) -> None:
     members = run_gang(fits.train, size, backend, names=names)
 
@@ -79,7 +79,7 @@ def test_a_large_sparse_gradient_travels_as_rows(backend: str) -> None:
 
 
 @both
-@pytest.mark.parametrize(("compression", "error"), [("fp16", 1e-3), ("bf16", 1e-2)])
+@pytest.mark.parametrize(("compression", "error"), [("fp16", 1e-3), pytest.param("bf16", 1e-2, marks=pytest.mark.all)])
 def test_compression_costs_little_accuracy(backend: str, compression: str, error: float, alone: dict[str, Any]) -> None:
     large, none, third, half = run_gang(operations.compressed, 2, backend, compression=compression)[0]
     weights = run_gang(operations.compressed_fit, 2, backend, compression=compression)[0]
@@ -139,6 +139,7 @@ def test_horovod_takes_members_of_several_hosts() -> None:
     assert [end.error for end in ends] == [None, None, None]
 
 
+@pytest.mark.all
 @both
 def test_is_fast_enough_to_train(backend: str) -> None:
     formed = [max(run_gang(operations.forms, size, backend)) for size in (2, 3)]

@@ -22,11 +22,15 @@ KILLS = {
     "files_of_callbacks": (9,),
 }
 """By program: after which steps it is killed, with one call of `fit` running or another; once in each life."""
+OFTEN = {"frozen_then_tuned", "folds_with_one_list_of_callbacks", "stopped_by_one_member", "files_of_callbacks"}
+"""Programs of `make test`; `make test-all` has the others too."""
 EQUAL_ALONE = {"rel": 1e-6, "abs": 1e-7}
 EQUAL_IN_GANGS = {"rel": 1e-5, "abs": 2e-6}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all) for name in PROGRAMS]
+)
 def test_ends_as_one_process_that_lives(name: str, tmp_path: Path) -> None:
     lives = [(name, kill) for kill in (0, *KILLS[name])]
     [alone] = run_gang(train, 1, "none", folder=str(tmp_path / "alone"), lives=lives)

@@ -121,7 +121,7 @@ def test_what_keras_cannot_do_on_parameter_servers_is_refused() -> None:
         assert f"StrategyError: model.{name}() under strategy 'parameter_server'" in said[name]
 
 
-@pytest.mark.parametrize("kind", ["mirrored", "central_storage"])
+@pytest.mark.parametrize("kind", [pytest.param("mirrored", marks=pytest.mark.all), "central_storage"])
 def test_a_loop_on_two_devices_is_fit_on_one(kind: str, alone: Any) -> None:
     both = results(functions.loop, ("chief",), kind=kind, devices=2)[0]
     assert both["weights"] == pytest.approx(alone["weights"], abs=1e-6)
@@ -172,9 +172,9 @@ def test_the_evaluator_enters_the_function_with_the_default_strategy() -> None:
     ("name", "roles"),
     [
         ("multi_worker_mirrored", TWO),
-        ("parameter_server", SERVED),
-        ("mirrored", ("chief",)),
-        ("central_storage", ("chief",)),
+        pytest.param("parameter_server", SERVED, marks=pytest.mark.all),
+        pytest.param("mirrored", ("chief",), marks=pytest.mark.all),
+        pytest.param("central_storage", ("chief",), marks=pytest.mark.all),
     ],
 )
 def test_examples_learn_to_tell_clothes_apart(name: str, roles: tuple[str, ...]) -> None:
