@@ -102,6 +102,17 @@ def test_a_driver_may_die_after_each_operation_of_its_store() -> None:
     assert points > TRIALS
 
 
+@pytest.mark.parametrize("again", [None, AGAIN], ids=["once", "twice"])
+def test_a_driver_may_be_interrupted_at_each_operation_of_its_store(again: int | None) -> None:
+    run, endings = composed(FEW), Counter[Ending | None]()
+    while not endings[Ending.COMPLETE]:
+        world, gate = World(), Interrupt(endings.total(), again)
+        ended = play(run_or_die(Driver(world, run, gate, interrupted=gate.pressed)))
+        endings[ended.end.ending if ended else None] += 1
+        audit(world, play(Driver(world, run, whole).run()), FEW)
+    assert endings[Ending.STOPPED if again is None else None] > FEW
+
+
 LIVES = st.tuples(
     st.sampled_from(
         ["dies before", "dies after", "fails before", "fails after", "sleeps", "interrupted", "interrupted twice"]
