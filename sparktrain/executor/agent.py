@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.code import LocalCode, keep
-from sparktrain.executor.member_runner import MemberSession
+from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.message_limits import fitting
 from sparktrain.executor.scratch import held, tidy
 from sparktrain.executor.snapshots import SnapshotKeeper
@@ -128,7 +128,15 @@ class Agent:
     """One life of one agent: from `Join` to the end of its stream. All methods belong to its event loop."""
 
     def __init__(
-        self, place: Placement, warm: WarmZygote, dialer: Dialer, link: Link, clock: Clock, tokens: TokenFile
+        self,
+        place: Placement,
+        warm: WarmZygote,
+        dialer: Dialer,
+        link: Link,
+        clock: Clock,
+        tokens: TokenFile,
+        *,
+        limits: MemberLimits = LIMITS,
     ) -> None:
         self.id = AgentId(f"{place.slot}-{uuid.uuid4().hex[:12]}")
         self._place = place
@@ -137,6 +145,7 @@ class Agent:
         self._link = link
         self._clock = clock
         self._tokens = tokens
+        self._limits = limits
         self._codes: dict[RunId, LocalCode] = {}
         self._snapshots = SnapshotKeeper(warm.scratch, self.id, self._post)
         self._member: MemberSession | None = None
@@ -281,7 +290,9 @@ class Agent:
         told = start.member  # a run before may have had such a member, whose files are still on their way
         name = f"trial-{told.trial}-{told.generation}-{told.rank}-{uuid.uuid4().hex[:12]}"
         code = self._codes[start.member.run]
-        self._member = MemberSession(start, code, self._warm.scratch / name, self._clock, self._snapshots)
+        self._member = MemberSession(
+            start, code, self._warm.scratch / name, self._clock, self._snapshots, limits=self._limits
+        )
         self._training = self._spawn(self._train(self._member, self._training))
         storing = self._spawn(self._member.store(self.id, self._dialer, self._post))
         self._storing.add(storing)

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,12 +37,7 @@ REPORT_METRICS = 10_000
 """Unless they are so many, with their metrics: a message has a largest size."""
 EXIT_TIMEOUT_S = 10.0
 """From a member's outcome until its process must be gone; then it is killed."""
-FROZEN_TIMEOUT_S = 5.0
-"""A member that is stopped by a signal for so long is ended."""
 FROZEN_LOOK_S = 0.5
-UNSAVED_LIMIT_S = 1800.0
-"""A member that the local disk keeps from saving for so long, and that still tries, is ended: it may do better
-elsewhere."""
 LIVE_LOG_AFTER_S = 0.5
 """A member that runs longer has its log uploaded while it runs."""
 TRIM_INTERVAL_S = 1.0
@@ -53,11 +49,32 @@ class FilesGoneError(InfraError):
     """The agent's files were deleted under it: its container has ended, and its last processes not yet."""
 
 
+@dataclass(frozen=True)
+class MemberLimits:
+    """How long an agent puts up with a member that makes no progress."""
+
+    frozen_s: float = 5.0
+    """A member that is stopped by a signal for so long is ended."""
+    unsaved_s: float = 1800.0
+    """A member that the local disk keeps from saving for so long, and that still tries, is ended: it may do better
+    elsewhere."""
+
+
+LIMITS = MemberLimits()
+
+
 class MemberSession:
     """Runs one member in a waiting child of the zygote. One use; all methods belong to the agent's event loop."""
 
     def __init__(
-        self, start: m.StartMember, code: LocalCode, home: Path, clock: Clock, snapshots: SnapshotKeeper
+        self,
+        start: m.StartMember,
+        code: LocalCode,
+        home: Path,
+        clock: Clock,
+        snapshots: SnapshotKeeper,
+        *,
+        limits: MemberLimits = LIMITS,
     ) -> None:
         self.member = start.member
         self._start = start
@@ -65,6 +82,7 @@ class MemberSession:
         self._home = home
         self._clock = clock
         self._snapshots = snapshots
+        self._limits = limits
         self._keeping: asyncio.Task[None] | None = None
         self._child: MemberProcess | None = None
         self._stop_grace_s: float | None = None
@@ -139,7 +157,7 @@ class MemberSession:
         if not unsaved.disk:
             return
         since = self._unsaved_since = now if self._unsaved_since is None else self._unsaved_since
-        if now - since >= UNSAVED_LIMIT_S:
+        if now - since >= self._limits.unsaved_s:
             summary = f"nothing could be saved on host {host} for {now - since:.0f} s"
             self._fail(post, Failure(FailureKind.LOST, f"{summary} (step {unsaved.step}: {unsaved.problem})"))
             child.kill(0.0)
@@ -201,8 +219,10 @@ class MemberSession:
             await self._clock.sleep(FROZEN_LOOK_S)
             frozen = process_tree.process_state(child.pid) == "T"
             frozen_since = (frozen_since or self._clock.now()) if frozen else None
-            if frozen_since is not None and self._clock.now() >= frozen_since + FROZEN_TIMEOUT_S:
-                summary = f"process {child.pid} was stopped by a signal (SIGSTOP?) for {FROZEN_TIMEOUT_S:g} s; ended"
+            if frozen_since is not None and self._clock.now() >= frozen_since + self._limits.frozen_s:
+                summary = (
+                    f"process {child.pid} was stopped by a signal (SIGSTOP?) for {self._limits.frozen_s:g} s; ended"
+                )
                 self._fail(post, Failure(FailureKind.LOST, summary, log_tail=tail_lines(self._home / "log.txt")))
                 child.kill(0.0)
                 return

@@ -20,11 +20,20 @@ RETRY_S = 0.05
 class WarmZygote:
     """The zygote of one agent task, replaced when it is lost. Outlives an agent's stream."""
 
-    def __init__(self, scratch: Path, sys_path: Sequence[str], env: Mapping[str, str], clock: Clock) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        sys_path: Sequence[str],
+        env: Mapping[str, str],
+        clock: Clock,
+        *,
+        restarts: int = RESTARTS,
+    ) -> None:
         self.scratch = scratch
         self._sys_path = sys_path
         self._env = env
         self._clock = clock
+        self._restarts = restarts
         self._zygote = self._new()
         self._wanted: dict[str, None] = {}
         """Modules to have, in the order in which they were first asked for."""
@@ -72,7 +81,7 @@ class WarmZygote:
             async with self._lock:
                 self._lost += self._taken is None or not self._taken.lost
                 self._taken = None
-                if self._lost > RESTARTS:
+                if self._lost > self._restarts:
                     raise ZygoteLostError(f"the zygote was lost {self._lost} times; see the executor's memory limits")
                 await self._close()
                 if self._loading:  # an import ended the zygote: it would end the next one too

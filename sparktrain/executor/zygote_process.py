@@ -47,11 +47,19 @@ class ZygoteProcess:
     """
 
     def __init__(
-        self, scratch: Path, sys_path: Sequence[str] | None = None, env: Mapping[str, str] | None = None
+        self,
+        scratch: Path,
+        sys_path: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        *,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        end_timeout_s: float = END_TIMEOUT_S,
     ) -> None:
         self.log_path = scratch / "zygote.log"
         self._scratch = scratch
         self._sys_path = sys_path
+        self._answer_timeout_s = answer_timeout_s
+        self._end_timeout_s = end_timeout_s
         self._env = env or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._control: AsyncPipe[m.FromZygote] | None = None
@@ -114,7 +122,7 @@ class ZygoteProcess:
         if self._control is not None:
             self._control.shut()
         try:
-            await asyncio.wait_for(self._gone.wait(), END_TIMEOUT_S)
+            await asyncio.wait_for(self._gone.wait(), self._end_timeout_s)
         except TimeoutError:
             self._process.kill()
             await self._gone.wait()
@@ -133,13 +141,13 @@ class ZygoteProcess:
         self._answers.append(answer)
         self._send(message)
         try:
-            return await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
+            return await asyncio.wait_for(answer, self._answer_timeout_s)
         except asyncio.CancelledError:
             answer.add_done_callback(_disown)
             raise
         except TimeoutError:
             await self.close()
-            problem = f"did not answer {type(message).__name__} within {ANSWER_TIMEOUT_S:g} s, and was ended"
+            problem = f"did not answer {type(message).__name__} within {self._answer_timeout_s:g} s, and was ended"
             raise ZygoteLostError(self._described(problem)) from None
 
     def _listen(self) -> None:

@@ -5,7 +5,6 @@ import hashlib
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,49 +12,39 @@ import cloudpickle
 
 from sparktrain.clock import SystemClock
 from sparktrain.executor.agent import Agent
+from sparktrain.executor.member_runner import LIMITS, MemberLimits
 from sparktrain.executor.spark_task import Placement
-from sparktrain.executor.warm_zygote import WarmZygote
+from sparktrain.executor.warm_zygote import RESTARTS, WarmZygote
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
-from sparktrain.protocol.transport import Link, LinkClosedError
+from sparktrain.protocol.transport import Link
 from sparktrain.state.outcome import Failure
 from sparktrain.store.hadoop.token_file import TokenFile
 from tests.process.harness import MARK, eventually
+from tests.unit.executor.reception import Reception
 
 WITHIN_S = 30.0
 PLACE = Placement(slot=0, host="host", pid=0, executor=0, cpus=None, gpus=(), devices=(), versions={})
 
 
-@dataclass
-class Hall:
-    """The coordinator's side of one agent."""
+class Hall(Reception):
+    """The coordinator's side of one agent with a real zygote."""
 
-    scratch: Path
-    link: Link | None = None
-    heard: list[m.Message] = field(default_factory=list)
-    files: dict[tuple[Member, str], bytes] = field(default_factory=dict)
-    streams: int = 0
-    """Uploads that were begun."""
-    ended: "asyncio.Task[str | None] | None" = None
-    """The agent's life."""
+    def __init__(self, scratch: Path) -> None:
+        super().__init__()
+        self.scratch = scratch
+        self.files: dict[tuple[Member, str], bytes] = {}
+        self.streams = 0
+        """Uploads that were begun."""
+        self.ended: asyncio.Task[str | None] | None = None
+        """The agent's life."""
+        self.link: Link | None = None
 
     async def serve(self, link: Link) -> None:
-        """As the coordinator does, for the part that agents need."""
+        """See base class."""
         self.link = link
-        try:
-            while True:
-                message = await link.receive()
-                self.heard.append(message)
-                match message:
-                    case m.Join():
-                        link.post(m.Welcome(60.0, 600.0, ()))
-                    case m.Beat():
-                        link.post(m.BeatAck())
-                    case m.CheckpointWritten(member=member, checkpoint=checkpoint):
-                        link.post(m.AckCheckpoint(member, checkpoint))
-        except LinkClosedError:
-            pass
+        await super().serve(link)
 
     async def store(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
         """Keep an upload in memory."""
@@ -114,15 +103,17 @@ class Hall:
 
 
 @asynccontextmanager
-async def attended(scratch: Path, mark: str, dismissed: bool = True) -> AsyncIterator[Hall]:
+async def attended(
+    scratch: Path, mark: str, dismissed: bool = True, *, restarts: int = RESTARTS, limits: MemberLimits = LIMITS
+) -> AsyncIterator[Hall]:
     """An agent that has joined, and is dismissed in the end; its files are below `scratch`."""
     transport, hall, tokens = MemoryTransport(), Hall(scratch), TokenFile(scratch)
     await transport.listener.start(hall.serve, hall.store)
-    warm = WarmZygote(scratch, sys.path, {MARK: mark}, SystemClock())
+    warm = WarmZygote(scratch, sys.path, {MARK: mark}, SystemClock(), restarts=restarts)
     warm.start()
     dialer = transport.dialer()
     link = await dialer.attend(1.0)
-    hall.ended = asyncio.create_task(Agent(PLACE, warm, dialer, link, SystemClock(), tokens).run())
+    hall.ended = asyncio.create_task(Agent(PLACE, warm, dialer, link, SystemClock(), tokens, limits=limits).run())
     try:
         await hall.until(lambda: m.Ready() in hall.heard, "the agent is ready")
         yield hall

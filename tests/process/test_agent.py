@@ -16,7 +16,7 @@ import pytest
 
 from sparktrain import process_tree
 from sparktrain.clock import SystemClock
-from sparktrain.executor.member_runner import MemberSession
+from sparktrain.executor.member_runner import MemberLimits, MemberSession
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.executor.zygote_process import ZygoteLostError
@@ -211,17 +211,14 @@ async def test_an_agent_whose_disk_takes_no_code_leaves_for_a_while(tmp_path: Pa
     assert leave.reason.startswith("agent on host leaves for a while: the code of run run cannot be kept below")
 
 
-async def test_a_function_that_kills_its_zygote_loses_its_own_trial_however_often(
-    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_function_that_kills_its_zygote_loses_its_own_trial_however_often(tmp_path: Path, mark: str) -> None:
     def kills(ctx: Any) -> None:
         import signal
 
         os.kill(os.getppid(), signal.SIGKILL)
         signal.pause()
 
-    monkeypatch.setattr("sparktrain.executor.warm_zygote.RESTARTS", 2)
-    async with attended(tmp_path, mark) as hall:
+    async with attended(tmp_path, mark, restarts=2) as hall:
         await hall.prepare("kills", kills)
         await hall.prepare("good", leaves("one"))
         for trial in range(4):
@@ -231,12 +228,9 @@ async def test_a_function_that_kills_its_zygote_loses_its_own_trial_however_ofte
         assert (await hall.ended_member(hall.start("good"))).outcome.metrics == {"result": 1.0}
 
 
-async def test_a_zygote_that_is_lost_by_itself_is_replaced_only_so_often(
-    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sparktrain.executor.warm_zygote.RESTARTS", 2)
+async def test_a_zygote_that_is_lost_by_itself_is_replaced_only_so_often(tmp_path: Path, mark: str) -> None:
     others = process_tree.children()
-    warm = WarmZygote(tmp_path, sys.path, {MARK: mark}, SystemClock())
+    warm = WarmZygote(tmp_path, sys.path, {MARK: mark}, SystemClock(), restarts=2)
     warm.start()
     keeping = asyncio.create_task(warm.keep())
     for _ in range(3):
@@ -304,11 +298,10 @@ async def test_a_full_disk_is_told_for_each_checkpoint_and_does_not_end_training
 
 
 async def test_a_host_on_which_nothing_can_be_saved_for_too_long_loses_the_member(
-    small_disk: tuple[Path, bool], mark: str, monkeypatch: pytest.MonkeyPatch
+    small_disk: tuple[Path, bool], mark: str
 ) -> None:
-    monkeypatch.setattr("sparktrain.executor.member_runner.UNSAVED_LIMIT_S", 0.0)
     disk, mounted = small_disk
-    async with attended(disk, mark) as hall:
+    async with attended(disk, mark, limits=MemberLimits(unsaved_s=0.0)) as hall:
         await hall.prepare("run", saves_much)
         failure = await hall.failure(hall.start("run", params={"times": 1000, "limited": not mounted}))
     assert failure.kind is FailureKind.LOST, "CHECKPOINT would say that the one it resumed from cannot be read"

@@ -9,9 +9,8 @@ import cloudpickle
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.executor import member_runner as executor
 from sparktrain.executor.code import LocalCode
-from sparktrain.executor.member_runner import MemberSession
+from sparktrain.executor.member_runner import MemberLimits, MemberSession
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
@@ -23,21 +22,19 @@ TIMEOUT_S = 1.0
 
 
 @pytest.mark.parametrize("size", [1, 2])
-async def test_a_frozen_member_is_ended_alone_and_in_a_gang(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
+async def test_a_frozen_member_is_ended_alone_and_in_a_gang(bench: Bench, tmp_path: Path, size: int) -> None:
     def stand_still():
         import time
 
         time.sleep(60)
 
-    monkeypatch.setattr(executor, "FROZEN_TIMEOUT_S", TIMEOUT_S)
     (tmp_path / "function").write_bytes(cloudpickle.dumps(stand_still))
     start = m.StartMember(Member(RunId("run"), TrialId(0), Generation(1)), size, {}, 1, None, 2**20)
     posted: asyncio.Queue[m.FromAgent] = asyncio.Queue()
     post = posted.put_nowait
     code = LocalCode(tmp_path / "function", False, ())
-    session = MemberSession(start, code, tmp_path / "home", SystemClock(), SnapshotKeeper(tmp_path, AgentId("a"), post))
+    snapshots, limits = SnapshotKeeper(tmp_path, AgentId("a"), post), MemberLimits(frozen_s=TIMEOUT_S)
+    session = MemberSession(start, code, tmp_path / "home", SystemClock(), snapshots, limits=limits)
     place = Placement(0, "host", os.getpid(), os.getpid(), None, (), (), {})
     child = await bench.zygote.fork()
     # Of a gang the others never come: it waits for them, which is as good as training.

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sparktrain import process_tree
-from sparktrain.executor import zygote_process
 from sparktrain.executor.zygote_process import ZygoteLostError, ZygoteProcess
 from tests.process.harness import GONE_WITHIN_S, MARK, Bench, alive, eventually, marked
 
@@ -53,13 +52,13 @@ async def test_every_waiting_call_learns_that_the_zygote_is_lost(bench: Bench, t
     child.kill(0.0)
 
 
-async def test_a_zygote_that_does_not_answer_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zygote_process, "ANSWER_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(zygote_process, "END_TIMEOUT_S", 0.05)
-    os.kill(bench.zygote.pid, signal.SIGSTOP)
+async def test_a_zygote_that_does_not_answer_is_lost(tmp_path: Path, mark: str) -> None:
+    zygote = ZygoteProcess(tmp_path, env={MARK: mark}, answer_timeout_s=0.05, end_timeout_s=0.05)
+    zygote.start()
+    os.kill(zygote.pid, signal.SIGSTOP)
 
     with pytest.raises(ZygoteLostError, match=r"did not answer Fork within 0.05 s"):
-        await bench.zygote.fork()
+        await zygote.fork()
 
 
 async def test_a_zygote_that_cannot_start_says_why(tmp_path: Path, mark: str) -> None:

@@ -16,9 +16,10 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import CertificateBundle
 from sparktrain.protocol.memory_transport import MemoryDialer, MemoryTransport
 from sparktrain.protocol.ticket import AgentTicket
-from sparktrain.protocol.transport import Link, LinkClosedError, Unreachable
+from sparktrain.protocol.transport import Link, Unreachable
 from sparktrain.store.hadoop.token_file import TokenFile
 from tests.unit.clocks import HandClock, settle
+from tests.unit.executor.reception import Reception
 
 BEAT_S, LEASE_S = 3.0, 16.0
 PLACE = Placement(0, "host-1", 1, 1, None, (), (), {})
@@ -70,34 +71,17 @@ class Warm:
         self.closed = True
 
 
-class Scene:
+class Scene(Reception):
     """One attendance, and the coordinator's side of its links."""
 
     def __init__(self, folder: Path, refused_s: float | None) -> None:
+        super().__init__(BEAT_S, LEASE_S)
         self.clock = HandClock()
         self.transport = MemoryTransport()
-        self.links: asyncio.Queue[Link] = asyncio.Queue()
-        self.heard: list[m.Message] = []
-        self.answers = True
         self.dialer = Dialer(self.transport, self.clock)
         self.warm = Warm(folder)
         ticket = AgentTicket("p", ("h",), 1, CertificateBundle(b"", b"", b""), 15.0, refused_s)
         self.attendance = Attendance(PLACE, ticket, self.warm, TokenFile(folder), self.dialer, self.clock)  # type: ignore[arg-type]
-
-    async def serve(self, link: Link) -> None:
-        """Be the coordinator, which answers heartbeats unless it is told not to."""
-        self.links.put_nowait(link)
-        try:
-            while True:
-                message = await link.receive()
-                self.heard.append(message)
-                match message:
-                    case m.Join():
-                        link.post(m.Welcome(BEAT_S, LEASE_S, ()))
-                    case m.Beat() if self.answers:
-                        link.post(m.BeatAck())
-        except LinkClosedError:
-            pass
 
     def count(self, kind: type[m.Message]) -> int:
         return sum(isinstance(message, kind) for message in self.heard)

@@ -1,0 +1,37 @@
+"""The coordinator's side of agents, as far as an agent can see it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from sparktrain.protocol import messages as m
+from sparktrain.protocol.transport import Link, LinkClosedError
+
+
+@dataclass
+class Reception:
+    """Welcomes agents, answers their heartbeats and checkpoints, and keeps all that they send."""
+
+    beat_s: float = 60.0
+    lease_s: float = 600.0
+    answers: bool = True
+    """Whether heartbeats are answered."""
+    heard: list[m.Message] = field(default_factory=list)
+    links: "asyncio.Queue[Link]" = field(default_factory=asyncio.Queue)
+    """The streams of agents, in the order in which they came."""
+
+    async def serve(self, link: Link) -> None:
+        """Serve one agent until its stream ends."""
+        self.links.put_nowait(link)
+        try:
+            while True:
+                message = await link.receive()
+                self.heard.append(message)
+                match message:
+                    case m.Join():
+                        link.post(m.Welcome(self.beat_s, self.lease_s, ()))
+                    case m.Beat() if self.answers:
+                        link.post(m.BeatAck())
+                    case m.CheckpointWritten(member=member, checkpoint=checkpoint):
+                        link.post(m.AckCheckpoint(member, checkpoint))
+        except LinkClosedError:
+            pass
