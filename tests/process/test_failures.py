@@ -4,16 +4,31 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from sparktrain.executor.exit_causes import classify
 from sparktrain.executor.log_tail import tail_lines
+from sparktrain.executor.zygote_process import ZygoteProcess
 from sparktrain.state.outcome import FailureKind as Kind
-from tests.process.harness import Bench
+from tests.process.harness import MARK, Bench, marked
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def zygote(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ZygoteProcess]:
+    """One for all: however a member fails, its zygote forks the next."""
+    folder = tmp_path_factory.mktemp("zygote")
+    zygote = ZygoteProcess(folder, env={MARK: str(folder)})
+    zygote.start()
+    yield zygote
+    await zygote.close()
+    assert not marked(str(folder))
 
 
 def _unpicklable() -> None:
