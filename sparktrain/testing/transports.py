@@ -269,17 +269,20 @@ class Stage:
 
 @asynccontextmanager
 async def stage(harness: TransportHarness, limits: Limits | None = None) -> AsyncIterator[Stage]:
-    """A started coordinator."""
-    scene = Stage(harness, limits)
-    asyncio.get_running_loop().set_exception_handler(scene.hear_story)
-    scene.address = await scene.listener.start(scene.lead, scene.take)
+    """A started coordinator. Raises AssertionError when a task of the scene failed and nothing awaited it."""
+    gc.freeze()  # the collection at the end then looks at what the scene made, and not at all that is imported
     try:
-        yield scene
+        scene = Stage(harness, limits)
+        asyncio.get_running_loop().set_exception_handler(scene.hear_story)
+        scene.address = await scene.listener.start(scene.lead, scene.take)
+        try:
+            yield scene
+        finally:
+            await scene.end()
+        gc.collect()  # errors that nothing awaited are reported when they are collected
+        assert scene.stories == [], scene.stories
     finally:
-        await scene.end()
-    # Errors that nobody has heard are reported when they are collected.
-    gc.collect()
-    assert scene.stories == [], scene.stories
+        gc.unfreeze()
 
 
 async def beat(agent: Link, coordinator: Link) -> None:
