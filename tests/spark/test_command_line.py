@@ -50,6 +50,7 @@ def test_the_result_alone_is_on_stdout_and_is_what_the_run_directory_has(tmp_pat
     assert not list((tmp_path / "tmp").glob("sparktrain-spark-*"))
 
 
+@pytest.mark.all
 def test_a_sweep_whose_trials_all_fail_says_why_and_exits_with_3(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
     grid = ("--grid", "x=-1,-2", "--metric", "y", "--mode", "max", "--quiet")

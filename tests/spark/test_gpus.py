@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.spark.command import MASTER, finish, start, write_files
 
 
+@pytest.mark.all
 def test_a_gang_whose_members_were_given_the_same_gpu_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "always-the-first.sh"
     script.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["0"]}\'\n')

@@ -6,6 +6,8 @@ import sysconfig
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 from tests.spark.command import finish, start, write_files
 
 
@@ -19,6 +21,7 @@ def python_without(package: str, folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.all
 def test_a_module_that_executors_lack_is_named_with_what_brings_it(tmp_path: Path) -> None:
     python = python_without("msgspec", tmp_path / "node")
     job = [

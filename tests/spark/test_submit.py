@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conf import CONF
 from tests.spark.command import finish, start, write_files
 
@@ -43,6 +45,7 @@ def test_spark_submit_runs_the_grid_search_job(tmp_path: Path) -> None:
     assert [trial["metrics"]["y"] for trial in json.loads(result)["trials"]] == [20.0, 40.0]
 
 
+@pytest.mark.all  # tests/spark/test_doctor.py asks the command line
 def test_spark_submit_runs_the_doctor_job(tmp_path: Path) -> None:
     code, out, told = submitted(tmp_path, "doctor.py", "--dir", str(tmp_path / "runs"))
     assert code == 0, out.decode() + told

@@ -186,7 +186,7 @@ def test_a_pool_gives_its_slots_back_when_idle_and_starts_anew(spark: SparkSessi
     assert first.trials[0].metrics == again.trials[0].metrics
 
 
-@pytest.mark.parametrize("victim", ["agent", "zygote", "executor"])
+@pytest.mark.parametrize("victim", ["agent", pytest.param("zygote", marks=pytest.mark.all), "executor"])
 def test_a_lost_process_loses_no_trial_and_repeats_no_finished_one(
     spark: SparkSession, runs: Path, tmp_path: Path, victim: str
 ) -> None:
