@@ -1,5 +1,6 @@
 """Settings of all rings."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -33,6 +34,15 @@ class Rings(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rings:
     config.option.loadscopereorder = False
     return Rings(config, log)
+
+
+gc.disable()  # until all is imported, which stays; see pytest_collection_finish
+
+
+def pytest_collection_finish() -> None:
+    """Have collections of garbage look only at what tests make, and not at all that is imported."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: "list[pytest.Item]") -> None:

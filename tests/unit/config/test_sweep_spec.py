@@ -98,7 +98,7 @@ def test_a_spec_is_frozen_and_checked_when_changed() -> None:
 
 
 @some_times
-@given(some.from_regex(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?", fullmatch=True))
+@given(some.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?", fullmatch=True))
 def test_run_names(name: str) -> None:
     assert SweepSpec(name=name).name == name
 
