@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
@@ -22,16 +21,15 @@ from tests.training.gangs import run_gang
 HERE = "127.0.0.1"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def zygote(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ZygoteProcess]:
+@pytest.fixture
+async def zygote(tmp_path: Path) -> AsyncIterator[ZygoteProcess]:
     """A zygote that has imported what rings need."""
-    folder = tmp_path_factory.mktemp("zygote")
-    zygote = ZygoteProcess(folder, env={MARK: str(folder), "TF_CPP_MIN_LOG_LEVEL": "2"})
+    zygote = ZygoteProcess(tmp_path, env={MARK: tmp_path.name, "TF_CPP_MIN_LOG_LEVEL": "2"})
     zygote.start()
     assert await zygote.preload(("tensorflow", "keras", "horovod.tensorflow")) == {}
     yield zygote
     await zygote.close()
-    assert not marked(str(folder))
+    assert not marked(tmp_path.name)
 
 
 async def gang(zygote: ZygoteProcess, folder: Path, function: Any, backend: str) -> list[Outcome]:
@@ -107,7 +105,6 @@ CASES = {
 }
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
 async def test_members_that_call_different_operations_are_told_both(
     backend: str, zygote: ZygoteProcess, tmp_path: Path
