@@ -7,7 +7,8 @@ BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_ta
     hdfs_throughput journal fusion yarn doctor
 ARGS :=
 
-.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench try-readme check lint types imports format lock clean
+.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench try-readme check lint types imports words words-update \
+    format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -47,7 +48,7 @@ bench-%: horovod hadoop
 try-readme: setup ## the README from top to bottom, as a newcomer: a wheel, an empty environment, an empty folder; some minutes
 	@scripts/try_readme.sh
 
-check: lint types imports ## lint, types and imports
+check: lint types imports words ## lint, types, imports and words
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check
@@ -58,6 +59,12 @@ types: setup ## mypy --strict on the package
 
 imports: setup ## the layers between the packages
 	$(BIN)/lint-imports
+
+words: setup ## spelling, and the words that docs, comments and messages avoid: scripts/words.py has the rules
+	@$(BIN)/python -m scripts.words
+
+words-update: setup ## write scripts/words.ratchet anew after a file got better, moved or went; refused when the sum has grown
+	@$(BIN)/python -m scripts.words --update
 
 format: setup ## put imports and format right
 	$(BIN)/ruff check --fix
