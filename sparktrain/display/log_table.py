@@ -40,7 +40,7 @@ class LogTable:
 
 
 def logs_json(place: RunLocation, view: RunView, logs: Sequence[LogFile]) -> dict[str, Any]:
-    """What `sparktrain logs --json` prints, and docs/results.md describes."""
+    """What `sparktrain logs --json` prints, and docs/results-json.md describes."""
     files = [
         {
             "trial": log.member.trial,

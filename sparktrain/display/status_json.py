@@ -1,4 +1,4 @@
-"""A run, or several, as `sparktrain status --json` tells of them, which docs/results.md describes: JSON's own types."""
+"""A run, or several, as `sparktrain status --json` prints them, described in docs/results-json.md: JSON's own types."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -27,7 +27,7 @@ _MOST_WARNINGS = 5
 
 
 def to_json(result: SweepResult) -> dict[str, Any]:
-    """`result` as the content of `results.json`, which docs/results.md describes: JSON's own types only."""
+    """`result` as the content of `results.json`, which docs/results-json.md describes: JSON's own types only."""
     return {
         "version": VERSION,
         "name": result.name,
