@@ -1,0 +1,45 @@
+"""The tutorial, from top to bottom: its files saved, its commands typed, its output compared."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.examples.readme import shape
+from tests.spark.command import environment
+
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
+RUN_S = 150.0
+_BLOCK = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def typed(text: str) -> list[str]:
+    """The commands of a block of a shell."""
+    return [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.timeout(600)
+def test_every_step_does_what_the_page_shows(tmp_path: Path) -> None:
+    shell = environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    ran, printed = [], ""
+    for language, title, text in _BLOCK.findall(PAGE.read_text()):
+        if title:
+            (tmp_path / title).write_text(text)
+        elif language == "console":
+            for command in typed(text):
+                done = subprocess.run(
+                    ["bash", "-c", command], cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=RUN_S,
+                    check=False,
+                )  # fmt: skip
+                assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+                ran.append(command)
+                printed = done.stdout
+        else:
+            assert shape(printed) == shape(text)
+    assert [command for command in ran if command.startswith("python")] == [
+        "python make_data.py", "python search.py", "python predict.py", "python gang.py",
+    ]  # fmt: skip
+    assert {path.name for path in (tmp_path / "sparktrain-runs").iterdir()} == {"moons", "moons-gang"}
