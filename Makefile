@@ -7,7 +7,7 @@ BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_ta
     hdfs_throughput journal fusion yarn doctor
 ARGS :=
 
-.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench try-readme check lint types imports words words-update \
+.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench try-readme check lint types imports words words-update docs \
     format lock clean
 
 help: ## list the targets
@@ -66,6 +66,10 @@ words: setup ## spelling, and the words that docs, comments and messages avoid: 
 words-update: setup ## write scripts/words.ratchet anew after a file got better, moved or went; refused when the sum has grown
 	@$(BIN)/python -m scripts.words --update
 
+docs: setup ## the documentation as a site in site/: every internal link is checked, and that pages fetch nothing from elsewhere
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/python -m scripts.check_site site
+
 format: setup ## put imports and format right
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -75,6 +79,6 @@ lock: ## write constraints.txt anew from pyproject.toml; needs uv
 	    --no-header --no-annotate --output-file constraints.txt
 
 clean: ## remove .venv, caches and what Spark left behind; results in sparktrain-runs stay
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	rm -rf artifacts metastore_db spark-warehouse derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -2,30 +2,48 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import sparktrain
+from tests.unit.messages import templates
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 KNOWN = {*sparktrain.__all__, *dir(sparktrain)}
 WITH_TENSORFLOW = {"Warmup"}
 """Names whose import loads TensorFlow: tests/training/test_schedule.py imports them."""
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+MADE = {"reference/command-line-options.md", "changelog.md", "examples/"}
+"""Pages that the site has and scripts/site_pages.py makes."""
+FIRST_PATH = ["installation.md", "tutorial.md", "training-function.md", "results.md"]
+"""What a data scientist reads."""
+TERMS = {
+    "agent", "attempt", "barrier", "checkpoint", "chief", "collective", "coordinator", "corrupt", "decommission",
+    "evaluator", "fencing", "gang", "generation", "heartbeat", "journal", "lease", "member", "owner", "pool",
+    "preemption", "ps", "put-if-absent", "rank", "rendezvous", "resume", "retry", "ring", "role", "run", "slot",
+    "snapshot", "store", "straggler", "sweep", "term", "trial", "worker", "zygote", "container loss", "node loss",
+    "run directory", "training function",
+}  # fmt: skip
+"""What the glossary must define."""
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_to_files_resolve(page: Path) -> None:
     targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
-    missing = [target for target in targets if not (page.parent / target).exists()]
-    assert not missing
+    files = [page.parent / target for target in targets]
+    made = {(DOCS / name).resolve() for name in MADE}
+    assert not [file for file in files if not file.exists() and file.resolve() not in made]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_in_pages_parses_and_uses_public_names(page: Path) -> None:
-    for code in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
+    for code in re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(), flags=re.DOTALL):
         for node in ast.walk(ast.parse(code)):
             if (
                 isinstance(node, ast.Attribute)
@@ -47,3 +65,57 @@ def test_completion_finds_what_users_call() -> None:
         "InfraError", "RunFailedError", "SparktrainError", "UserError",
     ]  # fmt: skip
     assert set(found) <= KNOWN
+
+
+def navigation() -> list[str]:
+    """The pages that mkdocs.yml names, in their order."""
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+
+    def pages(entry: Any) -> Iterator[str]:
+        match entry:
+            case str():
+                yield entry
+            case dict():
+                yield from pages(list(entry.values()))
+            case list():
+                for each in entry:
+                    yield from pages(each)
+
+    return list(pages(config["nav"]))
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    found = navigation()
+    assert len(found) == len(set(found))
+    assert set(found) == {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} | MADE
+
+
+def test_what_a_data_scientist_reads_is_short_and_named_on_the_first_page() -> None:
+    lines = [len((DOCS / name).read_text().splitlines()) for name in FIRST_PATH]
+    assert sum(lines) <= 400, dict(zip(FIRST_PATH, lines, strict=True))
+    numbered = re.findall(r"^\d\. \[[^\]]+\]\(([^)]+)\)", (DOCS / "index.md").read_text(), re.MULTILINE)
+    assert numbered == FIRST_PATH
+
+
+def quotes() -> list[str]:
+    """What the page on troubles cites, each on one line."""
+    page = (DOCS / "troubleshooting.md").read_text()
+    return [" ".join(text.split()) for text in re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
+
+
+def test_each_message_that_the_page_on_troubles_cites_is_one_of_the_product() -> None:
+    known = templates()
+    assert len(quotes()) > 25
+    assert [quote for quote in quotes() if not any(quote in text for text in known)] == []
+
+
+def test_the_glossary_defines_each_term_once_and_in_order() -> None:
+    terms = re.findall(r"^## (.+)$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert terms == sorted(terms, key=str.lower)
+    assert len(terms) == len(set(terms))
+    assert {term.lower() for term in terms} >= TERMS
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_glossary_is_linked(page: str) -> None:
+    assert "glossary.md" in (ROOT / page).read_text()

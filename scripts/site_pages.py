@@ -1,0 +1,110 @@
+"""A hook of mkdocs: the pages of the site that are made from the tree, and links of pages to files beside docs/.
+
+The command line reference comes from the Typer definition that parses the command line; each example is a page with its
+source; the changelog is a page of the site.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+COMMAND_LINE = "reference/command-line-options.md"
+_TO_EXAMPLE = re.compile(r"\((?:\.\./)+examples/(\w+)\.py\)")
+_TO_CHANGELOG = re.compile(r"\((?:\.\./)+CHANGELOG\.md(#[^)]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the examples into the navigation, in place of their folder."""
+    config.nav = _with_examples(config.nav)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made."""
+    pages = {COMMAND_LINE: command_line_page(), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
+    pages |= {f"examples/{source.stem}.md": example_page(source) for source in examples()}
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links to the tree at the pages that are made of it."""
+    up = "../" * page.file.src_uri.count("/")
+    markdown = _TO_EXAMPLE.sub(rf"({up}examples/\1.md)", markdown)
+    return _TO_CHANGELOG.sub(lambda match: f"({up}changelog.md{match[1] or ''})", markdown)
+
+
+def examples() -> list[Path]:
+    """The programs in examples/, by name."""
+    return sorted((ROOT / "examples").glob("*.py"))
+
+
+def example_page(source: Path) -> str:
+    """A page with the source of one example."""
+    return f"# {source.name}\n\n```python\n{source.read_text('utf-8')}```\n"
+
+
+def command_line_page() -> str:
+    """Each command with its usage, arguments and options, in the order of `sparktrain --help`."""
+    sys.path.insert(0, str(ROOT))
+    from sparktrain.cli import app
+
+    group: Any = typer.main.get_command(app)
+    lines = [
+        "# Command line options",
+        "",
+        "Every command and option, generated from the definition that parses the command line. "
+        "[The command line](../command-line.md) explains how the commands work together.",
+    ]
+    for name, command in group.commands.items():
+        lines += _command(name, command)
+    return "\n".join(lines) + "\n"
+
+
+def _command(name: str, command: Any) -> list[str]:
+    arguments = [each.metavar for each in command.params if each.param_type_name == "argument"]
+    lines = ["", f"## sparktrain {name}", "", command.help.replace("\b\n", ""), ""]
+    lines += ["```text", " ".join([f"sparktrain {name}", "[OPTIONS]", *arguments]), "```"]
+    panels: dict[str, list[Any]] = {}
+    for each in command.params:
+        is_argument = each.param_type_name == "argument"
+        panels.setdefault("Arguments" if is_argument else each.rich_help_panel or "Options", []).append(each)
+    for panel, parameters in panels.items():
+        lines += ["", f"**{panel}**", "", "| | |", "|---|---|"]
+        lines += [f"| {_written(each)} | {_cell(each.help or '')} |" for each in parameters if not each.hidden]
+    if examples_of := getattr(command, "examples", ""):
+        lines += ["", "**Examples**", "", "```text", examples_of.rstrip(), "```"]
+    if codes := getattr(command, "codes", {}):
+        lines += ["", f"**{command.heading}**", "", "| code | meaning |", "|---|---|"]
+        lines += [f"| {code} | {_cell(meaning)} |" for code, meaning in codes.items()]
+    return lines
+
+
+def _written(parameter: Any) -> str:
+    """A parameter as it is written on the command line."""
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.metavar}`"
+    value = f" {parameter.metavar}" if parameter.metavar else ""
+    return ", ".join(f"`{name}{value}`".replace("|", "\\|") for name in parameter.opts)
+
+
+def _cell(text: str) -> str:
+    """Text as a cell of a table holds it."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _with_examples(nav: Any) -> Any:
+    if isinstance(nav, list):
+        return [_with_examples(each) for each in nav]
+    if isinstance(nav, dict):
+        pages = [f"examples/{source.stem}.md" for source in examples()]
+        return {title: pages if under == "examples/" else _with_examples(under) for title, under in nav.items()}
+    return nav

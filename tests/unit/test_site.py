@@ -1,0 +1,67 @@
+"""The site works without a network, and its generated pages show what the code defines."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.check_site import fetched, problems
+from scripts.site_pages import command_line_page, example_page, examples
+from sparktrain.cli import COMMANDS
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<script src="https://cdn.example/x.js"></script>',
+        '<link rel="stylesheet" href="//fonts.example/css">',
+        '<link rel="preconnect" href="https://fonts.example">',
+        '<img src="http://badges.example/x.svg">',
+        "<style>@import 'https://fonts.example/css';</style>",
+        '<p style="background: url(https://cdn.example/x.png)"></p>',
+        '<pre class="mermaid"><code>graph</code></pre>',
+    ],
+)
+def test_what_a_page_fetches_from_elsewhere_is_found(html: str) -> None:
+    assert len(fetched(f"<html>{html}</html>")) == 1
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<a href="https://spark.apache.org">Spark</a>',
+        '<script src="assets/x.js"></script>',
+        '<link rel="canonical" href="https://docs.example/page">',
+        "<code>url(https://cdn.example/x.png)</code>",
+    ],
+)
+def test_links_and_own_files_are_none(html: str) -> None:
+    assert fetched(html) == []
+
+
+def test_pages_and_styles_below_the_site_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "guide").mkdir()
+    (tmp_path / "guide" / "page.html").write_text('<script src="https://cdn.example/x.js"></script>')
+    (tmp_path / "style.css").write_text("@font-face { src: url('https://fonts.example/x.woff2') }")
+    assert list(problems(tmp_path)) == [
+        "guide/page.html fetches https://cdn.example/x.js",
+        "style.css fetches https://fonts.example/x.woff2",
+    ]
+
+
+def test_the_command_line_page_has_every_command_and_option() -> None:
+    page = command_line_page()
+    sections = page.split("\n## sparktrain ")[1:]
+    assert [section.partition("\n")[0] for section in sections] == list(COMMANDS)
+    sweep = next(section for section in sections if section.startswith("sweep\n"))
+    assert "| `--grid NAME=V1,V2` | Try every combination of these. Repeatable. |" in sweep
+    assert "| `--quiet`, `-q` | Show no progress. |" in sweep
+    assert "`--mode max\\|min`" in sweep
+    assert "| 3 | " in sweep
+
+
+def test_each_example_is_a_page() -> None:
+    assert [source.stem for source in examples()] == sorted(
+        path.stem for path in (Path(__file__).parents[2] / "examples").glob("*.py")
+    )
+    source = examples()[0]
+    assert source.read_text() in example_page(source)
