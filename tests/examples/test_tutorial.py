@@ -12,7 +12,7 @@ from tests.examples.readme import shape
 from tests.spark.command import environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
-RUN_S = 150.0
+RUN_S = 240.0
 _BLOCK = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -21,7 +21,7 @@ def typed(text: str) -> list[str]:
     return [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_every_step_does_what_the_page_shows(tmp_path: Path) -> None:
     shell = environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     ran, printed = [], ""
