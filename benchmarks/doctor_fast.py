@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.admission import admit
-from sparktrain.driver.options import RunOptions, options_of
+from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare import compose
 from sparktrain.search.space import single
 
@@ -26,7 +26,7 @@ def main(directory: str, told: Path) -> None:
     session = SparkSession.builder.getOrCreate()
     took = []
     for number in range(ROUNDS):
-        composed = compose(train, single({}), options_of(RunOptions, workers=1, dir=directory, name=f"run-{number}"))
+        composed = compose(train, single({}), RunOptions(workers=1, dir=directory, name=f"run-{number}"))
         begun = time.perf_counter()
         admit(composed, session, None)
         took.append(time.perf_counter() - begun)

@@ -2,22 +2,31 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from sparktrain.boundary import users_call
 from sparktrain.cluster import preflight
 from sparktrain.cluster.preflight import Session
-from sparktrain.config.gang_spec import AUTO, Backend
-from sparktrain.config.quantities import Duration, seconds
-from sparktrain.config.sweep_spec import Mode
+from sparktrain.config.call_option import documented_by, settled
+from sparktrain.config.option_catalog import (
+    LaunchKeywords,
+    PoolKeywords,
+    PoolLaunchKeywords,
+    PoolRunKeywords,
+    PoolSweepKeywords,
+    ResumeKeywords,
+    RunKeywords,
+    SweepKeywords,
+)
 from sparktrain.display.live import choose_display
 from sparktrain.driver.admission import admit, session_of
 from sparktrain.driver.backend_choice import HOROVOD
 from sparktrain.driver.finish import finished, interrupted, result, run_end, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
-from sparktrain.driver.options import Options, RunOptions, SweepOptions, options_of
+from sparktrain.driver.forwarded_env import environment
+from sparktrain.driver.options import Options, RunOptions, SweepOptions
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.prepare import PreparedRun, compose, compose_again, module_names
+from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.nesting import check_not_nested
 from sparktrain.runs.progress import Display
 from sparktrain.runs.results import RunResult, SweepResult
@@ -26,22 +35,13 @@ from sparktrain.search.space import Space, single, zipped
 from sparktrain.state.sweep import Ending
 from sparktrain.usercode.target import Target
 
-DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
-"""What the zygotes of a pool import when nothing is said; a library that is not installed is passed over."""
-
 SpaceLike = Space | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 
 @users_call
+@documented_by(SweepKeywords)
 def sweep(
-    train: Callable[..., Any],
-    space: SpaceLike,
-    *,
-    metric: str,
-    mode: Mode | None = None,
-    spark: Session | None = None,
-    agents: int | None = None,
-    **options: Any,
+    train: Callable[..., Any], space: SpaceLike, *, spark: Session | None = None, **options: Unpack[SweepKeywords]
 ) -> SweepResult:
     """Call `train` once for each set of parameters in `space`, each in a fresh process on a Spark executor.
 
@@ -53,28 +53,8 @@ def sweep(
             returns a number, or a flat dict of numbers.
         space: a dict of lists or `grid(...)` (every combination), `zipped(...)` (position by position), or a list of
             dicts.
-        metric: the entry of the result that trials are compared by.
-        mode: "max" or "min", the better end of the metric; by default what its name tells: "min" for a loss or an
-            error, "max" for an accuracy or a score. Needed where the name tells nothing.
         spark: the session to use; the active one by default. Spark Connect sessions will do.
-        agents: how many trials run at a time; by default one for each slot (`spark.task.cpus` cores) of the session.
-        **options: trials (run at most so many), dir (run directories are made here; default `sparktrain-runs`), name
-            (of the run; default the function's name and the time, for a run of its own), store_timeout (how long the
-            run outlives an outage of its store, default 300 s; then it ends, and can be resumed), data_version (what
-            you call the data), allow_changed (of "code", "space", "data", "metric", "seed" and "gang": what may differ
-            from the run that the directory has), retry_failed (run trials again that have failed, with the code as it
-            is now), seed (of the run; `ctx.seed` follows from it and the trial's id), trial_timeout and timeout
-            (seconds, `timedelta`, or "90s", "5m", "2h"), hang_timeout (a trial that has reported steps, and reports
-            none for so long, is ended; default 120 s where `ctx.keras_callbacks()` tells its steps, none for what calls
-            `ctx.report` alone), start_timeout (how long to wait while there are no agents, default 300 s), retries
-            (times a trial is run again after its process, agent or executor was lost, default 3), max_failures (the
-            sweep stops when so many trials have failed; by default when those that start first, two for each slot and
-            at least three, fail in the same way; None: never), workers_per_trial and backend (members of the gang that
-            trains each trial, default 1, and what connects them; as of `run`), gpus (for each member), log_limit (bytes
-            of a member's log that are kept, default 1 GiB), env and forward_env (variables of the trials' environment,
-            by value, and by name in the driver's), code_limit (bytes that the function may have with all that it takes
-            along, default 60 MiB), preload (modules that are imported before trials start; by default those that
-            `train` uses), progress (False: show nothing).
+        **options: the options that `SweepKeywords` in `sparktrain.config.option_catalog` defines, such as metric, dir and name.
 
     Returns:
         What became of each trial, best first to find under `.best`. The same is in `results.json` of the run directory.
@@ -85,57 +65,54 @@ def sweep(
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has what was done until then.
     """
     check_not_nested("sweep")
-    chosen = options_of(SweepOptions, metric=metric, mode=mode, **options)
-    return _alone(compose(train, space, chosen), chosen.progress, spark, agents)
+    chosen = SweepOptions(**settled(SweepKeywords, options, "sweep"))
+    return _alone(compose(train, space, chosen), chosen.asked["progress"], spark, chosen.asked["agents"])
 
 
 @users_call
+@documented_by(LaunchKeywords)
 def launch(
-    spark: Session | None, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Any
+    spark: Session | None,
+    map_fun: Callable[..., Any],
+    args_dict: Mapping[str, Sequence[Any]],
+    **options: Unpack[LaunchKeywords],
 ) -> SweepResult:
     """Call `map_fun` once for each position of the lists in `args_dict`, each in a fresh process on a Spark executor.
 
-    The lists must have equal lengths; `map_fun` may return nothing. Options, blocking and errors as of `sweep`.
+    The lists must have equal lengths; `map_fun` may return nothing. Blocks, and raises, as `sweep`.
+
+    Args:
+        spark: the session to use; None for the active one.
+        map_fun: the training function, as of `sweep`.
+        args_dict: a list of values for each of its parameters.
+        **options: the options that `LaunchKeywords` in `sparktrain.config.option_catalog` defines: those of `sweep`, and none
+            is needed.
     """
     check_not_nested("launch")
-    agents = options.pop("agents", None)
-    chosen = options_of(SweepOptions, **options)
-    return _alone(compose(map_fun, zipped(args_dict), chosen), chosen.progress, spark, agents)
+    chosen = SweepOptions(**settled(LaunchKeywords, options, "launch"))
+    return _alone(compose(map_fun, zipped(args_dict), chosen), chosen.asked["progress"], spark, chosen.asked["agents"])
 
 
 @users_call
+@documented_by(RunKeywords)
 def run(
     train: Callable[..., Any],
     params: Mapping[str, Any] | None = None,
     *,
-    workers: int,
-    backend: Backend | str = AUTO,
     spark: Session | None = None,
-    agents: int | None = None,
-    **options: Any,
+    **options: Unpack[RunKeywords],
 ) -> RunResult:
     """Call `train` once in each member of a gang of `workers`, which train together: one process on each agent.
 
     Blocks until every member has ended, and shows progress meanwhile. When a member is lost, the gang is formed again,
-    and goes on from its last checkpoint. Call it in the driver, in any thread, as `sweep`.
+    and resumes from its last checkpoint. Call it in the driver, in any thread, as `sweep`.
 
     Args:
         train: the training function. It takes the parameters by name, and `ctx` (a `TrainContext`) if it names it; what
             it returns in the chief, which is rank 0, is the result: a number, a flat dict of numbers, or nothing.
         params: its parameters.
-        workers: members that train.
-        backend: what connects them: "horovod", "tensorflow" (collectives, or parameter servers), or "none" (nothing
-            does: each member runs by itself, and knows its rank). By default Horovod where driver and executors have
-            it, else TensorFlow; the first line of the run says which, and why.
         spark: the session to use; the active one by default. Spark Connect sessions will do.
-        agents: how many agents to start; by default one for each member. More than that stand by for lost ones,
-            and all are alike then: see `docs/sessions.md`, GPUs.
-        **options: ps and evaluator (parameter servers, and whether there is an evaluator; members of their own, with
-            backend "tensorflow" alone), min_workers (go on with so many when agents are lost for good; default: wait
-            for all), max_restarts (times the gang is formed again, default 3), hang_timeout (a member that reports no
-            step for so long is ended, default 120 s), metric and mode (the entry of the result that must be there, and
-            that checkpoints are compared by; mode as of `sweep`), and, as of `sweep`, dir, name, seed, timeout,
-            start_timeout, gpus, log_limit, env, forward_env, code_limit, preload and progress.
+        **options: the options that `RunKeywords` in `sparktrain.config.option_catalog` defines, such as workers, dir and name.
 
     Returns:
         What the chief returned, and where model and logs are. `results.json` of the run directory has it as a sweep of
@@ -150,45 +127,39 @@ def run(
         KeyboardInterrupt: Ctrl-C; no training process is left.
     """
     check_not_nested("run")
-    chosen = options_of(RunOptions, workers=workers, backend=backend, **options)
+    chosen = RunOptions(**settled(RunKeywords, options, "run"))
     composed = compose(train, single({} if params is None else params), chosen)
-    return run_end(composed, _alone(composed, chosen.progress, spark, agents)).result()
+    return run_end(composed, _alone(composed, chosen.asked["progress"], spark, chosen.asked["agents"])).result()
 
 
 @users_call
+@documented_by(ResumeKeywords)
 def resume(
-    directory: str,
-    *,
-    spark: Session | None = None,
-    agents: int | None = None,
-    retry_failed: bool = False,
-    progress: bool = True,
-    env: Mapping[str, str] | None = None,
+    directory: str, *, spark: Session | None = None, **options: Unpack[ResumeKeywords]
 ) -> SweepResult | RunResult:
-    """Go on with the run in `directory`, as it was begun, without the program that began it.
+    """Resume the run in `directory` as it was started, without the program that started it.
 
-    Trials that have a result stay as they are; the others are run, from their newest checkpoint where they have one. A
-    run that has ended well gives its result at once. The same call of `sweep` or `run` as before, with the same `dir`
-    and `name`, resumes too. Blocks as these do.
+    Trials that have a result stay as they are; the others run, from their newest checkpoint where they have one. A run
+    that has ended well gives its result at once. The same call of `sweep` or `run` as before, with the same `dir` and
+    `name`, resumes too. Blocks as these do.
 
     Args:
         directory: of the run, `dir/name`.
         spark: the session to use; the active one by default.
-        agents: how many trials run at a time, as of `sweep`.
-        retry_failed: run trials again that have failed, too.
-        progress: False: show nothing.
-        env: variables of the trials' environment, as of `sweep`; needed when the run was begun with some.
+        **options: the options that `ResumeKeywords` in `sparktrain.config.option_catalog` defines. `env` is needed when the run
+            was started with some.
 
     Returns:
-        What the call that began the run would have returned.
+        What the call that started the run would have returned.
 
     Raises:
         UserError: there is no run, another driver is on it, or its files are damaged: see `sparktrain fsck`.
         The errors of `sweep` or `run`.
     """
     check_not_nested("resume")
-    composed = compose_again(directory, retry_failed, env)
-    made = _alone(composed, progress, spark, agents)
+    asked = settled(ResumeKeywords, options, "resume")
+    composed = compose_again(directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]))
+    made = _alone(composed, asked["progress"], spark, asked["agents"])
     return run_end(composed, made).result() if composed.plan.kind == "run" else made
 
 
@@ -198,12 +169,11 @@ def run_target(
     options: RunOptions,
     *,
     session: Callable[[], Any],
-    agents: int | None = None,
     display: Display | None = None,
 ) -> RunEnd:
     """A run for the command line, to which a failure is a result too; `session` as of `sweep_target`."""
     composed = compose(target, single(params), options)
-    return run_end(composed, _with_session(composed, options.progress, session, agents, display))
+    return run_end(composed, _with_session(composed, True, session, options.asked["agents"], display))
 
 
 def sweep_target(
@@ -212,11 +182,10 @@ def sweep_target(
     options: SweepOptions,
     *,
     session: Callable[[], Any],
-    agents: int | None = None,
     display: Display | None = None,
 ) -> SweepResult:
     """A sweep for the command line: `session` makes the Spark session's context once the call is known to be right."""
-    return _with_session(compose(target, space, options), options.progress, session, agents, display)
+    return _with_session(compose(target, space, options), True, session, options.asked["agents"], display)
 
 
 def resume_target(
@@ -258,33 +227,40 @@ class Pool:
         return self._agents.agents
 
     @users_call
-    def sweep(
-        self, train: Callable[..., Any], space: SpaceLike, *, metric: str, mode: Mode | None = None, **options: Any
-    ) -> SweepResult:
-        """As `sparktrain.sweep`, on the agents of this pool. Raises PoolError when it is closed."""
-        chosen = options_of(SweepOptions, metric=metric, mode=mode, **options)
+    @documented_by(PoolSweepKeywords)
+    def sweep(self, train: Callable[..., Any], space: SpaceLike, **options: Unpack[PoolSweepKeywords]) -> SweepResult:
+        """As `sparktrain.sweep`, on the agents of this pool. Raises PoolError when it is closed.
+
+        Args:
+            **options: those of `sparktrain.sweep` that concern no session.
+        """
+        chosen = SweepOptions(**settled(PoolSweepKeywords, options, "sweep"))
         return self._call(compose(train, space, chosen), chosen)
 
     @users_call
+    @documented_by(PoolLaunchKeywords)
     def launch(
-        self, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Any
+        self, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Unpack[PoolLaunchKeywords]
     ) -> SweepResult:
-        """As `sparktrain.launch`, on the agents of this pool. Raises PoolError when it is closed."""
-        chosen = options_of(SweepOptions, **options)
+        """As `sparktrain.launch`, on the agents of this pool. Raises PoolError when it is closed.
+
+        Args:
+            **options: those of `sparktrain.launch` that concern no session.
+        """
+        chosen = SweepOptions(**settled(PoolLaunchKeywords, options, "launch"))
         return self._call(compose(map_fun, zipped(args_dict), chosen), chosen)
 
     @users_call
+    @documented_by(PoolRunKeywords)
     def run(
-        self,
-        train: Callable[..., Any],
-        params: Mapping[str, Any] | None = None,
-        *,
-        workers: int,
-        backend: Backend | str = AUTO,
-        **options: Any,
+        self, train: Callable[..., Any], params: Mapping[str, Any] | None = None, **options: Unpack[PoolRunKeywords]
     ) -> RunResult:
-        """As `sparktrain.run`, on the agents of this pool. Raises PoolError when it is closed."""
-        chosen = options_of(RunOptions, workers=workers, backend=backend, **options)
+        """As `sparktrain.run`, on the agents of this pool. Raises PoolError when it is closed.
+
+        Args:
+            **options: those of `sparktrain.run` that concern no session.
+        """
+        chosen = RunOptions(**settled(PoolRunKeywords, options, "run"))
         composed = compose(train, single({} if params is None else params), chosen)
         return run_end(composed, self._call(composed, chosen)).result()
 
@@ -298,20 +274,15 @@ class Pool:
         preflight.check_pool(self.agents, composed.spec.gang.size)
         self._agents.check_free()
         composed = composed.authorized(self._agents.spark).attached(self._agents.who())
-        display = choose_display(quiet=not options.progress)
+        display = choose_display(quiet=not options.asked["progress"])
         if (done := _finished(composed, display)) is not None:
             return done
         return _run(self._agents, composed, self.agents, display)
 
 
 @users_call
-def pool(
-    spark: Session | None = None,
-    agents: int | None = None,
-    *,
-    preload: Sequence[str] = DEFAULT_PRELOAD,
-    idle_timeout: Duration | None = 600.0,
-) -> Pool:
+@documented_by(PoolKeywords)
+def pool(spark: Session | None = None, **options: Unpack[PoolKeywords]) -> Pool:
     """Start agents that stay for several calls. Use it as `with sparktrain.pool(...) as pool: pool.sweep(...)`.
 
     Returns at once, while the agents start. The slots are given back at the end of the `with` block, by `close()`, by
@@ -319,18 +290,17 @@ def pool(
 
     Args:
         spark: the session to use; the active one by default.
-        agents: how many trials run at a time; by default one for each slot of the session.
-        preload: modules that are imported before the first call; those of a call that are missing come with it.
-        idle_timeout: seconds, `timedelta` or a text like "10m"; None for never.
+        **options: the options that `PoolKeywords` in `sparktrain.config.option_catalog` defines.
 
     Raises:
         UserError: there is no session, or it has too few slots.
     """
     check_not_nested("pool")
+    asked = settled(PoolKeywords, options, "pool")
     session, facts = session_of(spark)
     preflight.check_cluster(facts)
-    count = preflight.agents_for(facts, agents, None)
-    started = AgentPool(session, facts, count, module_names(preload), seconds(idle_timeout, "idle_timeout"))
+    count = preflight.agents_for(facts, asked["agents"], None)
+    started = AgentPool(session, facts, count, asked["preload"], asked["idle_timeout"])
     started.open()
     return Pool(started, facts)
 

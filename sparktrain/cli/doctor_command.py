@@ -5,8 +5,9 @@ from typing import Annotated, ClassVar
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, CommandRequest, Output
-from sparktrain.cli.flags import RUN, SPARK, CommandWithExamples, Conf, Debug, Gpus, option
+from sparktrain.cli.flags import CommandWithExamples, Conf, Debug, option
 from sparktrain.cli.inspect_commands import AsJson
+from sparktrain.config.option_catalog import RUN, SPARK
 
 EXAMPLES = """\
 This machine, its Hadoop, and a place for runs, without Spark:
@@ -39,7 +40,7 @@ def doctor(
         str | None, option(SPARK, "URL", "Spark's master (default: no session, unless spark-submit brings one).")
     ] = None,
     agents: Annotated[int | None, option(SPARK, "N", "Slots to look at (default: all slots of the session).")] = None,
-    gpus: Gpus = None,
+    gpus: Annotated[int | None, option(SPARK, "N", "GPUs for each process that trains (default: 0).")] = None,
     conf: Conf = None,
     as_json: AsJson = False,
     debug: Debug = False,

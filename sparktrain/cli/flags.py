@@ -1,18 +1,25 @@
 """What the commands of the command line have in common: options, and the end of their help."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
 from textwrap import indent
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from sparktrain.cli.common import TRAINING_CODES
+from sparktrain.cli.common import TRAINING_CODES, variables_of
+from sparktrain.config.call_option import Declared, options_in
+from sparktrain.config.option_catalog import GANG, METRIC, RESUMING, RUN, SPARK, TRIALS
+from sparktrain.errors import SpecError
 
-TRIALS, GANG, RUN, SPARK, OUTPUT = "What to try", "The gang", "The run", "Spark", "Output"
 FUNCTION = "The function"
-RESUMING = "If the run is there already"
+OUTPUT = "Output"
 SHOWN = "What is shown"
+PANELS = (TRIALS, GANG, FUNCTION, METRIC, RUN, RESUMING, SPARK, OUTPUT)
+"""Of a command that trains, in the order of its help."""
+
+F = TypeVar("F", bound=Callable[..., int])
 
 
 def option(panel: str, metavar: str, told: str, *names: str) -> Any:
@@ -41,49 +48,66 @@ Target = Annotated[
 Directory = Annotated[
     str, typer.Argument(metavar="DIR", help="The run directory: a path or a URL, such as hdfs:///runs/mnist.")
 ]
-Seed = Annotated[int | None, option(RUN, "N", "Seed of the run, from which each ctx.seed comes.")]
-Dir = Annotated[str | None, option(RUN, "PATH", "Where run directories are made (default: sparktrain-runs).")]
-Name = Annotated[str | None, option(RUN, "NAME", "Of the run and its directory (default: function and time).")]
-StoreTimeout = Annotated[
-    str | None, option(RUN, "TIME", "How long the run outlives an outage of its store (default: 5m).")
-]
-Timeout = Annotated[str | None, option(RUN, "TIME", "Stop the run after so long, as in 90s, 5m, 2h.")]
-Preload = Annotated[
-    str | None,
-    option(RUN, "M1,M2", "Modules that are imported before training starts (default: what the function uses)."),
-]
-DataVersion = Annotated[
-    str | None, option(RUN, "TEXT", "What you call the data: a run is not resumed with data of another version.")
-]
-AllowChanged = Annotated[
-    str | None, option(RESUMING, "K1,K2", "What may differ from before: code, space, data, metric, seed or gang.")
-]
-RetryFailed = Annotated[
-    bool, option(RESUMING, "", "Run failed trials again, too, with the code as it is.", "--retry-failed")
-]
-Backend = Annotated[
-    str | None, option(GANG, "NAME", "What connects members: horovod, tensorflow, none, or auto (the default).")
-]
 Master = Annotated[str | None, option(SPARK, "URL", "Spark's master (default: two executors on this machine).")]
-Gpus = Annotated[int | None, option(SPARK, "N", "GPUs for each process that trains (default: 0).")]
 PyFiles = Annotated[str | None, option(SPARK, "F1,F2", "Python files and archives for the executors.")]
 Conf = Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")]
-Env = Annotated[
-    list[str] | None,
-    option(
-        RUN, "NAME[=VALUE]", "A variable for trials; of NAME alone the value here, which `ps` does not show.", "--env"
-    ),
-]
 AsJson = Annotated[bool, option(OUTPUT, "", "Print the result as results.json has it.", "--json")]
 Quiet = Annotated[bool, option(OUTPUT, "", "Show no progress.", "--quiet", "-q")]
 Debug = Annotated[bool, option(OUTPUT, "", "Show the traceback of an error.", "--debug")]
 
 
-def given(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given."""
-    return {key: value for key, value in settings.items() if value is not None}
+class Misuse(typer.BadParameter):
+    """A value that an option refuses: `cli.main` shows it with the page of help."""
+
+    def format_message(self) -> str:
+        """See base class, which would name the parameter again."""
+        return str(self.message)
 
 
-def names(text: str | None) -> tuple[str, ...] | None:
-    """The names in a list with commas."""
-    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+def takes(keywords: type) -> Callable[[F], F]:
+    """Give a command a flag for each option of `keywords` that has one; it gets their words by name.
+
+    The command names them by `**given`, and has what they mean from `settings_of`.
+    """
+
+    def decorate(function: F) -> F:
+        own = [each for each in signature(function).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        made = [_flag(each) for each in options_in(keywords).values() if each.flag is not None]
+        ordered = sorted((each.replace(kind=Parameter.KEYWORD_ONLY) for each in [*own, *made]), key=_panel)
+        function.__signature__ = Signature(ordered)  # type: ignore[attr-defined]  # Typer makes its flags from it
+        return function
+
+    return decorate
+
+
+def settings_of(keywords: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the words of a command mean, checked, of the options that were given. Raises Misuse."""
+    found: dict[str, Any] = {}
+    known = options_in(keywords)
+    try:
+        for name, words in given.items():
+            if name == "env":
+                found |= {key: known[key].checked(value, "--env") for key, value in variables_of(words).items()}
+            elif words not in (None, False):
+                declared = known[name]
+                found[name] = words if words is True else declared.read(words, str(declared.flag))
+    except SpecError as error:
+        raise Misuse(str(error)) from error
+    return found
+
+
+def _flag(declared: Declared) -> Parameter:
+    chosen = declared.option
+    told = chosen.flag_doc or chosen.doc
+    if chosen.default_words and not chosen.flag_doc:
+        told = f"{told.rstrip('.')} (default: {chosen.default_words})."
+    kind = bool if not chosen.rule.metavar else list[str] | None if chosen.rule.repeats else str | None
+    hint = Annotated[kind, option(chosen.panel, chosen.rule.metavar, told, str(declared.flag))]  # type: ignore[valid-type]
+    default = None if chosen.rule.metavar else False
+    return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _panel(parameter: Parameter) -> int:
+    """Where it stands in help: arguments first."""
+    panel = getattr(parameter.annotation.__metadata__[0], "rich_help_panel", None)
+    return PANELS.index(panel) + 1 if panel in PANELS else 0

@@ -11,7 +11,9 @@ import typer
 
 from sparktrain.cli import common, train_commands
 from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, SPARK, CommandWithExamples, Debug, Quiet, names, option
+from sparktrain.cli.flags import OUTPUT, CommandWithExamples, Debug, Quiet, option
+from sparktrain.config.option_catalog import SPARK
+from sparktrain.config.option_rules import words as names
 
 if TYPE_CHECKING:
     from sparktrain.runs.view import RunView
@@ -159,7 +161,7 @@ def submit(
     }  # fmt: skip
     request = SubmitRequest(
         kind, tuple(words or ()), parsed(kind, words or ()), place, tuple(conf or ()), properties_file,
-        names(files) or (), names(py_files) or (), Environment(environment, tuple(packages or ()), packs),
+        names(files or ""), names(py_files or ""), Environment(environment, tuple(packages or ()), packs),
         dry_run, quiet,
     )  # fmt: skip
     as_json = bool(request.arguments["as_json"])

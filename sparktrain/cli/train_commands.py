@@ -7,35 +7,20 @@ from sparktrain.cli import common
 from sparktrain.cli.common import CommandOutcome, CommandRequest
 from sparktrain.cli.flags import (
     FUNCTION,
-    GANG,
-    RUN,
-    SPARK,
-    TRIALS,
-    AllowChanged,
     AsJson,
-    Backend,
     CommandWithExamples,
     Conf,
-    DataVersion,
     Debug,
-    Dir,
     Directory,
-    Env,
-    Gpus,
     Master,
-    Name,
-    Preload,
     PyFiles,
     Quiet,
-    RetryFailed,
-    Seed,
-    StoreTimeout,
     Target,
-    Timeout,
-    given,
-    names,
     option,
+    settings_of,
+    takes,
 )
+from sparktrain.config.option_catalog import TRIALS, LaunchKeywords, ResumeKeywords, RunKeywords
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
@@ -85,13 +70,6 @@ class RunCommandRequest(CommandRequest):
     file: str | None = None
 
 
-@dataclass(frozen=True)
-class ResumeCommandRequest(CommandRequest):
-    """What `sparktrain resume` was asked for, not yet checked; its target is the run directory."""
-
-    retry_failed: bool = False
-
-
 class SweepCommand(CommandWithExamples):
     """Its help."""
 
@@ -111,6 +89,7 @@ class ResumeCommand(CommandWithExamples):
     examples = RESUME_EXAMPLES
 
 
+@takes(LaunchKeywords)
 def sweep(
     target: Target,
     grid: Annotated[
@@ -122,146 +101,70 @@ def sweep(
     params: Annotated[
         str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; options too, but for CSV.")
     ] = None,
-    trials: Annotated[int | None, option(TRIALS, "N", "Run at most N trials.")] = None,
-    metric: Annotated[str | None, option(TRIALS, "NAME", "The result's entry that trials are compared by.")] = None,
-    mode: Annotated[
-        str | None, option(TRIALS, "max|min", "Which end of the metric is best (default: by its name).")
-    ] = None,
-    workers_per_trial: Annotated[int | None, option(GANG, "N", "Members that train each trial (default: 1).")] = None,
-    backend: Backend = None,
-    seed: Seed = None,
-    dir: Dir = None,
-    name: Name = None,
-    trial_timeout: Annotated[str | None, option(RUN, "TIME", "End a trial after so long, as in 90s, 5m, 2h.")] = None,
-    hang_timeout: Annotated[str | None, option(RUN, "TIME", "End a trial that reports no step for so long.")] = None,
-    timeout: Timeout = None,
-    store_timeout: StoreTimeout = None,
-    retries: Annotated[int | None, option(RUN, "N", "How often a lost trial is run again (default: 3).")] = None,
-    max_failures: Annotated[
-        str | None,
-        option(RUN, "N", "Stop when so many trials failed; none: never (default: when the first all do alike)."),
-    ] = None,
-    preload: Preload = None,
-    env: Env = None,
-    data_version: DataVersion = None,
-    allow_changed: AllowChanged = None,
-    retry_failed: RetryFailed = False,
     master: Master = None,
-    agents: Annotated[
-        int | None, option(SPARK, "N", "Processes that train at a time (default: all slots of the session).")
-    ] = None,
-    gpus: Gpus = None,
     py_files: PyFiles = None,
     conf: Conf = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     debug: Debug = False,
+    **given: Any,
 ) -> int:
     """Call a training function once for each set of parameters, each in a fresh process on a Spark executor.
 
     Progress is shown on stderr; the table of trials is printed to stdout.
     """
-    settings = {
-        "metric": metric, "mode": mode, "trials": trials, "seed": seed, "dir": dir, "name": name, "retries": retries,
-        "trial_timeout": trial_timeout, "hang_timeout": hang_timeout, "timeout": timeout,
-        "store_timeout": store_timeout, "gpus": gpus, "preload": names(preload), "agents": agents,
-        "workers_per_trial": workers_per_trial, "backend": backend, "data_version": data_version,
-        "allow_changed": names(allow_changed), "retry_failed": retry_failed or None, "max_failures": max_failures,
-    }  # fmt: skip
     request = SweepCommandRequest(
-        target, given(settings) | common.variables_of(env), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        target, settings_of(LaunchKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
         grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
     )  # fmt: skip
     return common.perform(request, lambda: perform_sweep(request))
 
 
+@takes(RunKeywords)
 def run(
     target: Target,
-    workers: Annotated[int | None, option(GANG, "N", "Members that train; needed here or in --params.")] = None,
-    backend: Backend = None,
-    ps: Annotated[int | None, option(GANG, "N", "Parameter servers beside them (default: 0).")] = None,
-    evaluator: Annotated[bool, option(GANG, "", "One more member that evaluates.", "--evaluator")] = False,
-    min_workers: Annotated[
-        int | None, option(GANG, "N", "Go on with so many when agents are lost for good (default: wait for all).")
-    ] = None,
-    max_restarts: Annotated[
-        int | None, option(GANG, "N", "How often the gang is formed again after a loss (default: 3).")
-    ] = None,
-    hang_timeout: Annotated[
-        str | None, option(GANG, "TIME", "End a member that reports no step for so long (default: 120s).")
-    ] = None,
     param: Annotated[
         list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
     ] = None,
     params: Annotated[
         str | None, option(FUNCTION, "FILE", "Parameters and options in YAML or JSON; those given here prevail.")
     ] = None,
-    metric: Annotated[
-        str | None, option(FUNCTION, "NAME", "The result's entry that checkpoints are compared by.")
-    ] = None,
-    mode: Annotated[
-        str | None, option(FUNCTION, "max|min", "Which end of the metric is best (default: by its name).")
-    ] = None,
-    seed: Seed = None,
-    dir: Dir = None,
-    name: Name = None,
-    timeout: Timeout = None,
-    store_timeout: StoreTimeout = None,
-    preload: Preload = None,
-    env: Env = None,
-    data_version: DataVersion = None,
-    allow_changed: AllowChanged = None,
-    retry_failed: RetryFailed = False,
     master: Master = None,
-    agents: Annotated[
-        int | None, option(SPARK, "N", "Agents to start (default: one for each member); more stand by.")
-    ] = None,
-    gpus: Gpus = None,
     py_files: PyFiles = None,
     conf: Conf = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     debug: Debug = False,
+    **given: Any,
 ) -> int:
-    """Train one model in a gang of processes on Spark executors, which goes on from its last checkpoint after a loss.
+    """Train one model in a gang of processes on Spark executors, which resumes from its last checkpoint after a loss.
 
     Progress is shown on stderr; the result is printed to stdout.
     """
-    settings = {
-        "workers": workers, "backend": backend, "ps": ps, "evaluator": evaluator or None, "min_workers": min_workers,
-        "max_restarts": max_restarts, "hang_timeout": hang_timeout, "metric": metric, "mode": mode, "seed": seed,
-        "dir": dir, "name": name, "timeout": timeout, "store_timeout": store_timeout,
-        "gpus": gpus, "preload": names(preload), "agents": agents,
-        "data_version": data_version, "allow_changed": names(allow_changed), "retry_failed": retry_failed or None,
-    }  # fmt: skip
     request = RunCommandRequest(
-        target, given(settings) | common.variables_of(env), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        target, settings_of(RunKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
         params=tuple(param or ()), file=params,
     )  # fmt: skip
     return common.perform(request, lambda: perform_run(request))
 
 
+@takes(ResumeKeywords)
 def resume(
     directory: Directory,
-    retry_failed: RetryFailed = False,
-    env: Env = None,
     master: Master = None,
-    agents: Annotated[
-        int | None, option(SPARK, "N", "Processes that train at a time (default: as of sweep, run).")
-    ] = None,
     py_files: PyFiles = None,
     conf: Conf = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     debug: Debug = False,
+    **given: Any,
 ) -> int:
-    """Go on with a run as it was begun, without the program that began it; a run that is complete gives its result.
+    """Resume a run as it was started, without the program that started it; a run that is complete gives its result.
 
     Trials that have a result stay as they are; the others are run, from their newest checkpoint where they have one.
     """
-    settings = given({"agents": agents}) | common.variables_of(env)
-    request = ResumeCommandRequest(
-        directory, settings, master, tuple(conf or ()), py_files, as_json, quiet, debug, retry_failed=retry_failed
+    request = CommandRequest(
+        directory, settings_of(ResumeKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug
     )
     return common.perform(request, lambda: perform_resume(request))
 
@@ -269,7 +172,6 @@ def resume(
 def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
     """Check everything that needs no Spark, then make the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
     space, settings = _space(request)
-    agents = settings.pop("agents", None)
     call = common.prepare(request, settings.get("name", "sparktrain"))
     target = common.load(request.target)
 
@@ -278,7 +180,7 @@ def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
     from sparktrain.runs.summary import summary_table
 
     options = SweepOptions(**settings)
-    result = sweep_target(target, space, options, session=call.session, agents=agents, display=call.display)
+    result = sweep_target(target, space, options, session=call.session, display=call.display)
     return CommandOutcome(result, summary_table(result))
 
 
@@ -288,7 +190,6 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
     A run that fails is no error here: it is shown, and has its exit code.
     """
     params, settings = _params(request)
-    agents = settings.pop("agents", None)
     call = common.prepare(request, settings.get("name", "sparktrain"))
     target = common.load(request.target)
 
@@ -297,11 +198,11 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
     from sparktrain.runs.summary import Lines
 
     options = RunOptions(**settings)
-    end = run_target(target, params, options, session=call.session, agents=agents, display=call.display)
+    end = run_target(target, params, options, session=call.session, display=call.display)
     return CommandOutcome(end.sweep, Lines(end.lines()))
 
 
-def perform_resume(request: ResumeCommandRequest) -> CommandOutcome:
+def perform_resume(request: CommandRequest) -> CommandOutcome:
     """Look into the run directory, then make the session where something is left to do. Blocks.
 
     Raises as `sparktrain.resume`; a run that fails is no error here.
@@ -319,7 +220,7 @@ def perform_resume(request: ResumeCommandRequest) -> CommandOutcome:
         request.target,
         session=call.session,
         agents=settings.get("agents"),
-        retry_failed=request.retry_failed,
+        retry_failed=settings.get("retry_failed", False),
         display=call.display,
         env=environment(settings.get("env", {}), settings.get("forward_env", ())),
     )

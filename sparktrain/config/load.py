@@ -22,16 +22,16 @@ otherwise.
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from sparktrain.config import environment, gang_spec, sweep_spec
-from sparktrain.config.param_values import check_equal_lengths, check_name, described, did_you_mean, plain, shown, typed
-from sparktrain.config.quantities import count, seconds
+from sparktrain.config.call_option import Declared, options_in
+from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
+from sparktrain.config.param_values import check_equal_lengths, check_name, did_you_mean, plain, shown, typed
 from sparktrain.config.yaml_nodes import MAX_FILE_BYTES, Document
 from sparktrain.errors import SpecError
 
@@ -210,55 +210,15 @@ def _names_beside(path: Path) -> list[str]:
         return []
 
 
-def _dir(value: object, subject: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise SpecError(f"{subject} is {described(value)}, a path or URL is expected; write {str(value or 'runs')!r}")
-    return value
+_Settings = dict[str, Declared]
 
 
-def _at_least(least: int) -> Callable[[object, str], int]:
-    return lambda value, subject: count(value, subject, least)
+def _of_file(keywords: type) -> _Settings:
+    """The options that a file may set."""
+    return {name: each for name, each in options_in(keywords).items() if each.option.in_file}
 
 
-def _flag(value: object, subject: str) -> bool:
-    if not isinstance(value, bool):
-        raise SpecError(f"{subject} is {described(value)}, true or false is expected; write one of them")
-    return value
-
-
-_Settings = dict[str, Callable[[Any, str], Any]]
-_OF_BOTH: _Settings = {
-    "metric": sweep_spec.metric_name,
-    "mode": sweep_spec.mode,
-    "seed": sweep_spec.sweep_seed,
-    "timeout": seconds,
-    "store_timeout": seconds,
-    "name": sweep_spec.run_name,
-    "dir": _dir,
-    "agents": _at_least(1),
-    "gpus": _at_least(0),
-    "backend": gang_spec.wanted,
-    "env": environment.variables,
-    "forward_env": environment.patterns,
-}
-_OF_SWEEP: _Settings = {
-    **_OF_BOTH,
-    "trials": _at_least(1),
-    "trial_timeout": seconds,
-    "hang_timeout": seconds,
-    "retries": _at_least(0),
-    "max_failures": sweep_spec.failures,
-    "workers_per_trial": _at_least(1),
-}
-_OF_RUN: _Settings = {
-    **_OF_BOTH,
-    "workers": _at_least(1),
-    "ps": _at_least(0),
-    "evaluator": _flag,
-    "min_workers": _at_least(1),
-    "max_restarts": _at_least(0),
-    "hang_timeout": seconds,
-}
+_OF_SWEEP, _OF_RUN = _of_file(LaunchKeywords), _of_file(RunKeywords)
 _KINDS: tuple[Kind, ...] = ("grid", "zip", "cases")
 
 
@@ -299,11 +259,11 @@ def _settings(document: Document, entries: _Entries, known: _Settings) -> dict[s
     return {name: _setting(document, name, *entries[name], known[name]) for name in entries if name in known}
 
 
-def _setting(document: Document, name: str, key: yaml.Node, node: yaml.Node, check: Callable[[Any, str], Any]) -> Any:
+def _setting(document: Document, name: str, key: yaml.Node, node: yaml.Node, declared: Declared) -> Any:
     value = document.value(node, name)
     if value is None:
         raise SpecError(f"{document.at(key)}: {name} has no value; give one, or remove the line")
-    return check(value, f"{document.at(node)}: {name}")
+    return declared.checked(value, f"{document.at(node)}: {name}")
 
 
 def _lists(document: Document, node: yaml.Node, kind: Kind) -> dict[str, list[Any]]:

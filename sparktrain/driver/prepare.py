@@ -20,15 +20,14 @@ from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, tokens_for
 from sparktrain.config.direction import mode_of
 from sparktrain.config.environment import variables
 from sparktrain.config.gang_spec import Backend
-from sparktrain.config.param_values import described
 from sparktrain.config.quantities import seconds
-from sparktrain.config.store_address import DEFAULT_DIR, StoreAddress
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec, metric_name
 from sparktrain.config.uses import STRATEGY, names
 from sparktrain.driver.backend_choice import Choice
 from sparktrain.driver.options import Options
 from sparktrain.driver.run_request import RunRequest, Watcher
-from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
+from sparktrain.errors import ResumeError, RunDirectoryError
 from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
@@ -224,30 +223,30 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
     target = function if isinstance(function, Target) else Target.of(function)
     if (module := target.module) is not None:
         check_imported(options.kind, sys.modules.get(module), module)
-    trial_space = as_space(space)
+    trial_space, asked = as_space(space), options.asked
     gang, env = options.gang(), options.environment()
     choice = options.choice(gang, strategy=names(target.function, STRATEGY))
     if choice is not None:
         gang = replace(gang, backend=choice.backend)
     spec = SweepSpec(
-        name=options.name if options.name is not None else f"{target.slug}-{SystemClock().stamp()}",
+        name=asked["name"] if asked["name"] is not None else f"{target.slug}-{SystemClock().stamp()}",
         metric=options.metric,
-        mode=mode_of(metric_name(options.metric), options.mode),
-        seed=options.seed if options.seed is not None else secrets.randbelow(2**31),
-        timeout_s=seconds(options.timeout, "timeout"),
-        start_timeout_s=seconds(options.start_timeout, "start_timeout") or 0.0,
+        mode=mode_of(metric_name(options.metric), asked["mode"]),
+        seed=asked["seed"] if asked["seed"] is not None else secrets.randbelow(2**31),
+        timeout_s=seconds(asked["timeout"], "timeout"),
+        start_timeout_s=seconds(asked["start_timeout"], "start_timeout") or 0.0,
         gang=gang,
-        gpus=options.gpus,
-        log_limit_bytes=options.log_limit,
+        gpus=asked["gpus"],
+        log_limit_bytes=asked["log_limit"],
         **options.limits(),
     )
     check_call(target.function, trial_space, options.place)
     check_installed(spec.gang)
     SpaceSampler(trial_space, spec.trials)  # raises where a condition of the space does
-    directory = os.fspath(options.dir if options.dir is not None else DEFAULT_DIR)
-    patience_s = cast(float, seconds(options.store_timeout, "store_timeout"))  # it refuses None
+    directory = os.fspath(asked["dir"])
+    patience_s = cast(float, seconds(asked["store_timeout"], "store_timeout"))  # it refuses None
     store = open_store(StoreAddress(directory, timeout_s=patience_s))
-    preload = module_names(options.preload) if options.preload is not None else preload_for(target, spec.gang, env)
+    preload = tuple(asked["preload"]) if asked["preload"] is not None else preload_for(target, spec.gang, env)
     code = pack(target, options.most_code())
     plan = Plan(
         kind=options.kind,
@@ -256,7 +255,7 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         parts=fingerprint(target, code),
         preload=preload,
         space=to_document(trial_space, spec.trials),
-        data_version=text_or_none(options.data_version, "data_version"),
+        data_version=asked["data_version"],
         spec=spec_fields(spec),
         text=text_of(target),
         env=tuple(sorted(env)),
@@ -270,10 +269,10 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         layout=RunLayout(spec.name),
         env=env,
         choice=choice,
-        unnamed=options.name is None,
-        seeded=options.seed is not None,
-        allow_changed=plans.allowed(options.allow_changed),
-        retry_failed=options.retry_failed,
+        unnamed=asked["name"] is None,
+        seeded=asked["seed"] is not None,
+        allow_changed=frozenset(asked["allow_changed"]),
+        retry_failed=asked["retry_failed"],
     )
 
 
@@ -299,17 +298,3 @@ def compose_again(directory: str, retry_failed: bool = False, env: Mapping[str, 
         plan=found.plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed,
         env=given,
     )  # fmt: skip
-
-
-def text_or_none(value: object, subject: str) -> str | None:
-    """`value` when it is a text, or None. Raises SpecError."""
-    if value is not None and not isinstance(value, str):
-        raise SpecError(f"{subject} is {described(value)}, text is expected; write {str(value)!r}")
-    return value
-
-
-def module_names(preload: Sequence[str]) -> tuple[str, ...]:
-    """`preload` when it is a list of names. Raises SpecError."""
-    if isinstance(preload, str) or not all(isinstance(name, str) for name in preload):
-        raise SpecError(f"preload is {described(preload)}, a list of module names is expected; write preload=['numpy']")
-    return tuple(preload)

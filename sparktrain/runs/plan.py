@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import takewhile
 from typing import Any, Literal
@@ -13,16 +13,14 @@ import msgspec
 from msgspec import Struct
 
 from sparktrain.config.gang_spec import GangSpec
-from sparktrain.config.param_values import did_you_mean, shown
+from sparktrain.config.option_rules import CHANGES
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
+from sparktrain.errors import ResumeError, RunDirectoryError
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
 
 VERSION = 1
-KINDS = ("code", "space", "data", "metric", "seed", "gang")
-"""What may not change between two drivers of a run, unless the later one says so."""
 _TOLD_LINES = 12
 _COMPARED_LINES = 40
 """Of more, lines are not paired with those that they resemble."""
@@ -142,16 +140,6 @@ def read_code(store: Store, layout: RunLayout, digest: str) -> Code:
     return code
 
 
-def allowed(changes: Sequence[str]) -> frozenset[str]:
-    """`changes` when each is one of `KINDS`. Raises SpecError."""
-    named: Sequence[object] = [each.strip() for each in changes.split(",")] if isinstance(changes, str) else changes
-    for each in named:
-        if each not in KINDS:
-            hint = did_you_mean(each, KINDS) if isinstance(each, str) else ""
-            raise SpecError(f"allow_changed ({shown(each)}) must name what may change: {', '.join(KINDS)}{hint}")
-    return frozenset(map(str, named))
-
-
 def check_unchanged(
     old: Plan,
     new: Plan,
@@ -200,7 +188,7 @@ def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[
         }
         for plan in (old, new)
     ]
-    return {kind: _diff(*(side[kind] for side in sides)) for kind in KINDS if kind not in allow}
+    return {kind: _diff(*(side[kind] for side in sides)) for kind in CHANGES if kind not in allow}
 
 
 def _diff(old: object, new: object) -> list[str]:

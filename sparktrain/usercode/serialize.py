@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 
 from sparktrain.config.gang_spec import ALONE, GangSpec
+from sparktrain.config.option_catalog import CODE_BYTES
 from sparktrain.errors import FunctionError
 from sparktrain.protocol.messages import Code
 from sparktrain.usercode.closure import (
@@ -34,8 +35,6 @@ from sparktrain.usercode.preload import chosen
 from sparktrain.usercode.target import Target
 from sparktrain.usercode.traceback_sources import with_origins
 
-CODE_BYTES = 60 * 2**20
-"""What a function may take along, unless the user says otherwise."""
 MOST_CODE_BYTES = 120 * 2**20
 """What they may say: below the limit of a message, `codec.MAX_MESSAGE_BYTES`."""
 MEASURED_BYTES = 2**30

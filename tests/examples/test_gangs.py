@@ -25,7 +25,10 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
     """Three warm agents, in executors of their own."""
     folder = tmp_path_factory.mktemp("spark")
     conf = {"spark.driver.memory": "768m"}
-    with spark_session("local-cluster[3,1,1024]", folder, conf) as spark, st.pool(spark, 3, preload=FRAMEWORKS) as made:
+    with (
+        spark_session("local-cluster[3,1,1024]", folder, conf) as spark,
+        st.pool(spark, agents=3, preload=FRAMEWORKS) as made,
+    ):
         yield made
 
 

@@ -20,7 +20,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
     folder = tmp_path_factory.mktemp("spark")
     with (
         spark_session("local-cluster[2,1,1024]", folder) as spark,
-        st.pool(spark, 2, preload=["tensorflow", "keras", "horovod.tensorflow"]) as made,
+        st.pool(spark, agents=2, preload=["tensorflow", "keras", "horovod.tensorflow"]) as made,
     ):
         yield made
 

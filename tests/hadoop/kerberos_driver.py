@@ -49,7 +49,7 @@ def main(folder: Path, directory: str) -> None:
     logging.basicConfig(level=logging.INFO)
     conf, spy = json.loads((folder / "wanted.json").read_text()), Spy(folder)
     token_renewer.fetch = spy.fetch
-    with spark_session(MASTER, folder / "spark", conf) as spark, st.pool(spark, 1, preload=["numpy"]) as pool:
+    with spark_session(MASTER, folder / "spark", conf) as spark, st.pool(spark, agents=1, preload=["numpy"]) as pool:
         certificates = pool._agents._certificates
         assert certificates is not None
         spy.note("key of agents", certificates.agent.key.splitlines()[2])

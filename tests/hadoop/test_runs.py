@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(300)
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
     """Two warm agents, in executors of their own, which have no configuration of Hadoop."""
     folder = tmp_path_factory.mktemp("spark")
-    with spark_session(LOCAL_CLUSTER, folder) as spark, st.pool(spark, 2, preload=["numpy"]) as made:
+    with spark_session(LOCAL_CLUSTER, folder) as spark, st.pool(spark, agents=2, preload=["numpy"]) as made:
         yield made
 
 

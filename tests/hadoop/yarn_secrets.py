@@ -19,7 +19,7 @@ import sparktrain as st
 def main(folder: Path, directory: str) -> None:
     spark = SparkSession.builder.getOrCreate()
     context = spark.sparkContext
-    with st.pool(spark, 1, preload=["numpy"]) as pool:
+    with st.pool(spark, agents=1, preload=["numpy"]) as pool:
         certificates = pool._agents._certificates
         assert certificates is not None
         hadoop = context._jvm.org.apache.hadoop

@@ -7,7 +7,7 @@ from sparktrain.cluster.preflight import Facts, agents_for, check_installed, che
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.load import load_params, parse_params
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.options import RunOptions, SweepOptions, options_of
+from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import FunctionError, ResourceError, UserError
 from tests.unit.bad_input.case import Case, spec_case
 
@@ -115,9 +115,9 @@ RUN = [
         error=FunctionError,
         params={"lr": 1, "learning_rate": 1},
     ),
-    run("retries", "no option 'retries'", "there are metric", "max_restarts", retries=1),
+    run("retries", "run has no option 'retries'", "its options are workers", "max_restarts", retries=1),
     run("near", "no option 'min_worker'", "did you mean 'min_workers'", min_worker=1),
-    run("trials", "no option 'trials'", "there are", trials=3),
+    run("trials", "no option 'trials'", "its options are", trials=3),
     run("name", "^name", "'a b'", "use 'a-b'", name="a b"),
     run("metric", "^metric", "''", "name a key", metric=""),
     run("mode", "^mode", "'best'", "'max' or 'min'", mode="best"),
@@ -127,10 +127,10 @@ RUN = [
     sweep("workers", "^workers_per_trial", r"\(0\)", "at least 1", workers_per_trial=0),
     sweep("workers-text", "^workers_per_trial", r"'2' \(str\)", "whole number", workers_per_trial="2"),
     sweep("backend", "^backend", "'nonee'", "did you mean 'none'", workers_per_trial=2, backend="nonee"),
-    sweep("ps", "no option 'ps'", "there are", ps=1),
-    sweep("restarts", "no option 'max_restarts'", "there are.*retries", max_restarts=1),
-    spec_case("run-option", lambda: options_of(RunOptions, workers=1, max_restart=1), "did you mean 'max_restarts'"),
-    spec_case("run-sweep-option", lambda: options_of(SweepOptions, worker_per_trial=1), "mean 'workers_per_trial'"),
+    sweep("ps", "no option 'ps'", "its options are", ps=1),
+    sweep("restarts", "no option 'max_restarts'", "its options are.*retries", max_restarts=1),
+    spec_case("run-option", lambda: RunOptions(workers=1, max_restart=1), "did you mean 'max_restarts'"),
+    spec_case("run-sweep-option", lambda: SweepOptions(worker_per_trial=1), "mean 'workers_per_trial'"),
 ]
 PARAMS = [
     param("equals", "--param 'lr'", "no '='", "lr=", params=("lr",)),

@@ -119,7 +119,6 @@ def test_a_grid(edge: Edge, target: str, capfd: Capture) -> None:
     assert len(edge.calls[0]["space"]) == 4
     assert edge.calls[0]["target"].function(lr=3) == 3
     assert edge.options == SweepOptions(metric="accuracy")
-    assert edge.calls[0]["agents"] is None
     assert edge.sessions == [(None, {}, "sparktrain")]
 
 
@@ -131,8 +130,7 @@ def test_values_position_by_position(edge: Edge, target: str) -> None:
 def test_a_file_sets_what_the_command_line_does_not(edge: Edge, target: str) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\nmetric: loss\nmode: min\nagents: 3\nseed: 4\n")
     assert cli.main(["sweep", target, "--params", "sweep.yaml", "--seed", "5"]) == 0
-    assert edge.options == SweepOptions(metric="loss", mode="min", seed=5)
-    assert edge.calls[0]["agents"] == 3
+    assert edge.options == SweepOptions(metric="loss", mode="min", seed=5, agents=3)
 
 
 def test_every_option_arrives(edge: Edge, target: str) -> None:
@@ -140,7 +138,8 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
     options = {
         "metric": "loss", "mode": "min", "trials": 3, "dir": "/shared/runs", "name": "mnist", "seed": 7,
         "trial_timeout": "90s", "hang_timeout": "5m", "timeout": "2h", "retries": 1, "gpus": 2,
-        "max_failures": "5", "preload": ("keras", "numpy"),
+        "max_failures": "5", "start_timeout": "10m", "log_limit": 4096, "code_limit": 100,
+        "preload": ("keras", "numpy"),
         "workers_per_trial": 2, "backend": "tensorflow", "data_version": "2026-01", "allow_changed": ("code", "space"),
     }  # fmt: skip
     words = [
@@ -167,9 +166,8 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
         "TOKEN",
     ]
     assert cli.main(["sweep", target, "--grid", "lr=1", *words]) == 0
-    given = {"retry_failed": True, "env": {"A": "b=c"}, "forward_env": ("TOKEN",)}
-    assert edge.options == SweepOptions(**options, **given)  # type: ignore[arg-type]
-    assert edge.calls[0]["agents"] == 2
+    given = {"retry_failed": True, "env": {"A": "b=c"}, "forward_env": ("TOKEN",), "agents": 2}
+    assert edge.options == SweepOptions(**options, **given)
     assert isinstance(edge.calls[0]["display"], NullDisplay)
     assert edge.sessions == [("local[2]", {"a": "b=c", "d": "1"}, "mnist")]
     assert edge.session is not None
@@ -181,7 +179,6 @@ def test_a_run_has_its_parameters_and_its_gang(edge: Edge, target: str, capfd: C
     assert cli.main(["run", target, *words]) == 0
     assert edge.calls[0]["params"] == {"lr": 0.01, "layers": [64, 32]}
     assert edge.calls[0]["options"] == RunOptions(workers=4, name="big")
-    assert edge.calls[0]["agents"] is None
     assert edge.sessions == [(None, {}, "big")]
     out = capfd.readouterr().out
     assert out.startswith("a module that talks\nmnist: succeeded in 3.0 s on 0 members.\nmetrics: accuracy 0.9000\n")
@@ -201,8 +198,7 @@ def test_every_option_of_a_run_arrives(edge: Edge, target: str) -> None:
         if word != "True"
     ]
     assert cli.main(["run", target, *words, "--evaluator", "--agents", "5", "--master", "local[5]", "-q"]) == 0
-    assert edge.calls[0]["options"] == RunOptions(**options, evaluator=True)
-    assert edge.calls[0]["agents"] == 5
+    assert edge.calls[0]["options"] == RunOptions(**options, evaluator=True, agents=5)
     assert isinstance(edge.calls[0]["display"], NullDisplay)
     assert edge.sessions == [("local[5]", {}, "big")]
 
@@ -212,8 +208,7 @@ def test_a_run_has_the_rest_from_its_file(edge: Edge, target: str, tmp_path: Pat
     file.write_text("params: {lr: 0.1, units: [8, 8]}\nworkers: 2\nevaluator: true\nagents: 3\nname: file\n")
     assert cli.main(["run", target, "--params", str(file), "--param", "lr=0.2", "--name", "given"]) == 0
     assert edge.calls[0]["params"] == {"lr": 0.2, "units": [8, 8]}
-    assert edge.calls[0]["options"] == RunOptions(workers=2, evaluator=True, name="given")
-    assert edge.calls[0]["agents"] == 3
+    assert edge.calls[0]["options"] == RunOptions(workers=2, evaluator=True, name="given", agents=3)
 
 
 def test_a_run_that_fails_is_told_and_is_no_error_of_the_call(edge: Edge, target: str, capfd: Capture) -> None:
@@ -333,10 +328,13 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
         (["swep"], "No such command 'swep'"),
         (["sweep"], "Missing argument 'TARGET'"),
         (["sweep", "TARGET", "--gird", "lr=1"], "No such option: --gird"),
-        (["sweep", "TARGET", "--grid", "lr=1", "--trials", "many"], "Invalid value for '--trials'"),
+        (
+            ["sweep", "TARGET", "--grid", "lr=1", "--trials", "many"],
+            "--trials ('many') must be a whole number: write digits, such as 2 (trials: Most trials",
+        ),
         (["run", "TARGET"], "--workers N, or workers in the file of --params"),
         (["run", "TARGET", "--params", "none.yaml"], "none.yaml: no such file"),
-        (["run", "TARGET", "--workers", "two"], "Invalid value for '--workers'"),
+        (["run", "TARGET", "--workers", "two"], "--workers ('two') must be a whole number"),
         (["run", "TARGET", "--workers", "2", "--grid", "lr=1"], "No such option: --grid"),
         (["run", "TARGET", "--workers", "2", "--param", "lr"], "--param 'lr': no '='"),
         (["run", "TARGET", "--workers", "2", "--param", "lr=1,2"], "'lr' has 2 values, a run takes one"),

@@ -215,7 +215,7 @@ def test_the_file_of_a_run(tmp_path: Path) -> None:
     ("name", "text", "told"),
     [
         ("g.csv", "lr\n1\n", r"g\.csv: a parameter file ends in \.yaml, \.yml, \.json; rename it"),
-        ("g.yaml", "grid: {lr: [1]}\n", r"g\.yaml:1: unknown key 'grid'; allowed: params, metric, mode, "),
+        ("g.yaml", "grid: {lr: [1]}\n", r"g\.yaml:1: unknown key 'grid'; allowed: params, workers, mode, "),
         ("g.yaml", "params:\n  lr: 1\nworkers: 0\n", r"g\.yaml:3: workers \(0\) must be at least 1"),
         ("g.yaml", "evaluator: yes\n", r"g\.yaml:1: evaluator is .*, true or false is expected"),
         ("g.yaml", "params: [1]\n", r"g\.yaml:1: params is a list, names with values are expected"),

@@ -3,16 +3,16 @@
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec
-from sparktrain.driver.options import RunOptions, SweepOptions, options_of
+from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import SpecError
 
 
 def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:
-    with pytest.raises(SpecError, match=r"no option 'trial_timout'.*did you mean 'trial_timeout'.*are metric, mode"):
-        options_of(SweepOptions, metric="y", mode="max", trial_timout=5)
-    assert options_of(SweepOptions, metric="y", mode="max", retries=1) == SweepOptions(
-        metric="y", mode="max", retries=1
-    )
+    with pytest.raises(
+        SpecError, match=r"no option 'trial_timout'.*did you mean 'trial_timeout'.*its options are mode, backend"
+    ):
+        SweepOptions(metric="y", mode="max", trial_timout=5)
+    assert SweepOptions(metric="y", mode="max", retries=1) == SweepOptions(metric="y", mode="max", retries=1)
 
 
 def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> None:

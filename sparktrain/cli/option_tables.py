@@ -1,0 +1,78 @@
+"""The tables of options in docs/, made from the catalog: `python -m sparktrain.cli.option_tables` writes them again."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sparktrain.config.call_option import Declared, options_in, shown_type
+from sparktrain.config.option_catalog import LaunchKeywords, PoolKeywords, ResumeKeywords, RunKeywords, SweepKeywords
+
+FLAGS: dict[str, type] = {"sweep": LaunchKeywords, "run": RunKeywords, "resume": ResumeKeywords}
+"""What the commands take."""
+CALLS: dict[str, type] = {
+    "sweep": SweepKeywords,
+    "launch": LaunchKeywords,
+    "run": RunKeywords,
+    "resume": ResumeKeywords,
+    "pool": PoolKeywords,
+}
+_BLOCK = re.compile(r"(<!-- options: ([a-z ]+)[^>]*-->\n).*?(<!-- end of options -->)", re.DOTALL)
+
+
+def written(page: str) -> str:
+    """The text of a page with each of its tables made anew: between `<!-- options: NAME -->` and its end."""
+    return _BLOCK.sub(lambda found: f"{found[1]}{chr(10).join(_table(found[2].strip()))}\n{found[3]}", page)
+
+
+def _table(name: str) -> Iterator[str]:
+    if name == "of all calls":
+        yield from _rows(("option", "type", "default", "meaning", "of"), _of_calls())
+    else:
+        options = [each for each in options_in(FLAGS[name]).values() if each.flag is not None]
+        yield from _rows(
+            ("option", "meaning", "default"), ((_flag(each), _meaning(each), _default(each)) for each in options)
+        )
+
+
+def _of_calls() -> Iterator[tuple[str, ...]]:
+    """A row for each option; calls that share its definition share the row."""
+    found: dict[tuple[str, str, str, bool], tuple[Declared, list[str]]] = {}
+    for call, keywords in CALLS.items():
+        for name, each in options_in(keywords).items():
+            key = (name, each.option.doc, each.option.says, each.required)
+            found.setdefault(key, (each, []))[1].append(call)
+    for each, calls in found.values():
+        yield f"`{each.name}`", f"`{shown_type(each.type)}`", _default(each), _meaning(each), ", ".join(calls)
+
+
+def _rows(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+
+
+def _flag(declared: Declared) -> str:
+    return f"`{' '.join(filter(None, [declared.flag, declared.option.rule.metavar]))}`"
+
+
+def _meaning(declared: Declared) -> str:
+    option = declared.option
+    more = f"[More]({option.page})." if option.page else ""
+    return " ".join(filter(None, [option.doc, option.more, more]))
+
+
+def _default(declared: Declared) -> str:
+    return "must be given" if declared.required else declared.option.default_words
+
+
+def write(folder: Path) -> None:
+    """Write the tables of the pages in `folder`. Blocks on the disk."""
+    for page in sorted(folder.glob("*.md")):
+        text = page.read_text("utf-8")
+        if (new := written(text)) != text:
+            page.write_text(new, "utf-8")
+
+
+if __name__ == "__main__":
+    write(Path("docs"))

@@ -1,0 +1,157 @@
+"""What an option is, and what is made from a class of options: names, values, signatures and docstrings."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from textwrap import fill
+from types import UnionType
+from typing import Any, Literal, Required, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+from sparktrain.config.option_rules import ValueRule
+from sparktrain.config.param_values import described, did_you_mean
+from sparktrain.errors import SpecError
+
+_PLACEHOLDER = re.compile(r"^( *)\*\*options: .*(?:\n\1 +.*)*", re.MULTILINE)
+_WIDTH = 116
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CallOption(Struct, frozen=True):
+    """One option of a call."""
+
+    doc: str
+    """A sentence that says what it does."""
+    rule: ValueRule
+    default: Any = None
+    says: str = ""
+    """The default in words, where its value does not show it."""
+    panel: str = "The run"
+    """Of the command line's help."""
+    flag: str | None = ""
+    """On the command line; empty: its name with dashes. None: it has none."""
+    flag_doc: str = ""
+    """The sentence of the command line, where it is another one."""
+    in_file: bool = True
+    """A parameter file may set it."""
+    more: str = ""
+    """Further sentences, for docstrings and docs/."""
+    page: str = ""
+    """Where docs/ has more on it."""
+
+    @property
+    def default_words(self) -> str:
+        """The default for people; empty where there is none to name."""
+        return self.says or ("" if self.default is None or self.default is False else str(self.default))
+
+
+class Declared(Struct, frozen=True):
+    """An option of one class, with what its annotation declares."""
+
+    name: str
+    option: CallOption
+    type: Any
+    required: bool
+
+    @property
+    def flag(self) -> str | None:
+        """Its flag on the command line."""
+        flag = self.option.flag
+        return f"--{self.name.replace('_', '-')}" if flag == "" else flag
+
+    def checked(self, value: Any, subject: str = "") -> Any:
+        """`value` as the rest of the program takes it. Raises SpecError: value, rule, next step, and the doc."""
+        if value is None and type(None) in get_args(self.type):
+            return None
+        with self._documented():
+            if value is None and self.required:
+                raise SpecError(f"{subject or self.name} is {described(None)}: pass a value")
+            return self.option.rule.check(value, subject or self.name)
+
+    def read(self, words: str, subject: str) -> Any:
+        """The value that `words` of the command line mean, checked. Raises SpecError, as `checked`."""
+        with self._documented():
+            value = self.option.rule.read(words, subject)
+        return self.checked(value, subject)
+
+    @contextmanager
+    def _documented(self) -> Iterator[None]:
+        """A SpecError within it ends with the option's doc."""
+        try:
+            yield
+        except SpecError as error:
+            raise SpecError(f"{error} ({self.name}: {self.option.doc.rstrip('.')})") from None
+
+
+@cache
+def options_in(keywords: type) -> dict[str, Declared]:
+    """The options of a TypedDict, by name: the required ones, then the others as declared."""
+    found = []
+    for name, hint in get_type_hints(keywords, include_extras=True).items():
+        required = get_origin(hint) is Required
+        annotated = get_args(hint)[0] if required else hint
+        found.append(Declared(name, annotated.__metadata__[0], get_args(annotated)[0], required))
+    return {each.name: each for each in sorted(found, key=lambda each: not each.required)}
+
+
+def settled(keywords: type, given: Mapping[str, Any], call: str = "the call") -> dict[str, Any]:
+    """Every option of `keywords`: what is given, checked, and else its default.
+
+    Raises SpecError for an option that there is not, one that is missing, and a value that breaks its rule.
+    """
+    known = options_in(keywords)
+    for name in given:
+        if name not in known:
+            near = did_you_mean(name, known) or ";"
+            raise SpecError(f"{call} has no option {name!r}{near} its options are {', '.join(known)}")
+    for name, each in known.items():
+        if each.required and name not in given:
+            raise SpecError(f"{call} lacks {name}: pass {name}= ({each.option.doc.rstrip('.')})")
+    return {name: each.checked(given[name]) if name in given else each.option.default for name, each in known.items()}
+
+
+def documented_by(keywords: type) -> Callable[[F], F]:
+    """Have a function with `**options` show each of them in `help()`, and in its signature as an editor asks for it."""
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        named = [_parameter(each) for each in options_in(keywords).values()]
+        function.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
+        if function.__doc__ is not None:
+            function.__doc__ = _PLACEHOLDER.sub(
+                lambda found: "\n".join(_lines(options_in(keywords).values(), found[1])), function.__doc__
+            )
+        return function
+
+    return decorate
+
+
+def _parameter(declared: Declared) -> inspect.Parameter:
+    default = inspect.Parameter.empty if declared.required else declared.option.default
+    return inspect.Parameter(declared.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=declared.type)
+
+
+def _lines(options: Iterable[Declared], indent: str) -> Iterable[str]:
+    for each in options:
+        default = "" if each.required or not each.option.default_words else f"Default: {each.option.default_words}."
+        words = " ".join(filter(None, [f"{each.name}: {each.option.doc}", default, each.option.more]))
+        yield fill(words, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
+
+
+def shown_type(hint: Any) -> str:
+    """A type as a user writes it, for docs/.
+
+    >>> shown_type(int | None), shown_type(Literal["max", "min"])
+    ('int | None', "'max' | 'min'")
+    """
+    if get_origin(hint) is Literal:
+        return " | ".join(map(repr, get_args(hint)))
+    if get_origin(hint) in (Union, UnionType):
+        return " | ".join(dict.fromkeys(map(shown_type, get_args(hint))))
+    text = "None" if hint is type(None) else hint.__name__ if isinstance(hint, type) else str(hint)
+    return re.sub(r"\b[a-z_]+\.(?:[a-z_]+\.)*", "", text)

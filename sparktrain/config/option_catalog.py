@@ -1,0 +1,381 @@
+"""Every option of every call, defined once.
+
+A class below is what one call takes by name. Type checkers and editors read it as it stands, through
+`**options: Unpack[...]`; signature and docstring of the call, the flags of the command line, the settings of a
+parameter file, the checks of values and the tables in docs/ are made from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Annotated, Literal, Required, TypedDict
+
+from sparktrain.config import environment, gang_spec, sweep_spec
+from sparktrain.config.call_option import CallOption
+from sparktrain.config.option_rules import (
+    CHANGED,
+    FLAG,
+    MODULES,
+    PLACE,
+    TEXT,
+    TIME,
+    WAIT,
+    Change,
+    ValueRule,
+    whole,
+)
+from sparktrain.config.quantities import Duration
+from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
+
+BackendName = Literal["auto", "horovod", "tensorflow", "none"]
+
+DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
+"""What the zygotes of a pool import unless the user names modules; a library that is not installed is passed over."""
+CODE_BYTES = 60 * 2**20
+GIB = 2**30
+
+METRIC, TRIALS, GANG, RUN, RESUMING, SPARK = (
+    "The metric", "What to try", "The gang", "The run", "If the run is there already", "Spark",
+)  # fmt: skip
+"""Panels of the command line's help."""
+
+_METRIC = CallOption(
+    "Entry of the function's result that trials are compared by.",
+    ValueRule(sweep_spec.metric_name, "NAME"),
+    panel=METRIC,
+    says="none: no trial is best",
+    page="results.md",
+)
+_AGENTS = CallOption(
+    "Processes that train at a time.", whole(1), panel=SPARK, says="all slots of the session", page="sessions.md"
+)
+
+
+class EnvironmentKeywords(TypedDict, total=False):
+    """Of all calls that start trials."""
+
+    env: Annotated[
+        Mapping[str, str | float],
+        CallOption(
+            "Variables of the trials' environment: a value by name.",
+            ValueRule(environment.variables, "NAME[=VALUE]", repeats=True),
+            default={},
+            says="none",
+            flag_doc="Variable for trials; of NAME alone the value here, which `ps` does not show. Repeatable.",
+            page="training-function.md#its-environment",
+        ),
+    ]
+    forward_env: Annotated[
+        Sequence[str],
+        CallOption(
+            "Names of the driver's variables that trials get, such as WANDB_*.",
+            ValueRule(environment.patterns, "N1,N2"),
+            default=(),
+            says="none",
+            flag=None,
+            page="training-function.md#its-environment",
+        ),
+    ]
+
+
+class ProgressKeywords(TypedDict, total=False):
+    """Of all calls that show progress."""
+
+    progress: Annotated[
+        bool, CallOption("Show progress.", FLAG, default=True, flag=None, in_file=False, page="results.md")
+    ]
+    retry_failed: Annotated[
+        bool,
+        CallOption(
+            "Retry failed trials, too, with the code as it is now.",
+            FLAG,
+            default=False,
+            panel=RESUMING,
+            in_file=False,
+            page="resume.md",
+        ),
+    ]
+
+
+class DirectoryKeywords(TypedDict, total=False):
+    """Of calls that make a run directory."""
+
+    mode: Annotated[
+        Literal["max", "min"] | None,
+        CallOption(
+            "Better end of the metric: max or min.",
+            ValueRule(sweep_spec.mode, "max|min"),
+            panel=METRIC,
+            says="by the name of the metric",
+            more="A loss or an error is better when it is lower, an accuracy or a score when it is higher; a name that "
+            "shows neither needs `mode`.",
+            page="results.md#which-end-is-best",
+        ),
+    ]
+    backend: Annotated[
+        BackendName | gang_spec.Backend,
+        CallOption(
+            "What connects the members of a gang: horovod, tensorflow, none, or auto.",
+            ValueRule(gang_spec.wanted, "NAME"),
+            default="auto",
+            panel=GANG,
+            more="auto takes Horovod where driver and executors have it, else TensorFlow's collectives; with none each "
+            "member runs by itself, and knows its rank.",
+            page="gangs.md#which-backend-when",
+        ),
+    ]
+    name: Annotated[
+        str | None,
+        CallOption(
+            "Name of the run and of its directory.",
+            ValueRule(sweep_spec.run_name, "NAME"),
+            says="function and time",
+            more="The same `dir` and `name` again resume the run.",
+            page="resume.md",
+        ),
+    ]
+    dir: Annotated[
+        str | PathLike[str],
+        CallOption("Where run directories are made: a path or a URL.", PLACE, default=DEFAULT_DIR, page="stores.md"),
+    ]
+    seed: Annotated[
+        int | None,
+        CallOption(
+            "Seed of the run; each `ctx.seed` follows from it and the trial's id.",
+            ValueRule(sweep_spec.sweep_seed, "N", whole(0).read),
+            says="at random",
+        ),
+    ]
+    timeout: Annotated[
+        Duration | None,
+        CallOption("Stop the run after this time: seconds, or as in 90s, 5m, 1h30m.", TIME, says="never"),
+    ]
+    start_timeout: Annotated[
+        Duration, CallOption("Wait this long for agents while there are none.", WAIT, default=300.0, says="5m")
+    ]
+    store_timeout: Annotated[
+        Duration,
+        CallOption(
+            "Longest outage of its store that the run outlives.",
+            WAIT,
+            default=STORE_TIMEOUT_S,
+            says="5m",
+            more="After it the run ends, and can be resumed.",
+            page="stores.md",
+        ),
+    ]
+    preload: Annotated[
+        Sequence[str] | None,
+        CallOption("Modules that are imported before training starts.", MODULES, says="what the function uses"),
+    ]
+    log_limit: Annotated[
+        int,
+        CallOption(
+            "Bytes of each member's log that are kept.", whole(sweep_spec.MIN_LOG_BYTES), default=GIB, says="1 GiB"
+        ),
+    ]
+    code_limit: Annotated[
+        int,
+        CallOption(
+            "Most bytes that the function may have with all that it takes along.",
+            whole(1),
+            default=CODE_BYTES,
+            says="60 MiB",
+            page="training-function.md",
+        ),
+    ]
+    data_version: Annotated[
+        str | None,
+        CallOption(
+            "Your name for the data: a run is not resumed with data of another version.",
+            TEXT,
+            says="none",
+            page="resume.md",
+        ),
+    ]
+    allow_changed: Annotated[
+        Sequence[Change] | str,
+        CallOption(
+            "What may differ from before: code, space, data, metric, seed or gang.",
+            CHANGED,
+            default=(),
+            says="nothing",
+            panel=RESUMING,
+            in_file=False,
+            page="resume.md",
+        ),
+    ]
+    gpus: Annotated[
+        int, CallOption("GPUs for each process that trains.", whole(0), default=0, panel=SPARK, page="sessions.md")
+    ]
+
+
+class CommonKeywords(DirectoryKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
+    """Of sweeps and of runs of one gang."""
+
+
+class TrialsKeywords(CommonKeywords, total=False):
+    """Of sweeps, whatever their agents."""
+
+    trials: Annotated[int | None, CallOption("Most trials that run.", whole(1), panel=TRIALS, says="all")]
+    trial_timeout: Annotated[
+        Duration | None, CallOption("End a trial after this time; it counts as failed.", TIME, says="never")
+    ]
+    hang_timeout: Annotated[
+        Duration | None,
+        CallOption(
+            "End a trial that has reported steps, and reports none for this time.",
+            TIME,
+            says="120s in a fit with ctx.keras_callbacks(), else never",
+        ),
+    ]
+    retries: Annotated[
+        int,
+        CallOption("Retries of a trial whose process, agent or executor was lost.", whole(0), default=3),
+    ]
+    max_failures: Annotated[
+        int | Literal["auto"] | None,
+        CallOption(
+            "End the sweep when this many trials have failed; none: never.",
+            ValueRule(sweep_spec.failures, "N"),
+            default="auto",
+            says="when the first trials all fail alike",
+            more="The first trials are two for each slot, and at least three.",
+            page="training-function.md#when-the-first-trials-fail",
+        ),
+    ]
+    workers_per_trial: Annotated[
+        int, CallOption("Members of the gang that trains each trial.", whole(1), default=1, panel=GANG, page="gangs.md")
+    ]
+
+
+class PoolLaunchKeywords(TrialsKeywords, total=False):
+    """Of `Pool.launch`."""
+
+    metric: Annotated[str | None, _METRIC]
+
+
+class PoolSweepKeywords(TrialsKeywords, total=False):
+    """Of `Pool.sweep`."""
+
+    metric: Required[Annotated[str, _METRIC]]
+
+
+class AgentsKeywords(TypedDict, total=False):
+    """Of calls that have a session."""
+
+    agents: Annotated[int | None, _AGENTS]
+
+
+class LaunchKeywords(PoolLaunchKeywords, AgentsKeywords, total=False):
+    """Of `launch`, and of the command line's `sweep`."""
+
+
+class SweepKeywords(PoolSweepKeywords, AgentsKeywords, total=False):
+    """Of `sweep`."""
+
+
+class PoolRunKeywords(CommonKeywords, total=False):
+    """Of `Pool.run`."""
+
+    workers: Required[
+        Annotated[
+            int,
+            CallOption(
+                "Members that train, the chief among them.",
+                whole(1),
+                panel=GANG,
+                flag_doc="Members that train; needed here or in --params.",
+                page="gangs.md",
+            ),
+        ]
+    ]
+    ps: Annotated[
+        int,
+        CallOption(
+            "Parameter servers beside them, with backend tensorflow.",
+            whole(0),
+            default=0,
+            panel=GANG,
+            page="strategies.md",
+        ),
+    ]
+    evaluator: Annotated[
+        bool,
+        CallOption(
+            "One more member that evaluates, with backend tensorflow.",
+            FLAG,
+            default=False,
+            panel=GANG,
+            page="strategies.md",
+        ),
+    ]
+    min_workers: Annotated[
+        int | None,
+        CallOption(
+            "Continue with this many members when agents are lost for good.",
+            whole(1),
+            panel=GANG,
+            says="wait for all",
+            page="gangs.md",
+        ),
+    ]
+    max_restarts: Annotated[
+        int,
+        CallOption("Retries of the gang after the loss of a member.", whole(0), default=3, panel=GANG, page="gangs.md"),
+    ]
+    hang_timeout: Annotated[
+        Duration,
+        CallOption("End a member that reports no step for this time.", WAIT, default=120.0, says="120s", panel=GANG),
+    ]
+    metric: Annotated[
+        str | None,
+        CallOption(
+            "Entry of the function's result that checkpoints are compared by.",
+            ValueRule(sweep_spec.metric_name, "NAME"),
+            panel=METRIC,
+            says="none: the newest is kept",
+        ),
+    ]
+
+
+class RunKeywords(PoolRunKeywords, total=False):
+    """Of `run`."""
+
+    agents: Annotated[
+        int | None,
+        CallOption(
+            "Agents to start; those beyond the members stand by for lost ones.",
+            whole(1),
+            panel=SPARK,
+            says="one for each member",
+            page="sessions.md",
+        ),
+    ]
+
+
+class ResumeKeywords(AgentsKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
+    """Of `resume`."""
+
+
+class PoolKeywords(TypedDict, total=False):
+    """Of `pool`."""
+
+    agents: Annotated[int | None, _AGENTS]
+    preload: Annotated[
+        Sequence[str],
+        CallOption(
+            "Modules that are imported before the first call.",
+            MODULES,
+            default=DEFAULT_PRELOAD,
+            more="Modules that a call uses besides come with it.",
+        ),
+    ]
+    idle_timeout: Annotated[
+        Duration | None,
+        CallOption(
+            "Give the slots back after this time without a call; the next call starts agents anew.",
+            TIME,
+            default=600.0,
+            says="10m",
+        ),
+    ]

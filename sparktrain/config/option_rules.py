@@ -1,0 +1,113 @@
+"""What the values of an option look like: how each kind is read from text, checked, and named in help."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, get_args
+
+from msgspec import Struct
+
+from sparktrain.config.param_values import described, did_you_mean, shown
+from sparktrain.config.quantities import count, seconds
+from sparktrain.errors import SpecError
+
+Change = Literal["code", "space", "data", "metric", "seed", "gang"]
+CHANGES: tuple[str, ...] = get_args(Change)
+"""What may not change between two drivers of a run, unless the later one allows it."""
+
+T = TypeVar("T")
+
+
+class ValueRule(Struct, frozen=True):
+    """A kind of value. `check` and `read` take the value, and the subject of their message; both raise SpecError."""
+
+    check: Callable[[Any, str], Any]
+    """The value, as the rest of the program takes it."""
+    metavar: str
+    """What help shows in place of a value; empty where the flag stands alone."""
+    read: Callable[[str, str], Any] = lambda text, subject: text
+    """The value that a word of the command line means."""
+    repeats: bool = False
+    """The flag may be given several times."""
+
+
+def whole(least: int) -> ValueRule:
+    """Whole numbers of at least `least`."""
+    return ValueRule(lambda value, subject: count(value, subject, least), "N", _whole)
+
+
+def one_of(check: Callable[[Any, str], Any], metavar: str) -> ValueRule:
+    """Texts that `check` knows."""
+    return ValueRule(check, metavar)
+
+
+def listed(check: Callable[[Any, str], Any], metavar: str) -> ValueRule:
+    """Lists of names; on the command line with commas between them."""
+    return ValueRule(check, metavar, lambda text, subject: words(text))
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words in a list with commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def wait(value: Any, subject: str) -> float:
+    """Seconds of a wait that must end. Raises SpecError."""
+    if (found := seconds(value, subject)) is None:
+        raise SpecError(f"{subject} is None, a wait must end: pass seconds, such as 300")
+    return found
+
+
+def flag(value: object, subject: str) -> bool:
+    """`value` when it is a bool. Raises SpecError."""
+    if not isinstance(value, bool):
+        raise SpecError(f"{subject} is {described(value)}, true or false is expected; pass True or False")
+    return value
+
+
+def place(value: object, subject: str) -> str:
+    """`value` when it is a path or a URL, as text. Raises SpecError."""
+    if not isinstance(value, str | os.PathLike) or not (path := os.fspath(value)) or not isinstance(path, str):
+        raise SpecError(f"{subject} is {described(value)}, a path or URL is expected; write {str(value or 'runs')!r}")
+    return path
+
+
+def text(value: object, subject: str) -> str:
+    """`value` when it is a text. Raises SpecError."""
+    if not isinstance(value, str):
+        raise SpecError(f"{subject} is {described(value)}, text is expected; write {str(value)!r}")
+    return value
+
+
+def module_names(value: object, subject: str = "preload") -> tuple[str, ...]:
+    """`value` when it is a list of names. Raises SpecError."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(name, str) for name in value):
+        raise SpecError(f"{subject} is {described(value)}, a list of module names is expected; write ['numpy']")
+    return tuple(value)
+
+
+def changes(value: object, subject: str = "allow_changed") -> tuple[str, ...]:
+    """`value` when each of its entries is one of `CHANGES`; text has commas between them. Raises SpecError."""
+    named: object = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(named, Sequence | frozenset | set):
+        raise SpecError(f"{subject} is {described(value)}, a list is expected: name what may change, as in ['code']")
+    for each in named:
+        if each not in CHANGES:
+            hint = did_you_mean(each, CHANGES) if isinstance(each, str) else ""
+            raise SpecError(f"{subject} ({shown(each)}) must name what may change: {', '.join(CHANGES)}{hint}")
+    return tuple(map(str, named))
+
+
+def _whole(word: str, subject: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise SpecError(f"{subject} ({shown(word)}) must be a whole number: write digits, such as 2") from None
+
+
+TIME = ValueRule(seconds, "TIME")
+WAIT = ValueRule(wait, "TIME")
+FLAG = ValueRule(flag, "")
+PLACE = ValueRule(place, "PATH")
+TEXT = ValueRule(text, "TEXT")
+MODULES = listed(module_names, "M1,M2")
+CHANGED = listed(changes, "K1,K2")
