@@ -38,7 +38,7 @@ def main() -> None:
             folder.mkdir(parents=True)
             params = {"folder": str(folder), "strikes": [msgspec.to_builtins(each) for each in strikes]}
             result = st.run(
-                drill.train, params, workers=2, backend="none", preload=["numpy"], max_restarts=given.each, spark=spark,
+                drill.train, params, workers=2, backend="none", preload=["numpy"], max_retries=given.each, spark=spark,
                 **quiet(runs),
             )  # fmt: skip
             wrong += result.metrics != {"value": drill.expected()} or len(result.restarts) != given.each

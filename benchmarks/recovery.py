@@ -73,7 +73,7 @@ def recoveries(spark, backend: str, runs: str, kills: int, victim: str = "member
     folder = Path(runs, f"moments-{backend}-{victim}")
     folder.mkdir(parents=True)
     params = {"folder": str(folder), "kills": kills, "victim": victim}
-    result = st.run(train, params, workers=2, backend=backend, max_restarts=kills, spark=spark, **quiet(runs))
+    result = st.run(train, params, workers=2, backend=backend, max_retries=kills, spark=spark, **quiet(runs))
     assert len(result.restarts) == kills, json.dumps([each.summary for each in result.restarts])
     moment = {path.name: float(path.read_text()) for path in folder.iterdir()}
     return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]

@@ -121,7 +121,7 @@ def run(
     Raises:
         UserError: the call is wrong, and nothing was started.
         RunFailedError: the training function failed; the error names the member, and has its traceback.
-        RunLostError: members were lost more often than `max_restarts`.
+        RunLostError: members were lost more often than `max_retries`.
         RunStoppedError: `timeout` has passed.
         InfraError: the cluster failed.
         KeyboardInterrupt: Ctrl-C; no training process is left.
@@ -270,7 +270,7 @@ class Pool:
 
     def _call(self, composed: PreparedRun, options: Options) -> SweepResult:
         preflight.check_gpus(self._facts, composed.spec.gpus)
-        preflight.check_failures(self._facts, composed.spec.retries)
+        preflight.check_failures(self._facts, composed.spec.max_retries)
         preflight.check_pool(self.agents, composed.spec.gang.size)
         self._agents.check_free()
         composed = composed.authorized(self._agents.spark).attached(self._agents.who())

@@ -163,6 +163,15 @@ class DirectoryKeywords(TypedDict, total=False):
             page="stores.md",
         ),
     ]
+    max_retries: Annotated[
+        int,
+        CallOption(
+            "Retries of a trial, or of the gang of a run, after a process, agent or executor was lost.",
+            whole(0),
+            default=3,
+            page="training-function.md",
+        ),
+    ]
     preload: Annotated[
         Sequence[str] | None,
         CallOption("Modules that are imported before training starts.", MODULES, says="what the function uses"),
@@ -227,10 +236,6 @@ class TrialsKeywords(CommonKeywords, total=False):
             TIME,
             says="120s in a fit with ctx.keras_callbacks(), else never",
         ),
-    ]
-    retries: Annotated[
-        int,
-        CallOption("Retries of a trial whose process, agent or executor was lost.", whole(0), default=3),
     ]
     max_failures: Annotated[
         int | Literal["auto"] | None,
@@ -318,10 +323,6 @@ class PoolRunKeywords(CommonKeywords, total=False):
             says="wait for all",
             page="gangs.md",
         ),
-    ]
-    max_restarts: Annotated[
-        int,
-        CallOption("Retries of the gang after the loss of a member.", whole(0), default=3, panel=GANG, page="gangs.md"),
     ]
     hang_timeout: Annotated[
         Duration,

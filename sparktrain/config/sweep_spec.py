@@ -35,7 +35,7 @@ class SweepSpec:
     """A trial that has begun to report metrics, and reports none for so long, hangs."""
     timeout_s: float | None = None
     """For the whole sweep."""
-    retries: int = 3
+    max_retries: int = 3
     """How often a trial runs again after its process, agent or executor was lost; never after an error of its own."""
     max_failures: int | Literal["auto"] | None = "auto"
     """So many failed trials end the sweep; "auto": those that start first do when they all fail in the same way."""
@@ -60,7 +60,7 @@ class SweepSpec:
             raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
 
     def _set_counts(self) -> None:
-        least = {"retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
+        least = {"max_retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
         for field, value in least.items():
             object.__setattr__(self, field, count(getattr(self, field), field, least=value))
         object.__setattr__(self, "max_failures", failures(self.max_failures))

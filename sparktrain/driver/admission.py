@@ -44,7 +44,7 @@ def admit(composed: PreparedRun, spark: Session | None, agents: int | None) -> A
     session, facts = session_of(spark)
     gang = composed.spec.gang
     preflight.check_gpus(facts, composed.spec.gpus)
-    preflight.check_failures(facts, composed.spec.retries)
+    preflight.check_failures(facts, composed.spec.max_retries)
     preflight.check_cluster(facts)
     apart = 0 if agents is not None else preflight.members_without_gpus(facts, gang)
     others = preflight.agents_for(facts, agents, composed.trials, gang.size - apart)

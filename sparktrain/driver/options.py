@@ -102,7 +102,7 @@ class SweepOptions(Options):
             "trials": asked["trials"],
             "trial_timeout_s": seconds(asked["trial_timeout"], "trial_timeout"),
             "report_timeout_s": seconds(asked["hang_timeout"], "hang_timeout"),
-            "retries": asked["retries"],
+            "max_retries": asked["max_retries"],
             "max_failures": asked["max_failures"],
         }
 
@@ -135,4 +135,4 @@ class RunOptions(Options):
 
     def limits(self) -> dict[str, Any]:
         """See base class."""
-        return {"retries": self.asked["max_restarts"], "recovers": True}
+        return {"max_retries": self.asked["max_retries"], "recovers": True}

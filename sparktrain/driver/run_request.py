@@ -64,7 +64,7 @@ class RunRequest:
             roles=spec.gang.roles(),
             min_size=spec.gang.min_workers,
             lookahead=0 if self.sampler.learns else max(1, self.agents // spec.gang.size),
-            restarts=spec.retries,
+            restarts=spec.max_retries,
             recovers=spec.recovers or spec.gang.size > 1,
             hang_timeout_s=spec.gang.hang_timeout_s,
             report_timeout_s=spec.report_timeout_s,

@@ -96,7 +96,7 @@ def _message(sweep: SweepResult, trial: TrialResult | None, failure: Failure | N
     lines += gang_text.restart_lines(trial.restarts)
     if trial.status is TrialStatus.LOST:
         counted = failure.loss is None or not failure.loss.excused
-        lines.append(f"{'raise max_restarts, or ' if counted else ''}look for what these losses have in common")
+        lines.append(f"{'raise max_retries, or ' if counted else ''}look for what these losses have in common")
     places = {"log": log_of(trial, failure), "run directory": sweep.directory}
     return [*lines, *(f"{name}: {place}" for name, place in places.items() if place is not None)]
 

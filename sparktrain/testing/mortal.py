@@ -50,7 +50,7 @@ def gang(folder: Path) -> Any:
     """A drill of two members, which may not be restarted: what a driver takes along does not count."""
     params = {"folder": str(folder), "strikes": []}
     result = st.run(
-        drill.train, params, workers=2, backend="none", preload=["numpy"], max_restarts=0, dir=str(folder / "runs"),
+        drill.train, params, workers=2, backend="none", preload=["numpy"], max_retries=0, dir=str(folder / "runs"),
         name=NAME, progress=False,
     )  # fmt: skip
     return {"metrics": result.metrics, "restarts": [[each.cause, each.resumed_from_step] for each in result.restarts]}

@@ -61,7 +61,7 @@ def note(folder: Path, generation: int, rank: int) -> list[float]:
 def test_a_gang_goes_on_smaller_when_a_node_is_lost_for_good(cluster: Standalone, runs: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
-    options: dict[str, Any] = {"max_restarts": 1, "preload": ["tensorflow"], "progress": False, "dir": str(runs)}
+    options: dict[str, Any] = {"max_retries": 1, "preload": ["tensorflow"], "progress": False, "dir": str(runs)}
     with spark_session(cluster.url, tmp_path), ThreadPoolExecutor(1) as threads:
         running = threads.submit(
             st.run, train, {"folder": str(notes)}, workers=2, min_workers=1, backend="none", name="smaller", **options

@@ -24,7 +24,7 @@ def run(runs: Path, strikes: list[Strike], *, workers: int = 2, **options: Any) 
     folder = runs / "notes"
     folder.mkdir(parents=True)
     params = {"folder": str(folder), "strikes": [msgspec.to_builtins(each) for each in strikes]}
-    options = {"max_restarts": len(strikes), "preload": ["numpy"], "progress": False, **options}
+    options = {"max_retries": len(strikes), "preload": ["numpy"], "progress": False, **options}
     result = st.run(drill.train, params, workers=workers, backend="none", dir=str(runs), name="drill", **options)
     return result, folder
 
@@ -90,7 +90,7 @@ def test_one_member_alone_recovers_too(spark: SparkSession, runs: Path) -> None:
 def test_too_many_kills_end_the_run_with_the_list_of_causes(spark: SparkSession, runs: Path) -> None:
     strikes = [Strike(1, 3, 0, "member"), Strike(2, 4, 1, "member"), Strike(3, 5, 0, "member")]
     with pytest.raises(st.RunFailedError, match="SIGKILL") as caught:
-        run(runs, strikes, max_restarts=2)
+        run(runs, strikes, max_retries=2)
     assert len(caught.value.restarts) == 2
     assert "rank 0" in caught.value.restarts[0]
     assert "rank 1" in caught.value.restarts[1]

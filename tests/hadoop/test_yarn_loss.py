@@ -103,7 +103,7 @@ def held(cluster: Yarn, marks: Path, name: str, **conf: str) -> Iterator[Held]:
         "--mode",
         "max",
     ]
-    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", name, "--max-restarts", "2"]
+    where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", name, "--max-retries", "2"]
     with submission(cluster, JOB, *target, *where, conf=conf) as submitted:
         yield Held(submitted, marks)
 
@@ -195,7 +195,7 @@ def test_a_driver_that_yarn_takes_is_started_again_and_goes_on_while_resourceman
     marks = tmp_path / "marks"
     marks.mkdir()
     sweep = [f"{TRAIN}:hold_one", "--grid", "x=0,1,2", "--grid", f"marks={marks}", "--metric", "y", "--mode", "max"]
-    where = ["--preload", "numpy", "--retries", "0", "--dir", "hdfs:///runs", "--name", "driver"]
+    where = ["--preload", "numpy", "--max-retries", "0", "--dir", "hdfs:///runs", "--name", "driver"]
     conf = {"spark.yarn.maxAppAttempts": "2", "spark.yarn.submit.waitAppCompletion": "false"}
     assert breakable_yarn.pack is not None
     words = ["--deploy-mode", "cluster", "--pack", breakable_yarn.pack, "sweep", *sweep, *where]

@@ -205,7 +205,7 @@ def test_a_member_whose_agent_has_lost_its_files_has_not_failed(spark: SparkSess
         return float(x)
 
     options = {"agents": 1, "dir": str(runs), "spark": spark, "progress": False, "preload": []}
-    result = st.sweep(train, {"x": [7]}, metric="y", mode="max", retries=1, **options)
+    result = st.sweep(train, {"x": [7]}, metric="y", mode="max", max_retries=1, **options)
     [trial] = result.trials
     assert (trial.status, trial.metrics, trial.generations) == ("succeeded", {"y": 7.0}, 2)
     [restart] = trial.restarts

@@ -100,7 +100,7 @@ GANG = [
 RUN = [
     run("workers", "^workers", r"\(0\)", "at least 1", workers=0),
     run("backend", "^backend", "'horovdo'", "did you mean 'horovod'", backend="horovdo"),
-    run("restarts", "^max_restarts", r"\(-1\)", "at least 0", max_restarts=-1),
+    run("retries", "^max_retries", r"\(-1\)", "at least 0", max_retries=-1),
     run("hang", "^hang_timeout", "'soon'", "no duration", "'90s'", hang_timeout="soon"),
     run("hang-none", "^hang_timeout", "None", "must end", hang_timeout=None),
     run("params-list", "^params", r"\[0\.1\] \(list\)", "a dict is expected", params=[0.1]),
@@ -115,7 +115,7 @@ RUN = [
         error=FunctionError,
         params={"lr": 1, "learning_rate": 1},
     ),
-    run("retries", "run has no option 'retries'", "its options are workers", "max_restarts", retries=1),
+    run("retries-old", "run has no option 'retries'; did you mean 'max_retries'", "its options are workers", retries=1),
     run("near", "no option 'min_worker'", "did you mean 'min_workers'", min_worker=1),
     run("trials", "no option 'trials'", "its options are", trials=3),
     run("name", "^name", "'a b'", "use 'a-b'", name="a b"),
@@ -128,8 +128,8 @@ RUN = [
     sweep("workers-text", "^workers_per_trial", r"'2' \(str\)", "whole number", workers_per_trial="2"),
     sweep("backend", "^backend", "'nonee'", "did you mean 'none'", workers_per_trial=2, backend="nonee"),
     sweep("ps", "no option 'ps'", "its options are", ps=1),
-    sweep("restarts", "no option 'max_restarts'", "its options are.*retries", max_restarts=1),
-    spec_case("run-option", lambda: RunOptions(workers=1, max_restart=1), "did you mean 'max_restarts'"),
+    sweep("restarts-old", "no option 'max_restarts'; did you mean 'max_retries'", max_restarts=1),
+    spec_case("run-option", lambda: RunOptions(workers=1, max_restart=1), "did you mean 'max_retries'"),
     spec_case("run-sweep-option", lambda: SweepOptions(worker_per_trial=1), "mean 'workers_per_trial'"),
 ]
 PARAMS = [

@@ -37,7 +37,7 @@ CASES = [
     spec("timeout-bool", "^timeout_s", r"True \(bool\)", "pass seconds", timeout_s=True),
     spec("timeout-delta", "^timeout_s", r"timedelta\(days=-1\)", "above 0", timeout_s=timedelta(days=-1)),
     spec("start-timeout-none", "^start_timeout_s", "None", "must end", "300", start_timeout_s=None),
-    spec("retries-negative", "^retries", r"\(-1\)", "at least 0", retries=-1),
+    spec("retries-negative", "^max_retries", r"\(-1\)", "at least 0", max_retries=-1),
     spec("failures-zero", "^max_failures", r"\(0\)", "at least 1", max_failures=0),
     spec("failures-word", "^max_failures", r"\('never'\)", "a number of trials, 'auto', or None", max_failures="never"),
     spec("report-timeout-zero", "^report_timeout_s", r"\(0\)", "above 0", report_timeout_s=0),

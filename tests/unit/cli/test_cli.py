@@ -137,7 +137,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
     Path("more.py").write_text("")
     options = {
         "metric": "loss", "mode": "min", "trials": 3, "dir": "/shared/runs", "name": "mnist", "seed": 7,
-        "trial_timeout": "90s", "hang_timeout": "5m", "timeout": "2h", "retries": 1, "gpus": 2,
+        "trial_timeout": "90s", "hang_timeout": "5m", "timeout": "2h", "max_retries": 1, "gpus": 2,
         "max_failures": "5", "start_timeout": "10m", "log_limit": 4096, "code_limit": 100,
         "preload": ("keras", "numpy"),
         "workers_per_trial": 2, "backend": "tensorflow", "data_version": "2026-01", "allow_changed": ("code", "space"),
@@ -187,7 +187,7 @@ def test_a_run_has_its_parameters_and_its_gang(edge: Edge, target: str, capfd: C
 
 def test_every_option_of_a_run_arrives(edge: Edge, target: str) -> None:
     options: dict[str, Any] = {
-        "workers": 2, "backend": "tensorflow", "ps": 1, "min_workers": 1, "max_restarts": 0, "hang_timeout": "5m",
+        "workers": 2, "backend": "tensorflow", "ps": 1, "min_workers": 1, "max_retries": 0, "hang_timeout": "5m",
         "metric": "loss", "mode": "min", "dir": "/shared/runs", "name": "big", "seed": 7, "timeout": "2h", "gpus": 1,
         "preload": ("keras", "numpy"), "data_version": "2026-01", "allow_changed": ("gang",), "retry_failed": True,
     }  # fmt: skip
@@ -381,7 +381,7 @@ def test_without_words_it_shows_its_help(capfd: Capture) -> None:
 OPTIONS = {
     "sweep": ("--grid", "--zip", "--params", "--trial-timeout", "--workers-per-trial", "--backend", "--py-files"),
     "resume": ("--retry-failed", "--master", "--agents", "--py-files", "--conf"),
-    "run": ("--workers", "--backend", "--ps", "--evaluator", "--param", "--max-restarts", "--min-workers", "--metric"),
+    "run": ("--workers", "--backend", "--ps", "--evaluator", "--param", "--max-retries", "--min-workers", "--metric"),
 }
 
 

@@ -167,7 +167,7 @@ async def preempted_once() -> RunOutcome:
     server = Server(transport.listener, QuickClock(), {}, ())
     made = Coordinator(server, QuickClock(), words=lambda stages: said if set(stages) == {2} else {})
     sweep = composed(1)
-    work = replace(sweep, spec=replace(sweep.spec, retries=0), store=store).work(
+    work = replace(sweep, spec=replace(sweep.spec, max_retries=0), store=store).work(
         1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1")
     )
     await made.open()

@@ -92,7 +92,7 @@ trials: 10
 seed: 7
 trial_timeout: 30m
 timeout: 7200
-retries: 0
+max_retries: 0
 dir: hdfs:///exp
 agents: 4
 grid:
@@ -119,7 +119,7 @@ grid:
         "seed": 7,
         "trial_timeout": 1800.0,
         "timeout": 7200.0,
-        "retries": 0,
+        "max_retries": 0,
         "dir": "hdfs:///exp",
         "agents": 4,
     }

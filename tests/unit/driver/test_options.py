@@ -12,7 +12,7 @@ def test_an_option_that_there_is_not_is_named_with_the_nearest() -> None:
         SpecError, match=r"no option 'trial_timout'.*did you mean 'trial_timeout'.*its options are mode, backend"
     ):
         SweepOptions(metric="y", mode="max", trial_timout=5)
-    assert SweepOptions(metric="y", mode="max", retries=1) == SweepOptions(metric="y", mode="max", retries=1)
+    assert SweepOptions(metric="y", mode="max", max_retries=1) == SweepOptions(metric="y", mode="max", max_retries=1)
 
 
 def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> None:
@@ -21,10 +21,10 @@ def test_a_sweep_trains_each_trial_in_one_process_unless_told_otherwise() -> Non
     assert gang == GangSpec(workers=2, backend=Backend.NONE)
 
 
-def test_restarts_of_a_run_are_the_retries_of_its_trial() -> None:
-    assert RunOptions(workers=2, max_restarts=5).limits() == {"retries": 5, "recovers": True}
-    assert SweepOptions(retries=1, trials=4, trial_timeout="1m").limits() == {
-        "trials": 4, "trial_timeout_s": 60.0, "report_timeout_s": None, "retries": 1,
+def test_what_limits_a_run_and_a_sweep() -> None:
+    assert RunOptions(workers=2, max_retries=5).limits() == {"max_retries": 5, "recovers": True}
+    assert SweepOptions(max_retries=1, trials=4, trial_timeout="1m").limits() == {
+        "trials": 4, "trial_timeout_s": 60.0, "report_timeout_s": None, "max_retries": 1,
         "max_failures": "auto",
     }  # fmt: skip
 

@@ -30,10 +30,10 @@ def ended(status: TrialStatus, generations: int = 2) -> SweepResult:
 
 
 def test_a_run_is_a_sweep_of_one_trial(tmp_path: Path) -> None:
-    made = composed(tmp_path, max_restarts=5)
+    made = composed(tmp_path, max_retries=5)
     assert made.trials == 1
     assert list(made.space) == [{"lr": 0.1}]
-    assert (made.spec.gang, made.spec.retries) == (GangSpec(workers=2, backend=Backend.NONE), 5)
+    assert (made.spec.gang, made.spec.max_retries) == (GangSpec(workers=2, backend=Backend.NONE), 5)
 
 
 @pytest.mark.parametrize(("metric", "mode", "line"), [("val_loss", "min", "lower"), ("acc", "max", "higher")])

@@ -157,6 +157,6 @@ def test_the_order_of_many_cases_counts() -> None:
 
 
 def test_limits_may_change() -> None:
-    check_unchanged(plan(), with_spec(timeout_s=5.0, retries=9, trials=2), "/runs/run", frozenset())
+    check_unchanged(plan(), with_spec(timeout_s=5.0, max_retries=9, trials=2), "/runs/run", frozenset())
     assert plan().space_digest == with_spec(timeout_s=5.0).space_digest
     assert plan().space_digest != with_spec(trials=2).space_digest

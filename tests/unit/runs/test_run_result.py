@@ -121,7 +121,7 @@ def test_a_run_that_was_lost_is_the_clusters_failure() -> None:
     assert lines[0] == "run big was lost, after 3 restarts: rank 1 on gpu-2: agent on gpu-2 was lost"
     assert "    line 29" in lines
     assert "    line 9" not in lines
-    assert "raise max_restarts, or look for what these losses have in common" in lines
+    assert "raise max_retries, or look for what these losses have in common" in lines
 
 
 def test_a_run_that_was_stopped() -> None:
