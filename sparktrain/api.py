@@ -66,7 +66,7 @@ def sweep(
     """
     check_not_nested("sweep")
     chosen = SweepOptions(**settled(SweepKeywords, options, "sweep"))
-    return _alone(compose(train, space, chosen), chosen.asked["progress"], spark, chosen.asked["agents"])
+    return _alone(compose(train, space, chosen), chosen.asked["progress"], spark, None)
 
 
 @users_call
@@ -90,7 +90,7 @@ def launch(
     """
     check_not_nested("launch")
     chosen = SweepOptions(**settled(LaunchKeywords, options, "launch"))
-    return _alone(compose(map_fun, zipped(args_dict), chosen), chosen.asked["progress"], spark, chosen.asked["agents"])
+    return _alone(compose(map_fun, zipped(args_dict), chosen), chosen.asked["progress"], spark, None)
 
 
 @users_call
@@ -159,6 +159,7 @@ def resume(
     check_not_nested("resume")
     asked = settled(ResumeKeywords, options, "resume")
     composed = compose_again(directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]))
+    composed = composed.limited(asked["max_concurrent_trials"], asked["agents"])
     made = _alone(composed, asked["progress"], spark, asked["agents"])
     return run_end(composed, made).result() if composed.plan.kind == "run" else made
 
@@ -185,20 +186,21 @@ def sweep_target(
     display: Display | None = None,
 ) -> SweepResult:
     """A sweep for the command line: `session` makes the Spark session's context once the call is known to be right."""
-    return _with_session(compose(target, space, options), True, session, options.asked["agents"], display)
+    return _with_session(compose(target, space, options), True, session, None, display)
 
 
 def resume_target(
     directory: str,
     *,
     session: Callable[[], Any],
+    max_concurrent_trials: int | None = None,
     agents: int | None = None,
     retry_failed: bool = False,
     display: Display | None = None,
     env: Mapping[str, str] | None = None,
 ) -> SweepResult | RunEnd:
     """A run that is resumed for the command line; `session` as of `sweep_target`."""
-    composed = compose_again(directory, retry_failed, env)
+    composed = compose_again(directory, retry_failed, env).limited(max_concurrent_trials, agents)
     made = _with_session(composed, True, session, agents, display)
     return run_end(composed, made) if composed.plan.kind == "run" else made
 

@@ -8,6 +8,8 @@ import typer
 
 from sparktrain.cli import common, doctor_command, inspect_commands, submit_commands, train_commands, upkeep_commands
 from sparktrain.cli.flags import CommandWithExamples
+from sparktrain.config.call_option import options_in
+from sparktrain.config.option_catalog import LaunchKeywords, ResumeKeywords, RunKeywords
 
 app = typer.Typer(
     name="sparktrain",
@@ -27,6 +29,8 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "fsck": (upkeep_commands.fsck, upkeep_commands.FsckCommand),
     "gc": (upkeep_commands.gc, upkeep_commands.GcCommand),
 }
+KEYWORDS: dict[str, type] = {"sweep": LaunchKeywords, "run": RunKeywords, "resume": ResumeKeywords}
+"""Options of those commands that train."""
 for _name, (_function, _class) in COMMANDS.items():
     # What follows the name of a job is for that job.
     settings = {"allow_interspersed_args": False} if _class is submit_commands.SubmitCommand else {}
@@ -44,7 +48,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         if tell is None:
             raise
         known = next((name for name in COMMANDS if name in arguments[:1]), "")
-        return common.fail(f"{tell()}\nsee: {' '.join(['sparktrain', *filter(None, [known]), '--help'])}", 2)
+        return common.fail(
+            f"{tell()}{_in_place_of(error, known)}\nsee: {' '.join(['sparktrain', *filter(None, [known]), '--help'])}",
+            2,
+        )
+
+
+def _in_place_of(error: Exception, known: str) -> str:
+    """The flag for one of another name that `error` refuses; nothing where none has that name."""
+    name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    options = options_in(KEYWORDS[known]).values() if known in KEYWORDS else ()
+    flags = [each.flag for each in options if name in each.option.also]
+    return f" Did you mean {flags[0]}?" if flags else ""
 
 
 def _version(wanted: bool) -> None:

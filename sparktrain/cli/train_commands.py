@@ -219,6 +219,7 @@ def perform_resume(request: CommandRequest) -> CommandOutcome:
     end = resume_target(
         request.target,
         session=call.session,
+        max_concurrent_trials=settings.get("max_concurrent_trials"),
         agents=settings.get("agents"),
         retry_failed=settings.get("retry_failed", False),
         display=call.display,

@@ -70,7 +70,8 @@ def slots_finding(facts: Facts, agents: int | None) -> tuple[Finding, int]:
             "slots",
             f"the configuration does not tell how many slots {facts.master or 'the session'} has; a run starts "
             f"{formatting.count(count, 'agent')}",
-            "pass agents=, or set spark.executor.instances and spark.executor.cores",
+            "pass max_concurrent_trials= (sweep) or agents= (run, pool), or set spark.executor.instances and "
+            "spark.executor.cores",
         ),
         count,
     )
@@ -177,7 +178,8 @@ def _dynamic_allocation(facts: Facts) -> Finding:
         "dynamic allocation",
         "it is on: executors come one after another while agents wait for slots, and a gang starts when the last one "
         "is there",
-        "set spark.dynamicAllocation.enabled=false and spark.executor.instances, or agents= and enough start_timeout",
+        "set spark.dynamicAllocation.enabled=false and spark.executor.instances, or "
+        "max_concurrent_trials= (agents= of run and pool) and enough start_timeout",
     )
 
 

@@ -134,14 +134,20 @@ def check_agents(wanted: int | None) -> None:
         count(wanted, "agents", least=1)
 
 
-def agents_for(facts: Facts, wanted: int | None, trials: int | None, size: int = 1) -> int:
+def agents_for(
+    facts: Facts, wanted: int | None, trials: int | None, size: int = 1, concurrent: int | None = None
+) -> int:
     """How many agents to start for trials of `size` members: as many as were asked for, else as the slots have use for.
+
+    At most `concurrent` trials train at a time; where nobody knows the number of slots, so many are asked for.
 
     Raises SpecError when that is no number of agents, ResourceError when there are fewer slots than were asked for, or
     than one trial needs, or fewer agents are asked for than that.
     """
     check_agents(wanted)
     there = slots(facts)
+    if there is None and concurrent is not None:
+        there = concurrent * size  # Spark brings executors as they are asked for
     if wanted is not None:
         _check_wanted(facts, wanted, there, size)
         return wanted
@@ -153,8 +159,8 @@ def agents_for(facts: Facts, wanted: int | None, trials: int | None, size: int =
     if there is not None and there < size:
         raise _too_few_slots(facts, there, size)
     there = there if there is not None else DEFAULT_AGENTS
-    gangs = there // size
-    return size * (gangs if trials is None else min(gangs, trials))
+    limits = [each for each in (there // size, trials, concurrent) if each is not None]
+    return size * min(limits)
 
 
 def _check_wanted(facts: Facts, wanted: int, there: int | None, size: int) -> None:

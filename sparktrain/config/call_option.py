@@ -42,6 +42,8 @@ class CallOption(Struct, frozen=True):
     """Further sentences, for docstrings and docs/."""
     page: str = ""
     """Where docs/ has more on it."""
+    also: tuple[str, ...] = ()
+    """What other tools call it: an unknown option of that name is answered with this one."""
 
     @property
     def default_words(self) -> str:
@@ -106,12 +108,21 @@ def settled(keywords: type, given: Mapping[str, Any], call: str = "the call") ->
     known = options_in(keywords)
     for name in given:
         if name not in known:
-            near = did_you_mean(name, known) or ";"
+            near = nearest(name, known.values()) or ";"
             raise SpecError(f"{call} has no option {name!r}{near} its options are {', '.join(known)}")
     for name, each in known.items():
         if each.required and name not in given:
             raise SpecError(f"{call} lacks {name}: pass {name}= ({each.option.doc.rstrip('.')})")
     return {name: each.checked(given[name]) if name in given else each.option.default for name, each in known.items()}
+
+
+def nearest(name: str, known: Iterable[Declared], others: Iterable[str] = ()) -> str:
+    """`"; did you mean 'metric'?"`, of `known` and of `others`; nothing when none is near."""
+    declared = list(known)
+    for each in declared:
+        if name in each.option.also:
+            return f"; did you mean {each.name!r}?"
+    return did_you_mean(name, [*(each.name for each in declared), *others])
 
 
 def documented_by(keywords: type) -> Callable[[F], F]:

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import yaml
 
-from sparktrain.config.call_option import Declared, options_in
+from sparktrain.config.call_option import Declared, nearest, options_in
 from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
 from sparktrain.config.param_values import check_equal_lengths, check_name, did_you_mean, plain, shown, typed
 from sparktrain.config.yaml_nodes import MAX_FILE_BYTES, Document
@@ -249,7 +249,7 @@ def _entries(document: Document, kinds: Sequence[str], known: _Settings) -> _Ent
     for name, (key, _) in entries.items():
         if name not in allowed:
             raise SpecError(
-                f"{document.at(key)}: unknown key {shown(name)}{did_you_mean(name, allowed) or ';'} "
+                f"{document.at(key)}: unknown key {shown(name)}{nearest(name, known.values(), kinds) or ';'} "
                 f"allowed: {', '.join(allowed)}"
             )
     return entries

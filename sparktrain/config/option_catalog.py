@@ -46,7 +46,11 @@ _METRIC = CallOption(
     page="results.md",
 )
 _AGENTS = CallOption(
-    "Processes that train at a time.", whole(1), panel=SPARK, says="all slots of the session", page="sessions.md"
+    "Agents to start, each in one slot of the session; every member of a trial needs one.",
+    whole(1),
+    panel=SPARK,
+    says="one for each slot",
+    page="sessions.md",
 )
 
 
@@ -265,17 +269,29 @@ class PoolSweepKeywords(TrialsKeywords, total=False):
     metric: Required[Annotated[str, _METRIC]]
 
 
-class AgentsKeywords(TypedDict, total=False):
-    """Of calls that have a session."""
+class ConcurrencyKeywords(TypedDict, total=False):
+    """Of sweeps that start agents of their own."""
 
-    agents: Annotated[int | None, _AGENTS]
+    max_concurrent_trials: Annotated[
+        int | None,
+        CallOption(
+            "Most trials that train at a time.",
+            whole(1),
+            panel=SPARK,
+            says="as many as the session has slots for",
+            more="A trial takes as many slots as its gang has members, so that n trials of k members take n * k; where "
+            "the session has fewer, fewer trials train at a time.",
+            page="sessions.md",
+            also=("agents", "max_parallel_trials", "n_jobs", "parallelism"),
+        ),
+    ]
 
 
-class LaunchKeywords(PoolLaunchKeywords, AgentsKeywords, total=False):
+class LaunchKeywords(PoolLaunchKeywords, ConcurrencyKeywords, total=False):
     """Of `launch`, and of the command line's `sweep`."""
 
 
-class SweepKeywords(PoolSweepKeywords, AgentsKeywords, total=False):
+class SweepKeywords(PoolSweepKeywords, ConcurrencyKeywords, total=False):
     """Of `sweep`."""
 
 
@@ -339,23 +355,28 @@ class PoolRunKeywords(CommonKeywords, total=False):
     ]
 
 
-class RunKeywords(PoolRunKeywords, total=False):
-    """Of `run`."""
+class StandbyKeywords(TypedDict, total=False):
+    """Of runs of one gang that start agents of their own."""
 
     agents: Annotated[
         int | None,
         CallOption(
-            "Agents to start; those beyond the members stand by for lost ones.",
+            "Agents to start for the one gang of a run; those beyond its members stand by for lost ones.",
             whole(1),
             panel=SPARK,
             says="one for each member",
             page="sessions.md",
+            also=("max_concurrent_trials",),
         ),
     ]
 
 
-class ResumeKeywords(AgentsKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
-    """Of `resume`."""
+class RunKeywords(PoolRunKeywords, StandbyKeywords, total=False):
+    """Of `run`."""
+
+
+class ResumeKeywords(ConcurrencyKeywords, StandbyKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
+    """Of `resume`: `max_concurrent_trials` is for a sweep, `agents` for a run of one gang."""
 
 
 class PoolKeywords(TypedDict, total=False):

@@ -47,7 +47,7 @@ def admit(composed: PreparedRun, spark: Session | None, agents: int | None) -> A
     preflight.check_failures(facts, composed.spec.max_retries)
     preflight.check_cluster(facts)
     apart = 0 if agents is not None else preflight.members_without_gpus(facts, gang)
-    others = preflight.agents_for(facts, agents, composed.trials, gang.size - apart)
+    others = preflight.agents_for(facts, agents, composed.trials, gang.size - apart, composed.concurrent)
     without_gpus = apart * (others // (gang.size - apart))
     ready = composed.authorized(session).attached()
     return Admitted(session, facts, ready, others + without_gpus, without_gpus)

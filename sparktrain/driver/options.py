@@ -39,6 +39,11 @@ class Options:
         """The entry of the result that is compared."""
         raise NotImplementedError
 
+    @property
+    def concurrent(self) -> int | None:
+        """Most trials that train at a time; None where only the slots of the session limit them."""
+        return None
+
     def gang(self) -> GangSpec:
         """What trains each trial; its backend counts only where `choice` is None. Raises SpecError."""
         raise NotImplementedError
@@ -89,6 +94,11 @@ class SweepOptions(Options):
     def metric(self) -> str | None:
         """See base class."""
         return self.asked["metric"]
+
+    @property
+    def concurrent(self) -> int | None:
+        """See base class."""
+        return self.asked["max_concurrent_trials"]
 
     def gang(self) -> GangSpec:
         """See base class."""

@@ -27,7 +27,7 @@ from sparktrain.config.uses import STRATEGY, names
 from sparktrain.driver.backend_choice import Choice
 from sparktrain.driver.options import Options
 from sparktrain.driver.run_request import RunRequest, Watcher
-from sparktrain.errors import ResumeError, RunDirectoryError
+from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
 from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
@@ -78,6 +78,8 @@ class PreparedRun:
     """What the run directory has of the run already, once it was looked at."""
     tokens: TokenKeeper | None = None
     """By which agents use the store, where they need some."""
+    concurrent: int | None = None
+    """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
     replaces: bool = False
     """YARN has started this driver in place of the one that was last on the run, for the same call."""
 
@@ -130,6 +132,14 @@ class PreparedRun:
         check_unchanged(found.plan, same.plan, self.where, allow, partial(same._code_lines, found.plan), failed)
         again = self.retry_failed and not (replaces and found.retried)
         return replace(same, found=found, retry_failed=again, replaces=replaces)
+
+    def limited(self, concurrent: int | None, agents: int | None) -> "PreparedRun":
+        """The same with the limit of whoever resumes it. Raises SpecError for one that its kind does not have."""
+        kind, other = self.plan.kind, "agents" if self.plan.kind == "run" else "max_concurrent_trials"
+        for name, value, of in (("max_concurrent_trials", concurrent, "sweep"), ("agents", agents, "run")):
+            if value is not None and kind != of:
+                raise SpecError(f"{name} ({value}) is for a {of}, and {self.where} holds a {kind}: pass {other}")
+        return replace(self, concurrent=concurrent)
 
     def settled(self, there: bool) -> "PreparedRun":
         """The same with the backend that follows from whether executors have Horovod."""
@@ -273,6 +283,7 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         seeded=asked["seed"] is not None,
         allow_changed=frozenset(asked["allow_changed"]),
         retry_failed=asked["retry_failed"],
+        concurrent=options.concurrent,
     )
 
 

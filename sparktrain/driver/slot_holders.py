@@ -27,7 +27,8 @@ class Holders:
                 raise PoolError(
                     f"{formatting.count(count, 'agent')} {'is' if count == 1 else 'are'} wanted, and other calls or "
                     f"pools hold {others} of the {formatting.count(there, 'slot')} of the session: wait for their "
-                    "end, call the pool itself (pool.sweep(...)) or close it, or share the slots with agents="
+                    "end, call the pool itself (pool.sweep(...)) or close it, or share the slots with "
+                    "max_concurrent_trials= of sweep() and agents= of pool()"
                 )
             self._held[holder] = session, count
 

@@ -206,7 +206,7 @@ def test_a_trial_sees_nothing_of_what_the_one_before_did_in_the_same_agent(spark
         os.chdir("/")
         return seen
 
-    options = {"dir": str(runs), "progress": False, "agents": 1, "seed": 5, "preload": ["numpy"]}
+    options = {"dir": str(runs), "progress": False, "max_concurrent_trials": 1, "seed": 5, "preload": ["numpy"]}
     first, second, third = metrics(
         st.sweep(train, {"x": [0, 1, 2]}, metric="draw", mode="max", name="traces", **options)
     )
@@ -234,7 +234,16 @@ def test_the_process_of_the_next_trial_waits_before_the_trial_ends(spark: SparkS
         return {"pid": os.getpid(), "next": waiting()[0]}
 
     trials = metrics(
-        st.sweep(train, {"x": [0, 1, 2]}, metric="pid", mode="max", agents=1, dir=str(runs), name="spare", **QUIET)
+        st.sweep(
+            train,
+            {"x": [0, 1, 2]},
+            metric="pid",
+            mode="max",
+            max_concurrent_trials=1,
+            dir=str(runs),
+            name="spare",
+            **QUIET,
+        )
     )
     assert [trial["pid"] for trial in trials[1:]] == [trial["next"] for trial in trials[:2]]
 
@@ -255,7 +264,7 @@ def test_modules_are_preloaded_as_asked_for_and_as_the_function_uses_them(
     write_module("code_uses_numpy.py", USES_NUMPY)
     function = loaded("code_uses_numpy").train
     options = {"metric": "numpy", "mode": "max", "dir": str(runs), "progress": False}
-    by_default = st.sweep(function, {"x": [1]}, agents=1, name="default", **options)
+    by_default = st.sweep(function, {"x": [1]}, max_concurrent_trials=1, name="default", **options)
     with st.pool(spark, agents=1, preload=["colorsys"]) as pool:
         named = pool.sweep(function, {"x": [1]}, preload=[], name="named", **options)
         added = pool.sweep(function, {"x": [1]}, preload=["numpy"], name="added", **options)

@@ -107,8 +107,8 @@ USAGE = {
         "{folder}/command_params.yaml:5: ",
     ),
     "agents": (
-        ("{file}:train", "--grid", "x=1", "--metric", "y", "--mode", "max", "--agents", "0"),
-        "agents (0) must be at least 1",
+        ("{file}:train", "--grid", "x=1", "--metric", "y", "--mode", "max", "--max-concurrent-trials", "0"),
+        "--max-concurrent-trials (0) must be at least 1",
     ),
 }
 

@@ -136,7 +136,7 @@ def test_a_mistake_in_the_function_ends_the_sweep_after_the_first_trials(spark: 
         return {"loss": x}["accuracy"]
 
     space, call = {"x": list(range(40))}, {"dir": str(runs), "name": "mistake", "preload": [], "progress": False}
-    first = st.sweep(train, space, metric="y", mode="max", agents=2, **call)
+    first = st.sweep(train, space, metric="y", mode="max", max_concurrent_trials=2, **call)
     assert first.status == "failed"
     assert str(first.reason).startswith("the first 4 trials failed alike, with: KeyError: 'accuracy'; ")
     counts = [trial.status for trial in first.trials].count
@@ -204,7 +204,7 @@ def test_a_member_whose_agent_has_lost_its_files_has_not_failed(spark: SparkSess
             raise FileNotFoundError("some file of the container")
         return float(x)
 
-    options = {"agents": 1, "dir": str(runs), "spark": spark, "progress": False, "preload": []}
+    options = {"max_concurrent_trials": 1, "dir": str(runs), "spark": spark, "progress": False, "preload": []}
     result = st.sweep(train, {"x": [7]}, metric="y", mode="max", max_retries=1, **options)
     [trial] = result.trials
     assert (trial.status, trial.metrics, trial.generations) == ("succeeded", {"y": 7.0}, 2)

@@ -68,14 +68,16 @@ def next_job(spark: SparkSession) -> int:
 def test_more_agents_than_slots_and_what_is_no_number_of_them_or_no_list_are_refused(
     spark: SparkSession, runs: Path
 ) -> None:
-    said = refused(st.ResourceError, AT_ONCE_S, agents=5, dir=str(runs))
-    assert "agents (5) exceeds the 2 slots of the session (local-cluster[2,1,1024])" in said
+    with pytest.raises(st.ResourceError) as caught:
+        st.run(square, {"x": 1}, workers=1, agents=5, dir=str(runs))
+    assert "agents (5) exceeds the 2 slots of the session (local-cluster[2,1,1024])" in str(caught.value)
     with pytest.raises(st.ResourceError, match=r"agents \(3\) exceeds the 2 slots"):
         st.pool(spark, agents=3)
     with pytest.raises(st.SpecError, match=r"preload is 'numpy' \(str\), a list of module names is expected"):
         st.pool(spark, agents=1, preload="numpy")
     assert "preload is 'numpy' (str)" in refused(st.SpecError, AT_ONCE_S, preload="numpy", dir=str(runs))
-    assert "agents (0) must be at least 1" in refused(st.SpecError, AT_ONCE_S, agents=0, dir=str(runs))
+    told = refused(st.SpecError, AT_ONCE_S, max_concurrent_trials=0, dir=str(runs))
+    assert "max_concurrent_trials (0) must be at least 1" in told
     assert not runs.exists()
 
 

@@ -91,8 +91,8 @@ def test_the_seed_of_a_trial_is_of_the_sweep_and_the_trial_alone(spark: SparkSes
         return {"seed": ctx.seed, "draw": random.random(), "array": float(np.random.rand()), "trial": ctx.trial}
 
     options: dict[str, Any] = {"metric": "draw", "mode": "max", "dir": str(runs), "preload": ["numpy"]}
-    first = st.sweep(train, {"x": [0, 1]}, name="first", seed=3, agents=1, **options)
-    again = st.sweep(train, {"x": [0, 1]}, name="again", seed=3, agents=2, **options)
+    first = st.sweep(train, {"x": [0, 1]}, name="first", seed=3, max_concurrent_trials=1, **options)
+    again = st.sweep(train, {"x": [0, 1]}, name="again", seed=3, max_concurrent_trials=2, **options)
     other = st.sweep(train, {"x": [0, 1]}, name="other", seed=4, **options)
     drawn = [[trial.metrics for trial in result.trials] for result in (first, again, other)]
     assert drawn[0] == drawn[1]

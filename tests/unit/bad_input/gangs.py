@@ -116,6 +116,8 @@ RUN = [
         params={"lr": 1, "learning_rate": 1},
     ),
     run("retries-old", "run has no option 'retries'; did you mean 'max_retries'", "its options are workers", retries=1),
+    sweep("agents", "no option 'agents'; did you mean 'max_concurrent_trials'", agents=2),
+    run("concurrent", "no option 'max_concurrent_trials'; did you mean 'agents'", max_concurrent_trials=2),
     run("near", "no option 'min_worker'", "did you mean 'min_workers'", min_worker=1),
     run("trials", "no option 'trials'", "its options are", trials=3),
     run("name", "^name", "'a b'", "use 'a-b'", name="a b"),

@@ -128,9 +128,9 @@ def test_values_position_by_position(edge: Edge, target: str) -> None:
 
 
 def test_a_file_sets_what_the_command_line_does_not(edge: Edge, target: str) -> None:
-    Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\nmetric: loss\nmode: min\nagents: 3\nseed: 4\n")
+    Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\nmetric: loss\nmode: min\nmax_concurrent_trials: 3\nseed: 4\n")
     assert cli.main(["sweep", target, "--params", "sweep.yaml", "--seed", "5"]) == 0
-    assert edge.options == SweepOptions(metric="loss", mode="min", seed=5, agents=3)
+    assert edge.options == SweepOptions(metric="loss", mode="min", seed=5, max_concurrent_trials=3)
 
 
 def test_every_option_arrives(edge: Edge, target: str) -> None:
@@ -148,7 +148,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
         for word in (f"--{name.replace('_', '-')}", ",".join(value) if isinstance(value, tuple) else str(value))
     ]
     words += [
-        "--agents",
+        "--max-concurrent-trials",
         "2",
         "--master",
         "local[2]",
@@ -166,7 +166,7 @@ def test_every_option_arrives(edge: Edge, target: str) -> None:
         "TOKEN",
     ]
     assert cli.main(["sweep", target, "--grid", "lr=1", *words]) == 0
-    given = {"retry_failed": True, "env": {"A": "b=c"}, "forward_env": ("TOKEN",), "agents": 2}
+    given = {"retry_failed": True, "env": {"A": "b=c"}, "forward_env": ("TOKEN",), "max_concurrent_trials": 2}
     assert edge.options == SweepOptions(**options, **given)
     assert isinstance(edge.calls[0]["display"], NullDisplay)
     assert edge.sessions == [("local[2]", {"a": "b=c", "d": "1"}, "mnist")]
@@ -227,11 +227,12 @@ def test_the_result_of_a_run_as_json_is_that_of_a_sweep_of_one_trial(edge: Edge,
 
 
 def test_a_run_is_resumed_with_the_session_that_is_asked_for(edge: Edge, capfd: Capture) -> None:
-    words = ["--agents", "3", "--master", "local[2]", "--conf", "a=b", "--retry-failed", "--quiet"]
+    words = ["--max-concurrent-trials", "3", "--master", "local[2]", "--conf", "a=b", "--retry-failed", "--quiet"]
     words += ["--env", "A=b", "--env", "HOME"]
     assert cli.main(["resume", "hdfs:///runs/mnist", *words]) == 0
     [call] = edge.calls
-    assert (call["directory"], call["agents"], call["retry_failed"]) == ("hdfs:///runs/mnist", 3, True)
+    assert (call["directory"], call["max_concurrent_trials"], call["agents"]) == ("hdfs:///runs/mnist", 3, None)
+    assert call["retry_failed"] is True
     assert call["env"] == {"A": "b", "HOME": os.environ["HOME"]}
     assert isinstance(call["display"], NullDisplay)
     assert edge.sessions == [("local[2]", {"a": "b"}, "sparktrain resume")]
@@ -332,6 +333,9 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
             ["sweep", "TARGET", "--grid", "lr=1", "--trials", "many"],
             "--trials ('many') must be a whole number: write digits, such as 2 (trials: Most trials",
         ),
+        (["sweep", "TARGET", "--agents", "2"], "Did you mean --max-concurrent-trials?"),
+        (["sweep", "TARGET", "--retries", "2"], "--max-retries"),
+        (["run", "TARGET", "--max-restarts", "2"], "--max-retries"),
         (["run", "TARGET"], "--workers N, or workers in the file of --params"),
         (["run", "TARGET", "--params", "none.yaml"], "none.yaml: no such file"),
         (["run", "TARGET", "--workers", "two"], "--workers ('two') must be a whole number"),
@@ -380,7 +384,7 @@ def test_without_words_it_shows_its_help(capfd: Capture) -> None:
 
 OPTIONS = {
     "sweep": ("--grid", "--zip", "--params", "--trial-timeout", "--workers-per-trial", "--backend", "--py-files"),
-    "resume": ("--retry-failed", "--master", "--agents", "--py-files", "--conf"),
+    "resume": ("--retry-failed", "--master", "--max-concurrent-trials", "--agents", "--py-files", "--conf"),
     "run": ("--workers", "--backend", "--ps", "--evaluator", "--param", "--max-retries", "--min-workers", "--metric"),
 }
 

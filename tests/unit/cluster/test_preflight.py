@@ -84,6 +84,24 @@ def test_agents_for(there: Facts, wanted: int | None, trials: int | None, expect
     assert preflight.agents_for(there, wanted, trials) == expected
 
 
+@pytest.mark.parametrize(
+    ("there", "trials", "size", "concurrent", "expected"),
+    [
+        (facts("local[8]"), 100, 1, 3, 3),
+        (facts("local[8]"), 100, 2, 3, 6),
+        (facts("local[8]"), 2, 2, 3, 4),
+        (facts("local[8]"), None, 3, 9, 6),
+        (facts("local[2]"), 100, 1, 5, 2),
+        (facts("yarn", **{"dynamicAllocation.enabled": "true"}), 100, 2, 4, 8),
+        (facts("yarn", **{"dynamicAllocation.enabled": "true"}), 3, 2, 4, 6),
+    ],
+)
+def test_a_limit_counts_trials_and_not_their_members(
+    there: Facts, trials: int | None, size: int, concurrent: int, expected: int
+) -> None:
+    assert preflight.agents_for(there, None, trials, size, concurrent) == expected
+
+
 def test_more_agents_than_slots_are_refused_with_both_numbers() -> None:
     with pytest.raises(ResourceError, match=r"^agents \(5\) exceeds the 2 slots .*local-cluster\[2,1,1024\]"):
         preflight.agents_for(facts(LOCAL_CLUSTER), 5, 100)

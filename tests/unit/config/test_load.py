@@ -94,7 +94,7 @@ trial_timeout: 30m
 timeout: 7200
 max_retries: 0
 dir: hdfs:///exp
-agents: 4
+max_concurrent_trials: 4
 grid:
   lr: [0.1, 1e-3]
   optimizer: [sgd, 'no', no, "1"]
@@ -121,7 +121,7 @@ grid:
         "timeout": 7200.0,
         "max_retries": 0,
         "dir": "hdfs:///exp",
-        "agents": 4,
+        "max_concurrent_trials": 4,
     }
 
 

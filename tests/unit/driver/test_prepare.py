@@ -7,11 +7,12 @@ import pytest
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.driver.finish import run_end
 from sparktrain.driver.first_lines import opening
-from sparktrain.driver.options import RunOptions
+from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare import compose
+from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult
-from sparktrain.search.space import single
+from sparktrain.search.space import grid, single
 from sparktrain.state.trial import TrialStatus
 
 
@@ -51,3 +52,20 @@ def test_the_model_of_a_run_is_the_one_that_the_chief_of_its_newest_gang_exporte
     made.store.put_if_absent(newest, b"model")
     assert run_end(made, ended(TrialStatus.SUCCEEDED)).model_path == str(tmp_path / newest)
     assert run_end(made, ended(TrialStatus.FAILED)).model_path is None
+
+
+def test_a_limit_of_trials_is_for_a_sweep_and_a_number_of_agents_for_a_run(tmp_path: Path) -> None:
+    one = composed(tmp_path)
+    assert one.limited(None, 3).concurrent is None
+    with pytest.raises(
+        SpecError, match=r"^max_concurrent_trials \(2\) is for a sweep, and .* holds a run: pass agents$"
+    ):
+        one.limited(2, None)
+    options = SweepOptions(metric="loss", dir=str(tmp_path), backend="none", preload=[], max_concurrent_trials=4)
+    many = compose(train, grid(lr=[1]), options)
+    assert many.concurrent == 4
+    assert many.limited(2, None).concurrent == 2
+    with pytest.raises(
+        SpecError, match=r"^agents \(3\) is for a run, and .* holds a sweep: pass max_concurrent_trials$"
+    ):
+        many.limited(None, 3)

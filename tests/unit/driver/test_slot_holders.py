@@ -9,7 +9,7 @@ from sparktrain.errors import PoolError
 def test_slots_that_others_hold_are_refused_at_once() -> None:
     holders, session = Holders(), object()
     holders.take("first", session, 2, 3)
-    with pytest.raises(PoolError, match=r"^2 agents are wanted, .* hold 2 of the 3 slots .* with agents="):
+    with pytest.raises(PoolError, match=r"^2 agents are wanted, .* hold 2 of the 3 slots .* max_concurrent_trials="):
         holders.take("second", session, 2, 3)
     holders.take("second", session, 1, 3)
     with pytest.raises(PoolError, match=r"^1 agent is wanted, .* hold 3 of the 3 slots"):
