@@ -229,7 +229,16 @@ class CommonKeywords(DirectoryKeywords, EnvironmentKeywords, ProgressKeywords, t
 class TrialsKeywords(CommonKeywords, total=False):
     """Of sweeps, whatever their agents."""
 
-    trials: Annotated[int | None, CallOption("Most trials that run.", whole(1), panel=TRIALS, says="all")]
+    trials: Annotated[
+        int | None,
+        CallOption(
+            "Most trials that run.",
+            whole(1),
+            panel=TRIALS,
+            says="all",
+            also=("n_trials", "num_samples", "max_evals", "max_trials"),
+        ),
+    ]
     trial_timeout: Annotated[
         Duration | None, CallOption("End a trial after this time; it counts as failed.", TIME, says="never")
     ]
@@ -307,6 +316,7 @@ class PoolRunKeywords(CommonKeywords, total=False):
                 panel=GANG,
                 flag_doc="Members that train; needed here or in --params.",
                 page="gangs.md",
+                also=("num_workers", "num_executors", "cluster_size", "world_size", "np"),
             ),
         ]
     ]

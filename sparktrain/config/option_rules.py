@@ -35,11 +35,6 @@ def whole(least: int) -> ValueRule:
     return ValueRule(lambda value, subject: count(value, subject, least), "N", _whole)
 
 
-def one_of(check: Callable[[Any, str], Any], metavar: str) -> ValueRule:
-    """Texts that `check` knows."""
-    return ValueRule(check, metavar)
-
-
 def listed(check: Callable[[Any, str], Any], metavar: str) -> ValueRule:
     """Lists of names; on the command line with commas between them."""
     return ValueRule(check, metavar, lambda text, subject: words(text))

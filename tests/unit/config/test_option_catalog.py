@@ -1,5 +1,6 @@
 """Every option of every call: what is made from its one definition, and how a wrong value is refused everywhere."""
 
+import doctest
 import inspect
 import json
 import re
@@ -12,7 +13,7 @@ import pytest
 import sparktrain as st
 from sparktrain import cli
 from sparktrain.cli import option_tables
-from sparktrain.config import option_catalog
+from sparktrain.config import call_option, option_catalog
 from sparktrain.config.call_option import Declared, options_in, settled
 from sparktrain.config.load import load_gang, load_params
 from sparktrain.config.option_rules import TEXT, changes
@@ -150,6 +151,14 @@ def test_a_missing_option_is_named_with_its_doc() -> None:
     assert refused(lambda: settled(option_catalog.RunKeywords, {"workers": None}, "run")).startswith("workers is None")
 
 
+def test_the_name_of_another_tool_is_answered_with_ours() -> None:
+    told = refused(lambda: settled(option_catalog.LaunchKeywords, {"num_samples": 3}, "launch"))
+    assert told.startswith("launch has no option 'num_samples'; did you mean 'trials'? its options are mode, ")
+    assert "did you mean 'workers'?" in refused(
+        lambda: settled(option_catalog.RunKeywords, {"num_executors": 3}, "run")
+    )
+
+
 def test_an_option_that_is_left_out_and_one_that_is_none_are_its_default() -> None:
     asked = settled(option_catalog.LaunchKeywords, {"trials": None})
     assert asked == settled(option_catalog.LaunchKeywords, {})
@@ -175,6 +184,10 @@ def test_every_doc_is_one_sentence_that_ends() -> None:
     for keywords, _ in CALLS.values():
         for declared in options_in(keywords).values():
             assert re.fullmatch(r"[A-Z].*\.", declared.option.doc), declared.name
+
+
+def test_the_example_of_the_docstring() -> None:
+    assert doctest.testmod(call_option).failed == 0
 
 
 def test_a_flag_is_the_name_with_dashes() -> None:
