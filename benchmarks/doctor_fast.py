@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.admission import admit
+from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare import compose
 from sparktrain.search.space import single
@@ -28,7 +29,7 @@ def main(directory: str, told: Path) -> None:
     for number in range(ROUNDS):
         composed = compose(train, single({}), RunOptions(workers=1, dir=directory, name=f"run-{number}"))
         begun = time.perf_counter()
-        admit(composed, session, None)
+        admit(composed, engine_of(session), None)
         took.append(time.perf_counter() - begun)
     told.write_text(json.dumps(took))
     session.stop()

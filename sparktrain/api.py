@@ -1,12 +1,11 @@
 """The calls of the user: wiring, no decisions."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from sparktrain.boundary import users_call
-from sparktrain.cluster import preflight
-from sparktrain.cluster.preflight import Session
 from sparktrain.config.call_option import documented_by, settled
 from sparktrain.config.option_catalog import (
     LaunchKeywords,
@@ -19,10 +18,10 @@ from sparktrain.config.option_catalog import (
     SweepKeywords,
 )
 from sparktrain.display.live import choose_display
-from sparktrain.driver.admission import admit, session_of
-from sparktrain.driver.backend_choice import HOROVOD
-from sparktrain.driver.finish import finished, interrupted, result, run_end, unloadable
-from sparktrain.driver.first_lines import nothing_run, opening
+from sparktrain.driver.engines.engine import Engine
+from sparktrain.driver.engines.selection import engine_of
+from sparktrain.driver.execution import Agents, LateAgents, OwnAgents, PoolAgents, execute
+from sparktrain.driver.finish import run_end
 from sparktrain.driver.forwarded_env import environment
 from sparktrain.driver.options import Options, RunOptions, SweepOptions
 from sparktrain.driver.pool import AgentPool
@@ -32,16 +31,20 @@ from sparktrain.runs.progress import Display
 from sparktrain.runs.results import RunResult, SweepResult
 from sparktrain.runs.run_result import RunEnd
 from sparktrain.search.space import Space, single, zipped
-from sparktrain.state.sweep import Ending
 from sparktrain.usercode.target import Target
 
+if TYPE_CHECKING:
+    from sparktrain.cluster.preflight import Session
+
+LateEngine = Callable[[], AbstractContextManager[Engine]]
+"""Starts an engine, which is stopped when the context ends."""
 SpaceLike = Space | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 
 @users_call
 @documented_by(SweepKeywords)
 def sweep(
-    train: Callable[..., Any], space: SpaceLike, *, spark: Session | None = None, **options: Unpack[SweepKeywords]
+    train: Callable[..., Any], space: SpaceLike, *, spark: "Session | None" = None, **options: Unpack[SweepKeywords]
 ) -> SweepResult:
     """Call `train` once for each set of parameters in `space`, each in a fresh process on a Spark executor.
 
@@ -72,7 +75,7 @@ def sweep(
 @users_call
 @documented_by(LaunchKeywords)
 def launch(
-    spark: Session | None,
+    spark: "Session | None",
     map_fun: Callable[..., Any],
     args_dict: Mapping[str, Sequence[Any]],
     **options: Unpack[LaunchKeywords],
@@ -99,7 +102,7 @@ def run(
     train: Callable[..., Any],
     params: Mapping[str, Any] | None = None,
     *,
-    spark: Session | None = None,
+    spark: "Session | None" = None,
     **options: Unpack[RunKeywords],
 ) -> RunResult:
     """Call `train` once in each member of a gang of `workers`, which train together: one process on each agent.
@@ -135,7 +138,7 @@ def run(
 @users_call
 @documented_by(ResumeKeywords)
 def resume(
-    directory: str, *, spark: Session | None = None, **options: Unpack[ResumeKeywords]
+    directory: str, *, spark: "Session | None" = None, **options: Unpack[ResumeKeywords]
 ) -> SweepResult | RunResult:
     """Resume the run in `directory` as it was started, without the program that started it.
 
@@ -169,12 +172,12 @@ def run_target(
     params: Mapping[str, Any],
     options: RunOptions,
     *,
-    session: Callable[[], Any],
+    engine: LateEngine,
     display: Display | None = None,
 ) -> RunEnd:
-    """A run for the command line, to which a failure is a result too; `session` as of `sweep_target`."""
+    """A run for the command line, to which a failure is a result too; `engine` as of `sweep_target`."""
     composed = compose(target, single(params), options)
-    return run_end(composed, _with_session(composed, True, session, options.asked["agents"], display))
+    return run_end(composed, _execute(composed, LateAgents(engine, options.asked["agents"]), True, display))
 
 
 def sweep_target(
@@ -182,26 +185,26 @@ def sweep_target(
     space: SpaceLike,
     options: SweepOptions,
     *,
-    session: Callable[[], Any],
+    engine: LateEngine,
     display: Display | None = None,
 ) -> SweepResult:
-    """A sweep for the command line: `session` makes the Spark session's context once the call is known to be right."""
-    return _with_session(compose(target, space, options), True, session, None, display)
+    """A sweep for the command line: `engine` starts it once the call is known to be right."""
+    return _execute(compose(target, space, options), LateAgents(engine, None), True, display)
 
 
 def resume_target(
     directory: str,
     *,
-    session: Callable[[], Any],
+    engine: LateEngine,
     max_concurrent_trials: int | None = None,
     agents: int | None = None,
     retry_failed: bool = False,
     display: Display | None = None,
     env: Mapping[str, str] | None = None,
 ) -> SweepResult | RunEnd:
-    """A run that is resumed for the command line; `session` as of `sweep_target`."""
+    """A run that is resumed for the command line; `engine` as of `sweep_target`."""
     composed = compose_again(directory, retry_failed, env).limited(max_concurrent_trials, agents)
-    made = _with_session(composed, True, session, agents, display)
+    made = _execute(composed, LateAgents(engine, agents), True, display)
     return run_end(composed, made) if composed.plan.kind == "run" else made
 
 
@@ -211,9 +214,8 @@ class Pool:
     Its methods block, and belong to the thread that made it.
     """
 
-    def __init__(self, agents: AgentPool, facts: preflight.Facts) -> None:
+    def __init__(self, agents: AgentPool) -> None:
         self._agents = agents
-        self._facts = facts
 
     def __enter__(self) -> "Pool":
         return self
@@ -271,20 +273,12 @@ class Pool:
         self._agents.close()
 
     def _call(self, composed: PreparedRun, options: Options) -> SweepResult:
-        preflight.check_gpus(self._facts, composed.spec.gpus)
-        preflight.check_failures(self._facts, composed.spec.max_retries)
-        preflight.check_pool(self.agents, composed.spec.gang.size)
-        self._agents.check_free()
-        composed = composed.authorized(self._agents.spark).attached(self._agents.who())
-        display = choose_display(quiet=not options.asked["progress"])
-        if (done := _finished(composed, display)) is not None:
-            return done
-        return _run(self._agents, composed, self.agents, display)
+        return _execute(composed, PoolAgents(self._agents), options.asked["progress"])
 
 
 @users_call
 @documented_by(PoolKeywords)
-def pool(spark: Session | None = None, **options: Unpack[PoolKeywords]) -> Pool:
+def pool(spark: "Session | None" = None, **options: Unpack[PoolKeywords]) -> Pool:
     """Start agents that stay for several calls. Use it as `with sparktrain.pool(...) as pool: pool.sweep(...)`.
 
     Returns at once, while the agents start. The slots are given back at the end of the `with` block, by `close()`, by
@@ -299,74 +293,18 @@ def pool(spark: Session | None = None, **options: Unpack[PoolKeywords]) -> Pool:
     """
     check_not_nested("pool")
     asked = settled(PoolKeywords, options, "pool")
-    session, facts = session_of(spark)
-    preflight.check_cluster(facts)
-    count = preflight.agents_for(facts, asked["agents"], None)
-    started = AgentPool(session, facts, count, asked["preload"], asked["idle_timeout"])
+    engine = engine_of(spark)
+    engine.check_cluster()
+    count, _ = engine.agents_for(None, asked["agents"], None)
+    started = AgentPool(engine, count, asked["preload"], asked["idle_timeout"])
     started.open()
-    return Pool(started, facts)
+    return Pool(started)
 
 
-def _with_session(
-    composed: PreparedRun, progress: bool, session: Callable[[], Any], agents: int | None, display: Display | None
-) -> SweepResult:
-    """A run in a session that is made once the call is known to be right."""
-    preflight.check_agents(agents)
-    shown = display or choose_display(quiet=not progress)
-    if not composed.needs_session and (done := _finished(composed.attached(), shown)) is not None:
-        return done
-    with session() as spark:
-        return _alone(composed, progress, spark, agents, shown)
-
-
-def _alone(
-    composed: PreparedRun,
-    progress: bool,
-    spark: Session | None,
-    agents: int | None,
-    display: Display | None = None,
-) -> SweepResult:
+def _alone(composed: PreparedRun, progress: bool, spark: "Session | None", agents: int | None) -> SweepResult:
     """A run with agents of its own."""
-    there = admit(composed, spark, agents)
-    shown = display or choose_display(quiet=not progress)
-    if (done := _finished(there.composed, shown)) is not None:
-        return done
-    preload = there.composed.plan.preload
-    own = AgentPool(there.session, there.facts, there.agents, preload, None, there.without_gpus)
-    try:
-        own.open()
-        return _run(own, there.composed, there.agents, shown)
-    finally:
-        own.close()
+    return _execute(composed, OwnAgents(engine_of(spark), agents), progress)
 
 
-def _finished(composed: PreparedRun, display: Display) -> SweepResult | None:
-    """The result of a run in which nothing is left to do, which is told; None for any other."""
-    if (done := finished(composed)) is not None:
-        display.start()
-        display.tell(nothing_run(done))
-        display.close()
-    return done
-
-
-def _run(agents: AgentPool, composed: PreparedRun, count: int, display: Display) -> SweepResult:
-    """Run, write the result, and raise what ended the run before its time."""
-    if composed.choice is not None and composed.choice.tentative:
-        composed = composed.settled(agents.have(HOROVOD, composed.spec.start_timeout_s))
-    composed = composed.begun()
-    work = composed.work(count, display, agents.who())
-    display.start()
-    for line in opening(composed):
-        display.tell(line)
-    try:
-        ran, was_interrupted = agents.run(work)
-    finally:
-        display.close()
-    made = result(composed, ran, work.journal)
-    if was_interrupted:
-        raise KeyboardInterrupt(interrupted(made))
-    if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
-        raise unloadable(composed, ran.end.failure)
-    if (failure := agents.failure(ran, composed.spec.start_timeout_s)) is not None:
-        raise failure
-    return made
+def _execute(composed: PreparedRun, agents: Agents, progress: bool, display: Display | None = None) -> SweepResult:
+    return execute(composed, agents, display or choose_display(quiet=not progress))

@@ -68,6 +68,8 @@ class PreparedCommand:
 
     session: Callable[[], Any]
     """Makes the Spark session; a context manager."""
+    engine: Callable[[], Any]
+    """The same with the engine that has its slots."""
     display: "Display"
 
 
@@ -180,7 +182,14 @@ def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
                 spark.sparkContext.addPyFile(path)
             yield spark
 
-    return PreparedCommand(session, choose_display(quiet=request.quiet))
+    @contextmanager
+    def engine() -> Iterator[Any]:
+        from sparktrain.driver.engines.selection import engine_of
+
+        with session() as spark:
+            yield engine_of(spark)
+
+    return PreparedCommand(session, engine, choose_display(quiet=request.quiet))
 
 
 def _told(line: str) -> None:

@@ -180,7 +180,7 @@ def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
     from sparktrain.runs.summary import summary_table
 
     options = SweepOptions(**settings)
-    result = sweep_target(target, space, options, session=call.session, display=call.display)
+    result = sweep_target(target, space, options, engine=call.engine, display=call.display)
     return CommandOutcome(result, summary_table(result))
 
 
@@ -198,7 +198,7 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
     from sparktrain.runs.summary import Lines
 
     options = RunOptions(**settings)
-    end = run_target(target, params, options, session=call.session, display=call.display)
+    end = run_target(target, params, options, engine=call.engine, display=call.display)
     return CommandOutcome(end.sweep, Lines(end.lines()))
 
 
@@ -218,7 +218,7 @@ def perform_resume(request: CommandRequest) -> CommandOutcome:
 
     end = resume_target(
         request.target,
-        session=call.session,
+        engine=call.engine,
         max_concurrent_trials=settings.get("max_concurrent_trials"),
         agents=settings.get("agents"),
         retry_failed=settings.get("retry_failed", False),

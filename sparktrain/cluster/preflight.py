@@ -4,9 +4,9 @@ import importlib.util
 import re
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from pyspark.sql import SparkSession
 
 from sparktrain import formatting
 from sparktrain.cluster import yarn_capacity, yarn_client
@@ -14,11 +14,15 @@ from sparktrain.cluster.task_failures import Words, words_of
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.param_values import shown
 from sparktrain.config.quantities import count
+from sparktrain.driver.engines.engine import Address
 from sparktrain.errors import ResourceError, SessionError
 from sparktrain.state.restart import EXCUSED_LIMIT
 
-Session = SparkSession
-"""A session of the user's, classic or Connect: for code that must not depend on Spark itself."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Session = SparkSession
+    """A session of the user's, classic or Connect: for code that must not depend on Spark itself."""
 
 HOST_KEY = "spark.sparktrain.driver.host"
 """Address at which executors reach the driver, where Spark's own is not the one."""
@@ -172,10 +176,14 @@ def _check_wanted(facts: Facts, wanted: int, there: int | None, size: int) -> No
             f"session more executors or cores (spark.executor.instances, spark.executor.cores)"
         )
     if wanted < size:
-        raise ResourceError(
-            f"agents ({wanted}) is below the {size} members of the gang, each of which needs one: raise it, or leave "
-            f"it out"
-        )
+        raise too_few_agents(wanted, size)
+
+
+def too_few_agents(wanted: int, size: int) -> ResourceError:
+    """The error of a call that asks for fewer agents than its gang has members."""
+    return ResourceError(
+        f"agents ({wanted}) is below the {size} members of the gang, each of which needs one: raise it, or leave it out"
+    )
 
 
 def _too_few_slots(facts: Facts, there: int, size: int) -> ResourceError:
@@ -275,7 +283,7 @@ def check_cluster(facts: Facts) -> None:
         yarn_client.check(facts.conf)
 
 
-def listener_of(session: SparkSession, facts: Facts) -> Words | None:
+def listener_of(session: "SparkSession", facts: Facts) -> Words | None:
     """Says why agents were lost, as far as the session tells; None where nothing is to be expected."""
     words = words_of(session) if facts.master == YARN else None
     return _with_nodes(words) if words is not None else None
@@ -307,7 +315,7 @@ def executors_for(facts: Facts, agents: int) -> int:
 # ---- reading a session
 
 
-def active_session(spark: SparkSession | None) -> SparkSession:
+def active_session(spark: "SparkSession | None") -> "SparkSession":
     """`spark`, or the active session. Raises SessionError where there is none, or it is stopped."""
     session = spark if spark is not None else _default_session()
     if session is None:
@@ -322,15 +330,17 @@ def active_session(spark: SparkSession | None) -> SparkSession:
     return session
 
 
-def _default_session() -> SparkSession | None:
+def _default_session() -> "SparkSession | None":
     """The active session of the calling thread, else that of the process: Spark's own default for a new thread."""
+    from pyspark.sql import SparkSession  # a run on this machine alone needs no Spark
+
     try:
         return SparkSession.getActiveSession() or SparkSession.active()
     except Exception:  # there is none; PySpark's errors differ between classic and Connect sessions
         return None
 
 
-def is_stopped(session: SparkSession) -> bool:
+def is_stopped(session: "SparkSession") -> bool:
     """Whether the session, or the JVM that it lives in, is gone. An error that does not say so is none of that."""
     context = getattr(session, "_sc", None)
     if context is None:  # Spark Connect
@@ -349,7 +359,7 @@ def _is_of_a_dead_jvm(error: Exception) -> bool:
     return isinstance(error, ConnectionError | EOFError) or ("Py4JError" in kinds and "Py4JJavaError" not in kinds)
 
 
-def read_facts(session: SparkSession, cores: int) -> Facts:
+def read_facts(session: "SparkSession", cores: int) -> Facts:
     """Ask the session. Raises SessionError when it cannot be reached."""
     try:
         found = {key: session.conf.get(key, None) for key in KEYS}
@@ -360,20 +370,11 @@ def read_facts(session: SparkSession, cores: int) -> Facts:
         raise SessionError(f"the SparkSession cannot be used ({said}): make a new one") from error
 
 
-def _executors(session: SparkSession) -> int | None:
+def _executors(session: "SparkSession") -> int | None:
     context = getattr(session, "_sc", None)
     if context is None:  # Spark Connect has no such question
         return None
     return max(0, int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1) or None
-
-
-class Address(Struct, frozen=True):
-    """Where the coordinator listens, and what executors are told."""
-
-    bind: str
-    hosts: tuple[str, ...]
-    """What executors try, the likeliest first."""
-    port: int
 
 
 def address_of(facts: Facts) -> Address:

@@ -4,7 +4,9 @@ import subprocess
 import sys
 from functools import cache
 
-from sparktrain.cluster.preflight import Facts, Session
+from pyspark.sql import SparkSession
+
+from sparktrain.cluster.preflight import Facts
 from sparktrain.errors import EnvironmentMismatchError
 
 VARIABLE = "PYSPARK_PYTHON"
@@ -14,7 +16,7 @@ ANSWER_TIMEOUT_S = 30.0
 _ASKED = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
-def settle_python(session: Session, facts: Facts) -> None:
+def settle_python(session: SparkSession, facts: Facts) -> None:
     """Have executors of a local master run this Python, where none is named. Blocks while another tells its version.
 
     Raises EnvironmentMismatchError when that is not the driver's, or cannot be run: Spark would say so only after some

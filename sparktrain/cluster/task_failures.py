@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MOST_TASKS = 10_000
 """Of a stage: failures of agents, which are few."""
@@ -15,13 +16,13 @@ Words = Callable[[Iterable[int]], dict[int, str]]
 logger = logging.getLogger("sparktrain")
 
 
-def words_of(session: SparkSession) -> Words | None:
+def words_of(session: "SparkSession") -> Words | None:
     """Of a classic session; None for Spark Connect, which tells nothing of executors."""
     context = getattr(session, "_sc", None)
     return None if context is None else lambda stages: _failed(context, stages)
 
 
-def failures_of(session: SparkSession, tag: str) -> list[str]:
+def failures_of(session: "SparkSession", tag: str) -> list[str]:
     """Why tasks of the jobs with this tag have failed until now, as Spark tells the end of a job. Nothing for Spark
     Connect. Blocks, in any thread; never raises."""
     context = getattr(session, "_sc", None)
@@ -37,7 +38,7 @@ def failures_of(session: SparkSession, tag: str) -> list[str]:
         return []
 
 
-def finished_of(session: SparkSession, tag: str) -> set[int]:
+def finished_of(session: "SparkSession", tag: str) -> set[int]:
     """The partitions of the jobs with this tag whose tasks have ended well until now. Nothing for Spark Connect.
     Blocks, in any thread; never raises."""
     context = getattr(session, "_sc", None)

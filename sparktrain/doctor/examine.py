@@ -6,11 +6,13 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from pyspark.sql import SparkSession
+
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.cluster import launch_warnings, preflight, yarn_capacity
 from sparktrain.cluster.finding import Finding, Level, failed, of_message, warned, worst
 from sparktrain.cluster.launch_warnings import Driver
-from sparktrain.cluster.preflight import Facts, Session
+from sparktrain.cluster.preflight import Facts
 from sparktrain.cluster.yarn_client import ResourceManager
 from sparktrain.config.quantities import count as number
 from sparktrain.config.store_address import StoreAddress
@@ -29,7 +31,7 @@ SIDE_S = 20.0
 SLOTS_S = 39.0
 FORGET_S = 3.0
 
-OpenSession = Callable[[], AbstractContextManager[Session]]
+OpenSession = Callable[[], AbstractContextManager[SparkSession]]
 Check = Callable[[], list[Finding]]
 
 
@@ -94,7 +96,7 @@ class ClusterExaminer:
             self._look(None, None)
         return self._found
 
-    def _look(self, spark: Session | None, facts: Facts | None) -> None:
+    def _look(self, spark: SparkSession | None, facts: Facts | None) -> None:
         begun = self._clock.now()
         self._settle("machine", begin(lambda: self._machine(spark)), MACHINE_S)
         count = 1
@@ -118,7 +120,7 @@ class ClusterExaminer:
         if self._shared.marker:
             self._settle("store", begin(self._forget), FORGET_S)
 
-    def _look_at_slots(self, spark: Session, facts: Facts, count: int) -> None:
+    def _look_at_slots(self, spark: SparkSession, facts: Facts, count: int) -> None:
         driver = self._driver
         if driver is None or not count:
             self._found.unseen.append("the executors: see above what fails")
@@ -134,7 +136,7 @@ class ClusterExaminer:
 
     # ---- what runs beside
 
-    def _machine(self, spark: Session | None) -> list[Finding]:
+    def _machine(self, spark: SparkSession | None) -> list[Finding]:
         self._driver = driver = observe.driver_of(spark)
         found = [*launch_warnings.packages_findings(driver), *launch_warnings.spark_findings(driver)]
         self._settings = observe.hadoop_settings()
@@ -162,7 +164,7 @@ class ClusterExaminer:
         found, self._shared = observe.prove(self._asked.directory or "", self._clock)
         return found
 
-    def _slots(self, spark: Session, facts: Facts, count: int, driver: Driver) -> list[Finding]:
+    def _slots(self, spark: SparkSession, facts: Facts, count: int, driver: Driver) -> list[Finding]:
         self._found.roll = roll = call_roll(spark, facts, count, self._shared)
         return slots_findings(roll, driver, launch_warnings.gpus_of_task(facts) > 0)
 

@@ -1,4 +1,4 @@
-"""Agents that stay: a coordinator, a Spark job of agents, and their warm zygotes, for one call or for several."""
+"""Agents that stay: a coordinator, batches of agents, and their warm zygotes, for one call or for several."""
 
 import atexit
 import logging
@@ -6,25 +6,21 @@ import signal
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 
-from pyspark.resource import ResourceProfile
-from pyspark.sql import SparkSession
-
 from sparktrain.clock import SystemClock, pause
 from sparktrain.cluster.import_failures import advice
-from sparktrain.cluster.preflight import HOST_KEY, PORT_KEY, Facts, address_of, is_stopped, listener_of, outlook_of
-from sparktrain.cluster.preflight import slots as slots_in
+from sparktrain.cluster.preflight import HOST_KEY, PORT_KEY
 from sparktrain.config.versions import installed_versions
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
+from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd
 from sparktrain.driver.event_loop import call, submit
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.slot_holders import HOLDERS
-from sparktrain.driver.spark_job import AgentJob, JobEnd, refused_s, without_gpus
 from sparktrain.driver.vacant_slots import Vacancies
 from sparktrain.errors import (
     AgentsLostError,
@@ -63,22 +59,20 @@ logger = logging.getLogger("sparktrain")
 
 
 class AgentPool:
-    """Agents of one Spark session. Its methods block, and belong to one thread at a time."""
+    """Agents of one engine. Its methods block, and belong to one thread at a time."""
 
     def __init__(
         self,
-        spark: SparkSession,
-        facts: Facts,
+        engine: Engine,
         agents: int,
         preload: tuple[str, ...],
         idle_timeout_s: float | None,
         without_gpus: int = 0,
     ) -> None:
         """`agents` in all, of which the last, `without_gpus` of them, have executors of their own without GPUs."""
+        self.engine = engine
         self.agents = agents
         self._without_gpus = without_gpus
-        self.spark = spark
-        self._facts = facts
         self._preload = preload
         self._idle_timeout_s = idle_timeout_s
         self._id = uuid.uuid4().hex[:12]
@@ -86,15 +80,14 @@ class AgentPool:
         self._certificates: CertificateKeeper | None = None
         self._hosts: tuple[str, ...] = ()
         self._port = 0
-        self._jobs: dict[range, AgentJob] = {}
+        self._jobs: dict[range, AgentBatch] = {}
         """Those that run, by their slots."""
-        self._profiles: dict[range, ResourceProfile | None] = {}
         self._job_lock = threading.Lock()
         self._wants_jobs = False
         """False while it is idle or closed: a job that ends then is not followed by another."""
         self._vacancies = Vacancies(self._resubmit, SystemClock())
         self._relaunches = 0
-        self._outlook = outlook_of(facts, agents - without_gpus)
+        self._outlook = engine.outlook(agents - without_gpus)
         self._idle: Future[None] | None = None
         self._unavailable: SparktrainError | None = None
         self._on: str | None = None
@@ -115,17 +108,16 @@ class AgentPool:
         _OPEN.add(self)
 
     def _open(self) -> None:
-        address = address_of(self._facts)
+        address = self.engine.address()
         self._certificates = CertificateKeeper(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         server = Server(listener, SystemClock(), installed_versions(), self._preload, self._certificates)
-        self._coordinator = Coordinator(server, SystemClock(), self._why_none, listener_of(self.spark, self._facts))
+        self._coordinator = Coordinator(server, SystemClock(), self._why_none, self.engine.loss_reasons())
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
         except ListenError as error:
             raise SessionError(f"{error}; see {PORT_KEY}, {HOST_KEY} and spark.driver.bindAddress") from error
         self._hosts = address.hosts
-        self._profiles = self._parts()
         self._want_jobs()
 
     def close(self) -> None:
@@ -140,11 +132,6 @@ class AgentPool:
         except Exception as error:  # the slots are given back all the same
             logger.warning("the pool did not close in order: %s: %s", type(error).__name__, error)
         _end(jobs)
-
-    @property
-    def _session(self) -> object:
-        """What has the slots: sessions of one SparkContext share them."""
-        return getattr(self.spark, "_sc", None) or self.spark
 
     def who(self) -> DriverIdentity:
         """This driver, as others find it in the journal of its run."""
@@ -236,7 +223,7 @@ class AgentPool:
 
     def _too_late(self, reason: str, why: str, start_timeout_s: float) -> str:
         return (
-            f"{reason}, on {self._facts.master}: {why}; free them, or wait longer with start_timeout "
+            f"{reason}, on {self.engine.name}: {why}; free them, or wait longer with start_timeout "
             f"({start_timeout_s:g} s)"
         )
 
@@ -246,18 +233,22 @@ class AgentPool:
 
     # ---- the agents' jobs
 
-    def _parts(self) -> dict[range, ResourceProfile | None]:
-        """Slots, and how their executors differ from the session's."""
+    def _parts(self) -> list[range]:
+        """The slots of each batch: those of the session's own executors, and those of executors without GPUs."""
         first = self.agents - self._without_gpus
-        if not self._without_gpus:
-            return {range(first): None}
-        cpus = self._facts.number("spark.task.cpus", 1)
-        profile = without_gpus(self._facts.number("spark.executor.cores", cpus), cpus)
-        return {range(first): None, range(first, self.agents): profile}
+        return [range(first), *([range(first, self.agents)] if self._without_gpus else [])]
+
+    def _batch(self, slots: range, on_end: Callable[[AgentBatch, JobEnd], None]) -> AgentBatch:
+        """A batch of agents, started. Raises what an engine raises that can start none."""
+        assert self._certificates is not None
+        apart = slots.start >= self.agents - self._without_gpus
+        made = self.engine.batch(self._ticket(self._certificates), slots, on_end, without_gpus=apart)
+        made.start()
+        return made
 
     def _want_jobs(self) -> None:
         """Take the slots, and submit the agents' jobs, unless they run. Raises PoolError when others hold the slots."""
-        HOLDERS.take(self._id, self._session, self.agents - self._without_gpus, slots_in(self._facts))
+        HOLDERS.take(self._id, self.engine.holder, self.agents - self._without_gpus, self.engine.slots)
         with self._job_lock:
             self._wants_jobs = self._coordinator is not None
         if not self._wants_jobs:  # another thread has closed it
@@ -269,34 +260,26 @@ class AgentPool:
         with self._job_lock:
             if self._certificates is None or not self._wants_jobs:
                 return
-            ticket = self._ticket(self._certificates)
-            for slots, profile in self._profiles.items():
+            for slots in self._parts():
                 if slots not in self._jobs:
-                    on_end = partial(self._on_job_end, slots)
-                    self._jobs[slots] = AgentJob(self.spark, ticket, slots, on_end, profile)
-                    self._jobs[slots].start()
+                    self._jobs[slots] = self._batch(slots, partial(self._on_job_end, slots))
 
     def _ticket(self, certificates: CertificateKeeper) -> AgentTicket:
-        stay_s = refused_s(self.spark)
-        return AgentTicket(self._id, self._hosts, self._port, certificates.agent, CONNECT_S, stay_s)
+        refused_s = self.engine.refused_s()
+        return AgentTicket(self._id, self._hosts, self._port, certificates.agent, CONNECT_S, refused_s)
 
-    def _resubmit(self, slot: int) -> AgentJob | None:
+    def _resubmit(self, slot: int) -> AgentBatch | None:
         """Submit one slot again whose agent has ended, while its job goes on."""
         with self._job_lock:
-            slots = next((each for each in self._jobs if slot in each), None)
-            if slots is None or self._certificates is None:
+            if not any(slot in each for each in self._jobs):
                 return None
-            alone = range(slot, slot + 1)
-            ticket, profile = self._ticket(self._certificates), self._profiles[slots]
-            job = AgentJob(self.spark, ticket, alone, lambda job, end: None, profile)
-            job.start()
-            return job
+            return self._batch(range(slot, slot + 1), lambda job, end: None)
 
-    def _running(self) -> list[AgentJob]:
+    def _running(self) -> list[AgentBatch]:
         with self._job_lock:
             return list(self._jobs.values())
 
-    def _retire_jobs(self, *, idle: bool = False) -> list[AgentJob]:
+    def _retire_jobs(self, *, idle: bool = False) -> list[AgentBatch]:
         """The jobs, whose end is expected from now on; with `idle` none when a call has just come."""
         with self._job_lock:
             if idle and self._on is not None:
@@ -306,7 +289,7 @@ class AgentPool:
         HOLDERS.free(self._id)
         return [*jobs, *self._vacancies.retire()]
 
-    def _on_job_end(self, slots: range, job: AgentJob, end: JobEnd) -> None:
+    def _on_job_end(self, slots: range, job: AgentBatch, end: JobEnd) -> None:
         """Called in the job's thread: submit it again, or give up."""
         with self._job_lock:
             if self._jobs.get(slots) is not job:
@@ -342,13 +325,13 @@ class AgentPool:
             return DriverUnreachableError(unreachable(end.exits[0][1]))
         if end.missing is not None:
             return AgentsLostError(advice(end.missing))
-        if self._relaunches <= RELAUNCHES and not is_stopped(self.spark):
+        if self._relaunches <= RELAUNCHES and not self.engine.ended:
             return None
         if self._coordinator is not None and self._coordinator.refused is not None:
             return EnvironmentMismatchError(self._coordinator.refused)
         said = end.error or "; ".join(reason for _, reason, _ in end.exits)
         times = f" for the {self._relaunches}th time" if self._relaunches > 1 else ""
-        return AgentsLostError(f"the Spark job of the agents ended{times}: {said}")
+        return AgentsLostError(f"{self.engine.batch_name} ended{times}: {said}")
 
     # ---- idle
 
@@ -373,9 +356,9 @@ def unreachable(said: str) -> str:
     )
 
 
-def _end(jobs: list[AgentJob]) -> None:
-    """Wait for the agents of jobs that were dismissed, and have Spark end those that heard of nothing: they had not
-    joined yet, or are cut off and would come back. Blocks for some seconds at most."""
+def _end(jobs: list[AgentBatch]) -> None:
+    """Wait for the agents of batches that were dismissed, and have the engine end those that never heard of it: they
+    had not joined yet, or are cut off and would come back. Blocks for some seconds at most."""
     for job in jobs:
         if not job.join(LEAVE_TIMEOUT_S):
             job.cancel()

@@ -16,7 +16,7 @@ import msgspec
 
 from sparktrain.clock import SystemClock
 from sparktrain.cluster.preflight import check_installed
-from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, tokens_for, wants_tokens
+from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
 from sparktrain.config.direction import mode_of
 from sparktrain.config.environment import variables
 from sparktrain.config.gang_spec import Backend
@@ -108,9 +108,9 @@ class PreparedRun:
         """Only the tokens of a Spark session give this process access to the store."""
         return wants_tokens(self.store.address) and not has_ticket()
 
-    def authorized(self, session: Any) -> "PreparedRun":
-        """The same with tokens from a Spark session, where its store wants Kerberos. Blocks for 30 s at most."""
-        return replace(self, tokens=tokens_for(session, self.store.address))
+    def authorized(self, tokens: Callable[[StoreAddress], TokenKeeper | None]) -> "PreparedRun":
+        """The same with the tokens that its engine has for its store. Blocks for 30 s at most."""
+        return replace(self, tokens=tokens(self.store.address))
 
     def attached(self, driver: DriverIdentity | None = None) -> "PreparedRun":
         """The same with what its directory has of the run. Blocks on the store; writes nothing but a probe.

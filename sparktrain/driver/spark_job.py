@@ -5,7 +5,6 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark import InheritableThread
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from sparktrain.cluster.import_failures import Missing, missing_in
 from sparktrain.cluster.task_failures import failures_of, finished_of
+from sparktrain.driver.engines.engine import JobEnd, OnBatchEnd
 from sparktrain.executor.entry import EXIT_SCHEMA, TOLD_SCHEMA, agent_task, checkup_task
 from sparktrain.protocol.ticket import AgentTicket
 
@@ -24,17 +24,6 @@ JOIN_TIMEOUT_S = 10.0
 """How long `SlotJob.cancel` waits for the job's thread."""
 
 logger = logging.getLogger("sparktrain")
-
-
-@dataclass(frozen=True)
-class JobEnd:
-    """How the agents' job ended: what each agent said, or why Spark gave the job up."""
-
-    exits: tuple[tuple[int, str, bool], ...] = ()
-    """Slot, reason, and whether it had reached the coordinator, of each agent."""
-    error: str | None = None
-    missing: Missing | None = None
-    """What kept agents from beginning, where Spark's error tells of that."""
 
 
 class SlotJob:
@@ -128,7 +117,7 @@ class AgentJob(SlotJob):
         spark: SparkSession,
         ticket: AgentTicket,
         slots: range,
-        on_end: Callable[["AgentJob", JobEnd], None],
+        on_end: OnBatchEnd,
         profile: ResourceProfile | None = None,
     ) -> None:
         """`on_end` is called in the job's thread, once."""

@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sparktrain.cluster.preflight import Facts
 from sparktrain.driver import pool as pools
+from sparktrain.driver.engines.engine import Address, JobEnd
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.driver.slot_holders import HOLDERS
-from sparktrain.driver.spark_job import JobEnd
 from sparktrain.errors import (
     AgentsLostError,
     EnvironmentMismatchError,
@@ -25,22 +24,18 @@ from sparktrain.state.commands import EndRun
 from sparktrain.state.sweep import Ending
 from tests.unit.driver.drivers import composed
 
-FACTS = Facts("local[2]", {"spark.driver.host": "127.0.0.1"}, 2)
 ENDED = JobEnd(((0, "gone", True),))
 UNAVAILABLE = RunOutcome((), EndRun(RunId("r"), Ending.UNAVAILABLE, "gone"), 1.0)
 
 
-class Session:
-    """In place of Spark's."""
-
-
 class Job:
-    """In place of Spark's job: it is there from its start to its end."""
+    """In place of an engine's batch: it is there from its start to its end."""
 
     started: ClassVar[list["Job"]] = []
 
-    def __init__(self, spark: Any, ticket: Any, slots: range, on_end: Callable[["Job", JobEnd], None], profile: Any):
+    def __init__(self, ticket: Any, slots: range, on_end: Callable[["Job", JobEnd], None], without_gpus: bool) -> None:
         self.slots = slots
+        self.without_gpus = without_gpus
         self.cancelled = False
         self._on_end = on_end
 
@@ -48,7 +43,7 @@ class Job:
         self.started.append(self)
 
     def end(self) -> None:
-        """As Spark's job does: in a thread of its own."""
+        """As an engine does: in a thread of its own."""
         self._on_end(self, ENDED)
 
     def join(self, timeout_s: float) -> bool:
@@ -56,6 +51,34 @@ class Job:
 
     def cancel(self) -> None:
         self.cancelled = True
+
+
+class Slots:
+    """An engine of two slots."""
+
+    name = "local[2]"
+    batch_name = "the Spark job of the agents"
+    slots = 2
+    ended = False
+
+    @property
+    def holder(self) -> object:
+        return self
+
+    def address(self) -> Address:
+        return Address("127.0.0.1", ("127.0.0.1",), 0)
+
+    def loss_reasons(self) -> None:
+        return None
+
+    def outlook(self, agents: int) -> Callable[[], str]:
+        return str
+
+    def refused_s(self) -> None:
+        return None
+
+    def batch(self, ticket: Any, slots: range, on_end: Any, *, without_gpus: bool) -> Job:
+        return Job(ticket, slots, on_end, without_gpus)
 
 
 class FakeCoordinator:
@@ -93,17 +116,15 @@ class FakeCoordinator:
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(Job, "started", [])
     monkeypatch.setattr(FakeCoordinator, "opened", [])
-    monkeypatch.setattr(pools, "AgentJob", Job)
     monkeypatch.setattr(pools, "Coordinator", FakeCoordinator)
-    monkeypatch.setattr(pools, "is_stopped", lambda session: False)
     monkeypatch.setattr(pools, "CertificateKeeper", lambda pool: type("Issued", (), {"server": None, "agent": None}))
     yield
     for pool in list(pools._OPEN):
         pool.close()
 
 
-def a_pool(session: Any = None, idle_timeout_s: float | None = None) -> AgentPool:
-    made = AgentPool(session or Session(), FACTS, 2, (), idle_timeout_s)
+def a_pool(engine: Any = None, idle_timeout_s: float | None = None, without_gpus: int = 0) -> AgentPool:
+    made = AgentPool(engine or Slots(), 2, (), idle_timeout_s, without_gpus)
     made.open()
     return made
 
@@ -131,12 +152,12 @@ def test_a_job_that_ends_is_followed_by_another() -> None:
 
 @pytest.mark.usefixtures("fakes")
 def test_a_job_that_ends_just_before_the_pool_closes_is_the_last(between: Between) -> None:
-    session = Session()
-    pool = a_pool(session)
+    engine = Slots()
+    pool = a_pool(engine)
     between(pool.close)
     Job.started[0].end()
     assert len(Job.started) == 1
-    HOLDERS.take("another", session, 2, 2)  # its slots are free
+    HOLDERS.take("another", engine, 2, 2)  # its slots are free
     HOLDERS.free("another")
 
 
@@ -159,17 +180,17 @@ def test_an_idle_end_lets_a_call_be_that_has_just_come() -> None:
 
 
 @pytest.mark.usefixtures("fakes")
-@pytest.mark.parametrize("step", ["_parts", "_launch"])
+@pytest.mark.parametrize("step", ["_batch", "_launch"])
 def test_a_pool_that_cannot_be_opened_leaves_nothing_behind(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: AgentPool) -> None:
+    def fails(self: AgentPool, *arguments: Any) -> None:
         raise RuntimeError("no profile")
 
-    session = Session()
+    engine = Slots()
     monkeypatch.setattr(AgentPool, step, fails)
     with pytest.raises(RuntimeError, match="no profile"):
-        a_pool(session)
+        a_pool(engine)
     assert [each.closed for each in FakeCoordinator.opened] == [1]
-    HOLDERS.take("another", session, 2, 2)
+    HOLDERS.take("another", engine, 2, 2)
     HOLDERS.free("another")
 
 
@@ -206,25 +227,36 @@ def test_at_exit_each_pool_is_closed_whatever_becomes_of_the_others(
     assert "the JVM is gone" in caplog.text
 
 
+@pytest.mark.usefixtures("fakes", "between")
+def test_agents_without_gpus_are_a_batch_of_their_own_each_time() -> None:
+    pool = a_pool(without_gpus=1)
+    Job.started[1].end()
+    assert [(each.slots, each.without_gpus) for each in Job.started] == [
+        (range(1), False), (range(1, 2), True), (range(1, 2), True),
+    ]  # fmt: skip
+    assert pool._resubmit(1) is Job.started[-1]
+    assert Job.started[-1].without_gpus
+
+
 @pytest.mark.usefixtures("fakes")
 def test_a_second_call_on_a_session_whose_slots_are_held_is_refused_at_once() -> None:
-    session = Session()
-    first = a_pool(session)
+    engine = Slots()
+    first = a_pool(engine)
     with pytest.raises(PoolError, match="hold 2 of the 2 slots of the session"):
-        a_pool(session)
+        a_pool(engine)
     assert [each.closed for each in FakeCoordinator.opened] == [0, 1]
     first.close()
-    a_pool(session)
+    a_pool(engine)
 
 
 @pytest.mark.usefixtures("fakes")
 def test_of_two_threads_that_open_at_the_same_time_one_gets_the_slots() -> None:
-    session, both, ends = Session(), threading.Barrier(2), list[str]()
+    engine, both, ends = Slots(), threading.Barrier(2), list[str]()
 
     def opens() -> None:
         both.wait(10)
         try:
-            a_pool(session)
+            a_pool(engine)
             ends.append("open")
         except PoolError:
             ends.append("refused")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain import api
+from sparktrain.driver import execution
 from sparktrain.driver.finish import finished
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.options import SweepOptions
@@ -62,9 +62,9 @@ class Told(NullDisplay):
 
 def test_it_says_so_to_whoever_called(done: World) -> None:
     told = Told()
-    assert api._finished(again(done), told) is not None
+    assert execution._finished(again(done), told) is not None
     assert told.lines[0].startswith("sweep: complete: nothing was run")
-    assert api._finished(again(done, retry_failed=True), told) is None
+    assert execution._finished(again(done, retry_failed=True), told) is None
     assert len(told.lines) == 1
 
 

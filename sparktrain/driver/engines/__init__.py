@@ -1,0 +1,1 @@
+"""What agents run on: tasks of a Spark session, or processes of this machine."""

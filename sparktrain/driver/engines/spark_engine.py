@@ -1,0 +1,117 @@
+"""Agents as tasks of a Spark session."""
+
+import os
+from collections.abc import Callable
+from functools import cached_property
+
+from pyspark.resource import ResourceProfile
+from pyspark.sql import SparkSession
+
+from sparktrain.cluster import preflight
+from sparktrain.cluster.jvm import hush
+from sparktrain.cluster.launch_warnings import warn
+from sparktrain.cluster.preflight import Facts
+from sparktrain.cluster.python_version import settle_python
+from sparktrain.cluster.task_failures import Words
+from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver.engines.engine import Address, OnBatchEnd
+from sparktrain.driver.spark_job import AgentJob, refused_s, without_gpus
+from sparktrain.protocol.ticket import AgentTicket
+
+
+class SparkEngine:
+    """The slots of one Spark session; see `Engine`."""
+
+    notes = ()
+    batch_name = "the Spark job of the agents"
+
+    def __init__(self, session: SparkSession, facts: Facts) -> None:
+        self._session = session
+        self._facts = facts
+
+    @property
+    def name(self) -> str:
+        """See base class."""
+        return self._facts.master
+
+    @property
+    def holder(self) -> object:
+        """Sessions of one SparkContext share its slots."""
+        return getattr(self._session, "_sc", None) or self._session
+
+    @property
+    def slots(self) -> int | None:
+        """See base class."""
+        return preflight.slots(self._facts)
+
+    @property
+    def ended(self) -> bool:
+        """See base class."""
+        return preflight.is_stopped(self._session)
+
+    def check_run(self, spec: SweepSpec) -> None:
+        """See base class."""
+        preflight.check_gpus(self._facts, spec.gpus)
+        preflight.check_failures(self._facts, spec.max_retries)
+
+    def check_cluster(self) -> None:
+        """See base class."""
+        preflight.check_cluster(self._facts)
+
+    def agents_for(
+        self, spec: SweepSpec | None, wanted: int | None, trials: int | None, concurrent: int | None = None
+    ) -> tuple[int, int]:
+        """See base class."""
+        if spec is None:
+            return preflight.agents_for(self._facts, wanted, trials), 0
+        gang = spec.gang
+        apart = 0 if wanted is not None else preflight.members_without_gpus(self._facts, gang)
+        others = preflight.agents_for(self._facts, wanted, trials, gang.size - apart, concurrent)
+        alone = apart * (others // (gang.size - apart))
+        return others + alone, alone
+
+    def tokens(self, store: StoreAddress) -> TokenKeeper | None:
+        """See base class."""
+        return tokens_for(self._session, store)
+
+    def address(self) -> Address:
+        """See base class."""
+        return preflight.address_of(self._facts)
+
+    def loss_reasons(self) -> Words | None:
+        """See base class."""
+        return preflight.listener_of(self._session, self._facts)
+
+    def outlook(self, agents: int) -> Callable[[], str]:
+        """See base class."""
+        return preflight.outlook_of(self._facts, agents)
+
+    def batch(self, ticket: AgentTicket, slots: range, on_end: OnBatchEnd, *, without_gpus: bool) -> AgentJob:
+        """See base class."""
+        return AgentJob(self._session, ticket, slots, on_end, self._bare_profile if without_gpus else None)
+
+    def refused_s(self) -> float | None:
+        """See base class."""
+        return refused_s(self._session)
+
+    @cached_property
+    def _bare_profile(self) -> ResourceProfile:
+        """Executors as the session's, without GPUs."""
+        cpus = self._facts.number("spark.task.cpus", 1)
+        return without_gpus(self._facts.number("spark.executor.cores", cpus), cpus)
+
+
+def spark_engine(spark: SparkSession | None) -> SparkEngine:
+    """The engine of a session, by default the active one. Blocks on the session.
+
+    Executors of a local master run this Python from now on, and what costs a run something is logged. Raises
+    UserError.
+    """
+    session = preflight.active_session(spark)
+    facts = preflight.read_facts(session, os.cpu_count() or 1)
+    settle_python(session, facts)
+    hush(session)
+    warn(facts)
+    return SparkEngine(session, facts)

@@ -1,0 +1,119 @@
+"""The one way from a prepared run to its result: with agents of its own, or on the agents of a pool."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from sparktrain.cluster import preflight
+from sparktrain.driver.admission import admit
+from sparktrain.driver.backend_choice import HOROVOD
+from sparktrain.driver.engines.engine import Engine
+from sparktrain.driver.finish import finished, interrupted, result, unloadable
+from sparktrain.driver.first_lines import nothing_run, opening
+from sparktrain.driver.pool import AgentPool
+from sparktrain.driver.prepare import PreparedRun
+from sparktrain.runs.progress import Display
+from sparktrain.runs.results import SweepResult
+from sparktrain.state.sweep import Ending
+
+
+class Agents(Protocol):
+    """Where a run gets its agents."""
+
+    def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
+        """Check the run against what is there, and run it. Blocks. Raises as `sparktrain.sweep`."""
+        ...
+
+
+def execute(composed: PreparedRun, agents: Agents, display: Display) -> SweepResult:
+    """Run what is left to do of a prepared run on `agents`, write its result, and return it. Blocks.
+
+    Every public call and every command that trains ends here. Raises as `sparktrain.sweep`.
+    """
+    return agents.perform(composed, display)
+
+
+class OwnAgents:
+    """Agents that are started for one run, and end with it."""
+
+    def __init__(self, engine: Engine, wanted: int | None) -> None:
+        self._engine = engine
+        self._wanted = wanted
+
+    def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
+        """See base class."""
+        there = admit(composed, self._engine, self._wanted)
+        if (done := _finished(there.composed, display)) is not None:
+            return done
+        own = AgentPool(there.engine, there.agents, there.composed.plan.preload, None, there.without_gpus)
+        try:
+            own.open()
+            return _run(own, there.composed, display)
+        finally:
+            own.close()
+
+
+class LateAgents:
+    """As `OwnAgents`, on an engine that is started only when something is left to do."""
+
+    def __init__(self, engine: Callable[[], AbstractContextManager[Engine]], wanted: int | None) -> None:
+        self._engine = engine
+        self._wanted = wanted
+
+    def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
+        """See base class."""
+        preflight.check_agents(self._wanted)
+        if not composed.needs_session and (done := _finished(composed.attached(), display)) is not None:
+            return done
+        with self._engine() as engine:
+            return OwnAgents(engine, self._wanted).perform(composed, display)
+
+
+class PoolAgents:
+    """The agents of a pool that is open."""
+
+    def __init__(self, pool: AgentPool) -> None:
+        self._pool = pool
+
+    def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
+        """See base class. Raises PoolError when the pool is closed, or on another run."""
+        engine = self._pool.engine
+        engine.check_run(composed.spec)
+        preflight.check_pool(self._pool.agents, composed.spec.gang.size)
+        self._pool.check_free()
+        composed = composed.authorized(engine.tokens).attached(self._pool.who())
+        if (done := _finished(composed, display)) is not None:
+            return done
+        return _run(self._pool, composed, display)
+
+
+def _finished(composed: PreparedRun, display: Display) -> SweepResult | None:
+    """The result of a run in which nothing is left to do, which is shown; None for any other."""
+    if (done := finished(composed)) is not None:
+        display.start()
+        display.tell(nothing_run(done))
+        display.close()
+    return done
+
+
+def _run(agents: AgentPool, composed: PreparedRun, display: Display) -> SweepResult:
+    """Run, write the result, and raise what ended the run before its time."""
+    if composed.choice is not None and composed.choice.tentative:
+        composed = composed.settled(agents.have(HOROVOD, composed.spec.start_timeout_s))
+    composed = composed.begun()
+    work = composed.work(agents.agents, display, agents.who())
+    display.start()
+    for line in (*opening(composed), *(f"{composed.spec.name}: {note}" for note in agents.engine.notes)):
+        display.tell(line)
+    try:
+        ran, was_interrupted = agents.run(work)
+    finally:
+        display.close()
+    made = result(composed, ran, work.journal)
+    if was_interrupted:
+        raise KeyboardInterrupt(interrupted(made))
+    if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
+        raise unloadable(composed, ran.end.failure)
+    if (failure := agents.failure(ran, composed.spec.start_timeout_s)) is not None:
+        raise failure
+    return made
