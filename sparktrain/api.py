@@ -19,6 +19,7 @@ from sparktrain.config.option_catalog import (
 )
 from sparktrain.display.live import choose_display
 from sparktrain.driver.engines.engine import Engine
+from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.execution import Agents, LateAgents, OwnAgents, PoolAgents, execute
 from sparktrain.driver.finish import run_end
@@ -44,7 +45,11 @@ SpaceLike = Space | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 @users_call
 @documented_by(SweepKeywords)
 def sweep(
-    train: Callable[..., Any], space: SpaceLike, *, spark: "Session | None" = None, **options: Unpack[SweepKeywords]
+    train: Callable[..., Any],
+    space: SpaceLike,
+    *,
+    spark: "Session | LocalMachine | None" = None,
+    **options: Unpack[SweepKeywords],
 ) -> SweepResult:
     """Call `train` once for each set of parameters in `space`, each in a fresh process on a Spark executor.
 
@@ -56,8 +61,10 @@ def sweep(
             returns a number, or a flat dict of numbers.
         space: a dict of lists or `grid(...)` (every combination), `zipped(...)` (position by position), or a list of
             dicts.
-        spark: the session to use; the active one by default. Spark Connect sessions will do.
-        **options: the options that `SweepKeywords` in `sparktrain.config.option_catalog` defines, such as metric, dir and name.
+        spark: the session to use; the active one by default. Spark Connect sessions will do, and `sparktrain.local()`
+            trains on this machine without Spark.
+        **options: the options that `SweepKeywords` in `sparktrain.config.option_catalog` defines, such as metric,
+            dir and name.
 
     Returns:
         What became of each trial, best first to find under `.best`. The same is in `results.json` of the run directory.
@@ -75,7 +82,7 @@ def sweep(
 @users_call
 @documented_by(LaunchKeywords)
 def launch(
-    spark: "Session | None",
+    spark: "Session | LocalMachine | None",
     map_fun: Callable[..., Any],
     args_dict: Mapping[str, Sequence[Any]],
     **options: Unpack[LaunchKeywords],
@@ -102,7 +109,7 @@ def run(
     train: Callable[..., Any],
     params: Mapping[str, Any] | None = None,
     *,
-    spark: "Session | None" = None,
+    spark: "Session | LocalMachine | None" = None,
     **options: Unpack[RunKeywords],
 ) -> RunResult:
     """Call `train` once in each member of a gang of `workers`, which train together: one process on each agent.
@@ -114,8 +121,10 @@ def run(
         train: the training function. It takes the parameters by name, and `ctx` (a `TrainContext`) if it names it; what
             it returns in the chief, which is rank 0, is the result: a number, a flat dict of numbers, or nothing.
         params: its parameters.
-        spark: the session to use; the active one by default. Spark Connect sessions will do.
-        **options: the options that `RunKeywords` in `sparktrain.config.option_catalog` defines, such as workers, dir and name.
+        spark: the session to use; the active one by default. Spark Connect sessions will do, and `sparktrain.local()`
+            trains on this machine without Spark.
+        **options: the options that `RunKeywords` in `sparktrain.config.option_catalog` defines, such as workers,
+            dir and name.
 
     Returns:
         What the chief returned, and where model and logs are. `results.json` of the run directory has it as a sweep of
@@ -138,7 +147,7 @@ def run(
 @users_call
 @documented_by(ResumeKeywords)
 def resume(
-    directory: str, *, spark: "Session | None" = None, **options: Unpack[ResumeKeywords]
+    directory: str, *, spark: "Session | LocalMachine | None" = None, **options: Unpack[ResumeKeywords]
 ) -> SweepResult | RunResult:
     """Resume the run in `directory` as it was started, without the program that started it.
 
@@ -148,9 +157,9 @@ def resume(
 
     Args:
         directory: of the run, `dir/name`.
-        spark: the session to use; the active one by default.
-        **options: the options that `ResumeKeywords` in `sparktrain.config.option_catalog` defines. `env` is needed when the run
-            was started with some.
+        spark: the session to use, or `sparktrain.local()`; the active session by default.
+        **options: the options that `ResumeKeywords` in `sparktrain.config.option_catalog` defines. `env` is needed when
+            the run was started with some.
 
     Returns:
         What the call that started the run would have returned.
@@ -278,14 +287,14 @@ class Pool:
 
 @users_call
 @documented_by(PoolKeywords)
-def pool(spark: "Session | None" = None, **options: Unpack[PoolKeywords]) -> Pool:
+def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKeywords]) -> Pool:
     """Start agents that stay for several calls. Use it as `with sparktrain.pool(...) as pool: pool.sweep(...)`.
 
     Returns at once, while the agents start. The slots are given back at the end of the `with` block, by `close()`, by
     Ctrl-C during a call, and after `idle_timeout` without a call (the next call starts agents anew).
 
     Args:
-        spark: the session to use; the active one by default.
+        spark: the session to use, or `sparktrain.local()`; the active session by default.
         **options: the options that `PoolKeywords` in `sparktrain.config.option_catalog` defines.
 
     Raises:
@@ -301,7 +310,9 @@ def pool(spark: "Session | None" = None, **options: Unpack[PoolKeywords]) -> Poo
     return Pool(started)
 
 
-def _alone(composed: PreparedRun, progress: bool, spark: "Session | None", agents: int | None) -> SweepResult:
+def _alone(
+    composed: PreparedRun, progress: bool, spark: "Session | LocalMachine | None", agents: int | None
+) -> SweepResult:
     """A run with agents of its own."""
     return _execute(composed, OwnAgents(engine_of(spark), agents), progress)
 

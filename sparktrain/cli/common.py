@@ -60,6 +60,9 @@ class CommandRequest:
     as_json: bool = False
     quiet: bool = False
     debug: bool = False
+    local: bool = False
+    """Processes of this machine, in place of Spark."""
+    slots: int | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,11 @@ def load(target: str) -> "Target":
 
 def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
     """Check what needs neither Spark nor the function. Raises UserError."""
+    if request.local:
+        return _prepare_local(request)
+    if request.slots is not None:
+        raise SpecError("--slots is for --local alone: add --local, or say with --agents how many slots to use")
+
     from sparktrain.cluster.spark_session import local_session
     from sparktrain.display.live import choose_display
 
@@ -190,6 +198,31 @@ def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
             yield engine_of(spark)
 
     return PreparedCommand(session, engine, choose_display(quiet=request.quiet))
+
+
+def _prepare_local(request: CommandRequest) -> PreparedCommand:
+    """As `prepare`, for a run on this machine."""
+    given = {
+        "--master": request.master,
+        "--conf": request.conf,
+        "--py-files": request.py_files,
+        "spark-submit": "PYSPARK_GATEWAY_PORT" in os.environ,
+    }
+    if wrong := [option for option, value in given.items() if value]:
+        step = "PYTHONPATH finds modules here" if wrong == ["--py-files"] else "leave out one of them"
+        verb = "is" if len(wrong) == 1 else "are"
+        raise SpecError(f"--local starts no Spark, which {' and '.join(wrong)} {verb} for: {step}")
+
+    from sparktrain.display.live import choose_display
+    from sparktrain.driver.engines.local_engine import LocalEngine, local
+
+    machine = local() if request.slots is None else local(request.slots)
+
+    @contextmanager
+    def engine() -> Iterator[Any]:
+        yield LocalEngine(machine)
+
+    return PreparedCommand(engine, engine, choose_display(quiet=request.quiet))
 
 
 def _told(line: str) -> None:

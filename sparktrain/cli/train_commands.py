@@ -12,9 +12,11 @@ from sparktrain.cli.flags import (
     Conf,
     Debug,
     Directory,
+    Local,
     Master,
     PyFiles,
     Quiet,
+    Slots,
     Target,
     option,
     settings_of,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from sparktrain.search.space import Space
 
 SWEEP_EXAMPLES = """\
+The quickest way to try a function: on this machine, without Spark:
+  sparktrain sweep train.py:train --grid lr=0.1,0.01 --metric accuracy --local
 Every combination, on this machine:
   sparktrain sweep train.py:train --grid lr=0.1,0.01 --grid dropout=0.4,0.7 \\
       --metric accuracy
@@ -102,6 +106,8 @@ def sweep(
         str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; options too, but for CSV.")
     ] = None,
     master: Master = None,
+    local: Local = False,
+    slots: Slots = None,
     py_files: PyFiles = None,
     conf: Conf = None,
     as_json: AsJson = False,
@@ -115,7 +121,7 @@ def sweep(
     """
     request = SweepCommandRequest(
         target, settings_of(LaunchKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
-        grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
+        local=local, slots=slots, grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
     )  # fmt: skip
     return common.perform(request, lambda: perform_sweep(request))
 
@@ -130,6 +136,8 @@ def run(
         str | None, option(FUNCTION, "FILE", "Parameters and options in YAML or JSON; those given here prevail.")
     ] = None,
     master: Master = None,
+    local: Local = False,
+    slots: Slots = None,
     py_files: PyFiles = None,
     conf: Conf = None,
     as_json: AsJson = False,
@@ -143,7 +151,7 @@ def run(
     """
     request = RunCommandRequest(
         target, settings_of(RunKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
-        params=tuple(param or ()), file=params,
+        local=local, slots=slots, params=tuple(param or ()), file=params,
     )  # fmt: skip
     return common.perform(request, lambda: perform_run(request))
 
@@ -152,6 +160,8 @@ def run(
 def resume(
     directory: Directory,
     master: Master = None,
+    local: Local = False,
+    slots: Slots = None,
     py_files: PyFiles = None,
     conf: Conf = None,
     as_json: AsJson = False,
@@ -164,7 +174,16 @@ def resume(
     Trials that have a result stay as they are; the others are run, from their newest checkpoint where they have one.
     """
     request = CommandRequest(
-        directory, settings_of(ResumeKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug
+        directory,
+        settings_of(ResumeKeywords, given),
+        master,
+        tuple(conf or ()),
+        py_files,
+        as_json,
+        quiet,
+        debug,
+        local=local,
+        slots=slots,
     )
     return common.perform(request, lambda: perform_resume(request))
 

@@ -17,6 +17,13 @@ _WHOSE = (
 _WAITS = "a gang waits for a container elsewhere, and with min_workers goes on smaller"
 _WORDS = (
     (
+        r"^local agent was ended by SIGKILL$",
+        Loss.OTHER,
+        "its process was ended by SIGKILL: most likely this machine is out of memory, as the kernel's log says then; "
+        "use fewer slots, or lower the batch size",
+    ),
+    (r"^local agent (?P<how>.+)$", Loss.OTHER, r"its process \g<how>"),
+    (
         r"was preempted",
         Loss.PREEMPTED,
         "YARN preempted its container, for a queue that was below its share; to keep containers, set spark.yarn.queue "

@@ -18,7 +18,7 @@ from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSessio
 from sparktrain.executor.message_limits import fitting
 from sparktrain.executor.scratch import held, tidy
 from sparktrain.executor.snapshots import SnapshotKeeper
-from sparktrain.executor.spark_task import Placement, placement
+from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.executor.zygote_process import ZygoteLostError, scratch_root, thread_limits
 from sparktrain.ids import AgentId, Member, RunId
@@ -49,12 +49,11 @@ class UnfitError(InfraError, RuntimeError):
     """The agent's host keeps it from what it is for, such as a full disk."""
 
 
-def attend(slot: int, ticket: AgentTicket) -> tuple[str, bool]:
-    """Be the agent of `slot` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
+def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
+    """Be the agent at `place` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
     root = scratch_root()
     spawn(lambda: tidy(root))
     with held(root) as scratch, closing(TokenFile(scratch)) as tokens:
-        place = placement(slot, ticket)
         warm = WarmZygote(scratch, sys.path, thread_limits(place.cpus), SystemClock())
         warm.start()
         return asyncio.run(Attendance(place, ticket, warm, tokens).run())

@@ -13,9 +13,10 @@ EXIT_SCHEMA = "slot long, reason string, reached boolean"
 def agent_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterator[pa.RecordBatch]:
     """Be one agent until the pool closes; the partition's only row is the slot. Never raises for a trial's failure."""
     from sparktrain.executor.agent import attend  # the driver pickles this module, and needs nothing of the agent
+    from sparktrain.executor.spark_task import placement
 
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
-    reason, reached = attend(slot, ticket)
+    reason, reached = attend(placement(slot, ticket), ticket)
     yield pa.RecordBatch.from_pydict({"slot": [slot], "reason": [reason], "reached": [reached]})
 
 

@@ -1,4 +1,4 @@
-"""Where an agent runs, and with what: read from Spark's task."""
+"""Where an agent runs, and with what: read from Spark's task, or as the driver says on this machine."""
 
 import os
 import socket
@@ -6,8 +6,6 @@ from contextlib import suppress
 from ipaddress import ip_address
 
 from msgspec import Struct
-from pyspark import TaskContext
-from pyspark import __version__ as pyspark_version
 
 from sparktrain.config.versions import TOLD, installed_versions
 from sparktrain.executor.devices import devices
@@ -37,6 +35,8 @@ class Placement(Struct, frozen=True):
 
 def placement(slot: int, ticket: AgentTicket) -> Placement:
     """Of the Spark task that calls this; with no cores and GPUs of its own outside of one."""
+    from pyspark import TaskContext  # an agent on this machine alone needs no Spark
+
     task = TaskContext.get()
     resources = task.resources() if task is not None else {}
     gpus = tuple(resources["gpu"].addresses) if "gpu" in resources else ()
@@ -56,6 +56,21 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
     )
 
 
+def local_placement(slot: int, task: SparkTask, cpus: int, gpus: tuple[str, ...]) -> Placement:
+    """Of an agent that is a process of the driver's machine, with the cores and GPUs that the driver gives it."""
+    return Placement(
+        slot=slot,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        executor=os.getppid(),
+        cpus=cpus,
+        gpus=gpus,
+        devices=gpus,
+        versions=installed_versions(TOLD),
+        task=task,
+    )
+
+
 def _address_towards(hosts: tuple[str, ...], port: int) -> str:
     """This host's address in the network that leads to the coordinator; no packet is sent to find it."""
     found = []
@@ -71,4 +86,6 @@ def _address_towards(hosts: tuple[str, ...], port: int) -> str:
 
 def spark_version() -> str:
     """Of the PySpark that runs this task."""
+    from pyspark import __version__ as pyspark_version  # as above
+
     return str(pyspark_version)

@@ -89,7 +89,9 @@ def _told(result: st.SweepResult) -> list[list[Any]]:
 class Mortal:
     """A driver in a process and a session of its own; `close` leaves nothing of it."""
 
-    def __init__(self, what: str, folder: Path) -> None:
+    def __init__(self, what: str, folder: Path, program: str = "sparktrain.testing.mortal") -> None:
+        """`program` is the module that calls the function."""
+        self._program = program
         self.folder = folder
         self._what = what if ":" in what else f"sparktrain.testing.mortal:{what}"
         self._before = self.batches()
@@ -101,7 +103,7 @@ class Mortal:
         """Start the process; itself."""
         with self.output.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "sparktrain.testing.mortal", self._what, str(self.folder)],
+                [sys.executable, "-m", self._program, self._what, str(self.folder)],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -54,20 +54,20 @@ class Edge:
     def sweep_target(self, target: Any, space: Any, options: SweepOptions, **more: Any) -> SweepResult:
         assert self.session is None, "the session is made before the call is checked"
         self.calls.append({"target": target, "space": list(space), "options": options, **more})
-        with more["session"]() as spark:
-            assert spark is self.session
+        with more["engine"]() as spark:
+            assert spark is self.session or not self.sessions
             return self.ends()
 
     def run_target(self, target: Any, params: dict[str, Any], options: RunOptions, **more: Any) -> RunEnd:
         assert self.session is None, "the session is made before the call is checked"
         self.calls.append({"target": target, "params": params, "options": options, **more})
-        with more["session"]():
+        with more["engine"]():
             return RunEnd(self.ends(), "/runs/big/model.keras")
 
     def resume_target(self, directory: str, **more: Any) -> SweepResult | RunEnd:
         assert self.session is None, "the session is made before the run directory is looked at"
         self.calls.append({"directory": directory, **more})
-        with more["session"]():
+        with more["engine"]():
             end = self.ends()
             return end if end.name == "mnist" else RunEnd(end, None)
 
@@ -76,6 +76,9 @@ class Edge:
         self.sessions.append((master, conf, name))
         self.session = Session()
         yield self.session
+
+    def engine_of(self, spark: Any) -> Any:
+        return spark
 
     @property
     def options(self) -> SweepOptions:
@@ -90,6 +93,7 @@ def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     homes = {
         "sparktrain.api": ("sweep_target", "run_target", "resume_target"),
         "sparktrain.cluster.spark_session": ("local_session",),
+        "sparktrain.driver.engines.selection": ("engine_of",),
     }
     for home, names in homes.items():
         module = ModuleType(f"fake {home}")
@@ -239,6 +243,21 @@ def test_a_run_is_resumed_with_the_session_that_is_asked_for(edge: Edge, capfd: 
     assert "mnist: succeeded. 1 trial" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "words", [["sweep", "TARGET", "--grid", "lr=1"], ["run", "TARGET", "--workers", "1"], ["resume", "/r"]]
+)
+def test_a_local_call_makes_no_session(edge: Edge, target: str, words: list[str]) -> None:
+    found = []
+    edge.ends = lambda: found.append(edge.session) or RESULT  # type: ignore[func-returns-value] # notes it, too
+    words = [target if word == "TARGET" else word for word in words]
+    for more, slots in ((["--local"], 2), (["--local", "--slots", "3"], 3)):
+        assert cli.main([*words, *more]) == 0
+        with edge.calls[-1]["engine"]() as engine:
+            assert engine.slots == slots
+    assert found == [None, None]
+    assert edge.sessions == []
+
+
 def test_a_run_of_one_gang_that_is_resumed_ends_as_it_would_have(edge: Edge, capfd: Capture) -> None:
     failure = Failure(FailureKind.EXCEPTION, "ValueError: units")
     trial = TrialResult(id=TrialId(0), params={}, status=TrialStatus.FAILED, error=failure)
@@ -350,6 +369,17 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
         (["sweep", "none.py:train", "--grid", "lr=1"], "none.py: no such file"),
         (["sweep", "TARGET", "--grid", "lr=1", "--conf", "spark.x"], "--conf 'spark.x' must be KEY=VALUE"),
         (["sweep", "TARGET", "--grid", "lr=1", "--py-files", "none.zip"], "--py-files 'none.zip' does not exist"),
+        (
+            ["sweep", "TARGET", "--grid", "lr=1", "--local", "--master", "yarn"],
+            "--local starts no Spark, which --master is for: leave out one of them",
+        ),
+        (
+            ["run", "TARGET", "--workers", "2", "--local", "--conf", "a=b", "--py-files", "x.py"],
+            "--local starts no Spark, which --conf and --py-files are for",
+        ),
+        (["resume", "/r", "--local", "--py-files", "x.py"], "--py-files is for: PYTHONPATH finds modules here"),
+        (["sweep", "TARGET", "--grid", "lr=1", "--slots", "2"], "--slots is for --local alone: add --local"),
+        (["sweep", "TARGET", "--grid", "lr=1", "--local", "--slots", "0"], "slots (0) must be at least 1"),
         (["sweep", "TARGET", "--grid", "lr=1", "--py-files", "lib"], "--py-files 'lib' must be one of .py, .zip"),
     ],
 )
@@ -399,7 +429,7 @@ def test_help_has_every_option_example_and_exit_code(
     assert cli.main([name, "--help"]) == 0
     shown = capfd.readouterr().out
     assert max(map(len, shown.splitlines())) <= int(columns)
-    for option in (*OPTIONS[name], "--json", "--quiet", "--retry-failed"):
+    for option in (*OPTIONS[name], "--local", "--slots", "--json", "--quiet", "--retry-failed"):
         assert option in shown
     for code, meaning in common.TRAINING_CODES.items():
         assert f"{code:>3}  {meaning}" in shown
@@ -411,6 +441,14 @@ def test_the_documented_exit_codes_are_the_real_ones() -> None:
         assert f"| {code} | {meaning} |" in page
 
 
+def test_under_spark_submit_a_local_call_is_refused(
+    edge: Edge, target: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert cli.main(["sweep", target, "--grid", "lr=1", "--local"]) == 2
+    assert "--local starts no Spark, which spark-submit is for" in capfd.readouterr().err
+
+
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
     joined = "".join(
@@ -418,7 +456,8 @@ def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> 
     ).replace("\\\n", "")
     joined = joined.replace("train.py:train", target).replace("> result.json", "")
     commands = [line.split()[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
-    assert len(commands) == 7
+    assert len(commands) == 8
     for words in commands:
         edge.session = None
+        edge.sessions.clear()
         assert cli.main(words) == 0, capfd.readouterr().err

@@ -1,0 +1,171 @@
+"""A batch of agents on this machine: one nursery, which forks them, and restarts of those that are lost."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from sparktrain.clock import Clock, SystemClock
+from sparktrain.cluster.import_failures import Missing
+from sparktrain.driver.engines.engine import JobEnd, OnBatchEnd
+from sparktrain.driver.engines.local_restarts import Restarts
+from sparktrain.errors import ProtocolError
+from sparktrain.ids import SparkTask
+from sparktrain.protocol import nursery_messages as m
+from sparktrain.protocol.frames import BlockingPipe
+from sparktrain.protocol.ticket import AgentTicket
+
+CANCEL_S = 8.0
+"""How long `LocalBatch.cancel` waits for the nursery: it gives agents 5 s, and kills them then."""
+STAGE = 0
+"""Of all agents of this machine, where Spark would have one for each job."""
+_ROOT = str(Path(__file__).parents[2])
+_TAIL_BYTES = 4096
+
+
+class AgentPlace(Struct, frozen=True):
+    """What an agent of this machine may use."""
+
+    cpus: int
+    gpus: tuple[str, ...] | None
+    """None where this machine has none."""
+
+
+class LocalBatch:
+    """Agents of one pool on this machine; see `AgentBatch`."""
+
+    def __init__(
+        self,
+        ticket: AgentTicket,
+        places: Mapping[int, AgentPlace],
+        on_end: OnBatchEnd,
+        losses: dict[int, str],
+        tasks: Iterator[int],
+        *,
+        restarts: Restarts | None = None,
+    ) -> None:
+        """`places` by slot; `losses` gets why agents were lost, by the numbers that they get from `tasks`."""
+        self._ticket = ticket
+        self._places = places
+        self._on_end = on_end
+        self._losses = losses
+        self._tasks = tasks
+        self._clock: Clock = SystemClock()
+        self._restarts = restarts or Restarts()
+        self._exits: dict[int, tuple[int, str, bool]] = {}
+        """Of agents that have left by themselves, by slot."""
+        self._thread = threading.Thread(target=self._work, name=f"sparktrain-{ticket.pool}", daemon=True)
+        self._ours, self._theirs = socket.socketpair()
+
+    def start(self) -> None:
+        """See base class."""
+        self._thread.start()
+
+    def lacking(self) -> Missing | None:
+        """None: agents run the driver's own Python."""
+        return None
+
+    def vacant(self) -> set[int]:
+        """See base class."""
+        return set(self._exits) if self._thread.is_alive() else set(self._places)
+
+    def cancel(self) -> None:
+        """See base class."""
+        with suppress(OSError):  # the batch has ended
+            self._ours.shutdown(socket.SHUT_WR)
+        self.join(CANCEL_S)
+
+    def join(self, timeout_s: float) -> bool:
+        """See base class."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # ---- in the thread of the batch
+
+    def _work(self) -> None:
+        """Start the nursery, have agents in all slots until they leave, and tell how the batch ended."""
+        try:
+            with tempfile.TemporaryFile() as log, self._ours:
+                with self._theirs:
+                    nursery = _start_nursery(self._theirs, log)
+                error = self._attend(BlockingPipe(self._ours, m.FromNursery), log)
+                with suppress(OSError):  # it is gone
+                    self._ours.shutdown(socket.SHUT_WR)
+                status = nursery.wait()
+                if error is None and len(self._exits) < len(self._places):
+                    error = f"the process that starts them {_ending(status)}{_last_line(log)}"
+        except (OSError, ProtocolError) as failed:
+            error = f"{type(failed).__name__}: {failed}"
+        self._on_end(self, JobEnd(tuple(self._exits.values()), error))
+
+    def _attend(self, pipe: BlockingPipe[m.FromNursery], log: IO[bytes]) -> str | None:
+        """Keep agents in all slots; why the batch is given up, None when all have left or the nursery is gone."""
+        for slot in self._places:
+            self._spawn(pipe, slot)
+        while len(self._exits) < len(self._places) and not pipe.ended:
+            select.select([pipe], [], [], self._restarts.wait_s(self._clock.now()))
+            while (exited := pipe.poll()) is not None:
+                if (error := self._take(exited, log)) is not None:
+                    return error
+            for slot in self._restarts.due(self._clock.now()):
+                self._spawn(pipe, slot)
+        return None
+
+    def _spawn(self, pipe: BlockingPipe[m.FromNursery], slot: int) -> None:
+        place = self._places[slot]
+        task = SparkTask(STAGE, next(self._tasks))
+        self._restarts.started(slot, self._clock.now())
+        with suppress(BrokenPipeError):  # the nursery is gone, as the next look finds out
+            pipe.send(m.SpawnAgent(slot, task, self._ticket, place.cpus, place.gpus))
+
+    def _take(self, exited: m.AgentExited, log: IO[bytes]) -> str | None:
+        if exited.status == 0:
+            self._exits[exited.slot] = exited.slot, exited.reason, exited.reached
+            return None
+        how = f"local agent {_ending(exited.status)}"
+        how += _last_line(log) if exited.status > 0 else ""
+        self._losses[exited.task.id] = how
+        again = self._restarts.lost(exited.slot, self._clock.now())
+        return None if again else f"slot {exited.slot}: {how}, again and again"
+
+
+def _start_nursery(control: socket.socket, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """In a session of its own: Ctrl-C in a terminal is for the driver, which ends its agents then. Raises OSError."""
+    # Its folder is not for imports: modules of the user's travel with the function, as they do to a cluster.
+    command = [sys.executable, "-P", "-m", "sparktrain.executor.nursery", str(os.getpid())]
+    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        command,
+        stdin=control.fileno(),
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    )
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"exited with code {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal
+        return f"was ended by signal {-status}"
+
+
+def _last_line(log: IO[bytes]) -> str:
+    """The last thing that agents or their nursery printed, to be put behind what happened."""
+    size = os.fstat(log.fileno()).st_size
+    printed = os.pread(log.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(printed) if line.strip()), "")
+    return f" ({last})" if last else ""

@@ -1,0 +1,181 @@
+"""Agents as processes of this machine: no Spark, no Java."""
+
+import os
+import socket
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from itertools import count
+
+from sparktrain import formatting
+from sparktrain.cluster import preflight
+from sparktrain.cluster.task_failures import Words
+from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
+from sparktrain.config.quantities import count as whole
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver.engines.engine import Address, OnBatchEnd
+from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
+from sparktrain.driver.engines.local_gpus import gpus_here, share_out
+from sparktrain.errors import ResourceError, SessionError
+from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.store.hadoop.token_file import VARIABLE as TOKENS
+
+HERE = "127.0.0.1"
+"""The coordinator of a local run listens where no other machine can connect."""
+
+
+class LocalMachine:
+    """This machine as a place to train, in place of a Spark session. Made by `sparktrain.local`.
+
+    Calls and pools that get the same object share its slots.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+
+    def __repr__(self) -> str:
+        return f"sparktrain.local(slots={self.slots})"
+
+
+def local(slots: int = 2) -> LocalMachine:
+    """Train in processes of this machine, without Spark and Java: pass it as `spark=`.
+
+    Everything else is as on a cluster: a fresh process for each trial, gangs, the journal, retries after a loss,
+    resuming. A run that was started here can be resumed on a cluster, and the other way round. Does not block, and
+    starts nothing.
+
+    Args:
+        slots: how many members train at a time, each in a process of its own. TensorFlow gets an equal share of the
+            cores in each. More slots than cores are allowed: a run says so in its first lines. The GPUs of this
+            machine (those in `CUDA_VISIBLE_DEVICES`, else those that `nvidia-smi` lists) are shared out: a slot sees
+            its own alone.
+
+    Raises:
+        SpecError: `slots` is no number of at least 1.
+    """
+    return LocalMachine(whole(slots, "slots", least=1))
+
+
+class LocalEngine:
+    """The slots of this machine; see `Engine`."""
+
+    batch_name = "the agents of this machine"
+
+    def __init__(self, machine: LocalMachine, cores: int | None = None, gpus: tuple[str, ...] | None = None) -> None:
+        """`cores` and `gpus` are those of this machine, by default what it has."""
+        self._machine = machine
+        self._cores = len(os.sched_getaffinity(0)) if cores is None else cores
+        self._given_gpus = gpus
+        self._tasks = count()
+        self._losses: dict[int, str] = {}
+        """Why agents were lost, by the number of their task."""
+
+    @property
+    def name(self) -> str:
+        """See base class."""
+        return f"this machine ({formatting.count(self.slots, 'slot')})"
+
+    @property
+    def holder(self) -> object:
+        """See base class."""
+        return self._machine
+
+    @property
+    def slots(self) -> int:
+        """See base class."""
+        return self._machine.slots
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See base class."""
+        on = f"{formatting.count(self.slots, 'slot')} on this machine ({socket.gethostname()})"
+        cores = formatting.count(self._cores, "core")
+        if self.slots > self._cores:
+            return (f"{on}, which has {cores}: trials slow each other down; --slots {self._cores} avoids that",)
+        return (f"{on}, which has {cores}",)
+
+    @property
+    def ended(self) -> bool:
+        """See base class."""
+        return False
+
+    @cached_property
+    def _gpus(self) -> tuple[tuple[str, ...], ...]:
+        """Of each slot."""
+        return share_out(gpus_here(os.environ) if self._given_gpus is None else self._given_gpus, self.slots)
+
+    def check_run(self, spec: SweepSpec) -> None:
+        """See base class."""
+        if spec.gpus <= min(map(len, self._gpus)):
+            return
+        there = sum(map(len, self._gpus))
+        if spec.gpus > there:
+            raise ResourceError(
+                f"gpus ({spec.gpus}) exceeds the {formatting.count(there, 'GPU')} of this machine: lower it, or use a "
+                "cluster that has them"
+            )
+        raise ResourceError(
+            f"gpus ({spec.gpus}) is more than each of {self.slots} slots can have of the {formatting.count(there, 'GPU')} of "
+            f"this machine: lower it, or use local(slots={there // spec.gpus}) (--slots {there // spec.gpus})"
+        )
+
+    def check_cluster(self) -> None:
+        """This machine is there."""
+
+    def agents_for(self, spec: SweepSpec | None, wanted: int | None, trials: int | None) -> tuple[int, int]:
+        """See base class."""
+        preflight.check_agents(wanted)
+        size, there = spec.gang.size if spec is not None else 1, self.slots
+        if there < size:
+            raise ResourceError(
+                f"the gang has {size} members and local() has {formatting.count(there, 'slot')}: a gang starts only when it "
+                f"has all of them; use local(slots={size}) (--slots {size}), or lower the number of workers"
+            )
+        if wanted is None:
+            gangs = there // size
+            return size * (gangs if trials is None else min(gangs, trials)), 0
+        if wanted > there:
+            raise ResourceError(
+                f"agents ({wanted}) exceeds the {formatting.count(there, 'slot')} of local(): lower it, or use "
+                f"local(slots={wanted}) (--slots {wanted})"
+            )
+        if wanted < size:
+            raise preflight.too_few_agents(wanted, size)
+        return wanted, 0
+
+    def tokens(self, store: StoreAddress) -> TokenKeeper | None:
+        """None: agents use the Kerberos ticket, or the token file, of this process' user.
+
+        Raises SessionError where the store wants Kerberos and this process has neither.
+        """
+        if wants_tokens(store) and TOKENS not in os.environ and not has_ticket():
+            raise SessionError(
+                f"{store.url} wants Kerberos, and this process has no ticket: run kinit; only a Spark session can "
+                "fetch delegation tokens, so a local run uses the ticket itself"
+            )
+        return None
+
+    def address(self) -> Address:
+        """See base class."""
+        return Address(HERE, (HERE,), 0)
+
+    def loss_reasons(self) -> Words:
+        """See base class."""
+        return self._lost
+
+    def outlook(self, agents: int) -> Callable[[], str]:
+        """See base class."""
+        return lambda: next(reversed(self._losses.values()), "")
+
+    def batch(self, ticket: AgentTicket, slots: range, on_end: OnBatchEnd, *, without_gpus: bool) -> LocalBatch:
+        """See base class."""
+        shared = any(self._gpus)
+        cpus = max(1, self._cores // self.slots)
+        places = {slot: AgentPlace(cpus, self._gpus[slot] if shared else None) for slot in slots}
+        return LocalBatch(ticket, places, on_end, self._losses, self._tasks)
+
+    def refused_s(self) -> None:
+        """Agents end with this process."""
+
+    def _lost(self, stages: Iterable[int]) -> dict[int, str]:
+        return dict(self._losses)

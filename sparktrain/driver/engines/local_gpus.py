@@ -1,0 +1,34 @@
+"""The GPUs of this machine, and how slots share them: no GPU is in two slots."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+COMMAND = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+TIMEOUT_S = 20.0
+"""The driver of GPUs that nobody uses may have to be loaded first."""
+
+
+def gpus_here(environ: Mapping[str, str], command: Sequence[str] = COMMAND) -> tuple[str, ...]:
+    """The GPUs that this process may use: those that its environment names, else all that `nvidia-smi` lists.
+
+    Blocks while `nvidia-smi` answers; where there is none, or it fails, there are no GPUs.
+    """
+    if VARIABLE in environ:
+        names = [name.strip() for name in environ[VARIABLE].split(",")]
+        # CUDA ignores whatever comes after the first name that is no GPU
+        end = next((at for at, name in enumerate(names) if name in ("", "-1")), len(names))
+        return tuple(names[:end])
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(line.strip() for line in listed.splitlines() if line.strip())
+
+
+def share_out(gpus: tuple[str, ...], slots: int) -> tuple[tuple[str, ...], ...]:
+    """The GPUs of each slot: as many for each, and one more for the first ones where they do not divide evenly."""
+    each, more = divmod(len(gpus), slots)
+    starts = [slot * each + min(slot, more) for slot in range(slots + 1)]
+    return tuple(gpus[start:end] for start, end in pairwise(starts))

@@ -1,0 +1,135 @@
+"""The nursery of a local run: imports what agents need once, forks an agent for each slot, and tells which have ended.
+
+`python -m sparktrain.executor.nursery DRIVER_PID`, stdin a socket. It has one thread and no gRPC object of its own, so
+a fork of it is as good as a fresh process. It ends with its driver, however that ends, and its agents end with it.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from typing import NoReturn
+
+import msgspec
+
+from sparktrain import process_tree
+from sparktrain.clock import Clock, SystemClock, pause
+from sparktrain.executor.agent import attend
+from sparktrain.executor.spark_task import local_placement
+from sparktrain.protocol import nursery_messages as m
+from sparktrain.protocol.frames import BlockingPipe
+
+PARENT_S = 1.0
+"""Interval at which the nursery looks whether its driver is there: a child of the driver may hold the socket open."""
+LEAVE_S = 5.0
+"""How long agents may take to end their members and to leave, once the driver is gone."""
+_POLL_S = 0.01
+_CHUNK_BYTES = 64 * 1024
+
+
+class AgentLeft(msgspec.Struct, frozen=True):
+    """What an agent writes to its pipe when it leaves."""
+
+    reason: str
+    reached: bool
+
+
+class Nursery:
+    """Parent of the agents of one batch. All methods belong to the main thread."""
+
+    def __init__(self, control: BlockingPipe[m.ToNursery], driver: int, clock: Clock) -> None:
+        self._control = control
+        self._driver = driver
+        self._clock = clock
+        self._agents: dict[int, tuple[int, m.SpawnAgent]] = {}
+        """Process and order of each agent, by the end of its pipe that is here."""
+
+    def serve(self) -> None:
+        """Obey the driver until it is gone, and end the agents then. Returns in the nursery itself alone."""
+        try:
+            while not self._control.ended and os.getppid() == self._driver:
+                ready, _, _ = select.select([self._control.fileno(), *self._agents], [], [], PARENT_S)
+                for pipe in self._agents.keys() & ready:
+                    self._conclude(pipe)
+                while (order := self._control.poll()) is not None:
+                    self._spawn(order)
+        except OSError:
+            traceback.print_exc()  # the driver died while it was sent a message
+        finally:
+            self._end()
+
+    def _spawn(self, order: m.SpawnAgent) -> None:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        nursery = os.getpid()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            self._forget(reading)
+            _be_agent(order, writing, nursery)
+        os.close(writing)
+        self._agents[reading] = pid, order
+
+    def _forget(self, reading: int) -> None:
+        """In a forked agent: let go of what is the nursery's."""
+        self._control.close()
+        for pipe in (reading, *self._agents):
+            os.close(pipe)
+
+    def _conclude(self, pipe: int) -> None:
+        """An agent has closed its pipe: it leaves, or is dead."""
+        pid, order = self._agents.pop(pipe)
+        with open(pipe, "rb") as file:
+            said = file.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        left = msgspec.json.decode(said, type=AgentLeft) if status == 0 else AgentLeft("", False)
+        self._control.send(m.AgentExited(order.slot, order.task, status, left.reason, left.reached))
+
+    def _end(self) -> None:
+        """End every agent: Ctrl-C first, by which it ends its members and removes its files, SIGKILL later."""
+        pids = {pid for pid, _ in self._agents.values()}
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+        until = self._clock.now() + LEAVE_S
+        while pids and self._clock.now() < until:
+            pids = {pid for pid in pids if os.waitpid(pid, os.WNOHANG)[0] == 0}
+            pause(_POLL_S)
+        process_tree.cull(pids)
+
+
+def _be_agent(order: m.SpawnAgent, pipe: int, nursery: int) -> NoReturn:
+    """Be one agent until its pool closes, write why it left to `pipe`, and exit."""
+    status = 1
+    try:
+        process_tree.die_with_parent(signal.SIGKILL, nursery)
+        process_tree.name_process("sparktrain-agent")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if order.gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(order.gpus)
+        place = local_placement(order.slot, order.task, order.cpus, order.gpus or ())
+        reason, reached = attend(place, order.ticket)
+        os.write(pipe, msgspec.json.encode(AgentLeft(reason, reached)))
+        status = 0
+    except KeyboardInterrupt:
+        pass  # the nursery ends
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def main() -> None:
+    """Be the nursery until its driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
+    sock = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as null:
+        os.dup2(null.fileno(), 0)
+    Nursery(BlockingPipe(sock, m.ToNursery), int(sys.argv[1]), SystemClock()).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Every message between a driver and the process that starts its agents on this machine, over their socket pair.
+
+driver <-- FromNursery -- nursery
+driver --- ToNursery ---> nursery
+"""
+
+from sparktrain.ids import SparkTask
+from sparktrain.protocol.messages import Message
+from sparktrain.protocol.ticket import AgentTicket
+
+
+class SpawnAgent(Message, frozen=True, tag=True):
+    """Fork one agent. `AgentExited` follows."""
+
+    slot: int
+    task: SparkTask
+    """By which the driver knows this process: an agent that is restarted has another one."""
+    ticket: AgentTicket
+    """Holds a key: it travels over the socket pair alone."""
+    cpus: int
+    """Cores that the agent may use."""
+    gpus: tuple[str, ...] | None = None
+    """GPUs that it may use, as of `CUDA_VISIBLE_DEVICES`; None where this machine has none to share."""
+
+
+ToNursery = SpawnAgent
+
+
+class AgentExited(Message, frozen=True, tag=True):
+    """The process of an agent is gone."""
+
+    slot: int
+    task: SparkTask
+    status: int
+    """As of `os.waitstatus_to_exitcode`."""
+    reason: str = ""
+    """Why the agent left; empty where it did not leave by itself."""
+    reached: bool = False
+    """It had reached the coordinator."""
+
+
+FromNursery = AgentExited

@@ -1,0 +1,78 @@
+"""The engine of this machine: the contract, and what becomes of agents whose nursery or driver is gone."""
+
+import os
+import signal
+import threading
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from sparktrain.driver.engines.engine import JobEnd
+from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
+from sparktrain.driver.engines.local_engine import LocalEngine, local
+from sparktrain.driver.engines.local_restarts import Restarts
+from sparktrain.testing.engine_contract import END_S, EngineContract, Reception
+from sparktrain.testing.processes import Sighted, descendants, wait_until
+
+
+def nurseries() -> list[int]:
+    return [each.pid for each in descendants(os.getpid(), "sparktrain.executor.nursery") if each.ppid() == os.getpid()]
+
+
+class TestContract(EngineContract):
+    @pytest.fixture
+    def engine(self) -> LocalEngine:
+        return LocalEngine(local(slots=2))
+
+    def test_agents_of_a_nursery_that_is_killed_end_and_the_batch_says_why(
+        self, reception: Reception, start, ends: list[JobEnd]
+    ) -> None:
+        batch = start(range(2))
+        agents = Sighted(each.pid for each in reception.wait(2))
+        [nursery] = nurseries()
+        below = Sighted(each.pid for each in descendants(nursery))
+        os.kill(nursery, signal.SIGKILL)
+        assert batch.join(END_S)
+        assert ends[0].error == "the process that starts them was ended by SIGKILL"
+        agents.wait_gone(END_S)
+        below.wait_gone(END_S)
+
+    def test_a_stopped_agent_ends_too(self, reception: Reception, start, ends: list[JobEnd]) -> None:
+        batch = start(range(2))
+        joins = reception.wait(2)
+        everything = Sighted(each.pid for pid in nurseries() for each in descendants(pid))
+        os.kill(joins[0].pid, signal.SIGSTOP)
+        batch.cancel()
+        everything.wait_gone(END_S)
+        assert batch.join(END_S)
+
+    def test_an_agent_that_cannot_live_is_given_up_with_its_last_words(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reception: Reception, ends: list[JobEnd]
+    ) -> None:
+        (tmp_path / "sitecustomize.py").write_text(
+            "import os\n"
+            "def end():\n    os.write(2, b'the disk is full\\n')\n    os._exit(7)\n"
+            "os.register_at_fork(after_in_child=end)\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        losses: dict[int, str] = {}
+        places = {slot: AgentPlace(1, None) for slot in range(2)}
+        batch = LocalBatch(
+            reception.ticket, places, lambda batch, end: ends.append(end), losses, count(),
+            restarts=Restarts(most_short_lives=2),
+        )  # fmt: skip
+        batch.start()
+        assert batch.join(END_S)
+        assert "local agent exited with code 7 (the disk is full), again and again" in (ends[0].error or "")
+        assert set(losses.values()) == {"local agent exited with code 7 (the disk is full)"}
+
+    def test_the_thread_that_starts_a_batch_need_not_last(self, reception: Reception, start) -> None:
+        started = []
+        thread = threading.Thread(target=lambda: started.append(start(range(1))))
+        thread.start()
+        thread.join()
+        agent = Sighted(each.pid for each in reception.wait(1))
+        reception.dismiss(0)
+        wait_until(lambda: started[0].vacant() == {0}, END_S, "it has left")
+        agent.wait_gone(END_S)

@@ -1,0 +1,127 @@
+"""Runs on this machine without Spark: whoever is killed, each trial has one result, and no process is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sparktrain.testing.mortal import Mortal, generations
+
+GONE_S = 20.0
+PROGRAM = "tests.process.local_driver"
+SQUARES = [[x, "succeeded", {"y": float(x * x)}] for x in range(2)]
+
+Start = Callable[[str], Mortal]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a driver, and leaves nothing of it in the end."""
+    started: list[Mortal] = []
+
+    def start_one(what: str) -> Mortal:
+        started.append(Mortal(f"{PROGRAM}:{what}", tmp_path, PROGRAM).start())
+        return started[-1]
+
+    yield start_one
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def holding(tmp_path: Path, start: Start) -> Mortal:
+    """A sweep of two trials that both run, and last until FOLDER/hold is gone."""
+    (tmp_path / "trials").write_text("2")
+    (tmp_path / "hold").touch()
+    driver = start("sweep")
+    driver.wait(lambda: len(generations(tmp_path, "begin")) == 2, "two trials")
+    return driver
+
+
+def members(folder: Path) -> dict[int, int]:
+    """The newest process of each trial of `marked`."""
+    begun = [path.name.split("-") for path in folder.glob("begin-*")]
+    return {int(x): int(pid) for _, x, _, pid in sorted(begun, key=lambda words: int(words[2]))}
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def ancestors(pid: int) -> dict[str, int]:
+    """Who is above the member `pid`, up to its driver."""
+    zygote = parent_of(pid)
+    agent = parent_of(zygote)
+    return {"zygote": zygote, "agent": agent, "nursery": parent_of(agent)}
+
+
+@pytest.mark.parametrize("victim", ["zygote", "agent", "nursery"])
+def test_whoever_is_killed_the_trial_runs_again_and_succeeds(tmp_path: Path, holding: Mortal, victim: str) -> None:
+    os.kill(ancestors(members(tmp_path)[0])[victim], signal.SIGKILL)
+    holding.wait(lambda: max(generations(tmp_path, "begin")[0]) == 2, "trial 0 starts again")
+    (tmp_path / "hold").unlink()
+    result = holding.result()
+    assert [each[:3] for each in result] == SQUARES
+    # a nursery takes the agents of both slots along; otherwise the other trial is not touched
+    assert [each[3] for each in result] == [2, 2 if victim == "nursery" else 1]
+
+
+def test_a_member_that_is_killed_is_a_failed_trial_and_the_other_one_goes_on(tmp_path: Path, holding: Mortal) -> None:
+    os.kill(members(tmp_path)[0], signal.SIGKILL)
+    (tmp_path / "hold").unlink()
+    assert [each[:2] for each in holding.result()] == [[0, "failed"], [1, "succeeded"]]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_driver_that_is_killed_leaves_no_process_and_can_be_resumed(
+    tmp_path: Path, holding: Mortal, start: Start, signum: signal.Signals
+) -> None:
+    everything = holding.processes()
+    assert len(everything.processes) >= 8, "driver, nursery, and agent, zygote and member of two slots"
+    os.killpg(holding.pid, signum)  # as a terminal does
+    everything.wait_gone(GONE_S)
+    assert holding.wait_end() != 0
+    if signum == signal.SIGINT:
+        assert holding.raised().startswith("KeyboardInterrupt: run run was interrupted"), holding.said()
+    (tmp_path / "hold").unlink()
+    assert [each[:3] for each in start("resume").result()] == SQUARES
+
+
+def test_a_pool_keeps_its_agents_for_sweeps_and_gangs_without_spark(start: Start) -> None:
+    [first, second], metrics, spark = start("pooled").result()
+    assert first == second
+    assert len(first) == 2
+    assert metrics == {"size": 2}
+    assert spark == []
+
+
+def test_the_command_line_trains_here_and_loads_no_spark(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\n"
+        "def train(x):\n"
+        "    assert x < 3, 'too large'\n"
+        "    return {'y': x, 'spark': float('pyspark' in sys.modules)}\n"
+    )
+    script = "import sys; from sparktrain.cli import main; code = main(); "
+    script += "print(sorted({'pyspark', 'py4j', 'pandas', 'pyarrow'} & set(sys.modules)), file=sys.stderr); "
+    script += "sys.exit(code)"
+
+    def sparktrain(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", script, *words, "--local", "--json"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+
+    ended = sparktrain("sweep", "train.py:train", "--grid", "x=1,3", "--metric", "y", "--mode", "max", "--name", "m")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.endswith("[]\n")
+    assert "m: 2 slots on this machine" in ended.stderr
+    trials = json.loads(ended.stdout)["trials"]
+    assert [each["status"] for each in trials] == ["succeeded", "failed"]
+    assert trials[0]["metrics"] == {"y": 1.0, "spark": 0.0}
+    again = sparktrain("resume", "sparktrain-runs/m", "--retry-failed", "--slots", "1")
+    assert again.returncode == 0, again.stderr
+    assert [each["status"] for each in json.loads(again.stdout)["trials"]] == ["succeeded", "failed"]

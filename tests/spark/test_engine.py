@@ -1,0 +1,13 @@
+"""The engine of a Spark session keeps the contract of every engine, on real executors."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sparktrain.driver.engines.spark_engine import SparkEngine, spark_engine
+from sparktrain.testing.engine_contract import EngineContract
+
+
+class TestContract(EngineContract):
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> SparkEngine:
+        return spark_engine(spark)
