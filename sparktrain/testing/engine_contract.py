@@ -131,7 +131,8 @@ class EngineContract:
         assert batch.join(END_S)
         [end] = ends
         assert sorted(end.exits) == [(slot, "the contract is over", True) for slot in range(2)]
-        assert end.error is end.missing is None
+        assert end.error is None
+        assert end.missing is None
         assert batch.vacant() == {0, 1}
 
     def test_an_agent_that_is_killed_is_followed_by_another_in_its_slot(

@@ -26,7 +26,6 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 from sparktrain.testing import drill
 from sparktrain.testing.processes import Sighted, descendants, wait_until
-from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
 
 ENDS = ("python", "jvm", "both", "ctrl-c")
 """What is killed of a driver; the last one is SIGINT, as often as it takes."""
@@ -196,6 +195,8 @@ def generations(folder: Path, mark: str) -> dict[int, list[int]]:
 
 def main(what: str, folder: Path) -> None:
     """Be a driver."""
+    from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session  # drivers without Spark use this module, too
+
     module, _, name = what.partition(":")
     with spark_session(LOCAL_CLUSTER, folder):
         try:
