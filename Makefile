@@ -2,7 +2,7 @@
 
 BIN := .venv/bin
 RINGS := architecture unit histories contract process spark hadoop training faults examples
-BENCHMARKS := coordinator grpc_agents isolation keras_trials first_line heavy_tail \
+BENCHMARKS := local_start coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills driver_death resume \
     hdfs_throughput journal fusion yarn doctor
 ARGS :=

@@ -74,6 +74,8 @@ class PreparedCommand:
     engine: Callable[[], Any]
     """The same with the engine that has its slots."""
     display: "Display"
+    close: Callable[[], None] = lambda: None
+    """Ends what was started ahead of need."""
 
 
 @dataclass(frozen=True)
@@ -213,16 +215,22 @@ def _prepare_local(request: CommandRequest) -> PreparedCommand:
         verb = "is" if len(wrong) == 1 else "are"
         raise SpecError(f"--local starts no Spark, which {' and '.join(wrong)} {verb} for: {step}")
 
-    from sparktrain.display.live import choose_display
-    from sparktrain.driver.engines.local_engine import LocalEngine, local
+    from sparktrain.config.quantities import count
+    from sparktrain.driver.engines.nursery_process import NurseryProcess
 
-    machine = local() if request.slots is None else local(request.slots)
+    slots = count(2 if request.slots is None else request.slots, "slots", least=1)
+    nursery = NurseryProcess()
+    nursery.start()  # it imports what agents need while this process imports what a driver needs
 
     @contextmanager
     def engine() -> Iterator[Any]:
-        yield LocalEngine(machine)
+        from sparktrain.driver.engines.local_engine import LocalEngine, local
 
-    return PreparedCommand(engine, engine, choose_display(quiet=request.quiet))
+        yield LocalEngine(local(slots), nursery=nursery)
+
+    from sparktrain.display.live import choose_display
+
+    return PreparedCommand(engine, engine, choose_display(quiet=request.quiet), nursery.close)
 
 
 def _told(line: str) -> None:

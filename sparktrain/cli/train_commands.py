@@ -1,5 +1,6 @@
 """The commands that train: `sparktrain sweep TARGET`, `run TARGET`, and `resume DIR`. Wiring alone."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -191,16 +192,16 @@ def resume(
 def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
     """Check everything that needs no Spark, then make the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
     space, settings = _space(request)
-    call = common.prepare(request, settings.get("name", "sparktrain"))
-    target = common.load(request.target)
+    with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
+        target = common.load(request.target)
 
-    from sparktrain.api import sweep_target
-    from sparktrain.driver.options import SweepOptions
-    from sparktrain.runs.summary import summary_table
+        from sparktrain.api import sweep_target
+        from sparktrain.driver.options import SweepOptions
+        from sparktrain.runs.summary import summary_table
 
-    options = SweepOptions(**settings)
-    result = sweep_target(target, space, options, engine=call.engine, display=call.display)
-    return CommandOutcome(result, summary_table(result))
+        options = SweepOptions(**settings)
+        result = sweep_target(target, space, options, engine=call.engine, display=call.display)
+        return CommandOutcome(result, summary_table(result))
 
 
 def perform_run(request: RunCommandRequest) -> CommandOutcome:
@@ -209,16 +210,16 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
     A run that fails is no error here: it is shown, and has its exit code.
     """
     params, settings = _params(request)
-    call = common.prepare(request, settings.get("name", "sparktrain"))
-    target = common.load(request.target)
+    with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
+        target = common.load(request.target)
 
-    from sparktrain.api import run_target
-    from sparktrain.driver.options import RunOptions
-    from sparktrain.runs.summary import Lines
+        from sparktrain.api import run_target
+        from sparktrain.driver.options import RunOptions
+        from sparktrain.runs.summary import Lines
 
-    options = RunOptions(**settings)
-    end = run_target(target, params, options, engine=call.engine, display=call.display)
-    return CommandOutcome(end.sweep, Lines(end.lines()))
+        options = RunOptions(**settings)
+        end = run_target(target, params, options, engine=call.engine, display=call.display)
+        return CommandOutcome(end.sweep, Lines(end.lines()))
 
 
 def perform_resume(request: CommandRequest) -> CommandOutcome:
@@ -226,29 +227,28 @@ def perform_resume(request: CommandRequest) -> CommandOutcome:
 
     Raises as `sparktrain.resume`; a run that fails is no error here.
     """
-    call = common.prepare(request, "sparktrain resume")
+    with closing(common.prepare(request, "sparktrain resume")) as call:
+        from sparktrain.api import resume_target
+        from sparktrain.driver.forwarded_env import environment
+        from sparktrain.runs.run_result import RunEnd
+        from sparktrain.runs.summary import Lines, summary_table
 
-    from sparktrain.api import resume_target
-    from sparktrain.driver.forwarded_env import environment
-    from sparktrain.runs.run_result import RunEnd
-    from sparktrain.runs.summary import Lines, summary_table
+        settings = request.settings
 
-    settings = request.settings
-
-    end = resume_target(
-        request.target,
-        engine=call.engine,
-        max_concurrent_trials=settings.get("max_concurrent_trials"),
-        agents=settings.get("agents"),
-        retry_failed=settings.get("retry_failed", False),
-        display=call.display,
-        env=environment(settings.get("env", {}), settings.get("forward_env", ())),
-    )
-    return (
-        CommandOutcome(end.sweep, Lines(end.lines()))
-        if isinstance(end, RunEnd)
-        else CommandOutcome(end, summary_table(end))
-    )
+        end = resume_target(
+            request.target,
+            engine=call.engine,
+            max_concurrent_trials=settings.get("max_concurrent_trials"),
+            agents=settings.get("agents"),
+            retry_failed=settings.get("retry_failed", False),
+            display=call.display,
+            env=environment(settings.get("env", {}), settings.get("forward_env", ())),
+        )
+        return (
+            CommandOutcome(end.sweep, Lines(end.lines()))
+            if isinstance(end, RunEnd)
+            else CommandOutcome(end, summary_table(end))
+        )
 
 
 def _params(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any]]:

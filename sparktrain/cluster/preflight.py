@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sparktrain import formatting
-from sparktrain.cluster import yarn_capacity, yarn_client
+from sparktrain.cluster import yarn_capacity
 from sparktrain.cluster.task_failures import Words, words_of
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.param_values import shown
@@ -280,6 +280,8 @@ def check_cluster(facts: Facts) -> None:
     """Raises ResourceError when the cluster will never give the session an executor. Blocks for some seconds at most;
     only YARN is asked."""
     if facts.master == YARN:
+        from sparktrain.cluster import yarn_client  # HTTP, which only YARN needs
+
         yarn_client.check(facts.conf)
 
 
@@ -291,6 +293,8 @@ def listener_of(session: "SparkSession", facts: Facts) -> Words | None:
 
 def _with_nodes(words: Words) -> Words:
     """The same, with what became of lost nodes."""
+    from sparktrain.cluster import yarn_client  # as above
+
     nodes = yarn_client.Nodes()
     return lambda stages: {task: nodes(said) for task, said in words(stages).items()}
 
@@ -299,6 +303,8 @@ def outlook_of(facts: Facts, agents: int) -> Callable[[], str]:
     """Says why so many agents do not come, as far as the cluster tells; what it returns may be empty, and blocks."""
     if facts.master != YARN:
         return str
+    from sparktrain.cluster import yarn_client  # as above
+
     return yarn_client.Outlook(facts.conf, executors_for(facts, agents))
 
 

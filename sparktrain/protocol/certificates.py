@@ -16,9 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from sparktrain.clock import Clock, SystemClock
-
-SERVER_NAME = "coordinator.sparktrain.invalid"
-"""DNS name in every coordinator's certificate: agents ask for it whatever address they dial. No host can have it."""
+from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 
 VALID_DAYS = 30.0
 
@@ -27,16 +25,6 @@ RENEW_AFTER = 0.45
 one has come to its end when the next is made: a little before the half."""
 
 _SKEW = timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class CertificateBundle:
-    """What one side needs to prove itself and to check the other: PEM bytes. Never printed."""
-
-    authority: bytes = field(repr=False)
-    """Certificates, one of which must have signed the other side's."""
-    certificate: bytes = field(repr=False)
-    key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)

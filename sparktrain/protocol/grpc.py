@@ -23,7 +23,7 @@ from grpc import aio
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import codec
-from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle
+from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.gate import Gate, listen
 from sparktrain.protocol.grpc_causes import AttemptError, failed
 from sparktrain.protocol.grpc_link import FAILURES, LOST, GrpcLink, Options, ServerStream, common_options

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 from sparktrain.protocol import codec
-from sparktrain.protocol.certificates import CertificateBundle
+from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.link_rules import AGENT_SPEECH, COORDINATOR_SPEECH
 from sparktrain.protocol.messages import UploadDone, UploadHeader
 from sparktrain.protocol.transport import (

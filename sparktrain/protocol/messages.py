@@ -14,8 +14,8 @@ from msgspec import Struct
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.ids import AgentId, Member, RunId, SparkTask
-from sparktrain.protocol.certificates import CertificateBundle
 from sparktrain.protocol.codec import LARGEST_OF_AGENT_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES
+from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sparktrain.protocol.certificates import CertificateBundle
+from sparktrain.protocol.credentials import CertificateBundle
 
 
 @dataclass(frozen=True)

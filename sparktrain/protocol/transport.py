@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from sparktrain.errors import DriverUnreachableError, InfraError, ProtocolError, SparktrainError, UserError
 from sparktrain.protocol import codec
-from sparktrain.protocol.certificates import CertificateBundle
+from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.link_rules import Closing, Speech
 from sparktrain.protocol.messages import (
     Message,

@@ -13,12 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sparktrain.boundary import users_call
-from sparktrain.config.load import ParamsFile
 from sparktrain.config.param_values import check_equal_lengths, check_name, described, plain, shown, value_list
 from sparktrain.errors import SpecError
+
+if TYPE_CHECKING:
+    from sparktrain.config.load import ParamsFile  # it reads YAML, which few calls need
 
 Params = dict[str, Any]
 Predicate = Callable[[Params], object]
@@ -162,7 +164,7 @@ def as_space(given: object) -> Space:
     )
 
 
-def from_file(file: ParamsFile) -> Space:
+def from_file(file: "ParamsFile") -> Space:
     """The space that a parameter file describes."""
     if file.kind == "cases":
         return cases(cast(list[Params], file.values))

@@ -8,8 +8,6 @@ from urllib.parse import unquote, urlsplit
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
 from sparktrain.store.base import Store
-from sparktrain.store.hadoop.hdfs import HdfsStore
-from sparktrain.store.hadoop.webhdfs import WebHdfsStore
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.objects.object_urls import open_azure, open_gcs, open_memory, open_s3
 
@@ -57,6 +55,18 @@ def _open_file(address: StoreAddress) -> Store:
     return LocalStore(unquote(parts.path), address.timeout_s)
 
 
+def _open_hdfs(address: StoreAddress) -> Store:
+    from sparktrain.store.hadoop.hdfs import HdfsStore  # few runs need Hadoop's names, errors and configuration
+
+    return HdfsStore.at(address)
+
+
+def _open_webhdfs(address: StoreAddress) -> Store:
+    from sparktrain.store.hadoop.webhdfs import WebHdfsStore  # as above
+
+    return WebHdfsStore.at(address)
+
+
 def _refuse_viewfs(address: StoreAddress) -> Store:
     raise SpecError(
         f"dir ({address.url}) is a mount table of Hadoop's clients, in which sparktrain cannot look names up: write "
@@ -71,11 +81,11 @@ _OPENERS: dict[str, Callable[[StoreAddress], Store]] = {
     "file": _open_file,
     "gcs": open_gcs,
     "gs": open_gcs,
-    "hdfs": HdfsStore.at,
+    "hdfs": _open_hdfs,
     "memory": open_memory,
     "s3": open_s3,
     "s3a": open_s3,
-    "swebhdfs": WebHdfsStore.at,
+    "swebhdfs": _open_webhdfs,
     "viewfs": _refuse_viewfs,
-    "webhdfs": WebHdfsStore.at,
+    "webhdfs": _open_webhdfs,
 }

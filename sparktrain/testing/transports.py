@@ -16,7 +16,8 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import certificates, codec
-from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, issue
+from sparktrain.protocol.certificates import issue
+from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.messages import (
     AckCheckpoint,

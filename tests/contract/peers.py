@@ -9,7 +9,7 @@ import pickle
 import sys
 from collections.abc import AsyncIterator
 
-from sparktrain.protocol.certificates import CertificateBundle
+from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.messages import Beat, UploadDone, UploadHeader
 from sparktrain.protocol.ticket import AgentTicket

@@ -15,7 +15,8 @@ import pytest
 from grpc import aio
 
 from sparktrain.clock import SystemClock
-from sparktrain.protocol.certificates import SERVER_NAME, CertificateBundle, CertificateKeeper, issue
+from sparktrain.protocol.certificates import CertificateKeeper, issue
+from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.gate import STRANGERS_OF_ADDRESS
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.messages import Beat, UploadDone

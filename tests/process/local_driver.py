@@ -62,7 +62,10 @@ def together(folder: str, ctx: Any) -> dict[str, float]:
 
 def told(result: Any) -> list[list[Any]]:
     """Of each trial what a test compares."""
-    return [[each.params["x"], each.status, each.metrics, each.generations] for each in result.trials]
+    return [
+        [each.params["x"], each.status, each.metrics, each.generations, [restart.cause for restart in each.restarts]]
+        for each in result.trials
+    ]
 
 
 def main(what: str, folder: Path) -> None:

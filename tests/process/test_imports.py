@@ -46,3 +46,25 @@ def test_opening_a_store_of_objects_loads_no_client() -> None:
     code += "print({'fsspec', 's3fs', 'botocore', 'aiohttp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def loaded(modules: str, wanted: set[str]) -> str:
+    """Which of the packages a process has that imports these modules; and how many threads it has."""
+    code = f"import os, sys, {modules}; print(sorted({wanted} & set(sys.modules)), len(os.listdir('/proc/self/task')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_run_on_this_machine_imports_neither_spark_nor_what_is_for_results() -> None:
+    modules = "sparktrain, sparktrain.cli, sparktrain.api, sparktrain.driver.engines.local_engine"
+    assert loaded(modules, {"pyspark", "py4j", "pandas", "pyarrow", "yaml", "hdfs_native"}) == "[] 1"
+
+
+def test_the_nursery_forks_from_one_thread_and_loads_no_spark() -> None:
+    assert loaded("sparktrain.executor.nursery", {"pyspark", "pandas", "pyarrow", "numpy", "cryptography"}) == "[] 1"
+
+
+def test_a_zygote_needs_neither_grpc_nor_cryptography() -> None:
+    assert loaded("sparktrain.training.__main__", {"grpc", "cryptography", "pyspark", "numpy"}) == "[] 1"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.mortal import Mortal, generations
+from sparktrain.testing.mortal import NAME, Mortal, generations
 
 GONE_S = 20.0
 PROGRAM = "tests.process.local_driver"
@@ -53,6 +53,11 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def explained(journal: str) -> bool:
+    """Whether the driver has noted why an agent was lost."""
+    return any(b"ended by SIGKILL" in path.read_bytes() for path in Path(journal).iterdir())
+
+
 def ancestors(pid: int) -> dict[str, int]:
     """Who is above the member `pid`, up to its driver."""
     zygote = parent_of(pid)
@@ -64,11 +69,16 @@ def ancestors(pid: int) -> dict[str, int]:
 def test_whoever_is_killed_the_trial_runs_again_and_succeeds(tmp_path: Path, holding: Mortal, victim: str) -> None:
     os.kill(ancestors(members(tmp_path)[0])[victim], signal.SIGKILL)
     holding.wait(lambda: max(generations(tmp_path, "begin")[0]) == 2, "trial 0 starts again")
+    journal = str(tmp_path / "runs" / NAME / "journal")
+    if victim == "agent":
+        holding.wait(lambda: explained(journal), "the loss is explained")
     (tmp_path / "hold").unlink()
     result = holding.result()
     assert [each[:3] for each in result] == SQUARES
     # a nursery takes the agents of both slots along; otherwise the other trial is not touched
     assert [each[3] for each in result] == [2, 2 if victim == "nursery" else 1]
+    if victim == "agent":
+        assert "its process was ended by SIGKILL: most likely this machine is out of memory" in result[0][4][0]
 
 
 def test_a_member_that_is_killed_is_a_failed_trial_and_the_other_one_goes_on(tmp_path: Path, holding: Mortal) -> None:

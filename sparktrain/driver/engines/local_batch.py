@@ -1,17 +1,10 @@
 """A batch of agents on this machine: one nursery, which forks them, and restarts of those that are lost."""
 
-import os
 import select
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import IO
 
 from msgspec import Struct
 
@@ -19,6 +12,7 @@ from sparktrain.clock import Clock, SystemClock
 from sparktrain.cluster.import_failures import Missing
 from sparktrain.driver.engines.engine import JobEnd, OnBatchEnd
 from sparktrain.driver.engines.local_restarts import Restarts
+from sparktrain.driver.engines.nursery_process import NurseryProcess
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import SparkTask
 from sparktrain.protocol import nursery_messages as m
@@ -29,8 +23,6 @@ CANCEL_S = 8.0
 """How long `LocalBatch.cancel` waits for the nursery: it gives agents 5 s, and kills them then."""
 STAGE = 0
 """Of all agents of this machine, where Spark would have one for each job."""
-_ROOT = str(Path(__file__).parents[2])
-_TAIL_BYTES = 4096
 
 
 class AgentPlace(Struct, frozen=True):
@@ -53,8 +45,12 @@ class LocalBatch:
         tasks: Iterator[int],
         *,
         restarts: Restarts | None = None,
+        nursery: NurseryProcess | None = None,
     ) -> None:
-        """`places` by slot; `losses` gets why agents were lost, by the numbers that they get from `tasks`."""
+        """`places` by slot; `losses` gets why agents were lost, by the numbers that they get from `tasks`.
+
+        `nursery` runs already; the batch closes it.
+        """
         self._ticket = ticket
         self._places = places
         self._on_end = on_end
@@ -65,7 +61,7 @@ class LocalBatch:
         self._exits: dict[int, tuple[int, str, bool]] = {}
         """Of agents that have left by themselves, by slot."""
         self._thread = threading.Thread(target=self._work, name=f"sparktrain-{ticket.pool}", daemon=True)
-        self._ours, self._theirs = socket.socketpair()
+        self._nursery = nursery or NurseryProcess()
 
     def start(self) -> None:
         """See base class."""
@@ -81,8 +77,7 @@ class LocalBatch:
 
     def cancel(self) -> None:
         """See base class."""
-        with suppress(OSError):  # the batch has ended
-            self._ours.shutdown(socket.SHUT_WR)
+        self._nursery.hang_up()
         self.join(CANCEL_S)
 
     def join(self, timeout_s: float) -> bool:
@@ -95,27 +90,26 @@ class LocalBatch:
     def _work(self) -> None:
         """Start the nursery, have agents in all slots until they leave, and tell how the batch ended."""
         try:
-            with tempfile.TemporaryFile() as log, self._ours:
-                with self._theirs:
-                    nursery = _start_nursery(self._theirs, log)
-                error = self._attend(BlockingPipe(self._ours, m.FromNursery), log)
-                with suppress(OSError):  # it is gone
-                    self._ours.shutdown(socket.SHUT_WR)
-                status = nursery.wait()
-                if error is None and len(self._exits) < len(self._places):
-                    error = f"the process that starts them {_ending(status)}{_last_line(log)}"
+            self._nursery.start()
+            error = self._attend(BlockingPipe(self._nursery.control, m.FromNursery))
+            self._nursery.hang_up()
+            status = self._nursery.wait()
+            if error is None and len(self._exits) < len(self._places):
+                error = f"the process that starts them {_ending(status)}{self._nursery.last_line()}"
         except (OSError, ProtocolError) as failed:
             error = f"{type(failed).__name__}: {failed}"
+        finally:
+            self._nursery.close()
         self._on_end(self, JobEnd(tuple(self._exits.values()), error))
 
-    def _attend(self, pipe: BlockingPipe[m.FromNursery], log: IO[bytes]) -> str | None:
+    def _attend(self, pipe: BlockingPipe[m.FromNursery]) -> str | None:
         """Keep agents in all slots; why the batch is given up, None when all have left or the nursery is gone."""
         for slot in self._places:
             self._spawn(pipe, slot)
         while len(self._exits) < len(self._places) and not pipe.ended:
             select.select([pipe], [], [], self._restarts.wait_s(self._clock.now()))
             while (exited := pipe.poll()) is not None:
-                if (error := self._take(exited, log)) is not None:
+                if (error := self._take(exited)) is not None:
                     return error
             for slot in self._restarts.due(self._clock.now()):
                 self._spawn(pipe, slot)
@@ -128,30 +122,15 @@ class LocalBatch:
         with suppress(BrokenPipeError):  # the nursery is gone, as the next look finds out
             pipe.send(m.SpawnAgent(slot, task, self._ticket, place.cpus, place.gpus))
 
-    def _take(self, exited: m.AgentExited, log: IO[bytes]) -> str | None:
+    def _take(self, exited: m.AgentExited) -> str | None:
         if exited.status == 0:
             self._exits[exited.slot] = exited.slot, exited.reason, exited.reached
             return None
         how = f"local agent {_ending(exited.status)}"
-        how += _last_line(log) if exited.status > 0 else ""
+        how += self._nursery.last_line() if exited.status > 0 else ""
         self._losses[exited.task.id] = how
         again = self._restarts.lost(exited.slot, self._clock.now())
         return None if again else f"slot {exited.slot}: {how}, again and again"
-
-
-def _start_nursery(control: socket.socket, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """In a session of its own: Ctrl-C in a terminal is for the driver, which ends its agents then. Raises OSError."""
-    # Its folder is not for imports: modules of the user's travel with the function, as they do to a cluster.
-    command = [sys.executable, "-P", "-m", "sparktrain.executor.nursery", str(os.getpid())]
-    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
-    return subprocess.Popen(
-        command,
-        stdin=control.fileno(),
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,
-    )
 
 
 def _ending(status: int) -> str:
@@ -161,11 +140,3 @@ def _ending(status: int) -> str:
         return f"was ended by {signal.Signals(-status).name}"
     except ValueError:  # a real-time signal
         return f"was ended by signal {-status}"
-
-
-def _last_line(log: IO[bytes]) -> str:
-    """The last thing that agents or their nursery printed, to be put behind what happened."""
-    size = os.fstat(log.fileno()).st_size
-    printed = os.pread(log.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(printed) if line.strip()), "")
-    return f" ({last})" if last else ""

@@ -16,9 +16,10 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.engines.engine import Address, OnBatchEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
 from sparktrain.driver.engines.local_gpus import gpus_here, share_out
+from sparktrain.driver.engines.nursery_process import NurseryProcess
 from sparktrain.errors import ResourceError, SessionError
 from sparktrain.protocol.ticket import AgentTicket
-from sparktrain.store.hadoop.token_file import VARIABLE as TOKENS
+from sparktrain.store.hadoop.token_file import has_token_file
 
 HERE = "127.0.0.1"
 """The coordinator of a local run listens where no other machine can connect."""
@@ -61,12 +62,22 @@ class LocalEngine:
 
     batch_name = "the agents of this machine"
 
-    def __init__(self, machine: LocalMachine, cores: int | None = None, gpus: tuple[str, ...] | None = None) -> None:
-        """`cores` and `gpus` are those of this machine, by default what it has."""
+    def __init__(
+        self,
+        machine: LocalMachine,
+        cores: int | None = None,
+        gpus: tuple[str, ...] | None = None,
+        nursery: NurseryProcess | None = None,
+    ) -> None:
+        """`cores` and `gpus` are those of this machine, by default what it has.
+
+        `nursery` was started ahead of need, while the driver is still busy, and is for the first batch.
+        """
         self._machine = machine
         self._cores = len(os.sched_getaffinity(0)) if cores is None else cores
         self._given_gpus = gpus
         self._tasks = count()
+        self._warm = nursery
         self._losses: dict[int, str] = {}
         """Why agents were lost, by the number of their task."""
 
@@ -102,7 +113,7 @@ class LocalEngine:
     @cached_property
     def _gpus(self) -> tuple[tuple[str, ...], ...]:
         """Of each slot."""
-        return share_out(gpus_here(os.environ) if self._given_gpus is None else self._given_gpus, self.slots)
+        return share_out(gpus_here() if self._given_gpus is None else self._given_gpus, self.slots)
 
     def check_run(self, spec: SweepSpec) -> None:
         """See base class."""
@@ -148,7 +159,7 @@ class LocalEngine:
 
         Raises SessionError where the store wants Kerberos and this process has neither.
         """
-        if wants_tokens(store) and TOKENS not in os.environ and not has_ticket():
+        if wants_tokens(store) and not has_token_file() and not has_ticket():
             raise SessionError(
                 f"{store.url} wants Kerberos, and this process has no ticket: run kinit; only a Spark session can "
                 "fetch delegation tokens, so a local run uses the ticket itself"
@@ -172,7 +183,8 @@ class LocalEngine:
         shared = any(self._gpus)
         cpus = max(1, self._cores // self.slots)
         places = {slot: AgentPlace(cpus, self._gpus[slot] if shared else None) for slot in slots}
-        return LocalBatch(ticket, places, on_end, self._losses, self._tasks)
+        warm, self._warm = self._warm, None
+        return LocalBatch(ticket, places, on_end, self._losses, self._tasks, nursery=warm)
 
     def refused_s(self) -> None:
         """Agents end with this process."""

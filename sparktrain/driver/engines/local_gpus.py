@@ -1,5 +1,6 @@
 """The GPUs of this machine, and how slots share them: no GPU is in two slots."""
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -10,7 +11,7 @@ TIMEOUT_S = 20.0
 """The driver of GPUs that nobody uses may have to be loaded first."""
 
 
-def gpus_here(environ: Mapping[str, str], command: Sequence[str] = COMMAND) -> tuple[str, ...]:
+def gpus_here(environ: Mapping[str, str] = os.environ, command: Sequence[str] = COMMAND) -> tuple[str, ...]:
     """The GPUs that this process may use: those that its environment names, else all that `nvidia-smi` lists.
 
     Blocks while `nvidia-smi` answers; where there is none, or it fails, there are no GPUs.

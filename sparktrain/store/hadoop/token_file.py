@@ -26,6 +26,11 @@ def changes() -> int:
     return _changes.count
 
 
+def has_token_file() -> bool:
+    """Whether the environment names a file with tokens. Never blocks."""
+    return VARIABLE in os.environ
+
+
 class TokenFile:
     """The file in which this process has its tokens, once there are any; of the last such file its clients know.
 

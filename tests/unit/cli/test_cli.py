@@ -2,11 +2,7 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,100 +14,10 @@ from sparktrain.errors import AgentsLostError, IllegalMoveError, ResourceError
 from sparktrain.ids import TrialId
 from sparktrain.runs.progress import NullDisplay
 from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult
-from sparktrain.runs.run_result import RunEnd
 from sparktrain.runs.summary import to_json
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import TrialStatus
-
-TRIAL = TrialResult(
-    id=TrialId(0), status=TrialStatus.SUCCEEDED, params={"lr": 0.1}, metrics={"accuracy": 0.9}, seconds=2.0
-)
-RESULT = SweepResult(name="mnist", status=SweepStatus.SUCCEEDED, metric="accuracy", seconds=3.0, trials=(TRIAL,))
-
-
-class Context:
-    def __init__(self) -> None:
-        self.py_files: list[str] = []
-
-    def addPyFile(self, path: str) -> None:  # noqa: N802 - Spark's name
-        self.py_files.append(path)
-
-
-class Session:
-    def __init__(self) -> None:
-        self.sparkContext = Context()
-
-
-class Edge:
-    """What the command line calls: `sweep_target`, `run_target`, and the session that they make."""
-
-    def __init__(self) -> None:
-        self.calls: list[dict[str, Any]] = []
-        self.sessions: list[tuple[str | None, dict[str, str], str]] = []
-        self.session: Session | None = None
-        self.ends: Callable[[], SweepResult] = lambda: RESULT
-
-    def sweep_target(self, target: Any, space: Any, options: SweepOptions, **more: Any) -> SweepResult:
-        assert self.session is None, "the session is made before the call is checked"
-        self.calls.append({"target": target, "space": list(space), "options": options, **more})
-        with more["engine"]() as spark:
-            assert spark is self.session or not self.sessions
-            return self.ends()
-
-    def run_target(self, target: Any, params: dict[str, Any], options: RunOptions, **more: Any) -> RunEnd:
-        assert self.session is None, "the session is made before the call is checked"
-        self.calls.append({"target": target, "params": params, "options": options, **more})
-        with more["engine"]():
-            return RunEnd(self.ends(), "/runs/big/model.keras")
-
-    def resume_target(self, directory: str, **more: Any) -> SweepResult | RunEnd:
-        assert self.session is None, "the session is made before the run directory is looked at"
-        self.calls.append({"directory": directory, **more})
-        with more["engine"]():
-            end = self.ends()
-            return end if end.name == "mnist" else RunEnd(end, None)
-
-    @contextmanager
-    def local_session(self, master: str | None, conf: dict[str, str], name: str, tell: object) -> Iterator[Session]:
-        self.sessions.append((master, conf, name))
-        self.session = Session()
-        yield self.session
-
-    def engine_of(self, spark: Any) -> Any:
-        return spark
-
-    @property
-    def options(self) -> SweepOptions:
-        options = self.calls[0]["options"]
-        assert isinstance(options, SweepOptions)
-        return options
-
-
-@pytest.fixture
-def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
-    made = Edge()
-    homes = {
-        "sparktrain.api": ("sweep_target", "run_target", "resume_target"),
-        "sparktrain.cluster.spark_session": ("local_session",),
-        "sparktrain.driver.engines.selection": ("engine_of",),
-    }
-    for home, names in homes.items():
-        module = ModuleType(f"fake {home}")
-        for name in names:
-            setattr(module, name, getattr(made, name))
-        monkeypatch.setitem(sys.modules, home, module)
-    return made
-
-
-@pytest.fixture
-def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A training function, in a file of its own name, for a module is imported once."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    name = f"train_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / f"{name}.py").write_text("print('a module that talks')\ndef train(lr, dropout=0.5):\n    return lr\n")
-    return f"{name}.py:train"
-
+from tests.unit.cli.edge import RESULT, Edge
 
 Capture = pytest.CaptureFixture[str]
 
@@ -243,21 +149,6 @@ def test_a_run_is_resumed_with_the_session_that_is_asked_for(edge: Edge, capfd: 
     assert "mnist: succeeded. 1 trial" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "words", [["sweep", "TARGET", "--grid", "lr=1"], ["run", "TARGET", "--workers", "1"], ["resume", "/r"]]
-)
-def test_a_local_call_makes_no_session(edge: Edge, target: str, words: list[str]) -> None:
-    found = []
-    edge.ends = lambda: found.append(edge.session) or RESULT  # type: ignore[func-returns-value] # notes it, too
-    words = [target if word == "TARGET" else word for word in words]
-    for more, slots in ((["--local"], 2), (["--local", "--slots", "3"], 3)):
-        assert cli.main([*words, *more]) == 0
-        with edge.calls[-1]["engine"]() as engine:
-            assert engine.slots == slots
-    assert found == [None, None]
-    assert edge.sessions == []
-
-
 def test_a_run_of_one_gang_that_is_resumed_ends_as_it_would_have(edge: Edge, capfd: Capture) -> None:
     failure = Failure(FailureKind.EXCEPTION, "ValueError: units")
     trial = TrialResult(id=TrialId(0), params={}, status=TrialStatus.FAILED, error=failure)
@@ -369,17 +260,6 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
         (["sweep", "none.py:train", "--grid", "lr=1"], "none.py: no such file"),
         (["sweep", "TARGET", "--grid", "lr=1", "--conf", "spark.x"], "--conf 'spark.x' must be KEY=VALUE"),
         (["sweep", "TARGET", "--grid", "lr=1", "--py-files", "none.zip"], "--py-files 'none.zip' does not exist"),
-        (
-            ["sweep", "TARGET", "--grid", "lr=1", "--local", "--master", "yarn"],
-            "--local starts no Spark, which --master is for: leave out one of them",
-        ),
-        (
-            ["run", "TARGET", "--workers", "2", "--local", "--conf", "a=b", "--py-files", "x.py"],
-            "--local starts no Spark, which --conf and --py-files are for",
-        ),
-        (["resume", "/r", "--local", "--py-files", "x.py"], "--py-files is for: PYTHONPATH finds modules here"),
-        (["sweep", "TARGET", "--grid", "lr=1", "--slots", "2"], "--slots is for --local alone: add --local"),
-        (["sweep", "TARGET", "--grid", "lr=1", "--local", "--slots", "0"], "slots (0) must be at least 1"),
         (["sweep", "TARGET", "--grid", "lr=1", "--py-files", "lib"], "--py-files 'lib' must be one of .py, .zip"),
     ],
 )
@@ -439,14 +319,6 @@ def test_the_documented_exit_codes_are_the_real_ones() -> None:
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text("utf-8")
     for code, meaning in common.EXIT_CODES.items():
         assert f"| {code} | {meaning} |" in page
-
-
-def test_under_spark_submit_a_local_call_is_refused(
-    edge: Edge, target: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    assert cli.main(["sweep", target, "--grid", "lr=1", "--local"]) == 2
-    assert "--local starts no Spark, which spark-submit is for" in capfd.readouterr().err
 
 
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:

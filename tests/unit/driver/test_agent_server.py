@@ -8,7 +8,8 @@ from sparktrain.driver.absent_agents import TOLD, Absences
 from sparktrain.driver.agent_server import COMPANY_S, Server
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.certificates import CertificateBundle, CertificateKeeper
+from sparktrain.protocol.certificates import CertificateKeeper
+from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link
 from sparktrain.state import events as on

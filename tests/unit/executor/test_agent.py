@@ -13,7 +13,7 @@ from sparktrain.executor.agent import ATTEMPT_S, PAUSE_AT_MOST_S, REST_S, Attend
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.zygote_process import ZygoteLostError
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.certificates import CertificateBundle
+from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.memory_transport import MemoryDialer, MemoryTransport
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, Unreachable

@@ -1,0 +1,76 @@
+"""A sweep of two trivial trials from the shell: to its end, and to the first line of user code; here and on Spark.
+
+    python -m benchmarks.local_start [--calls 5]
+
+`sparktrain sweep` is a fresh process each time. Trial and driver read the clock of the same machine. CPU time is that
+of all processes of the call, which a busy machine changes less than wall time. The rival is the same command on the
+Spark that it starts by default.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from benchmarks.machine import at_most, show
+
+END_TARGET_S = 1.5
+FIRST_LINE_TARGET_S = 1.0
+TRAIN = "import time\n\ndef train(x):\n    return {'at': time.time()}\n"
+SWEEP = ("sweep", "train.py:train", "--grid", "x=1,2", "--metric", "at", "--mode", "min", "--json", "--quiet")
+
+
+class Call:
+    """One `sparktrain sweep`, from the start of its process to its end."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        cpu, begun = _cpu_s(), time.time()
+        command = [sys.executable, "-m", "sparktrain", *SWEEP, *words]
+        ended = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+        self.end_s = time.time() - begun
+        self.cpu_s = _cpu_s() - cpu
+        self.first_line_s = min(trial["metrics"]["at"] for trial in json.loads(ended.stdout)["trials"]) - begun
+
+
+def _cpu_s() -> float:
+    """Of all processes that this one has waited for, and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def row(name: str, values: list[float], target_s: float | None = None) -> tuple[str, ...]:
+    seconds = "  ".join(f"{value:.2f}" for value in values)
+    return name, f"{median(values):.2f}", seconds, at_most(median(values), target_s, " s") if target_s else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=5)
+    parser.add_argument("--no-rival", action="store_true", help="where there is no Java")
+    asked = parser.parse_args()
+    with TemporaryDirectory(prefix="sparktrain-benchmark-") as name:
+        folder = Path(name)
+        (folder / "train.py").write_text(TRAIN)
+        local = [Call(folder, "--local") for _ in range(asked.calls + 1)][1:]
+        rival = [] if asked.no_rival else [Call(folder) for _ in range(min(3, asked.calls))]
+    rows = [
+        row("--local: to the end", [each.end_s for each in local], END_TARGET_S),
+        row("--local: first line of user code", [each.first_line_s for each in local], FIRST_LINE_TARGET_S),
+        row("--local: CPU time", [each.cpu_s for each in local]),
+    ]
+    if rival:
+        rows += [
+            row("rival, on Spark: to the end", [each.end_s for each in rival]),
+            row("rival, on Spark: first line of user code", [each.first_line_s for each in rival]),
+            row("rival, on Spark: CPU time", [each.cpu_s for each in rival]),
+        ]
+    show("sparktrain sweep of two trivial trials", ("seconds", "median", "each call", "target"), rows)
+
+
+if __name__ == "__main__":
+    main()

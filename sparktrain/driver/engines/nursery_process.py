@@ -1,0 +1,71 @@
+"""The process that forks the agents of a local run, as its driver sees it. Imports little: it is started first."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+_ROOT = str(Path(__file__).parents[2])
+_TAIL_BYTES = 4096
+
+
+class NurseryProcess:
+    """The process that forks agents; see `sparktrain.executor.nursery`. Any thread may call its methods."""
+
+    def __init__(self) -> None:
+        self.control, self._theirs = socket.socketpair()
+        self._log: IO[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process, unless it runs. Raises OSError.
+
+        In a session of its own: Ctrl-C in a terminal is for the driver, which ends its agents then.
+        """
+        if self._process is not None:
+            return
+        # Its folder is not for imports: modules of the user's travel with the function, as they do to a cluster.
+        command = [sys.executable, "-P", "-m", "sparktrain.executor.nursery", str(os.getpid())]
+        path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        self._process = subprocess.Popen(
+            command,
+            stdin=self._theirs.fileno(),
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+        self._theirs.close()
+
+    def last_line(self) -> str:
+        """The last thing that agents or the nursery printed, to be put behind what happened; perhaps empty."""
+        if self._log is None:
+            return ""
+        descriptor = self._log.fileno()
+        start = max(0, os.fstat(descriptor).st_size - _TAIL_BYTES)
+        printed = os.pread(descriptor, _TAIL_BYTES, start).decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(printed) if line.strip()), "")
+        return f" ({last})" if last else ""
+
+    def hang_up(self) -> None:
+        """Have it end its agents, and itself then. Returns at once; again does nothing."""
+        with suppress(OSError):  # it is gone
+            self.control.shutdown(socket.SHUT_WR)
+
+    def wait(self) -> int:
+        """Wait for its end; its exit status. Blocks for some seconds after `hang_up`."""
+        return self._process.wait() if self._process is not None else 0
+
+    def close(self) -> None:
+        """End it and its agents; blocks for some seconds at most. It cannot be used any more."""
+        self.hang_up()
+        self.wait()
+        self.control.close()
+        self._theirs.close()
+        if self._log is not None:
+            self._log.close()

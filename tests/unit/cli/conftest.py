@@ -1,0 +1,35 @@
+"""The edge of the command line, and a training function."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.unit.cli.edge import Edge
+
+
+@pytest.fixture
+def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
+    made = Edge()
+    homes = {
+        "sparktrain.api": ("sweep_target", "run_target", "resume_target"),
+        "sparktrain.cluster.spark_session": ("local_session",),
+        "sparktrain.driver.engines.selection": ("engine_of",),
+    }
+    for home, names in homes.items():
+        module = ModuleType(f"fake {home}")
+        for name in names:
+            setattr(module, name, getattr(made, name))
+        monkeypatch.setitem(sys.modules, home, module)
+    return made
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A training function, in a file of its own name, for a module is imported once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    name = f"train_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text("print('a module that talks')\ndef train(lr, dropout=0.5):\n    return lr\n")
+    return f"{name}.py:train"
