@@ -40,7 +40,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from sparktrain.api import Pool, launch, pool, resume, run, sweep
-    from sparktrain.driver.engines.local_engine import local
+    from sparktrain.driver.engines.local_engine import LocalMachine, local
     from sparktrain.runs.results import RunResult, SweepResult, TrialResult
     from sparktrain.search.space import cases, grid, when, zipped
     from sparktrain.training.context import TrainContext
@@ -53,6 +53,7 @@ _HOMES = {
     "resume": "sparktrain.api",
     "run": "sparktrain.api",
     "sweep": "sparktrain.api",
+    "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
     "RunResult": "sparktrain.runs.results",
     "SweepResult": "sparktrain.runs.results",
@@ -94,6 +95,7 @@ __all__ = [
     "InfraError",
     "JoinTimeoutError",
     "JournalDamagedError",
+    "LocalMachine",
     "NestedCallError",
     "Pool",
     "PoolError",
