@@ -3,7 +3,7 @@
     python -m benchmarks.local_start [--calls 5]
 
 `sparktrain sweep` is a fresh process each time. Trial and driver read the clock of the same machine. CPU time is that
-of all processes of the call, which a busy machine changes less than wall time. The rival is the same command on the
+of all processes of a local call, which a busy machine changes less than wall time. The rival is the same command on the
 Spark that it starts by default.
 """
 
@@ -67,7 +67,6 @@ def main() -> None:
         rows += [
             row("rival, on Spark: to the end", [each.end_s for each in rival]),
             row("rival, on Spark: first line of user code", [each.first_line_s for each in rival]),
-            row("rival, on Spark: CPU time", [each.cpu_s for each in rival]),
         ]
     show("sparktrain sweep of two trivial trials", ("seconds", "median", "each call", "target"), rows)
 
