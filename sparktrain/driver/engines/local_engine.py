@@ -126,25 +126,27 @@ class LocalEngine:
                 "cluster that has them"
             )
         raise ResourceError(
-            f"gpus ({spec.gpus}) is more than each of {self.slots} slots can have of the {formatting.count(there, 'GPU')} of "
-            f"this machine: lower it, or use local(slots={there // spec.gpus}) (--slots {there // spec.gpus})"
+            f"gpus ({spec.gpus}) is more than each of {self.slots} slots can have of the {formatting.count(there, 'GPU')} "
+            f"of this machine: lower it, or use local(slots={there // spec.gpus}) (--slots {there // spec.gpus})"
         )
 
     def check_cluster(self) -> None:
         """This machine is there."""
 
-    def agents_for(self, spec: SweepSpec | None, wanted: int | None, trials: int | None) -> tuple[int, int]:
+    def agents_for(
+        self, spec: SweepSpec | None, wanted: int | None, trials: int | None, concurrent: int | None = None
+    ) -> tuple[int, int]:
         """See base class."""
         preflight.check_agents(wanted)
         size, there = spec.gang.size if spec is not None else 1, self.slots
         if there < size:
             raise ResourceError(
-                f"the gang has {size} members and local() has {formatting.count(there, 'slot')}: a gang starts only when it "
-                f"has all of them; use local(slots={size}) (--slots {size}), or lower the number of workers"
+                f"the gang has {size} members and local() has {formatting.count(there, 'slot')}: a gang starts only when "
+                f"it has all of them; use local(slots={size}) (--slots {size}), or lower the number of workers"
             )
         if wanted is None:
-            gangs = there // size
-            return size * (gangs if trials is None else min(gangs, trials)), 0
+            limits = [each for each in (there // size, trials, concurrent) if each is not None]
+            return size * min(limits), 0
         if wanted > there:
             raise ResourceError(
                 f"agents ({wanted}) exceeds the {formatting.count(there, 'slot')} of local(): lower it, or use "
