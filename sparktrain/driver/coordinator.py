@@ -20,6 +20,7 @@ from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.sweep_spec import trial_seed
 from sparktrain.driver.agent_server import LEASE_S, Server
 from sparktrain.driver.journal_writer import JournalWriter
+from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
 from sparktrain.driver.run_request import RunOutcome, RunRequest
@@ -28,6 +29,7 @@ from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, Pro
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.rundir import checkpoints
+from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.runs.trial_result import result_of
 from sparktrain.search.sampler import Sampler
 from sparktrain.state import commands as do
@@ -60,10 +62,13 @@ logger = logging.getLogger("sparktrain")
 class ActiveRun:
     """The run that a coordinator is on."""
 
-    def __init__(self, work: RunRequest, uploads: Uploads, scribe: JournalWriter, clock: Clock) -> None:
+    def __init__(
+        self, work: RunRequest, uploads: Uploads, recorder: MetricRecorder, scribe: JournalWriter, clock: Clock
+    ) -> None:
         self.work = work
         self.id = RunId(work.spec.name)
         self.uploads = uploads
+        self.recorder = recorder
         self.scribe = scribe
         self.tally = Tally(work.spec)
         self.begun_at = clock.now()
@@ -160,8 +165,9 @@ class Coordinator:
         if self._broken is not None:
             raise _broken(self._broken)
         uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
-        scribe = JournalWriter(work.journal, work.records, self._perform, self._clock, self._background)
-        self._run = run = ActiveRun(work, uploads, scribe, self._clock)
+        recorder = MetricRecorder(work.journal, MetricLog(work.store, work.layout), self._clock)
+        scribe = JournalWriter(recorder, work.records, self._perform, self._clock, self._background)
+        self._run = run = ActiveRun(work, uploads, recorder, scribe, self._clock)
         try:
             if work.tokens is not None:
                 self._hand_out(work.tokens)
@@ -251,6 +257,8 @@ class Coordinator:
             case do.PrepareAgent(agent=agent, run=run):
                 work = self._active().work
                 self._server.send(agent, m.Prepare(run, work.code, work.preload))
+            case do.RecordReports(member=member, reports=reports):
+                self._active().recorder.record(member, reports)
             case do.AdviseMember(agent=agent, member=member):
                 self._server.send(agent, m.Advise(member))
             case do.FormGang(agent=agent, member=member, places=places):

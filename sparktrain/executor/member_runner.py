@@ -195,6 +195,7 @@ class MemberSession:
                 case pm.SharedValue(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
                 case pm.Snapshot() as snapshot:
+                    self._flush(post)  # the coordinator has them before the checkpoint that comes after them
                     self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)

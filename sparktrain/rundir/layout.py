@@ -1,6 +1,7 @@
 """Every path of a run, relative to the root of its store."""
 
 import re
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -12,6 +13,7 @@ _LONGEST_NAME_BYTES = 200
 """File systems take 255; the rest is for what somebody may hang on it, such as `.tar.gz`."""
 
 _LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)/log\.txt")
+_BLOCK = re.compile(r"block-([0-9a-f]{8})-(\d+)-(\d+)\.jsonl\.gz")
 
 
 class MemberLayout(Struct, frozen=True):
@@ -88,6 +90,34 @@ class JournalLayout(Struct, frozen=True):
         return f"{self.path}/snapshot-{epoch:04d}-{number:08d}"
 
 
+class BlockName(NamedTuple):
+    """A block of reports."""
+
+    key: str
+    """Of the driver that wrote it: eight hexadecimal digits."""
+    first: int
+    """The first of the appends that it holds."""
+    last: int
+
+
+class ReportLayout(Struct, frozen=True):
+    """The paths of what the trials of a run reported. Each driver writes under its own key alone."""
+
+    path: str
+
+    def block(self, name: BlockName) -> str:
+        """Rows that one driver wrote."""
+        return f"{self.path}/block-{name.key}-{name.first:08d}-{name.last:08d}.jsonl.gz"
+
+    def name_of(self, path: str) -> BlockName | None:
+        """The name of the block with this path; None for any other file."""
+        found = _BLOCK.fullmatch(path.removeprefix(f"{self.path}/"))
+        if found is None:
+            return None
+        name = BlockName(found[1], int(found[2]), int(found[3]))
+        return name if self.block(name) == path else None
+
+
 class RunLayout:
     """The paths of the run `name`, which is a folder of the store. SpecError when `name` cannot be one."""
 
@@ -123,6 +153,11 @@ class RunLayout:
     def journal(self) -> JournalLayout:
         """What the drivers of the run have written down."""
         return JournalLayout(f"{self.path}/journal")
+
+    @property
+    def reports(self) -> ReportLayout:
+        """What the trials of the run reported."""
+        return ReportLayout(f"{self.path}/reports")
 
     def trial(self, trial: TrialId) -> str:
         """The folder of a trial."""

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.outcome import Failure
+from sparktrain.state.outcome import Failure, Report
 from sparktrain.state.records import AnyRecord
 from sparktrain.state.topology import MemberAddress
 
@@ -27,6 +27,13 @@ class WriteRecord(Command, frozen=True, tag=True):
     """Write the record to the journal, before anything that depends on it is done."""
 
     record: AnyRecord
+
+
+class RecordReports(Command, frozen=True, tag=True):
+    """Store what the member reported, before any later record is in the journal."""
+
+    member: Member
+    reports: tuple[Report, ...]
 
 
 class PrepareAgent(Command, frozen=True, tag=True):

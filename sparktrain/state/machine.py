@@ -239,7 +239,7 @@ class Machine:
         gang.reported[event.member.rank] = Pace(newest.step, event.at)
         if event.member.rank == CHIEF:
             self.sweep.report(gang, newest, event.at)
-        return []
+        return [do.RecordReports(event.member, event.reports)]
 
     def _on_ended(self, event: on.MemberEnded) -> Commands:
         gang = self._gang_of(event.agent, event.member)

@@ -109,6 +109,8 @@ class Report(Struct, frozen=True):
 
     step: int
     metrics: dict[str, float]
+    time: float = 0.0
+    """When, in seconds since 1970, by the clock of the member's host; 0 where nobody knows."""
 
 
 class Outcome(Struct, frozen=True):

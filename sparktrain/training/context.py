@@ -126,8 +126,9 @@ class TrainContext:
                     f"ctx.report(step={count}) came after step {self._position.reported}: steps must grow, "
                     "over all epochs and all calls of fit()"
                 )
-            self._keep(count, values)
-            self._wire.send(Reported(Report(count, values)))
+            time = self._clock.wall()
+            self._keep(count, values, time)
+            self._wire.send(Reported(Report(count, values, time)))
             self._position.reported = count
 
     def should_stop(self) -> bool:
@@ -305,8 +306,8 @@ class TrainContext:
     def _stepped(self, step: int, training: bool) -> None:
         self._wire.send(Stepped(step, training))
 
-    def _keep(self, step: int, values: dict[str, float]) -> None:
-        line = {"step": step, _RESERVED: self._clock.wall()} | {name: _json(value) for name, value in values.items()}
+    def _keep(self, step: int, values: dict[str, float], time: float) -> None:
+        line = {"step": step, _RESERVED: time} | {name: _json(value) for name, value in values.items()}
         with (Path(self.log_dir).parent / HISTORY).open("a", encoding="utf-8") as history:
             history.write(json.dumps(line, allow_nan=False) + "\n")
 

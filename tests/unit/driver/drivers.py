@@ -23,11 +23,12 @@ from sparktrain.protocol.transport import Link, LinkClosedError
 from sparktrain.rundir.journal.reader import Tail
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.rundir.metric_log import read_blocks
 from sparktrain.runs.progress import NullDisplay
 from sparktrain.runs.results import TrialResult
 from sparktrain.search.sampler import Sampler, Suggestion
 from sparktrain.search.space import grid
-from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded
 from tests.unit.store.gated import Crash, Gate, GatedStore, MemoryStore
 
@@ -100,6 +101,12 @@ class World:
         self.told.append(trial)
         ends = {each.trial: each.status for each in self.records() if isinstance(each, TrialConcluded)}
         assert ends.get(trial.id) == trial.status, f"trial {trial.id} is told to be {trial.status}, and is not"
+        if trial.status.observed:
+            assert (trial.id, trial.generations) in self.reported(), f"the report of trial {trial.id} is not stored"
+
+    def reported(self) -> set[tuple[int, int]]:
+        """Trials and generations of the reports that are durable now."""
+        return {(row.trial, row.generation) for row in read_blocks(self.store, RunLayout(NAME))[1]}
 
 
 @dataclass
@@ -203,6 +210,7 @@ class Agent:
                 with self._driver.checked():
                     self._driver.world.start(member)
                 link.post(m.MemberStarted(member, 0))
+                link.post(m.MemberReported(member, (Report(1, {"y": float(params["x"])}),)))
                 link.post(m.MemberEnded(member, outcome(params["x"])))
                 link.post(m.MemberStored(member))
 

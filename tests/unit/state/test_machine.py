@@ -7,7 +7,7 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.health import FIRST_BACK_OFF_S
 from sparktrain.state.machine import KILL_GRACE_S, STOP_TIMEOUT_S
-from sparktrain.state.outcome import FailureKind, Outcome
+from sparktrain.state.outcome import FailureKind, Outcome, Report
 from sparktrain.state.restart import Cause, cause_of
 from sparktrain.state.sweep import Ending
 from tests.unit.state.world import LEASE_S, RUN, World
@@ -124,7 +124,7 @@ def test_messages_of_an_older_generation_are_refused_and_change_nothing(world: W
         on.MemberEnded(world.at, first, stale, Outcome(1.0, metrics={"accuracy": 1.0})),
         on.MemberEnded(world.at, second, stale, Outcome(1.0, metrics={"accuracy": 1.0})),
         on.MemberEntered(world.at, second, stale),
-        on.MemberReported(world.at, second, stale, ()),
+        on.MemberReported(world.at, second, stale, (Report(1, {"loss": 1.0}),)),
         on.MemberEnded(world.at, second, Member(RunId("other"), TrialId(0), Generation(2)), Outcome(1.0)),
     ):
         assert [type(command) for command in world.feed(event)] == [do.Refused]

@@ -65,7 +65,7 @@ def test_a_report_is_sent_and_kept(ctx: TrainContext, wire: Recorder, tmp_path: 
     ctx.report(np.int64(0), loss=np.float32(0.5))
     ctx.report(step=10, loss=float("-inf"), accuracy=1)
 
-    assert wire.sent[0] == m.Reported(Report(0, {"loss": 0.5}))
+    assert wire.sent[0] == m.Reported(Report(0, {"loss": 0.5}, time=12.0))
     assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [
         {"step": 0, "wall": 12.0, "loss": 0.5},
         {"step": 10, "wall": 12.0, "loss": "-inf", "accuracy": 1.0},

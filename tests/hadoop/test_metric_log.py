@@ -1,0 +1,27 @@
+"""Reports in HDFS, by both clients."""
+
+from pathlib import Path
+
+import pytest
+
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.store.base import Store
+from sparktrain.store.hadoop.hdfs import HdfsStore
+from sparktrain.store.hadoop.webhdfs import WebHdfsStore
+from sparktrain.testing.hadoop import Hdfs
+from tests.contract.metric_log_contract import MetricLogContract
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class TestReportsInHdfs(MetricLogContract):
+    @pytest.fixture
+    def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
+        return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}", timeout_s=30.0))
+
+
+class TestReportsByWebHdfs(MetricLogContract):
+    @pytest.fixture
+    def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
+        url = hdfs_cluster.webhdfs_url.replace("http://", "webhdfs://")
+        return WebHdfsStore.at(StoreAddress(f"{url}{tmp_path}", timeout_s=30.0))

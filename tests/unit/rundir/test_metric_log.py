@@ -1,0 +1,35 @@
+"""Reports in few files: the whole contract in memory, and blocks that are full."""
+
+import pytest
+
+from sparktrain.rundir import metric_log
+from sparktrain.rundir.metric_log import MetricLog
+from sparktrain.store.base import Store
+from tests.contract.metric_log_contract import LAYOUT, MetricLogContract, row, steps
+from tests.unit.store.gated import MemoryStore
+
+
+class TestReportsInADict(MetricLogContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore()
+
+
+def test_a_full_block_is_never_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_log, "FULL_BYTES", 1000)
+    store = MemoryStore()
+    log = MetricLog(store, LAYOUT)
+    written: list[int] = []
+    put = store.put_if_absent
+
+    def counted(path: str, data: bytes) -> bool:
+        written.append(len(data))
+        return put(path, data)
+
+    monkeypatch.setattr(store, "put_if_absent", counted)
+    for step in range(200):
+        log.append([row(step)])
+    stored = sum(len(content) for content in store.files.values())
+    assert sum(written) <= 2.2 * stored
+    assert sum(len(content) < 1000 for content in store.files.values()) < 12
+    assert steps(store) == list(range(200))
