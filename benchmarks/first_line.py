@@ -46,7 +46,6 @@ def on_sparktrain(sweep: Callable[..., st.SweepResult], train: Trial, runs: str,
 
     def first() -> float:
         result = sweep(train, {"trial": list(range(SLOTS))}, metric="at", mode="min", **quiet(runs))
-        assert result.best is not None
         return result.best.metrics["at"]
 
     return delays(calls, first)

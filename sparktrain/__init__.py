@@ -19,7 +19,9 @@ from sparktrain.errors import (
     InfraError,
     JoinTimeoutError,
     JournalDamagedError,
+    MissingFileError,
     NestedCallError,
+    NoBestTrialError,
     PoolError,
     ResourceError,
     ResumeError,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from sparktrain.api import Pool, launch, pool, resume, run, sweep
     from sparktrain.driver.engines.local_engine import LocalMachine, local
     from sparktrain.runs.results import RunResult, SweepResult, TrialResult
+    from sparktrain.runs.stored_result import load
     from sparktrain.search.space import cases, grid, when, zipped
     from sparktrain.training.context import TrainContext
     from sparktrain.training.keras.lr_schedule import Warmup
@@ -55,6 +58,7 @@ _HOMES = {
     "sweep": "sparktrain.api",
     "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
+    "load": "sparktrain.runs.stored_result",
     "RunResult": "sparktrain.runs.results",
     "SweepResult": "sparktrain.runs.results",
     "TrialResult": "sparktrain.runs.results",
@@ -96,7 +100,9 @@ __all__ = [
     "JoinTimeoutError",
     "JournalDamagedError",
     "LocalMachine",
+    "MissingFileError",
     "NestedCallError",
+    "NoBestTrialError",
     "Pool",
     "PoolError",
     "ResourceError",
@@ -120,6 +126,7 @@ __all__ = [
     "cases",
     "grid",
     "launch",
+    "load",
     "local",
     "pool",
     "resume",

@@ -25,6 +25,8 @@
     |   |   |-- StoreTimeoutError  a call of a store did not return in time
     |   |   `-- StoreRefusedError  a store refused for a reason that stays until somebody acts: permission, quota
     |   `-- DeposedError           another driver has taken over the run
+    |-- NoBestTrialError           a result has no best trial: none succeeded, or there is no metric to compare them by
+    |-- MissingFileError           a trial has no such model or log
     |-- RunFailedError             the training function of a run failed; a trial of a sweep that fails is no error
     |   |-- RunStoppedError        the run was stopped before its end
     |   `-- RunLostError           members were lost more often than the gang is formed again; an InfraError too
@@ -135,6 +137,14 @@ class StoreRefusedError(StoreError, PermissionError):
 
 class DeposedError(InfraError, RuntimeError):
     """Another driver has taken over the run: this one must neither write nor start anything any more."""
+
+
+class NoBestTrialError(SparktrainError, LookupError):
+    """A result has no best trial: none has succeeded, or there is no metric to compare trials by."""
+
+
+class MissingFileError(SparktrainError, FileNotFoundError):
+    """A trial has no such model or log in its run directory."""
 
 
 class RunFailedError(SparktrainError, RuntimeError):

@@ -38,9 +38,10 @@ def metrics(of: Mapping[str, float]) -> str:
 
 
 def run_lines(result: "RunResult") -> list[str]:
-    """A run that succeeded, for `print` and for the command line."""
+    """A run, mostly one that succeeded, for `print` and for the command line."""
     lines = [_headline(result)]
     lines += [f"metrics: {metrics(result.metrics)}"] if result.metrics else []
+    lines += [f"error: {formatting.plain(result.error.summary)}"] if result.error is not None else []
     lines += restart_lines(result.restarts)
     lines += [f"warning: {formatting.plain(each)}" for each in (result.unsaved, *result.notices) if each]
     lines += [f"model: {formatting.plain(result.model_path)}"] if result.model_path is not None else []
@@ -62,4 +63,6 @@ def run_html(result: "RunResult") -> str:
 def _headline(result: "RunResult") -> str:
     size = formatting.count(len(result.members), "member")
     again = f", {formatting.count(len(result.restarts), 'restart')}" if result.restarts else ""
-    return f"{formatting.plain(result.name)}: succeeded in {formatting.duration(result.seconds)} on {size}{again}."
+    return (
+        f"{formatting.plain(result.name)}: {result.status} in {formatting.duration(result.seconds)} on {size}{again}."
+    )

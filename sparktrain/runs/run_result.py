@@ -7,6 +7,7 @@ from sparktrain.errors import RunFailedError, RunLostError, RunStoppedError
 from sparktrain.ids import CHIEF, Generation, Member, RunId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import gang_text
+from sparktrain.runs.failure_table import log_of
 from sparktrain.runs.results import RunResult, SweepResult, TrialResult
 from sparktrain.state.outcome import Failure
 from sparktrain.state.trial import TrialStatus
@@ -29,6 +30,15 @@ class RunEnd:
         trial = self.trial
         if trial is None or trial.status is not TrialStatus.SUCCEEDED:
             raise _error(self.sweep, trial)
+        return self.as_loaded()
+
+    def as_loaded(self) -> RunResult:
+        """The run however it stands: the metrics are empty unless the training function has returned."""
+        trial = self.trial
+        if trial is None:
+            return RunResult(
+                name=self.sweep.name, metrics={}, seconds=self.sweep.seconds, directory=self.sweep.directory
+            )
         return RunResult(
             name=self.sweep.name,
             metrics=trial.metrics,
@@ -39,6 +49,7 @@ class RunEnd:
             restarts=trial.restarts,
             unsaved=trial.unsaved,
             notices=trial.notices,
+            trial=trial,
         )
 
     def lines(self) -> list[str]:
@@ -77,11 +88,6 @@ def model_of(store: Store, layout: RunLayout, trial: TrialResult | None) -> str 
     chief = Member(RunId(layout.path), trial.id, Generation(trial.generations), CHIEF)
     model = layout.member(chief).model
     return store.where(model) if store.exists(model) else None
-
-
-def log_of(trial: TrialResult, failure: Failure) -> str | None:
-    """Where the log of the member that failed is; that of the chief when it is not known which it was."""
-    return next((member.log for member in trial.members if member.rank == failure.rank), trial.log)
 
 
 def _message(sweep: SweepResult, trial: TrialResult | None, failure: Failure | None) -> list[str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.errors import SpecError
 from sparktrain.runs.failure_causes import explained
-from sparktrain.runs.results import SweepResult, TrialResult
+from sparktrain.runs.results import SweepResult, TrialResult, best_of
 from sparktrain.runs.trial_table import TrialTable, headline
 from sparktrain.state.outcome import Failure
 
@@ -112,7 +112,7 @@ def _warnings(result: SweepResult) -> Iterator[Text]:
 
 
 def _best(result: SweepResult) -> dict[str, Any] | None:
-    best = result.best
+    best = best_of(result.trials, result.metric, result.mode)
     return None if best is None else trial_json(best)
 
 

@@ -60,7 +60,7 @@ class TrialTable:
             grid.add_column(
                 Text(column.heading), justify="right" if column.right else "left", no_wrap=True, min_width=width
             )
-        best = self._result.best
+        best = leader(self._result)
         for trial, cells in zip(rows, zip(*(column.cells for column in columns), strict=True), strict=True):
             style = "bold green" if trial is best else STYLES.get(trial.status, "")
             grid.add_row(*(Text(cell) for cell in cells), style=style)
@@ -75,7 +75,7 @@ def headline(result: "SweepResult") -> str:
     reason = f" ({formatting.plain(result.reason)})" if result.reason else ""
     took = formatting.duration(result.seconds)
     line = f"{formatting.plain(result.name)}: {result.status}{reason}. {', '.join(parts)}, in {took}."
-    best = result.best
+    best = leader(result)
     if best is None or result.metric is None:
         return line
     value = formatting.number(best.metrics[result.metric])
@@ -97,11 +97,11 @@ def as_text(result: "SweepResult") -> str:
 def as_html(result: "SweepResult") -> str:
     """Headline and table for a notebook. Everything that a training function or its caller named is escaped."""
     rows = _shown(result)
-    columns = [*_leading(result, rows), *_metrics(result, rows), *_trailing(rows, result.best)]
+    columns = [*_leading(result, rows), *_metrics(result, rows), *_trailing(rows, leader(result))]
     causes = [formatting.plain(trial.error.summary) if trial.error else "" for trial in rows]
     if any(causes):
         columns.append(Column("cause", causes))
-    best = result.best
+    best = leader(result)
     lines = [f"<p><b>{escape(headline(result))}</b></p>", "<table>", _html_row("th", columns, None, "")]
     for number, trial in enumerate(rows):
         lines.append(_html_row("td", columns, number, "font-weight: bold" if trial is best else ""))
@@ -121,6 +121,11 @@ def metric_names(result: "SweepResult") -> list[str]:
     """Every metric of the trials; the one they are compared by comes first."""
     found = names(trial.metrics for trial in result.trials)
     return sorted(found, key=lambda name: name != result.metric)
+
+
+def leader(result: "SweepResult") -> "TrialResult | None":
+    """The best trial; None where there is none."""
+    return next(iter(result.ranked), None)
 
 
 def _shown(result: "SweepResult") -> "list[TrialResult]":
@@ -193,7 +198,7 @@ def _trailing(rows: "list[TrialResult]", best: "TrialResult | None") -> list[Col
 
 def _fitting(result: "SweepResult", rows: "list[TrialResult]", width: int) -> list[Column]:
     """As many columns as fit into `width`; parameters share one column when they have no room each."""
-    metrics, trailing = _metrics(result, rows), _trailing(rows, result.best)
+    metrics, trailing = _metrics(result, rows), _trailing(rows, leader(result))
     candidates = (_leading(result, rows, limit) for limit in _CELL_LIMITS)
     leading = next((found for found in candidates if _total([*found, *metrics[:1], *trailing]) <= width), None)
     if leading is None:

@@ -72,6 +72,18 @@ class Failure(Struct, frozen=True):
     loss: Loss | None = None
     """What the cluster said, where its agent was lost and it said something."""
 
+    def __str__(self) -> str:
+        """For `print`: what failed and where, then the traceback, or the last lines that the process printed."""
+        place = [] if self.rank is None else [f"rank {self.rank}"]
+        place += [] if self.host is None else [f"host {self.host}"]
+        where = f" ({', '.join(place)})" if place else ""
+        lines = [f"{self.kind}: {self.summary}{where}"]
+        if self.traceback:
+            lines.append(self.traceback.rstrip())
+        elif self.log_tail:
+            lines += ["the last lines that it printed:", *(f"    {line}" for line in self.log_tail)]
+        return "\n".join(lines)
+
     @property
     def ending(self) -> str:
         """The lines that a process which knows of its failure prints last."""

@@ -177,6 +177,26 @@ async def test_a_checkpoint_that_fails_in_the_agent_is_told_at_once(
     assert told == [m.CheckpointFailed(member, 1, cause)]
 
 
+def reports_and_saves(ctx: Any) -> float:
+    """A training function that reports a step just before it saves it."""
+    ctx.report(1, loss=0.5)
+    return saves(ctx)
+
+
+async def test_a_report_comes_before_the_checkpoint_after_it(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*args: Any) -> None:
+        raise RuntimeError("at once")
+
+    monkeypatch.setattr(SnapshotKeeper, "keep", broken)
+    async with attended(tmp_path, mark) as hall:
+        await hall.prepare("run", reports_and_saves)
+        await hall.failure(hall.start("run"))
+        told = [each for each in hall.heard if isinstance(each, m.MemberReported | m.CheckpointFailed)]
+    assert [type(each) for each in told] == [m.MemberReported, m.CheckpointFailed]
+
+
 async def test_an_error_beside_a_member_is_its_loss_and_not_its_agents(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

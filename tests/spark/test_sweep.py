@@ -27,7 +27,6 @@ def test_a_grid_runs_every_combination_and_names_the_best(spark: SparkSession, r
     assert result.status == "succeeded"
     assert [trial.params for trial in result.trials] == [{"x": x, "y": y} for x in (1, 2, 3) for y in (4, 5)]
     assert [trial.metrics["product"] for trial in result.trials] == [4, 5, 8, 10, 12, 15]
-    assert result.best is not None
     assert result.best.params == {"x": 3, "y": 5}
     assert list(result.to_pandas()["metrics.product"]) == [4, 5, 8, 10, 12, 15]
 
@@ -107,7 +106,9 @@ def test_reports_files_and_logs_come_to_the_run_directory(spark: SparkSession, r
         Path(ctx.log_dir, "events", "summary.txt").write_text("whole")
         return {"y": x}
 
-    st.sweep(train, {"x": [0]}, metric="y", mode="max", dir=str(runs), name="files", **QUICK)
+    result = st.sweep(train, {"x": [0]}, metric="y", mode="max", dir=str(runs), name="files", **QUICK)
+    reported = result.history()[["trial", "generation", "rank", "step", "loss"]]
+    assert reported.values.tolist() == [[0, 1, 0, 0, 1.0], [0, 1, 0, 1, 0.5], [0, 1, 0, 2, 1.0 / 3]]
     member = runs / "files" / "trials" / "0000" / "generation-1" / "rank-0"
     lines = [json.loads(line) for line in (member / "metrics.jsonl").read_text().splitlines()]
     assert [(line["step"], line["loss"]) for line in lines] == [(0, 1.0), (1, 0.5), (2, 1.0 / 3)]

@@ -15,6 +15,7 @@ from sparktrain.rundir import checkpoints
 from sparktrain.rundir.checkpoints import Draft
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.rundir.metric_log import MetricLog, StepRow, step_row
 from sparktrain.runs import plan as plans
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan, spec_fields
@@ -34,7 +35,8 @@ from sparktrain.state.records import (
     TrialsAdded,
 )
 from sparktrain.state.trial import TrialStatus
-from sparktrain.store.localfs import LocalStore
+from sparktrain.store.base import Store
+from sparktrain.store.url import open_store
 
 BEGUN = 1_700_000_000.0
 """When the first driver of each of these runs began, in seconds since 1970."""
@@ -44,8 +46,10 @@ class ScriptedRun:
     """A run in a directory. Each method writes what a driver would, at `at`, which a test moves."""
 
     def __init__(self, folder: Path, name: str = "mnist", total: int | None = 4, **options: Any) -> None:
-        self.store, self.layout = LocalStore(folder), RunLayout(name)
+        self.store: Store = open_store(options.pop("url", str(folder)))
+        self.layout = RunLayout(name)
         self.at = BEGUN
+        self._reports = MetricLog(self.store, self.layout)
         self._scratch = folder.parent / "scratch"
         self._trials = 0
         gang = GangSpec(workers=options.pop("workers", 1), backend=Backend.NONE)
@@ -94,6 +98,16 @@ class ScriptedRun:
 
     def report(self, trial: int, step: int, **metrics: float) -> None:
         self.write(TrialReported(trial=TrialId(trial), report=Report(step, metrics), at=self.at))
+
+    def note(self, trial: int, *steps: int, generation: int = 1, rank: int = 0, **metrics: float) -> None:
+        """A block of reports: one for each step, at so many seconds since the run began."""
+        self.record(
+            [step_row(trial, generation, rank, step, BEGUN + step, metrics or {"loss": 1 / step}) for step in steps]
+        )
+
+    def record(self, rows: Sequence[StepRow]) -> None:
+        """A block of reports."""
+        self._reports.append(rows)
 
     def save(self, trial: int, step: int, generation: int = 1, score: float | None = None) -> Checkpoint:
         """A real checkpoint, of two shards, which counts; those that it makes superfluous stay where they are."""

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from sparktrain.config.gang_spec import Role
+from sparktrain.errors import NoBestTrialError
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult, status_of
-from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.runs.results import MemberResult, SweepResult, SweepStatus, TrialResult, status_of
+from sparktrain.state.outcome import Failure, FailureKind, Loss
 from sparktrain.state.trial import TrialStatus
 
 FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: no <units>")
@@ -47,9 +49,61 @@ def test_only_succeeded_trials_with_a_finite_metric_are_ranked() -> None:
 
 
 def test_there_is_no_best_without_a_metric_or_a_success() -> None:
-    assert sweep(succeeded(0, 0.1), metric=None).best is None
-    assert sweep(ended(0, TrialStatus.FAILED)).best is None
-    assert sweep().best is None
+    for result, words in (
+        (
+            sweep(succeeded(0, 0.1), metric=None),
+            r"has no metric .*: pass metric=, one of loss, accuracy; result",
+        ),
+        (sweep(ended(0, S.FAILED), metric=None), "has no metric .*: pass metric=, and return that metric"),
+        (sweep(), r"no trial of run mnist succeeded \(there are none\)$"),
+        (sweep(ended(0, S.QUEUED), ended(1, S.RUNNING)), r"succeeded \(1 queued, 1 running\)"),
+        (sweep(succeeded(0, math.nan)), r"has a finite 'accuracy': 1 trial succeeded, see result\.to_pandas\(\)"),
+    ):
+        with pytest.raises(NoBestTrialError, match=words):
+            _ = result.best
+
+
+def test_where_every_trial_failed_the_commonest_failure_is_told() -> None:
+    rare = TrialResult(id=TrialId(0), status=S.LOST, params={}, error=Failure(FailureKind.LOST, "gone"), log="/log/0")
+    result = sweep(rare, ended(1, S.FAILED), ended(2, S.FAILED))
+    with pytest.raises(NoBestTrialError) as error:
+        _ = result.best
+    assert str(error.value) == (
+        "no trial of run mnist succeeded (1 lost, 2 failed); 2 of 3 failures are exception: ValueError: no <units>; "
+        "log of trial 1: /runs/1/log.txt; see result.failures()"
+    )
+    with pytest.raises(NoBestTrialError, match=r"\(1 lost\); its failure is lost: gone; log of trial 0: /log/0"):
+        _ = sweep(rare).best
+
+
+def test_failures_are_a_table_of_those_alone_that_failed() -> None:
+    member = MemberResult(rank=1, role=Role.WORKER, host="gpu-2", log="/runs/2/rank-1/log.txt")
+    failure = Failure(FailureKind.MEMORY, "killed", rank=1, host="gpu-2", loss=Loss.MEMORY)
+    lost = TrialResult(
+        id=TrialId(2), status=S.LOST, params={}, error=failure, members=(member,), generations=4, log="/runs/2/log.txt"
+    )
+    found = sweep(succeeded(0, 0.5), ended(1, S.FAILED), lost, ended(3, S.STOPPED)).failures()
+    assert found.to_dict("records")[1] == {
+        "trial": 2, "status": "lost", "kind": "memory", "error": "killed", "host": "gpu-2", "rank": 1, "loss": "memory",
+        "generations": 4, "log": "/runs/2/rank-1/log.txt",
+    }  # fmt: skip
+    assert found["trial"].tolist() == [1, 2]
+    assert list(sweep(succeeded(0, 0.5)).failures().columns) == list(found.columns)
+
+
+def test_an_error_is_printed_as_text() -> None:
+    trace = 'Traceback (most recent call last):\n  File "train.py", line 3, in train\nValueError: no <units>\n'
+    failure = Failure(FailureKind.EXCEPTION, "ValueError: no <units>", trace, ("epoch 1",), 0, "gpu-2")
+    assert str(failure).splitlines() == [
+        "exception: ValueError: no <units> (rank 0, host gpu-2)",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in train',
+        "ValueError: no <units>",
+    ]
+    killed = Failure(FailureKind.MEMORY, "killed by SIGKILL", log_tail=("epoch 1", "epoch 2"))
+    assert str(killed).splitlines() == [
+        "memory: killed by SIGKILL", "the last lines that it printed:", "    epoch 1", "    epoch 2",
+    ]  # fmt: skip
 
 
 S = TrialStatus

@@ -1,0 +1,77 @@
+"""The failures of a run as a table, and why it has no best trial."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparktrain import formatting
+from sparktrain.runs import trial_table
+from sparktrain.state.outcome import Failure
+from sparktrain.state.trial import TrialStatus
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sparktrain.runs.results import SweepResult, TrialResult
+
+COLUMNS = ("trial", "status", "kind", "error", "host", "rank", "loss", "generations", "log")
+_FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
+
+
+def log_of(trial: "TrialResult", failure: Failure) -> str | None:
+    """Where the log of the member that failed is; that of the chief when it is not known which it was."""
+    return next((member.log for member in trial.members if member.rank == failure.rank), trial.log)
+
+
+def failure_frame(trials: "Sequence[TrialResult]") -> "pd.DataFrame":
+    """`SweepResult.failures`."""
+    import pandas as pd
+
+    rows = [
+        {
+            "trial": trial.id,
+            "status": trial.status.value,
+            "kind": failure.kind.value,
+            "error": failure.summary,
+            "host": failure.host or trial.host,
+            "rank": failure.rank,
+            "loss": failure.loss and failure.loss.value,
+            "generations": trial.generations,
+            "log": log_of(trial, failure),
+        }
+        for trial in trials
+        if trial.status in _FAILED and (failure := trial.error) is not None
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def no_best(result: "SweepResult") -> str:
+    """Why there is no best trial, and what to do."""
+    succeeded = [trial for trial in result.trials if trial.status is TrialStatus.SUCCEEDED]
+    if result.metric is None:
+        known = ", ".join(trial_table.names(trial.metrics for trial in succeeded))
+        there = f"pass metric=, one of {known}" if known else "pass metric=, and return that metric"
+        return f"run {result.name} has no metric to compare its trials by: {there}; result.trials has all trials"
+    if succeeded:
+        count = formatting.count(len(succeeded), "trial")
+        return (
+            f"no trial of run {result.name} has a finite {result.metric!r}: {count} succeeded, see result.to_pandas()"
+        )
+    counts = Counter(trial.status.value for trial in result.trials)
+    told = ", ".join(f"{count} {status}" for status, count in counts.items()) or "there are none"
+    return f"no trial of run {result.name} succeeded ({told}){_commonest(result)}"
+
+
+def _commonest(result: "SweepResult") -> str:
+    """The failure that most trials have, with the log of the first of them."""
+    failed = [trial for trial in result.trials if trial.error is not None]
+    if not failed:
+        return "" if result.directory is None else f"; the run directory is {result.directory}"
+    kinds = Counter((trial.error.kind, trial.error.summary) for trial in failed if trial.error is not None)
+    (kind, summary), count = kinds.most_common(1)[0]
+    first = next(trial for trial in failed if trial.error is not None and trial.error.summary == summary)
+    often = f"{count} of {len(failed)} failures are" if len(failed) > 1 else "its failure is"
+    assert first.error is not None
+    where = log_of(first, first.error)
+    log = f"; log of trial {first.id}: {where}" if where else ""
+    return f"; {often} {kind.value}: {summary}{log}; see result.failures()"

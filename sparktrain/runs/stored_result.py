@@ -1,0 +1,49 @@
+"""From a run directory to the result that its call returned, or that it would return by now."""
+
+from dataclasses import replace
+
+from sparktrain.boundary import users_call
+from sparktrain.clock import SystemClock
+from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
+from sparktrain.runs.results import RunResult, SweepResult, SweepStatus
+from sparktrain.runs.run_result import RunEnd, model_of
+from sparktrain.runs.view import RunState, RunView
+from sparktrain.runs.watcher import Observer
+
+
+@users_call
+def load(directory: str) -> SweepResult | RunResult:
+    """Open the run in `directory`: a finished one, one whose driver died, or one that still runs.
+
+    Needs neither Spark nor TensorFlow, writes nothing, and may be called anywhere that reaches the directory: a path,
+    or a URL such as `hdfs:///runs/mnist` or `s3://bucket/runs/mnist`. Blocks on the store, and up to 2 s on a driver
+    that does not answer.
+
+    Returns:
+        A `SweepResult` for a run of `sweep` or `launch`, a `RunResult` for one of `run`, as it stands now: call it
+        again for what comes later. Where the run has not ended, `status` is `running`, or `stopped` when its driver
+        does not answer, and trials may be `queued` or `running`. A `RunResult` has the `status` and the `error` of a
+        run that failed; nothing is raised for it.
+
+    Raises:
+        RunDirectoryError: there is no run in the directory, or its files are corrupt: see `sparktrain fsck`.
+        StoreError: the store failed; the same call may succeed later.
+    """
+    place = run_in(directory, LOOK_TIMEOUT_S)
+    clock = SystemClock()
+    view = Observer(place, clock).look()
+    sweep = _as_it_stands(view, clock.wall())
+    if view.kind != "run":
+        return sweep
+    trial = next(iter(sweep.trials), None)
+    return RunEnd(sweep, model_of(place.store, place.layout, trial)).as_loaded()
+
+
+def _as_it_stands(view: RunView, now: float) -> SweepResult:
+    result = view.as_result()
+    if view.state is RunState.ENDED:
+        return result
+    if view.state is RunState.RUNNING:
+        return replace(result, status=SweepStatus.RUNNING, seconds=view.seconds(now))
+    reason = f"its driver ({view.driver or 'unknown'}) does not answer: sparktrain resume {view.directory} continues it"
+    return replace(result, status=SweepStatus.STOPPED, seconds=view.seconds(now), reason=reason)
