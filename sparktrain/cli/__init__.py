@@ -1,4 +1,4 @@
-"""The command line: training (`sweep`, `run`, `resume`), and looking after runs (`status`, `logs`, `fsck` ...)."""
+"""The command line: training (`sweep`, `run`, `resume`), and looking after runs (`status`, `logs`, `export` ...)."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from sparktrain.cli import common, doctor_command, inspect_commands, submit_commands, train_commands, upkeep_commands
+from sparktrain.cli import (
+    common,
+    doctor_command,
+    export_command,
+    inspect_commands,
+    submit_commands,
+    train_commands,
+    upkeep_commands,
+)
 from sparktrain.cli.flags import CommandWithExamples
 from sparktrain.config.call_option import options_in
 from sparktrain.config.option_catalog import LaunchKeywords, ResumeKeywords, RunKeywords
@@ -25,6 +33,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "status": (inspect_commands.status, inspect_commands.StatusCommand),
     "logs": (inspect_commands.logs, inspect_commands.LogsCommand),
     "best": (inspect_commands.best, inspect_commands.BestCommand),
+    "export": (export_command.export, export_command.ExportCommand),
     "doctor": (doctor_command.doctor, doctor_command.DoctorCommand),
     "fsck": (upkeep_commands.fsck, upkeep_commands.FsckCommand),
     "gc": (upkeep_commands.gc, upkeep_commands.GcCommand),

@@ -261,6 +261,11 @@ class RunResult:
                 object.__setattr__(each, "_files", files)
 
     @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """The only trial, or none: as of a `SweepResult`."""
+        return () if self.trial is None else (self.trial,)
+
+    @property
     def status(self) -> TrialStatus:
         """`succeeded`; of a run that `sparktrain.load` has read, whatever its trial is."""
         return TrialStatus.SUCCEEDED if self.trial is None else self.trial.status
@@ -275,10 +280,14 @@ class RunResult:
         """What the members reported: as `SweepResult.history`."""
         return _history(self._files)
 
+    def to_pandas(self) -> "pd.DataFrame":
+        """The run as its only trial, or no row: as `SweepResult.to_pandas`."""
+        return SweepResult(name=self.name, status=SweepStatus.SUCCEEDED, trials=self.trials).to_pandas()
+
     @users_call
     def failures(self) -> "pd.DataFrame":
         """The run when it failed or was lost: as `SweepResult.failures`, with one row or none."""
-        return failure_frame(() if self.trial is None else (self.trial,))
+        return failure_frame(self.trials)
 
     @users_call
     def read_log(self, rank: int = 0, generation: int | None = None, tail: int | None = None) -> str:

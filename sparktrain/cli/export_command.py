@@ -1,0 +1,102 @@
+"""The command that writes the trials of a run, or their history, as a table for other programs. Wiring alone."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import uuid4
+
+from sparktrain.cli import common
+from sparktrain.cli.common import Output
+from sparktrain.cli.flags import OUTPUT, SHOWN, Debug, Directory, option
+from sparktrain.cli.inspect_commands import LookingCommand
+from sparktrain.config.param_values import shown
+from sparktrain.errors import SpecError
+
+if TYPE_CHECKING:
+    from sparktrain.runs.results import RunResult, SweepResult
+
+EXPORT_EXAMPLES = """\
+One row for each trial, for a spreadsheet:
+  sparktrain export hdfs:///runs/mnist --csv -o trials.csv
+One row for each step that a trial reported:
+  sparktrain export /shared/runs/mnist --csv --history -o history.csv
+The same as JSON, one object on each line:
+  sparktrain export /shared/runs/mnist --jsonl --history
+"""
+
+
+class ExportCommand(LookingCommand):
+    """Its help."""
+
+    examples = EXPORT_EXAMPLES
+
+
+def export(
+    directory: Directory,
+    csv: Annotated[bool, option(OUTPUT, "", "Write comma-separated values, which is the default.", "--csv")] = False,
+    jsonl: Annotated[bool, option(OUTPUT, "", "Write one JSON object on each line.", "--jsonl")] = False,
+    history: Annotated[
+        bool, option(SHOWN, "", "Write each step that trials reported, not each trial.", "--history")
+    ] = False,
+    output: Annotated[
+        str | None, option(OUTPUT, "FILE", "Write this local file (default: stdout).", "--output", "-o")
+    ] = None,
+    debug: Debug = False,
+) -> int:
+    """Write the trials of a run, or what they reported, as a table; the run may have ended, or still go on."""
+
+    def write(out: Output) -> int:
+        if csv and jsonl:
+            raise SpecError("--csv and --jsonl are two formats of one table: pass one of them")
+        return write_table(out, directory, jsonl, history, output)
+
+    return common.look(write, as_json=True, debug=debug)
+
+
+def write_table(out: Output, directory: str, jsonl: bool, history: bool, output: str | None) -> int:
+    """Blocks on the store. Raises SpecError when the file cannot be written."""
+    from sparktrain.runs.stored_result import load
+
+    target = None if output is None else _checked(output)
+    result = load(directory)
+    table = _lines(result, history) if jsonl else _values(result, history)
+    if target is None:
+        out.write(table)
+    else:
+        _replace(target, table)
+    return 0
+
+
+def _values(result: "SweepResult | RunResult", history: bool) -> bytes:
+    frame = result.history() if history else result.to_pandas()
+    return frame.to_csv(index=False, lineterminator="\n").encode()
+
+
+def _lines(result: "SweepResult | RunResult", history: bool) -> bytes:
+    import msgspec
+
+    from sparktrain.runs.summary import trial_json
+
+    if history:
+        written: str = result.history().to_json(orient="records", lines=True, date_format="iso", date_unit="us")
+        return written.encode()
+    return b"".join(msgspec.json.encode(trial_json(trial)) + b"\n" for trial in result.trials)
+
+
+def _checked(output: str) -> Path:
+    path = Path(output).expanduser()
+    if not output or path.is_dir() or not path.parent.is_dir():
+        where = "a folder" if path.is_dir() else "in no folder that exists"
+        raise SpecError(f"-o ({shown(output)}) is {where}: pass the path of a local file")
+    return path
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put the whole file in place of what may be there."""
+    unfinished = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise SpecError(f"-o ({path}) cannot be written: {error.strerror or error}; pass another path") from error
