@@ -12,19 +12,25 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.errors import (
     AgentsLostError,
     BugError,
+    CheckpointError,
     DeposedError,
     DriverUnreachableError,
     EnvironmentMismatchError,
+    FormError,
     FunctionError,
+    IllegalMoveError,
     InfraError,
     JoinTimeoutError,
     JournalDamagedError,
     MissingFileError,
     NestedCallError,
     NoBestTrialError,
+    OutOfStepError,
     PoolError,
+    ProtocolError,
     ResourceError,
     ResumeError,
+    RingError,
     RunDirectoryError,
     RunFailedError,
     RunLostError,
@@ -35,6 +41,7 @@ from sparktrain.errors import (
     StoreError,
     StoreRefusedError,
     StoreTimeoutError,
+    StrategyError,
     UserError,
 )
 
@@ -42,10 +49,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from sparktrain.api import Pool, launch, pool, resume, run, sweep
+    from sparktrain.config.gang_spec import Backend, Role
     from sparktrain.driver.engines.local_engine import LocalMachine, local
-    from sparktrain.runs.results import RunResult, SweepResult, TrialResult
+    from sparktrain.runs.results import MemberResult, RunResult, SweepResult, SweepStatus, TrialResult
     from sparktrain.runs.stored_result import load
-    from sparktrain.search.space import cases, grid, when, zipped
+    from sparktrain.search.space import Cases, Grid, Space, When, Zipped, cases, grid, when, zipped
+    from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
+    from sparktrain.state.trial import TrialStatus
+    from sparktrain.training.checkpoint.saver import CheckpointSaver, Restored
     from sparktrain.training.context import TrainContext
     from sparktrain.training.keras.lr_schedule import Warmup
 
@@ -58,14 +69,30 @@ _HOMES = {
     "sweep": "sparktrain.api",
     "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
-    "load": "sparktrain.runs.stored_result",
+    "MemberResult": "sparktrain.runs.results",
     "RunResult": "sparktrain.runs.results",
     "SweepResult": "sparktrain.runs.results",
+    "SweepStatus": "sparktrain.runs.results",
     "TrialResult": "sparktrain.runs.results",
+    "load": "sparktrain.runs.stored_result",
+    "Cases": "sparktrain.search.space",
+    "Grid": "sparktrain.search.space",
+    "Space": "sparktrain.search.space",
+    "When": "sparktrain.search.space",
+    "Zipped": "sparktrain.search.space",
     "cases": "sparktrain.search.space",
     "grid": "sparktrain.search.space",
     "when": "sparktrain.search.space",
     "zipped": "sparktrain.search.space",
+    "Backend": "sparktrain.config.gang_spec",
+    "Role": "sparktrain.config.gang_spec",
+    "Failure": "sparktrain.state.outcome",
+    "FailureKind": "sparktrain.state.outcome",
+    "Loss": "sparktrain.state.outcome",
+    "Restart": "sparktrain.state.outcome",
+    "TrialStatus": "sparktrain.state.trial",
+    "CheckpointSaver": "sparktrain.training.checkpoint.saver",
+    "Restored": "sparktrain.training.checkpoint.saver",
     "TrainContext": "sparktrain.training.context",
     "Warmup": "sparktrain.training.keras.lr_schedule",
 }
@@ -81,7 +108,7 @@ def __getattr__(name: str) -> Any:
 
 
 _FOUND_FIRST = ("InfraError", "RunFailedError", "SparktrainError", "UserError")
-"""Of the errors, those that programs catch; the others are found in `sparktrain.errors`."""
+"""Of the errors, those that programs catch; the others do not crowd the completion."""
 
 
 def __dir__() -> list[str]:
@@ -91,38 +118,61 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AgentsLostError",
+    "Backend",
     "BugError",
+    "Cases",
+    "CheckpointError",
+    "CheckpointSaver",
     "DeposedError",
     "DriverUnreachableError",
     "EnvironmentMismatchError",
+    "Failure",
+    "FailureKind",
+    "FormError",
     "FunctionError",
+    "Grid",
+    "IllegalMoveError",
     "InfraError",
     "JoinTimeoutError",
     "JournalDamagedError",
     "LocalMachine",
+    "Loss",
+    "MemberResult",
     "MissingFileError",
     "NestedCallError",
     "NoBestTrialError",
+    "OutOfStepError",
     "Pool",
     "PoolError",
+    "ProtocolError",
     "ResourceError",
+    "Restart",
+    "Restored",
     "ResumeError",
+    "RingError",
+    "Role",
     "RunDirectoryError",
     "RunFailedError",
     "RunLostError",
     "RunResult",
     "RunStoppedError",
     "SessionError",
+    "Space",
     "SparktrainError",
     "SpecError",
     "StoreError",
     "StoreRefusedError",
     "StoreTimeoutError",
+    "StrategyError",
     "SweepResult",
+    "SweepStatus",
     "TrainContext",
     "TrialResult",
+    "TrialStatus",
     "UserError",
     "Warmup",
+    "When",
+    "Zipped",
     "cases",
     "grid",
     "launch",

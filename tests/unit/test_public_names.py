@@ -1,0 +1,165 @@
+"""Every name that a user meets in a signature, a result, a docstring or an error can be imported from `sparktrain`."""
+
+import ast
+import builtins
+import dataclasses
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy
+import pandas
+import pytest
+
+import sparktrain
+from sparktrain import errors
+
+DOCS = Path(__file__).parents[2] / "docs"
+PUBLIC = {name: getattr(sparktrain, name) for name in sparktrain.__all__}
+ANYTHING = {"pd": pandas, "np": numpy, "Checkpoints": sparktrain.Checkpoints}
+"""What annotations name that is imported for type checkers alone."""
+
+
+CONSTRUCTED = {("__init__", "Warmup")}
+"""The classes that a user makes by calling them."""
+
+
+def members(owner: type) -> Iterator[Any]:
+    """What a user calls or reads on a class of this package: methods, getters, and the class for its fields."""
+    for name, value in vars(owner).items():
+        if name.startswith("_") and name != "__enter__" and (name, owner.__name__) not in CONSTRUCTED:
+            continue
+        value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        if inspect.isfunction(value):
+            yield inspect.unwrap(value)
+    if dataclasses.is_dataclass(owner) or issubclass(owner, msgspec.Struct):
+        yield owner
+
+
+def annotations(thing: Any) -> dict[str, Any]:
+    within = vars(sys.modules[thing.__module__])
+    return typing.get_type_hints(thing, {**ANYTHING, **within})
+
+
+def classes(annotation: Any) -> Iterator[type]:
+    """All classes of this package that an annotation is made of."""
+    if typing.get_origin(annotation) is typing.Unpack:
+        for option in annotations(typing.get_args(annotation)[0]).values():
+            yield from classes(option)
+    elif typing.get_args(annotation):
+        for each in typing.get_args(annotation):
+            yield from classes(each)
+    elif isinstance(annotation, list):
+        for each in annotation:
+            yield from classes(each)
+    elif isinstance(annotation, type) and annotation.__module__.startswith("sparktrain"):
+        yield annotation
+
+
+def met(name: str) -> set[str]:
+    """The classes that a user of this public name meets."""
+    thing = PUBLIC[name]
+    found = members(thing) if isinstance(thing, type) else [inspect.unwrap(thing)]
+    return {
+        each.__name__
+        for part in found
+        for field, annotation in annotations(part).items()
+        if not field.startswith("_")
+        for each in classes(annotation)
+    }
+
+
+def all_public() -> list[str]:
+    return [name for name, thing in PUBLIC.items() if not (isinstance(thing, type) and issubclass(thing, Enum))]
+
+
+@pytest.mark.parametrize("name", all_public())
+def test_what_a_signature_names_is_public(name: str) -> None:
+    assert sorted(met(name) - PUBLIC.keys()) == []
+
+
+def test_the_walk_sees_what_it_is_for() -> None:
+    assert {"SweepResult"} <= met("sweep")
+    assert {"TrialResult", "SweepStatus"} <= met("SweepResult")
+    assert {"Failure", "MemberResult", "Restart", "TrialStatus"} <= met("TrialResult")
+    assert {"FailureKind", "Loss"} <= met("Failure")
+    assert {"Checkpoints"} <= met("TrainContext")
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_errors_that_a_docstring_names_are_public(name: str) -> None:
+    thing = PUBLIC[name]
+    parts = [thing, *(members(thing) if isinstance(thing, type) else [])]
+    told = {error for part in parts for error in re.findall(r"\b[A-Z]\w+Error\b", inspect.getdoc(part) or "")}
+    assert sorted(error for error in told if error not in PUBLIC and not hasattr(builtins, error)) == []
+
+
+def test_every_error_is_public() -> None:
+    found = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    assert sorted(found - PUBLIC.keys()) == []
+    assert {type(PUBLIC[name]) for name in found} == {type}
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_each_public_name_is_documented(name: str) -> None:
+    thing = PUBLIC[name]
+    doc = inspect.getdoc(thing) or ""
+    assert len(doc.split()) > 3, f"{name} has no docstring of its own"
+    assert not doc.startswith(f"{name}("), f"the docstring of {name} is its signature"
+    page = (DOCS / "names.md").read_text()
+    assert f"`{name}`" in page, f"docs/names.md lacks {name}"
+    for part in members(thing) if isinstance(thing, type) and not issubclass(thing, Enum) else ():
+        assert isinstance(part, types.FunctionType | type)
+        assert part.__doc__ or part.__name__.startswith("__"), f"{name}.{part.__name__} has no docstring"
+
+
+INTERNAL = {
+    "AttemptError",
+    "ClientError",
+    "FilesGoneError",
+    "LinkClosedError",
+    "ListenError",
+    "NotANumberError",
+    "OverdueError",
+    "TroubleError",
+    "UnfitError",
+    "Unreachable",
+    "UploadRefusedError",
+    "ZygoteLostError",
+}
+"""Errors that code of this package catches, or whose public base is what a user is told to catch."""
+
+
+def modules() -> list[ast.Module]:
+    """All of the package but what is for tests alone."""
+    paths = (DOCS.parent / "sparktrain").rglob("*.py")
+    return [ast.parse(path.read_text()) for path in paths if "testing" not in path.parts]
+
+
+def test_errors_that_other_modules_define_stay_within_the_package() -> None:
+    defined = [node for tree in modules() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    of_users = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    known = set(of_users)
+    for _ in range(3):  # such as Unreachable, below DriverUnreachableError
+        known |= {node.name for node in defined if known & {ast.unparse(base) for base in node.bases}}
+    assert known - of_users <= INTERNAL
+    assert "ZygoteLostError" in known
+
+
+def test_every_error_that_is_raised_is_public_or_internal() -> None:
+    calls = [
+        node.exc.func.id
+        for tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name)
+    ]
+    raised = {name for name in calls if name.endswith("Error") and not name.startswith("_")}
+    assert "SpecError" in raised
+    assert raised - PUBLIC.keys() - INTERNAL - set(vars(builtins)) == set()
