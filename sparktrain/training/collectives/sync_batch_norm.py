@@ -10,9 +10,7 @@ import tensorflow as tf
 
 from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.collectives.ring import Ring
-
-_PLAIN = "sparktrain_plain"
-"""Attribute of what takes the place of a function of Keras."""
+from sparktrain.training.keras import keras_patches
 
 
 def synchronize_batches(ring: Ring) -> None:
@@ -21,16 +19,19 @@ def synchronize_batches(ring: Ring) -> None:
     To be called before the first step; every member takes part in each training step of such a layer. Again, or in a
     ring of one: does nothing.
     """
-    if ring.size == 1 or hasattr(keras.layers.BatchNormalization._moments, _PLAIN):
+    if ring.size == 1:
         return
-    plain = keras.layers.BatchNormalization._moments
 
-    @as_written
-    def moments(self: Any, inputs: Any, mask: Any) -> Any:
-        return _moments(ring, inputs, mask, self._reduction_axes) if self.synchronized else plain(self, inputs, mask)
+    def synchronized(plain: Any) -> Any:
+        @as_written
+        def moments(self: Any, inputs: Any, mask: Any) -> Any:
+            if not self.synchronized:
+                return plain(self, inputs, mask)
+            return _moments(ring, inputs, mask, self._reduction_axes)
 
-    setattr(moments, _PLAIN, plain)
-    keras.layers.BatchNormalization._moments = moments
+        return moments
+
+    keras_patches.replace(keras.layers.BatchNormalization, "_moments", synchronized)
 
 
 def _moments(ring: Ring, inputs: Any, mask: Any, axes: list[int]) -> tuple[Any, Any]:

@@ -18,13 +18,12 @@ from sparktrain.errors import SpecError
 from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.collectives.optimizer import is_distributed
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.keras import keras_patches
 from sparktrain.training.keras.checkpoint_callbacks import optimizers_of
 from sparktrain.training.notices import notice
 
 _MEANS = ("sum_over_batch_size", "mean")
 _WEIGHTED = "mean_with_sample_weight"
-_PLAIN = "sparktrain_plain"
-"""Attribute of what takes the place of a function of Keras."""
 
 
 def weigh_losses(ring: Ring) -> None:
@@ -33,22 +32,28 @@ def weigh_losses(ring: Ring) -> None:
     Of models whose optimizer is distributed; to be called before the first of them trains. Losses that the function
     calls itself stay as they are, for nobody knows what it does with them. Again, or in a ring of one: does nothing.
     """
-    if ring.size == 1 or hasattr(Trainer.compute_loss, _PLAIN):
+    if ring.size == 1:
         return
-    plain = Trainer.compute_loss
     say = _Once(ring)
 
-    @as_written
-    def compute_loss(
-        self: Any, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
-    ) -> Any:
-        if not training or not any(is_distributed(each) for each in optimizers_of(self)):
-            return plain(self, x, y, y_pred, sample_weight, training)
-        with _weighed(ring, say):
-            return plain(self, x, y, y_pred, sample_weight, training)
+    def weighed(plain: Any) -> Any:
+        @as_written
+        def compute_loss(
+            self: Any,
+            x: Any = None,
+            y: Any = None,
+            y_pred: Any = None,
+            sample_weight: Any = None,
+            training: bool = True,
+        ) -> Any:
+            if not training or not any(is_distributed(each) for each in optimizers_of(self)):
+                return plain(self, x, y, y_pred, sample_weight, training)
+            with _weighed(ring, say):
+                return plain(self, x, y, y_pred, sample_weight, training)
 
-    setattr(compute_loss, _PLAIN, plain)
-    Trainer.compute_loss = compute_loss
+        return compute_loss
+
+    keras_patches.replace(Trainer, "compute_loss", weighed)
 
 
 @contextmanager

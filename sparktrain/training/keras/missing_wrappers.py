@@ -15,6 +15,7 @@ import tensorflow as tf
 from sparktrain.errors import OutOfStepError
 from sparktrain.training.collectives.op_names import as_written
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.keras import keras_patches
 from sparktrain.training.notices import notice
 
 SHOWN = 3
@@ -99,15 +100,16 @@ class Strays:
         """From now on, note each Keras optimizer that applies gradients without a ring; once in a process."""
         from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-        plain = BaseOptimizer.apply
+        def watched(plain: Any) -> Any:
+            @as_written
+            def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+                if "apply" not in vars(optimizer):  # where a ring's reducer is
+                    self.newest = optimizer
+                return plain(optimizer, grads, trainable_variables)
 
-        @as_written
-        def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
-            if "apply" not in vars(optimizer):  # where a ring's reducer is
-                self.newest = optimizer
-            return plain(optimizer, grads, trainable_variables)
+            return apply
 
-        BaseOptimizer.apply = apply
+        keras_patches.replace(BaseOptimizer, "apply", watched)
 
     def compare(self, ring: Ring) -> None:
         """Tell the chief's log when such an optimizer leaves the members with different weights.

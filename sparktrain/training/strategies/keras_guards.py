@@ -19,32 +19,28 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 
 from sparktrain.errors import StrategyError
+from sparktrain.training.keras.keras_patches import replace
 
 WORKED_AROUND = ("3.15.1",)
 """Versions of Keras that have the two bugs, with these names, and train rightly with the workaround."""
 
 _METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 
-_installed: list[str] = []
 _sharding: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def install() -> None:
     """Check Keras's models from now on, in this process. Again: does nothing."""
-    if _installed:
-        return
-    _installed.append(keras.__version__)
     for name in _METHODS:
-        setattr(keras.Model, name, _checked(getattr(keras.Model, name), name))
-    keras.Metric.add_variable = _checked_metric(keras.Metric.add_variable)
+        replace(keras.Model, name, functools.partial(_checked, name))
+    replace(keras.Metric, "add_variable", _checked_metric)
     if keras.__version__ in WORKED_AROUND:
         _work_around()
 
 
 def refuse_keras_variables(strategy: Any) -> None:
     """From now on no variable of Keras's can be made under `strategy`, for its partitioner would cut it into shards."""
-    if not _sharding:
-        keras.Variable.__init__ = _checked_variable(keras.Variable.__init__)
+    replace(keras.Variable, "__init__", _checked_variable)
     _sharding.add(strategy)
 
 
@@ -57,7 +53,7 @@ def passing(error: StrategyError) -> StrategyError:
 # ---- checks
 
 
-def _checked(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         for problem in _problems(self, name):
@@ -188,11 +184,13 @@ def _name(strategy: Any) -> str:
 
 
 def _work_around() -> None:
-    build = trainer.TensorFlowTrainer._maybe_symbolic_build
-    reduce = trainer.reduce_per_replica
+    replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _built_from_own_part)
+    replace(trainer, "reduce_per_replica", _reduced_over_members)
 
+
+def _built_from_own_part(build: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(build)
-    def built_from_own_part(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+    def built(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         strategy = self._distribute_strategy
         if strategy is None or not _is_multi_worker(strategy):
             build(self, iterator, data_batch)
@@ -203,11 +201,14 @@ def _work_around() -> None:
         build(self, None, data_batch)
         _check_metrics(self)
 
+    return built
+
+
+def _reduced_over_members(reduce: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(reduce)
-    def reduced_over_members(values: Any, strategy: Any, reduction: str) -> Any:
+    def reduced(values: Any, strategy: Any, reduction: str) -> Any:
         if reduction in ("auto", "mean") and _is_multi_worker(strategy):
             return keras.tree.map_structure(lambda value: strategy.reduce("MEAN", value, axis=None), values)
         return reduce(values, strategy, reduction)
 
-    trainer.TensorFlowTrainer._maybe_symbolic_build = built_from_own_part
-    trainer.reduce_per_replica = reduced_over_members
+    return reduced
