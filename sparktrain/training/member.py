@@ -1,7 +1,6 @@
 """A member: one forked child, which trains once. It waits, trains, tells its agent the outcome, and ends."""
 
 import importlib
-import inspect
 import os
 import socket
 import sys
@@ -19,12 +18,10 @@ from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.training import failure, gang_join, process_setup
+from sparktrain.training import attempt, failure, gang_join, process_setup
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
-from sparktrain.training.metrics import metrics_of
-from sparktrain.training.notices import given
-from sparktrain.training.source_homes import Homes, find
+from sparktrain.training.source_homes import find
 from sparktrain.training.strategies.tf_cluster import serve_if_server
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
@@ -78,7 +75,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         serve_if_server(gang.formation, gang.release_port)
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))
-    return _train(function, context, gang, assignment.metric, homes)
+    return attempt.outcome_of(function, context, gang, assignment.metric, homes, clock)
 
 
 def _load(assignment: m.Assignment) -> Callable[..., Any]:
@@ -98,47 +95,13 @@ def _referred(reference: str) -> Any:
     return found
 
 
-def _train(
-    function: Callable[..., Any], context: TrainContext, gang: gang_join.JoinedGang, metric: str | None, homes: Homes
-) -> Outcome:
-    pid, clock = os.getpid(), SystemClock()
-    started = clock.now()
-    ended: dict[str, float] | Failure
-    returned = False
-    try:
-        value = _call(function, context)
-        returned = True
-        ended = metrics_of(value, metric if context.rank == 0 else None)
-        context.finish()
-        gang.leave()
-    except BaseException as error:
-        ended = failure.of_exception(error, gang.broke, homes)
-        if ended.kind is FailureKind.RING and (said := gang.mistake()) is not None:
-            ended = failure.of_mistake(said, "" if returned else ended.traceback)
-    if os.getpid() != pid:
-        os._exit(0)  # a child that the function forked came back from it: only the member itself has an outcome
-    seconds = clock.now() - started
-    if isinstance(ended, Failure):
-        return Outcome(seconds, failure=ended, notices=given())
-    return Outcome(seconds, metrics=ended, notices=given())
-
-
 def _end_mistaken(said: str, seconds: float, wire: AgentWire) -> NoReturn:
     """End a member whose training thread waits in an operation that the others do not call; any other thread."""
     training = sys._current_frames()[threading.main_thread().ident or 0]
-    ended = failure.of_mistake(said, failure.where(training, _call.__code__))
+    ended = failure.of_mistake(said, failure.where(training, attempt.call.__code__))
     print(f"[sparktrain] {said}", file=sys.stderr)
     process_setup.flush()
     os._exit(0 if _tell(wire, Outcome(seconds, failure=ended)) else UNREACHABLE_STATUS)
-
-
-def _call(function: Callable[..., Any], context: TrainContext) -> Any:
-    try:
-        wants_context = "ctx" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a callable that does not tell its parameters
-        wants_context = False
-    injected = {"ctx": context} if wants_context else {}
-    return function(**{**context.params, **injected})
 
 
 def _print(failed: Failure | None) -> None:

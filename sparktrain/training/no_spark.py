@@ -1,7 +1,8 @@
 """Spark within a trial is refused: it would start a JVM of its own on the executor, and hang or take its memory."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -11,6 +12,8 @@ from sparktrain.errors import SessionError
 
 _GATEWAY = "pyspark.java_gateway"
 _STARTER = "launch_gateway"
+_ALLOWED = "sparktrain_allowed"
+"""Attribute of the first of them: the function itself, where it was refused as soon as it was loaded."""
 _HOLDERS = (_GATEWAY, "pyspark.core.context")
 """Modules that have the function which starts a JVM."""
 
@@ -21,6 +24,24 @@ def refuse() -> None:
         if name in sys.modules:
             setattr(sys.modules[name], _STARTER, _refused)
     sys.meta_path.insert(0, _Finder())
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Refuse within this context, as `refuse` does; a session that the process has already can be used all the same."""
+    loaded = sys.modules.get(_GATEWAY)
+    allowed = getattr(loaded, _STARTER, None)
+    refuse()
+    finder = sys.meta_path[0]
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the function has removed it
+            sys.meta_path.remove(finder)
+        allowed = allowed or getattr(sys.modules.get(_GATEWAY), _ALLOWED, None)
+        for name in _HOLDERS:
+            if name in sys.modules:
+                setattr(sys.modules[name], _STARTER, allowed)
 
 
 class _Finder(MetaPathFinder):
@@ -37,6 +58,7 @@ class _Finder(MetaPathFinder):
 
             def load_and_refuse(module: ModuleType) -> None:
                 load(module)
+                setattr(module, _ALLOWED, getattr(module, _STARTER))
                 setattr(module, _STARTER, _refused)
 
             loader.exec_module = load_and_refuse

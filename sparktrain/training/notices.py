@@ -1,6 +1,8 @@
 """What the user should know of a training that goes on all the same: in the member's log, and with its outcome."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sparktrain.training.agent_pipe import sendable
 
@@ -23,3 +25,14 @@ def notice(text: str) -> None:
 def given() -> tuple[str, ...]:
     """All that this member has given, the oldest first, each once."""
     return tuple(_given)
+
+
+@contextmanager
+def kept_apart() -> Iterator[None]:
+    """Within this context, `given` returns what is given there; for a process that is a member for a while."""
+    before = _given[:]
+    _given.clear()
+    try:
+        yield
+    finally:
+        _given[:] = before

@@ -1,0 +1,64 @@
+"""One call of a training function, from its arguments to its outcome: the same in a member and in a user's process."""
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from sparktrain.clock import Clock
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.training import failure
+from sparktrain.training.context import TrainContext
+from sparktrain.training.gang_join import JoinedGang
+from sparktrain.training.metrics import metrics_of
+from sparktrain.training.notices import given
+from sparktrain.training.source_homes import Homes
+
+
+def call(function: Callable[..., Any], context: TrainContext) -> Any:
+    """What `function` returns for the parameters of `context`, and for `ctx` if it names it. Raises what it raises."""
+    try:
+        wants_context = "ctx" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a callable that does not tell its parameters
+        wants_context = False
+    injected = {"ctx": context} if wants_context else {}
+    return function(**{**context.params, **injected})
+
+
+def conclude(returned: Any, context: TrainContext, gang: JoinedGang, metric: str | None) -> dict[str, float] | Failure:
+    """Check what the function returned, wait for what it saved last, and leave the gang; the chief needs `metric`."""
+    ended = metrics_of(returned, metric if context.rank == 0 else None)
+    context.finish()
+    gang.leave()
+    return ended
+
+
+def outcome_of(
+    function: Callable[..., Any],
+    context: TrainContext,
+    gang: JoinedGang,
+    metric: str | None,
+    homes: Homes,
+    clock: Clock,
+) -> Outcome:
+    """Call `function` once; whatever it raises is the outcome's failure. Blocks until it has returned.
+
+    A child that the function forked, and that comes back from it, ends in here.
+    """
+    pid, started = os.getpid(), clock.now()
+    ended: dict[str, float] | Failure
+    returned = False
+    try:
+        value = call(function, context)
+        returned = True
+        ended = conclude(value, context, gang, metric)
+    except BaseException as error:
+        ended = failure.of_exception(error, gang.broke, homes)
+        if ended.kind is FailureKind.RING and (said := gang.mistake()) is not None:
+            ended = failure.of_mistake(said, "" if returned else ended.traceback)
+    if os.getpid() != pid:
+        os._exit(0)  # only the process that was given the context has an outcome
+    seconds = clock.now() - started
+    if isinstance(ended, Failure):
+        return Outcome(seconds, failure=ended, notices=given())
+    return Outcome(seconds, metrics=ended, notices=given())
