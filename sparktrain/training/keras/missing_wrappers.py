@@ -6,8 +6,9 @@ chief's log.
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import tensorflow as tf
@@ -55,7 +56,7 @@ class FirstStep:
     def compare(self, gradients: Sequence[Any], means: Sequence[Any]) -> None:
         """Tell the chief's log when all members have the same gradients in the first step, which are not all zero."""
         pairs = [(own, mean) for own, mean in zip(gradients, means, strict=True) if _dense(own) and _dense(mean)]
-        if self._ring.size == 1 or not pairs:
+        if self._ring.size == 1 or self._ring.mirrored or not pairs:
             return
         # Of all members, not of the chief alone: another graph would be optimized in another way, to other last bits.
         if tf.executing_eagerly():
@@ -97,19 +98,11 @@ class Strays:
         """The optimizer; kept to the end, with the weights that it has trained."""
 
     def watch(self) -> None:
-        """From now on, note each Keras optimizer that applies gradients without a ring; once in a process."""
+        """From now on, note each Keras optimizer that applies gradients without a ring."""
         from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-        def watched(plain: Any) -> Any:
-            @as_written
-            def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
-                if "apply" not in vars(optimizer):  # where a ring's reducer is
-                    self.newest = optimizer
-                return plain(optimizer, grads, trainable_variables)
-
-            return apply
-
-        keras_patches.replace(BaseOptimizer, "apply", watched)
+        _watching.add(self)
+        keras_patches.replace(BaseOptimizer, "apply", _watched)
 
     def compare(self, ring: Ring) -> None:
         """Tell the chief's log when such an optimizer leaves the members with different weights.
@@ -125,6 +118,20 @@ class Strays:
                 "not know the gang, and each member has trained for itself; what counts is the chief's alone. Compile "
                 "the model with optimizer=ctx.distribute(...)"
             )
+
+
+_watching: "WeakSet[Strays]" = WeakSet()
+
+
+def _watched(plain: Callable[..., None]) -> Callable[..., None]:
+    @as_written
+    def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        if "apply" not in vars(optimizer):  # where a ring's reducer is
+            for each in _watching:
+                each.newest = optimizer
+        return plain(optimizer, grads, trainable_variables)
+
+    return apply
 
 
 def unequal(table: np.ndarray[Any, Any], names: Sequence[str]) -> str:
