@@ -48,6 +48,7 @@ from sparktrain.errors import (
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from sparktrain import testing
     from sparktrain.api import Pool, launch, pool, resume, run, sweep
     from sparktrain.config.gang_spec import Backend, Role
     from sparktrain.driver.engines.local_engine import LocalMachine, local
@@ -102,6 +103,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name == "testing":
+        return import_module("sparktrain.testing")
     if name not in _HOMES:
         raise AttributeError(f"module 'sparktrain' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
@@ -113,7 +116,7 @@ _FOUND_FIRST = ("InfraError", "RunFailedError", "SparktrainError", "UserError")
 
 def __dir__() -> list[str]:
     """What users call, for completion in a notebook: none of it is in this module before it is used."""
-    return [*_HOMES, *_FOUND_FIRST, "errors", "__doc__", "__version__"]
+    return [*_HOMES, *_FOUND_FIRST, "errors", "testing", "__doc__", "__version__"]
 
 
 __all__ = [
@@ -182,6 +185,7 @@ __all__ = [
     "resume",
     "run",
     "sweep",
+    "testing",
     "when",
     "zipped",
 ]

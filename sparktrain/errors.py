@@ -12,6 +12,7 @@
     |   |   `-- JournalDamagedError  records in the middle of the journal are lost: `sparktrain fsck` says which
     |   |-- ResumeError            the run in the directory is not the one that is asked for
     |   |-- NestedCallError        a call within a trial, or while the function's module is imported
+    |   |-- GangNeededError        a function that is called in this process alone needs the rest of its gang
     |   |-- PoolError              a pool is used in a way that it does not allow
     |   `-- OutOfStepError         members of a gang run different programs, or hold different weights
     |-- InfraError                 the cluster failed; the same call may succeed later
@@ -89,6 +90,10 @@ class PoolError(UserError, RuntimeError):
 
 class NestedCallError(UserError, RuntimeError):
     """A call was made where it would be made again by each of its trials."""
+
+
+class GangNeededError(UserError, RuntimeError):
+    """A training function that is called in this process alone asks for the other members of its gang."""
 
 
 class OutOfStepError(UserError, RuntimeError):

@@ -23,6 +23,8 @@ class Ring(ABC):
     size: int
     calls: "CallLog | None" = None
     """The operations that this member has begun; None where there is nobody to compare them with."""
+    mirrored = False
+    """The other members are assumed to do what this one does, so that equal values of all members mean nothing."""
 
     @abstractmethod
     def allreduce(self, tensors: "Sequence[tf.Tensor]", *, average: bool, name: str) -> "list[tf.Tensor]":

@@ -1,0 +1,210 @@
+"""A training function called in the user's own process, for tests and debuggers: without Spark, Java, or a child."""
+
+import importlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sparktrain import nesting
+from sparktrain.boundary import users_call
+from sparktrain.clock import Clock, SystemClock
+from sparktrain.config import gang_spec as gangs
+from sparktrain.config.environment import variables
+from sparktrain.config.gang_spec import AUTO, Backend
+from sparktrain.config.param_values import described
+from sparktrain.config.quantities import count
+from sparktrain.config.sweep_spec import metric_name
+from sparktrain.driver.backend_choice import choose
+from sparktrain.errors import NestedCallError, RunFailedError, SpecError
+from sparktrain.protocol.pipe_messages import Assignment
+from sparktrain.search.space import single
+from sparktrain.state.outcome import Failure, Outcome, Report
+from sparktrain.testing.local_run import LocalRun, Wanted
+from sparktrain.testing.lone_member import lone_gang, lone_strategies, refuse_cluster
+from sparktrain.testing.process_guard import guarded
+from sparktrain.training import attempt, gang_join, process_setup
+from sparktrain.training.context import TrainContext
+from sparktrain.training.notices import given
+from sparktrain.training.source_homes import Homes
+from sparktrain.training.strategies.tf_cluster import tf_config
+from sparktrain.usercode.serialize import preload_for
+
+_entered = threading.Lock()
+
+
+class LocalContext(TrainContext):
+    """The `ctx` of a training function that is called in this process: see `sparktrain.testing.local_context`.
+
+    What a trial's `ctx` has, and what a test wants to look at. Belongs to the thread that entered the context.
+    """
+
+    def __init__(self, assignment: Assignment, run: LocalRun, clock: Clock, gang: gang_join.JoinedGang) -> None:
+        super().__init__(assignment, run, clock, gang)
+        self._run = run
+        self._ended = False
+        if assignment.size > 1:
+            self._strategies = lone_strategies(gang, assignment.backend, clock)
+
+    @property
+    def reports(self) -> Sequence[Report]:
+        """What `report` was called with so far, oldest first: each has `step` and `metrics`."""
+        return tuple(self._run.reports)
+
+    @property
+    def saved_steps(self) -> Sequence[int]:
+        """Steps of the checkpoints in the directory that count, oldest first; complete once the context is left."""
+        return tuple(each.step for each in self._run.checkpoints.kept)
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """Lines for the user that a trial's result would have, such as that all members had the same batch."""
+        return given()
+
+    def advise_stop(self) -> None:
+        """Have `should_stop` return True from now on, as when the run wants to end. Any thread."""
+        self._run.advise_stop()
+
+    def call(self, train: Callable[..., Any]) -> dict[str, float]:
+        """Call `train` as a trial does, with the parameters and `ctx`; the metrics in what it returns.
+
+        Imports what a trial would have imported before, seeds the generators again, and blocks until `train` has
+        returned and what it saved is a checkpoint. Raises whatever `train` raises, and RunFailedError for a result
+        that is none, or lacks the metric. Once in a context.
+        """
+        self._prepare(train)
+        ended = attempt.conclude(attempt.call(train, self), self, self._gang, self._assignment.metric)
+        if isinstance(ended, Failure):
+            raise RunFailedError(ended.summary)
+        return ended
+
+    def outcome(self, train: Callable[..., Any]) -> Outcome:
+        """As `call`, for what a trial's outcome would be: `metrics`, or a `failure` in place of an exception."""
+        self._prepare(train)
+        return attempt.outcome_of(train, self, self._gang, self._assignment.metric, Homes(), self._clock)
+
+    def _prepare(self, train: Callable[..., Any]) -> None:
+        if self._ended:
+            raise SpecError("call() and outcome() call a function once in a context: enter another local_context()")
+        self._ended = True
+        for module in preload_for(train):
+            with suppress(ImportError):  # as in a zygote: the function says what it lacks
+                importlib.import_module(module)
+        process_setup.seed(self.seed)
+
+
+@users_call
+def local_context(
+    params: Mapping[str, Any] | None = None,
+    size: int = 1,
+    *,
+    backend: Backend | str = AUTO,
+    mirrored: bool = False,
+    directory: str | os.PathLike[str] | None = None,
+    metric: str | None = None,
+    seed: int = 0,
+    env: Mapping[str, Any] | None = None,
+) -> AbstractContextManager[LocalContext]:
+    """The `ctx` to call a training function with in this very process, for pytest and debuggers.
+
+        with sparktrain.testing.local_context({"lr": 0.1}, directory=tmp_path) as ctx:
+            result = train(**ctx.params, ctx=ctx)
+        assert ctx.reports[-1].metrics["loss"] < 1
+
+    The context is that of a trial: reports, checkpoints, data shards and callbacks are made by the same code as in a
+    training process. Within it, the working directory is an empty one, as for a trial. On leaving it, what was saved
+    last is waited for (300 s at most), and environment, working directory, streams, signal handlers and seeds of this
+    process are as before. For one thread of the process at a time; not from within a trial.
+
+    Args:
+        params: the hyperparameters; what `sparktrain.run` takes as `params`.
+        size: members of the gang whose rank 0 this process is. With 2 or more, `ctx.shard`, `ctx.scale_lr` and the
+            like give what rank 0 has, and what needs the other members raises GangNeededError.
+        backend: what would connect them, as of `sparktrain.run`. With "none", members never need each other.
+        mirrored: operations of the gang work as if the other members had the values of this one.
+        directory: a local directory for checkpoints and for what the function leaves; another context on the same
+            directory resumes from its newest checkpoint. By default a temporary one, which is removed.
+        metric: the entry that the result must have, for `LocalContext.call` and `LocalContext.outcome`.
+        seed: `ctx.seed`.
+        env: variables of the environment, as of `sparktrain.run`.
+
+    Raises:
+        SpecError: an argument is wrong.
+        NestedCallError: the process is in a context already, or is a trial.
+        OSError: the directory cannot be used.
+        CheckpointError: none of the checkpoints in the directory can be read.
+    """
+    wanted = _wanted(params, size, backend, metric, seed, env)
+    if directory is not None and "://" in os.fspath(directory):
+        raise SpecError(
+            f"directory ({os.fspath(directory)!r}) is a URL, and a local context writes to a local directory: pass the "
+            "path of one, such as tmp_path of pytest"
+        )
+    return _context(wanted, None if directory is None else Path(directory).absolute(), mirrored)
+
+
+@contextmanager
+def _context(wanted: Wanted, directory: Path | None, mirrored: bool) -> Iterator[LocalContext]:
+    with ExitStack() as stack:
+        _enter(stack)
+        run = LocalRun(directory or _temporary(stack), wanted)
+        stack.callback(run.stop)
+        assignment = run.start()
+        stack.enter_context(guarded())
+        gang = lone_gang(wanted.size, wanted.backend, mirrored) if wanted.size > 1 else gang_join.alone()
+        _be_trial(assignment, gang)
+        context = LocalContext(assignment, run, SystemClock(), gang)
+        stack.callback(context.finish)
+        yield context
+
+
+def _wanted(
+    params: Mapping[str, Any] | None,
+    size: int,
+    backend: Backend | str,
+    metric: str | None,
+    seed: int,
+    env: Mapping[str, Any] | None,
+) -> Wanted:
+    """The arguments, as a coordinator would send them. Raises SpecError."""
+    (case,) = single({} if params is None else params)
+    members = count(size, "size", 1)
+    if type(seed) is not int:
+        raise SpecError(f"seed is {described(seed)}, a whole number is expected; pass an int")
+    chosen = Backend.NONE
+    if members > 1:
+        chosen = choose(False, False).backend if backend == AUTO else gangs.backend(backend)
+    sent = msgspec.json.decode(msgspec.json.encode(case))
+    return Wanted(sent, members, chosen, metric_name(metric), seed, variables(env or {}))
+
+
+def _temporary(stack: ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparktrain-", ignore_cleanup_errors=True)))
+
+
+def _enter(stack: ExitStack) -> None:
+    if not _entered.acquire(blocking=False):
+        raise NestedCallError(
+            "sparktrain.testing.local_context() is entered while this process is in another one, and both would set "
+            "its working directory and its environment: leave the first one before"
+        )
+    stack.callback(_entered.release)
+    nesting.check_not_nested("testing.local_context")
+
+
+def _be_trial(assignment: Assignment, gang: gang_join.JoinedGang) -> None:
+    """What `setting.enter` makes of a process, as far as it can be undone."""
+    os.environ[nesting.MEMBER_KEY] = "1"
+    os.environ.update(assignment.env)
+    if assignment.size > 1 and assignment.backend is Backend.TENSORFLOW:
+        os.environ["TF_CONFIG"] = tf_config(gang.formation)
+        refuse_cluster(assignment.size)
+    os.chdir(assignment.work_dir)
+    sys.argv[:] = ["sparktrain"]
+    process_setup.seed(assignment.seed)

@@ -1,0 +1,220 @@
+"""The run directory of a function that is called in the user's process, and what agent and coordinator do for it.
+
+The journal, the acknowledgement of checkpoints and their files are those of any run, so each context on a directory is
+a generation of its own, resumes from the newest checkpoint, and fences whoever was there before.
+"""
+
+import asyncio
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from sparktrain.clock import SystemClock
+from sparktrain.config.gang_spec import Backend
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.errors import CheckpointError
+from sparktrain.executor.folders import remove
+from sparktrain.executor.snapshots import SnapshotKeeper
+from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
+from sparktrain.protocol import messages as m
+from sparktrain.protocol import pipe_messages as pm
+from sparktrain.rundir.checkpoints import delete, placed
+from sparktrain.rundir.journal.writer import Journal
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.runs.history import this_driver
+from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
+from sparktrain.state.outcome import Report
+from sparktrain.state.records import (
+    AnyRecord,
+    CheckpointAcknowledged,
+    CheckpointDamaged,
+    DriverBegan,
+    GangFormed,
+    TrialsAdded,
+)
+from sparktrain.store.url import open_store
+
+T = TypeVar("T")
+
+RUN = RunId("local")
+"""Name of the run, and of its folder in the directory of the user."""
+_TRIAL = TrialId(0)
+_OWN_FOLDERS = ("work", "snapshots", "restore", "agent")
+"""Beside a member's files: of no use once it has ended."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a function is called with."""
+
+    params: dict[str, Any]
+    size: int
+    backend: Backend
+    metric: str | None
+    seed: int
+    env: dict[str, str] = field(default_factory=dict)
+
+
+class LocalRun:
+    """One generation of the only trial of a run in a local directory; the wire of its only member.
+
+    `start`, `stop` belong to one thread; the methods of the wire to any.
+    """
+
+    def __init__(self, directory: Path, wanted: Wanted) -> None:
+        """Does nothing yet."""
+        self.reports: list[Report] = []
+        self.checkpoints = CheckpointHistory()
+        self.observe: Callable[[pm.FromMember], None] = lambda message: None
+        """Called with each message of the member, in the thread that sends it."""
+        self._wanted = wanted
+        self._address = StoreAddress(str(directory))
+        self._store = open_store(self._address)
+        self._layout = RunLayout(RUN)
+        self._directory = directory
+        self._advised = threading.Event()
+        self._snapshots: deque[pm.Snapshot] = deque()
+
+    # ---- life
+
+    def start(self) -> pm.Assignment:
+        """Take over the run in the directory, make the member's folders, fetch the checkpoint to resume from.
+
+        Blocks on the local disk. Raises RunDirectoryError and any other OSError where the directory cannot be used.
+        """
+        self._store.probe()
+        self._store.put_if_absent(self._layout.spec, msgspec.json.encode({"kind": "local_context"}))
+        self._journal, opened = Journal.claim(self._store, self._layout.journal, this_driver())
+        generation = self._fold(opened.records) + 1
+        self._member = Member(RUN, _TRIAL, Generation(generation))
+        self._home = self._directory / self._layout.member(self._member).path
+        self._keeper = SnapshotKeeper(self._home / "agent", AgentId(uuid4().hex), self._acknowledge)
+        for folder in ("work", "files"):
+            (self._home / folder).mkdir(parents=True)
+        self._journal.append(self._first_records(generation, afresh=not opened.records))
+        wanted = self._wanted
+        return pm.Assignment(
+            member=self._member,
+            size=wanted.size,
+            params=wanted.params,
+            seed=wanted.seed,
+            metric=wanted.metric,
+            code_path="",
+            by_reference=False,
+            sys_path=(),
+            work_dir=str(self._home / "work"),
+            log_dir=str(self._home / "files"),
+            log_path="",
+            backend=wanted.backend,
+            restore_dir=self._restore_dir(),
+            env=wanted.env,
+        )
+
+    def stop(self) -> None:
+        """Remove what only the running member needs; its metrics, files, model and checkpoints stay."""
+        for name in _OWN_FOLDERS:
+            remove(self._home / name)
+
+    def advise_stop(self) -> None:
+        """Have `ctx.should_stop()` return True from now on."""
+        self._advised.set()
+
+    # ---- the wire
+
+    def send(self, message: pm.FromMember) -> None:
+        """See `Wire.send`."""
+        match message:
+            case pm.Reported(report=report):
+                self.reports.append(report)
+            case pm.Snapshot():
+                self._snapshots.append(message)
+        self.observe(message)
+
+    def stop_advised(self) -> bool:
+        """See `Wire.stop_advised`."""
+        return self._advised.is_set()
+
+    def kept(self, timeout_s: float) -> pm.SnapshotStored | None:
+        """See `Wire.kept`: make a checkpoint of the snapshot that was sent; the caller has a thread of its own."""
+        if not self._snapshots:
+            return None
+        snapshot = self._snapshots.popleft()
+        return _completed(self._keeper.keep(self._start_of(None), self._home, snapshot))
+
+    # ---- the coordinator's part
+
+    def _fold(self, records: tuple[AnyRecord, ...]) -> int:
+        """Take over the checkpoints of generations before; the number of the newest."""
+        generation = 0
+        for record in records:
+            match record:
+                case GangFormed():
+                    generation = record.generation
+                case CheckpointAcknowledged():
+                    self.checkpoints.acknowledge(record.checkpoint)
+                case CheckpointDamaged():
+                    self.checkpoints.damage(record.manifest, record.reason)
+        return generation
+
+    def _first_records(self, generation: int, afresh: bool) -> list[AnyRecord]:
+        newest, now = self.checkpoints.newest, SystemClock().wall()
+        records: list[AnyRecord] = [DriverBegan(plan="", at=now)]
+        if afresh:
+            records += [TrialsAdded(cases=(self._wanted.params,), exhausted=True, asked=1, observed=0)]
+        base = newest.digest if newest is not None else ""
+        hosts = (socket.gethostname(),) * self._wanted.size
+        return [*records, GangFormed(trial=_TRIAL, generation=Generation(generation), hosts=hosts, base=base, at=now)]
+
+    def _acknowledge(self, message: m.FromAgent) -> None:
+        """A checkpoint is in the store: it counts once the journal has it."""
+        if not isinstance(message, m.CheckpointWritten):
+            return
+        checkpoint = placed(self._layout, self._member, message.checkpoint)
+        newest = self.checkpoints.newest
+        if checkpoint is None or (newest is not None and checkpoint.step <= newest.step):
+            return
+        self._journal.append([CheckpointAcknowledged(trial=_TRIAL, checkpoint=checkpoint, at=SystemClock().wall())])
+        doomed = self.checkpoints.acknowledge(checkpoint)
+        self._keeper.acknowledged(m.AckCheckpoint(self._member, checkpoint))
+        for each in doomed:
+            delete(self._store, each)
+
+    def _restore_dir(self) -> str:
+        """The files of the newest checkpoint that can be read. Raises CheckpointError where none of them can be."""
+        while (newest := self.checkpoints.newest) is not None:
+            try:
+                return _completed(self._keeper.restore_dir(self._start_of(newest), self._home))
+            except CheckpointError as error:
+                self._journal.append([CheckpointDamaged(trial=_TRIAL, manifest=newest.manifest, reason=str(error))])
+                self.checkpoints.damage(newest.manifest, str(error))
+                if self.checkpoints.all_damaged:
+                    raise
+        return ""
+
+    def _start_of(self, checkpoint: Checkpoint | None) -> m.StartMember:
+        wanted = self._wanted
+        return m.StartMember(
+            member=self._member,
+            size=wanted.size,
+            params=wanted.params,
+            seed=wanted.seed,
+            metric=wanted.metric,
+            log_limit_bytes=0,
+            backend=wanted.backend,
+            store=self._address,
+            checkpoint=checkpoint,
+        )
+
+
+def _completed(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns or raises; in a thread, for the caller's may have an event loop that runs."""
+    with ThreadPoolExecutor(1, "sparktrain-local") as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -1,0 +1,128 @@
+"""A member of a gang whose other members do not exist: what it knows of them, and what it cannot do without them."""
+
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sparktrain.clock import Clock
+from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.errors import GangNeededError
+from sparktrain.state.topology import Formation, MemberAddress
+from sparktrain.training import gang_join
+from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.keras.keras_patches import replace
+from sparktrain.training.strategies.strategy import Strategies
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_STEP = "pass mirrored=True to local_context(), by which the others have the values of this member, pass size=1"
+_REAL = "pass size=1, for no process can stand for the others in a strategy of TensorFlow"
+_ADDRESS = "192.0.2"  # RFC 5737: addresses for documentation, which no host has
+
+
+class AbsentRing(Ring):
+    """The ring of a member whose others are absent: each operation raises GangNeededError."""
+
+    rank = 0
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def allreduce(self, tensors: "Sequence[tf.Tensor]", *, average: bool, name: str) -> "list[tf.Tensor]":
+        """See base class."""
+        _refuse(f"an allreduce ({name})", self.size)
+
+    def broadcast(self, tensors: "Sequence[tf.Tensor]", *, name: str) -> "list[tf.Tensor]":
+        """See base class."""
+        _refuse(f"a broadcast ({name})", self.size)
+
+    def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
+        """See base class."""
+        _refuse(f"an allgather ({name})", self.size)
+
+    def close(self) -> None:
+        """See base class."""
+
+
+class MirrorRing(Ring):
+    """The ring of a member whose others have the same values in each operation."""
+
+    rank = 0
+    mirrored = True
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def allreduce(self, tensors: "Sequence[tf.Tensor]", *, average: bool, name: str) -> "list[tf.Tensor]":
+        """See base class."""
+        return [each if average else each * self.size for each in tensors]
+
+    def broadcast(self, tensors: "Sequence[tf.Tensor]", *, name: str) -> "list[tf.Tensor]":
+        """See base class."""
+        return list(tensors)
+
+    def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
+        """See base class."""
+        import tensorflow as tf
+
+        return tf.concat([tensor] * self.size, axis=0)
+
+    def close(self) -> None:
+        """See base class."""
+
+
+class LoneGang(gang_join.JoinedGang):
+    """The gang of a member whose others are absent, or mirror it."""
+
+    def leave(self) -> None:
+        """Nobody is there to compare the last weights with."""
+
+
+class LoneStrategies(Strategies):
+    """Strategies that connect no gang: those that need one raise GangNeededError once the call is known to be right."""
+
+    def _connect(self, kind: str, options: dict[str, Any]) -> Any:
+        _refuse(f"ctx.strategy({kind!r})", self._formation.size, _REAL)
+
+
+def lone_gang(size: int, backend: Backend, mirrored: bool) -> gang_join.JoinedGang:
+    """The gang of rank 0 of `size` members; those of backend "none" never talk to each other."""
+    places = tuple(_place(rank) for rank in range(size))
+    join: Callable[[], Ring] = lambda: MirrorRing(size) if mirrored else AbsentRing(size)  # noqa: E731
+    return LoneGang(Formation(0, places), LocalRing if backend is Backend.NONE else join, lambda: None)
+
+
+def lone_strategies(gang: gang_join.JoinedGang, backend: Backend, clock: Clock) -> LoneStrategies:
+    """The strategies of a member of `gang`."""
+    return LoneStrategies(gang.formation, backend, gang.release_port, timeout_s=gang_join.RING_TIMEOUT_S, clock=clock)
+
+
+def refuse_cluster(size: int) -> None:
+    """Have the strategies that TensorFlow makes of TF_CONFIG raise GangNeededError: they would wait for an hour."""
+    import tensorflow as tf
+
+    def absent(kind: str, _: Any) -> Any:
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            _refuse(f"tf.distribute.{kind}", size, _REAL)
+
+        return init
+
+    for kind in ("MultiWorkerMirroredStrategy", "ParameterServerStrategy"):
+        replace(getattr(tf.distribute, kind), "__init__", partial(absent, kind))
+
+
+def _place(rank: int) -> MemberAddress:
+    role = Role.WORKER if rank else Role.CHIEF
+    host = f"absent-{rank}" if rank else socket.gethostname()
+    return MemberAddress(host, f"{_ADDRESS}.{rank % 254 + 1}", 1 + rank, role)
+
+
+def _refuse(operation: str, size: int, step: str = _STEP) -> NoReturn:
+    error = GangNeededError(
+        f"{operation} needs all {size} members of the gang, and this process is rank 0 without the others: {step}, "
+        f"or train in a gang, with sparktrain.run(train, params, workers={size})"
+    )
+    error.ag_pass_through = True  # type: ignore[attr-defined] # or AutoGraph raises an error of its own
+    raise error

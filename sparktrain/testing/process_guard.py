@@ -1,0 +1,167 @@
+"""What a training function may change in its process, restored when a process that goes on has called one."""
+
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from sparktrain.training import no_spark, notices
+from sparktrain.training.keras import keras_patches
+
+_KERAS_STATE = "keras.src.backend.common.global_state"
+_KERAS_NAMES = "object_name_uids"
+"""Of Keras's state: how often it has used each name of a layer; a new process has used none."""
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Restore the process on leaving: environment, directory, streams, signal handlers, imports, seeds, Keras's state.
+
+    What cannot be undone stays: devices that TensorFlow has initialised, modules that were imported, threads that were
+    started. Signal handlers are restored where the main thread leaves. For one thread of the process at a time.
+    """
+    with ExitStack() as stack:
+        for keep in (_environment, _directory, _interpreter, _signals, _logging, _generators, _frameworks):
+            stack.callback(keep())
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(keras_patches.put_back())
+        stack.enter_context(notices.kept_apart())
+        stack.enter_context(no_spark.refused())
+        yield
+
+
+def _environment() -> Callable[[], None]:
+    before = dict(os.environ)
+
+    def restore() -> None:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        for name, value in before.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
+
+    return restore
+
+
+def _directory() -> Callable[[], None]:
+    folder, mask = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), os.umask(0)
+    os.umask(mask)
+
+    def restore() -> None:
+        os.fchdir(folder)
+        os.close(folder)
+        os.umask(mask)
+
+    return restore
+
+
+def _interpreter() -> Callable[[], None]:
+    """The parts of `sys`; an entry of `sys.path` for the working directory stands for that of now, within."""
+    names = ("argv", "path", "stdin", "stdout", "stderr", "excepthook", "displayhook")
+    before = {name: getattr(sys, name) for name in names}
+    path, argv = sys.path[:], sys.argv[:]
+    sys.path[:] = [each or os.getcwd() for each in path]
+
+    def restore() -> None:
+        for name, value in before.items():
+            setattr(sys, name, value)
+        sys.path[:], sys.argv[:] = path, argv
+
+    return restore
+
+
+def _signals() -> Callable[[], None]:
+    before = {each: signal.getsignal(each) for each in signal.valid_signals()}
+
+    def restore() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # where no handler could be changed either
+        for each, handler in before.items():
+            if handler is not None and signal.getsignal(each) is not handler:
+                with suppress(OSError):  # of SIGKILL and SIGSTOP
+                    signal.signal(each, handler)
+
+    return restore
+
+
+def _logging() -> Callable[[], None]:
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+
+    def restore() -> None:
+        root.setLevel(level)
+        root.handlers[:] = handlers
+
+    return restore
+
+
+def _generators() -> Callable[[], None]:
+    """Random generators of Python and numpy."""
+    of_python = random.getstate()
+    numpy = sys.modules.get("numpy")
+    of_numpy = numpy.random.get_state() if numpy is not None else None
+
+    def restore() -> None:
+        random.setstate(of_python)
+        if numpy is not None:
+            numpy.random.set_state(of_numpy)
+
+    return restore
+
+
+def _frameworks() -> Callable[[], None]:
+    """Keras's state, with the names of layers counted from 0 within, and TensorFlow's seed and eager mode."""
+    restores = [keep() for keep in (_keras, _tensorflow)]
+
+    def restore() -> None:
+        for each in restores:
+            each()
+
+    return restore
+
+
+def _keras() -> Callable[[], None]:
+    state = _state_of_keras()
+    before = dict(state) if state is not None else {}
+    floatx = sys.modules["keras"].config.floatx() if state is not None else ""
+    if state is not None:
+        state.pop(_KERAS_NAMES, None)
+
+    def restore() -> None:
+        now = _state_of_keras()
+        if now is None:
+            return
+        now.clear()
+        now.update(before)
+        if floatx:
+            sys.modules["keras"].config.set_floatx(floatx)
+
+    return restore
+
+
+def _state_of_keras() -> dict[str, Any] | None:
+    module = sys.modules.get(_KERAS_STATE)
+    return vars(module.GLOBAL_STATE_TRACKER) if module is not None else None
+
+
+def _tensorflow() -> Callable[[], None]:
+    before = sys.modules.get("tensorflow.python.eager.context")
+    seed = before.global_seed() if before is not None else None
+    eagerly = sys.modules["tensorflow"].config.functions_run_eagerly() if before is not None else False
+
+    def restore() -> None:
+        now = sys.modules.get("tensorflow.python.eager.context")
+        if now is None or "tensorflow" not in sys.modules:
+            return
+        if now.global_seed() != seed:
+            now.set_global_seed(seed)
+        if (tensorflow := sys.modules["tensorflow"]).config.functions_run_eagerly() is not eagerly:
+            tensorflow.config.run_functions_eagerly(eagerly)
+
+    return restore
