@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sparktrain.cli import (
+    check_command,
     common,
     doctor_command,
     export_command,
@@ -28,6 +29,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "sweep": (train_commands.sweep, train_commands.SweepCommand),
     "run": (train_commands.run, train_commands.RunCommand),
     "resume": (train_commands.resume, train_commands.ResumeCommand),
+    "check": (check_command.check, check_command.CheckCommand),
     "submit": (submit_commands.submit, submit_commands.SubmitCommand),
     "pack": (submit_commands.pack, submit_commands.PackCommand),
     "status": (inspect_commands.status, inspect_commands.StatusCommand),

@@ -23,7 +23,7 @@ from sparktrain.config.quantities import count
 from sparktrain.config.sweep_spec import metric_name
 from sparktrain.driver.backend_choice import choose
 from sparktrain.errors import NestedCallError, RunFailedError, SpecError
-from sparktrain.protocol.pipe_messages import Assignment
+from sparktrain.protocol.pipe_messages import Assignment, Reported
 from sparktrain.search.space import single
 from sparktrain.state.outcome import Failure, Outcome, Report
 from sparktrain.testing.local_run import LocalRun, Wanted
@@ -63,6 +63,11 @@ class LocalContext(TrainContext):
         return tuple(each.step for each in self._run.checkpoints.kept)
 
     @property
+    def saved_bytes(self) -> Mapping[int, int]:
+        """Bytes of each of these checkpoints, by its step. Blocks on the local disk. Raises OSError."""
+        return self._run.saved()
+
+    @property
     def notices(self) -> Sequence[str]:
         """Lines for the user that a trial's result would have, such as that all members had the same batch."""
         return given()
@@ -70,6 +75,10 @@ class LocalContext(TrainContext):
     def advise_stop(self) -> None:
         """Have `should_stop` return True from now on, as when the run wants to end. Any thread."""
         self._run.advise_stop()
+
+    def stop_after_report(self) -> None:
+        """Have `should_stop` return True once `report` was called: a loop that asks it ends early."""
+        self._run.observe = lambda message: self.advise_stop() if isinstance(message, Reported) else None
 
     def call(self, train: Callable[..., Any]) -> dict[str, float]:
         """Call `train` as a trial does, with the parameters and `ctx`; the metrics in what it returns.

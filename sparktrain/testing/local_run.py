@@ -26,7 +26,7 @@ from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
-from sparktrain.rundir.checkpoints import delete, placed
+from sparktrain.rundir.checkpoints import delete, manifest_of, placed
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.history import this_driver
@@ -126,6 +126,11 @@ class LocalRun:
     def advise_stop(self) -> None:
         """Have `ctx.should_stop()` return True from now on."""
         self._advised.set()
+
+    def saved(self) -> dict[int, int]:
+        """Bytes of each checkpoint that counts, by its step. Blocks on the local disk. Raises OSError."""
+        manifests = {each.step: manifest_of(self._store, each) for each in tuple(self.checkpoints.kept)}
+        return {step: sum(shard.size for shard in manifest.shards) for step, manifest in manifests.items()}
 
     # ---- the wire
 

@@ -154,13 +154,18 @@ def _first_line(error: Exception) -> str:
 
 
 def _too_large(function: object, size: str, limit: int) -> FunctionError:
-    sizes = sorted(((_size(capture.value), capture) for capture in captures_of(function)), key=lambda pair: -pair[0])
+    sizes = sizes_of_captures(function)
     listed = ", ".join(f"{capture} has {_mib(size)}" for size, capture in sizes[:3] if size >= MIB)
     return FunctionError(
         f"{describe(function)} has {size} with all that it takes along, {limit / MIB:.3g} MiB can be sent to "
         f"executors{': ' if listed else ''}{listed}; load data within the function, from files that executors can read"
         f"{f', or raise code_limit (to {MOST_CODE_BYTES // MIB} MiB at most)' if limit < MOST_CODE_BYTES else ''}"
     )
+
+
+def sizes_of_captures(function: object) -> list[tuple[int, Capture]]:
+    """What `function` takes along when it is pickled, each with its bytes, the largest first; 0 where nobody knows."""
+    return sorted(((_size(capture.value), capture) for capture in captures_of(function)), key=lambda pair: -pair[0])
 
 
 def _mib(size: int) -> str:

@@ -79,13 +79,14 @@ def _problems(model: Any, name: str) -> Iterator[str]:
             "Keras adds up its metrics and its loss wrongly there, and they would be wrong numbers; use strategy "
             "'mirrored', or a loop of your own as in examples/central_storage.py"
         )
-    yield from _problems_in_step(model, name)
+    yield from problems_in_step(model, name, multi_worker=_is_multi_worker(strategy))
 
 
-def _problems_in_step(model: Any, name: str) -> Iterator[str]:
+def problems_in_step(model: Any, name: str, *, multi_worker: bool) -> Iterator[str]:
+    """What is wrong with method `name` of `model` under a strategy of several devices, or members, worst first."""
     if name == "predict_on_batch":
         yield "it would predict the batch once for each device; use model.predict(x), or model(x)"
-    if _is_multi_worker(model.distribute_strategy):
+    if multi_worker:
         yield from _problems_of_version()
     if name in ("fit", "evaluate") and model.steps_per_execution > 1:
         yield (

@@ -1,0 +1,172 @@
+"""The command that calls a training function for one batch, without Spark: `sparktrain check TARGET`. Wiring alone."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+
+from sparktrain.cli import common
+from sparktrain.cli.common import EXIT_CODES, Output
+from sparktrain.cli.flags import FUNCTION, GANG, OUTPUT, Backend, CommandWithExamples, Debug, Env, Seed, Target, option
+from sparktrain.cli.inspect_commands import AsJson
+from sparktrain.errors import SpecError
+
+if TYPE_CHECKING:
+    from sparktrain.testing.function_check import CheckReport, CheckRequest
+
+EXAMPLES = """\
+Whether a function runs, and what it leaves:
+  sparktrain check train.py:train --param lr=0.1 --metric accuracy
+The same as rank 0 of a gang of four, with the checks that a gang makes:
+  sparktrain check train.py:train --param lr=0.1 --workers 4
+For a program:
+  sparktrain check train.py:train --param lr=0.1 --json
+"""
+CODE_OF_STATUS = {"ok": 0, "failed": 3, "refused": 2, "timeout": 6, "crashed": 3}
+_SHOWN = 5
+"""Lines of a list at most."""
+
+
+class CheckCommand(CommandWithExamples):
+    """Its help."""
+
+    examples = EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {
+        0: "the function returned a result, and the metric where one is named",
+        1: EXIT_CODES[1],
+        2: "the call is wrong: an option, a file or the function; or it needs a real gang",
+        3: "the function failed, or returned no result",
+        6: "the function did not end before --timeout",
+        130: EXIT_CODES[130],
+    }
+
+
+def check(
+    target: Target,
+    param: Annotated[
+        list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
+    ] = None,
+    metric: Annotated[str | None, option(FUNCTION, "NAME", "An entry that the result must have.")] = None,
+    workers: Annotated[int, option(GANG, "N", "Call it as rank 0 of a gang of N (default: 1).")] = 1,
+    backend: Backend = None,
+    seed: Seed = None,
+    env: Env = None,
+    timeout: Annotated[
+        str, option(OUTPUT, "TIME", "End the function after so long, as in 90s, 5m (default: 2m).")
+    ] = "2m",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Call a training function for one batch in a process of its own; show what it ships, reports, returns and saves.
+
+    Needs no Spark. fit() is limited to one batch of one epoch, and ctx.should_stop() is True after the first report.
+    """
+
+    def work(out: Output) -> int:
+        return show_check(out, _request(target, param, (metric, backend), (workers, seed), env, timeout))
+
+    return common.look(work, as_json=as_json, debug=debug)
+
+
+def show_check(out: Output, request: "CheckRequest") -> int:
+    """Blocks until the function has ended, or its time is over."""
+    from sparktrain.runs.summary import Lines
+    from sparktrain.testing.check_process import checked
+
+    report = checked(request)
+    if out.as_json:
+        out.document(msgspec.to_builtins(report))
+    else:
+        out.show(Lines(list(lines(report))))
+    return CODE_OF_STATUS[report.status]
+
+
+def _request(
+    target: str,
+    param: list[str] | None,
+    words: tuple[str | None, str | None],
+    numbers: tuple[int, int | None],
+    env: list[str] | None,
+    timeout: str,
+) -> "CheckRequest":
+    """The options, as the check takes them. Raises SpecError."""
+    from sparktrain.config import gang_spec as gangs
+    from sparktrain.config.gang_spec import AUTO
+    from sparktrain.config.load import parse_params
+    from sparktrain.config.quantities import count, seconds
+    from sparktrain.config.sweep_spec import metric_name
+    from sparktrain.driver.forwarded_env import environment
+    from sparktrain.testing.function_check import CheckRequest
+
+    (metric, backend), (workers, seed) = words, numbers
+    timeout_s = seconds(timeout, "--timeout")
+    if timeout_s is None:
+        raise SpecError("--timeout is none, and a check must end: pass a time, such as 2m")
+    if backend not in (None, AUTO):
+        gangs.backend(backend, "--backend", AUTO)
+    variables = common.variables_of(env)
+    return CheckRequest(
+        target=target,
+        params=parse_params(param or ()),
+        workers=count(workers, "--workers", 1),
+        backend=backend or AUTO,
+        metric=metric_name(metric, "--metric"),
+        seed=seed or 0,
+        env=environment(variables.get("env", {}), variables.get("forward_env", ())),
+        timeout_s=timeout_s,
+    )
+
+
+# ---- for people
+
+
+def lines(report: "CheckReport") -> Iterator[str]:
+    """The report in plain lines."""
+    from sparktrain import formatting
+
+    params = ", ".join(f"{name}={value!r}" for name, value in report.params.items())
+    ended = f"ok, {report.seconds:.1f} s" if report.status == "ok" else report.status
+    yield f"{report.function}({params}): {ended}"
+    if report.problem:
+        yield f"problem: {report.problem}"
+    yield from report.traceback.rstrip().splitlines()
+    yield from _answer(report)
+    yield from _listed(
+        "checkpoints", [f"step {step}, {formatting.size(size)}" for step, size in report.checkpoints.items()]
+    )
+    yield from _listed("files in ctx.log_dir", report.files)
+    if report.model_exported:
+        yield "model: exported as model.keras"
+    if report.shipped_bytes:
+        yield f"ships: {formatting.size(report.shipped_bytes)} to each agent"
+    yield from _listed("  with", [f"{name}, {formatting.size(size)}" for name, size in report.shipped_files.items()])
+    yield from _listed("reads", [f"{name}, {formatting.size(size)}" for name, size in report.captures.items()])
+    yield from _listed("imported before trials", [", ".join(report.preload)] if report.preload else [])
+    if report.backend is not None:
+        yield f"backend: {report.backend} ({report.backend_reason})"
+    if report.mirrored:
+        yield f"ran as rank 0 of {report.workers}, as if the other members had the same values"
+    yield from (f"Keras under a strategy: {each}" for each in report.keras_unsupported)
+    yield from (f"notice: {each}" for each in report.notices)
+    yield from (f"hint: {each}" for each in report.hints)
+
+
+def _answer(report: "CheckReport") -> Iterator[str]:
+    shown = [f"step {each['step']}: {_metrics(each['metrics'])}" for each in report.reports]
+    yield from _listed("reports", shown) if shown else ["reports: nothing"]
+    if report.result is not None:
+        yield f"returns: {_metrics(report.result) or 'nothing'}"
+        if report.metric is not None:
+            yield f"metric: {report.metric!r} is there"
+
+
+def _metrics(metrics: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in metrics.items()
+    )
+
+
+def _listed(title: str, entries: list[str]) -> Iterator[str]:
+    yield from (f"{title}: {each}" for each in entries[:_SHOWN])
+    if len(entries) > _SHOWN:
+        yield f"{title}: and {len(entries) - _SHOWN} more"

@@ -1,0 +1,31 @@
+"""The process of `sparktrain check`: `python -m sparktrain.testing PARENT_PID DESCRIPTOR`, a request on stdin."""
+
+import os
+import signal
+import sys
+
+import msgspec
+
+from sparktrain import process_tree
+from sparktrain.testing.function_check import CheckReport, CheckRequest, FunctionCheck
+
+
+def main() -> None:
+    """Check what stdin asks for, and write the report to the descriptor."""
+    parent, descriptor = map(int, sys.argv[1:])
+    process_tree.die_with_parent(signal.SIGKILL, parent)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=CheckRequest)
+    sys.argv[:] = ["sparktrain"]
+
+    def tell(report: CheckReport) -> None:
+        with os.fdopen(descriptor, "wb") as found:
+            found.write(msgspec.json.encode(report))
+
+    FunctionCheck(request, tell).run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # whatever threads and exit handlers the function has left
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Starts the process of a check, waits for its report, and ends it with all that it has started."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from sparktrain import process_tree
+from sparktrain.clock import SystemClock, pause
+from sparktrain.testing.function_check import CRASHED, TIMEOUT, CheckReport, CheckRequest
+
+START_S = 120.0
+"""Beside the time of the request: for the start of the process, what the function's module imports, and the report."""
+_STDERR = 2
+_KILL_S = 5.0
+_POLL_S = 0.02
+
+
+def checked(request: CheckRequest) -> CheckReport:
+    """What the check of a function found, in a process of its own; what that prints goes to stderr.
+
+    Blocks for the time of the request and `START_S` at most; leaves no process, also on KeyboardInterrupt. For the
+    main thread of a process that starts no other one meanwhile. Raises OSError where no process can be started.
+    """
+    with tempfile.TemporaryFile() as found, _family():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sparktrain.testing", str(os.getpid()), str(found.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=_STDERR,
+            pass_fds=(found.fileno(),),
+            start_new_session=True,
+        )
+        try:
+            with suppress(BrokenPipeError, subprocess.TimeoutExpired):  # what is missing is said below
+                process.communicate(msgspec.json.encode(request), request.timeout_s + START_S)
+        finally:
+            ended = process.poll()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        found.seek(0)
+        content = found.read()
+    return msgspec.json.decode(content, type=CheckReport) if content else _without_report(request, ended)
+
+
+def _without_report(request: CheckRequest, ended: int | None) -> CheckReport:
+    if ended is None:
+        problem = (
+            f"its process did not answer within {request.timeout_s:g} s, and was killed: it may hang in native code"
+        )
+    elif ended < 0:
+        problem = f"its process was ended by {signal.Signals(-ended).name} before the function returned"
+    else:
+        problem = f"its process exited with code {ended} before the function returned: does it call os._exit()?"
+    return CheckReport(
+        function=request.target,
+        params=request.params,
+        workers=request.workers,
+        metric=request.metric,
+        status=TIMEOUT if ended is None else CRASHED,
+        problem=problem,
+    )
+
+
+@contextmanager
+def _family() -> Iterator[None]:
+    """End, on leaving, each process that was started within, and each that those have left."""
+    others = process_tree.children()
+    process_tree.inherit_orphans()
+    try:
+        yield
+    finally:
+        clock = SystemClock()
+        until = clock.now() + _KILL_S
+        while (left := process_tree.children() - others) and clock.now() < until:
+            process_tree.cull(left)
+            pause(_POLL_S)
+        process_tree.inherit_orphans(False)

@@ -1,0 +1,242 @@
+"""What a training function does in one batch: what it ships, reports, returns and saves. In a process of its own."""
+
+import importlib
+import math
+import os
+import sys
+import threading
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain.cluster.preflight import check_installed
+from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
+from sparktrain.config import gang_spec as gangs
+from sparktrain.config.gang_spec import AUTO, Backend, GangSpec
+from sparktrain.config.uses import STRATEGY, names
+from sparktrain.driver.backend_choice import Choice, choose
+from sparktrain.errors import UserError
+from sparktrain.protocol.code_origins import NAME as ORIGINS
+from sparktrain.search.space import single
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.testing.in_process import LocalContext, local_context
+from sparktrain.training import attempt, failure
+from sparktrain.usercode.serialize import pack, preload_for, sizes_of_captures
+from sparktrain.usercode.target import Target, check_call, resolve
+
+OK, FAILED, REFUSED, TIMEOUT, CRASHED = "ok", "failed", "refused", "timeout", "crashed"
+"""How a check ends: all is well; the function failed; the call is wrong; it took too long; its process died."""
+_CLUSTER = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy")
+
+
+class CheckRequest(Struct, frozen=True):
+    """What is to be checked."""
+
+    target: str
+    params: dict[str, Any]
+    workers: int = 1
+    backend: str = AUTO
+    metric: str | None = None
+    seed: int = 0
+    env: dict[str, str] = {}
+    timeout_s: float = 120.0
+
+
+class CheckReport(Struct, kw_only=True):
+    """What was found; the document of `sparktrain check --json`."""
+
+    function: str
+    params: dict[str, Any]
+    workers: int
+    status: str = OK
+    problem: str = ""
+    """One line: why the status is not `ok`."""
+    traceback: str = ""
+    seconds: float = 0.0
+    """From the call of the function to its end."""
+    shipped_bytes: int = 0
+    shipped_files: dict[str, int] = {}
+    """Bytes of each of the user's files that travel with the function, by name."""
+    captures: dict[str, int] = {}
+    """Values outside of the function that it reads, with their pickled bytes; each trial makes them by its import."""
+    preload: tuple[str, ...] = ()
+    """Modules that are imported before trials start."""
+    backend: str | None = None
+    backend_reason: str = ""
+    mirrored: bool = False
+    """It ran as rank 0 of a gang whose other members were assumed to have the same values."""
+    reports: list[dict[str, Any]] = []
+    result: dict[str, float | str] | None = None
+    """Metrics, here and in `reports`: what is no finite number has its name, such as "nan"."""
+    metric: str | None = None
+    checkpoints: dict[str, int] = {}
+    """Bytes by step."""
+    files: list[str] = []
+    """In `ctx.log_dir`."""
+    model_exported: bool = False
+    keras_unsupported: list[str] = []
+    """What Keras refuses under a strategy that connects several members."""
+    notices: list[str] = []
+    hints: list[str] = []
+
+
+class FunctionCheck:
+    """One check. `run` belongs to the main thread of a process that ends afterwards."""
+
+    def __init__(self, request: CheckRequest, tell: Callable[[CheckReport], None]) -> None:
+        """`tell` takes the report, once; in another thread when the time is over."""
+        self._request = request
+        self._tell = tell
+        self._telling = threading.Lock()
+        self.report = CheckReport(
+            function=request.target, params=request.params, workers=request.workers, metric=request.metric
+        )
+        self._context: LocalContext | None = None
+        self._unsupported: Callable[[], list[str]] = list
+
+    def run(self) -> None:
+        """Check the function, and tell the report. Blocks for imports, and then for the time of the request at most."""
+        try:
+            self._examine()
+        except UserError as error:
+            self.report.status, self.report.problem = REFUSED, str(error)
+        self._finish()
+
+    # ---- inside
+
+    def _examine(self) -> None:
+        request, report = self._request, self.report
+        with stderr_without(OF_TENSORFLOW):
+            target = resolve(request.target)
+        check_call(target.function, single(request.params), "--param")
+        strategy = names(target.function, STRATEGY)
+        gang = self._gang(strategy)
+        check_installed(gang)
+        self._ship(target)
+        report.preload = preload_for(target, gang, request.env)
+        self._hint(target, strategy)
+        with stderr_without(OF_TENSORFLOW):
+            for module in report.preload:
+                with suppress(ImportError):  # the function says what it lacks
+                    importlib.import_module(module)
+        self._call(target, gang, strategy)
+
+    def _gang(self, strategy: bool) -> GangSpec:
+        request = self._request
+        choice = Choice(Backend.NONE, "one process trains")
+        if request.workers > 1:
+            asked = request.backend != AUTO
+            choice = Choice(gangs.backend(request.backend), "") if asked else choose(False, strategy)
+            self.report.backend, self.report.backend_reason = choice.backend.value, choice.why or "it was asked for"
+        return GangSpec(workers=request.workers, backend=choice.backend)
+
+    def _ship(self, target: Target) -> None:
+        code, report = pack(target), self.report
+        report.shipped_bytes = len(code.function) + len(code.archive)
+        if code.archive:
+            with zipfile.ZipFile(BytesIO(code.archive)) as archive:
+                found = {each.filename: each.file_size for each in archive.infolist() if each.filename != ORIGINS}
+                report.shipped_files = found
+        plain = (ModuleType, FunctionType, BuiltinFunctionType, type)
+        report.captures = {
+            str(capture): size
+            for size, capture in sizes_of_captures(target.function)
+            if not isinstance(capture.value, plain)
+        }
+
+    def _hint(self, target: Target, strategy: bool) -> None:
+        hints, workers = self.report.hints, self._request.workers
+        if workers > 1 and strategy:
+            hints.append(
+                f"ctx.strategy() connects {workers} members in a gang alone: the batch was trained by one member"
+            )
+        hints += [
+            f"it names {each}, which needs a real gang: make it by ctx.strategy(), and try it with sparktrain run"
+            for each in _CLUSTER
+            if names(target.function, each)
+        ]
+
+    def _call(self, target: Target, gang: GangSpec, strategy: bool) -> None:
+        request, report = self._request, self.report
+        report.mirrored = gang.size > 1 and not strategy
+        context = local_context(
+            request.params,
+            gang.size if report.mirrored else 1,
+            backend=gang.backend,
+            mirrored=report.mirrored,
+            metric=request.metric,
+            seed=request.seed,
+            env=request.env,
+        )
+        with context as ctx:
+            self._context = ctx
+            ctx.stop_after_report()
+            if "keras" in sys.modules:
+                from sparktrain.testing.one_batch import OneBatch
+
+                batch = OneBatch()
+                batch.limit()
+                self._unsupported = batch.unsupported if request.workers > 1 and strategy else list
+            timer = threading.Timer(request.timeout_s, self._overdue, [threading.get_ident()])
+            timer.daemon = True
+            timer.start()
+            self._conclude(ctx.outcome(target.function))
+            timer.cancel()
+            self._observe()
+        if report.status == FAILED and request.workers == 1 and names(target.function, "size"):
+            report.hints.append("ctx.size is 1 here: --workers N checks the function as rank 0 of a gang of N")
+
+    def _conclude(self, outcome: Outcome) -> None:
+        report, failed = self.report, outcome.failure
+        report.seconds = outcome.seconds
+        report.result = None if outcome.metrics is None else _named(outcome.metrics)
+        if failed is not None:
+            report.status, report.problem, report.traceback = _status(failed), failed.summary, failed.traceback
+
+    def _observe(self) -> None:
+        """What the function has left so far."""
+        report, ctx = self.report, self._context
+        if ctx is None:
+            return
+        report.reports = [{"step": each.step, "metrics": _named(each.metrics)} for each in ctx.reports]
+        report.notices = list(ctx.notices)
+        folder = Path(ctx.log_dir)
+        report.files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        report.model_exported = (folder.parent / "model.keras").exists()
+        with suppress(OSError):
+            report.checkpoints = {str(step): size for step, size in ctx.saved_bytes.items()}
+        report.keras_unsupported = self._unsupported()
+
+    def _overdue(self, thread: int) -> None:
+        report, frame = self.report, sys._current_frames().get(thread)
+        report.status = TIMEOUT
+        report.problem = (
+            f"it did not end within {self._request.timeout_s:g} s: a loop of its own should end when ctx.should_stop() "
+            "returns True, which it does here after the first ctx.report(); or pass a longer --timeout"
+        )
+        if frame is not None:
+            report.traceback = failure.where(frame, attempt.call.__code__)
+        with suppress(Exception):  # a function that is still running changes what is looked at
+            self._observe()
+        self._finish()
+        os._exit(0)
+
+    def _finish(self) -> None:
+        if self._telling.acquire(blocking=False):
+            self._tell(self.report)
+
+
+def _named(metrics: dict[str, float]) -> dict[str, float | str]:
+    """With names in place of the numbers that JSON lacks."""
+    return {name: value if math.isfinite(value) else str(value) for name, value in metrics.items()}
+
+
+def _status(failed: Failure) -> str:
+    alone = failed.kind is FailureKind.EXCEPTION and failed.summary.startswith("GangNeededError")
+    return REFUSED if alone else FAILED

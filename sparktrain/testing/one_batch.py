@@ -1,0 +1,59 @@
+"""Keras's `fit` and `evaluate` limited to one batch of one epoch. Imports Keras."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+from sparktrain.training.keras.keras_patches import replace
+from sparktrain.training.strategies.keras_guards import problems_in_step
+
+_LIMITS = {"fit": {"steps_per_epoch": 1}, "evaluate": {"steps": 1}}
+
+
+class OneBatch:
+    """Limits the models of this process, and keeps those that were trained."""
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[int, str], Any] = {}
+        """Models by their id and by the method that was called."""
+
+    @property
+    def fits(self) -> int:
+        """Models that `fit` was called of."""
+        return sum(method == "fit" for _, method in self._used)
+
+    def limit(self) -> None:
+        """From now on; undone by `keras_patches.put_back`."""
+        for method in _LIMITS:
+            replace(keras.Model, method, functools.partial(self._limited, method))
+
+    def unsupported(self) -> list[str]:
+        """What Keras cannot do with these models under a strategy that connects several members."""
+        found: Iterator[str] = (
+            f"model.{method}(): {problem}"
+            for (_, method), model in self._used.items()
+            for problem in problems_in_step(model, method, multi_worker=True)
+        )
+        return list(dict.fromkeys(found))
+
+    def _limited(self, method: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(plain)
+
+        @functools.wraps(plain)
+        def limited(model: Any, *args: Any, **kwargs: Any) -> Any:
+            self._used[id(model), method] = model
+            try:
+                given = signature.bind(model, *args, **kwargs)
+            except TypeError:
+                return plain(model, *args, **kwargs)  # says what is wrong with the call
+            given.arguments.update(_LIMITS[method])
+            if method == "fit":
+                given.arguments["epochs"] = given.arguments.get("initial_epoch", 0) + 1
+                if given.arguments.get("validation_data") is not None:
+                    given.arguments["validation_steps"] = 1
+            return plain(*given.args, **given.kwargs)
+
+        return limited

@@ -1,0 +1,67 @@
+"""`sparktrain check`: its options, its lines and its exit codes."""
+
+import pytest
+
+from sparktrain import cli
+from sparktrain.cli.check_command import CODE_OF_STATUS, CheckCommand, lines
+from sparktrain.testing import check_process
+from sparktrain.testing.function_check import CheckReport, CheckRequest
+
+CALL = ["check", "train.py:train"]
+
+
+def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    asked: list[CheckRequest] = []
+
+    def checked(request: CheckRequest) -> CheckReport:
+        asked.append(request)
+        return CheckReport(function=request.target, params=request.params, workers=request.workers)
+
+    monkeypatch.setattr(check_process, "checked", checked)
+    options = ["--param", "lr=0.1", "--param", "layers=[64, 32]", "--workers", "4", "--backend", "tensorflow"]
+    code = cli.main([*CALL, *options, "--metric", "acc", "--seed", "3", "--env", "A=1", "--timeout", "1m30s"])
+
+    params = {"lr": 0.1, "layers": [64, 32]}
+    assert asked == [CheckRequest("train.py:train", params, 4, "tensorflow", "acc", 3, {"A": "1"}, 90.0)]
+    assert code == 0
+    assert capfd.readouterr().out.startswith("train.py:train(lr=0.1, layers=[64, 32]): ok")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--workers", "0"], "--workers (0) must be at least 1"),
+        (["--workers", "two"], "--workers"),
+        (["--backend", "horovad"], "did you mean 'horovod'"),
+        (["--param", "lr"], "--param 'lr'"),
+        (["--param", "lr=1", "--param", "lr=2"], "'lr' is given twice"),
+        (["--metric", ""], "--metric"),
+        (["--timeout", "soon"], "--timeout"),
+        (["--timeout", "0s"], "--timeout"),
+        (["--env", "SPARKTRAIN_X=1"], "SPARKTRAIN_X"),
+        (["--master", "yarn"], "--master"),
+    ],
+)
+def test_wrong_options_are_refused_before_a_process_starts(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    monkeypatch.delattr(check_process, "checked")
+    assert cli.main([*CALL, *options]) == 2
+    assert words in capfd.readouterr().err
+
+
+def test_every_status_has_an_exit_code_that_help_explains() -> None:
+    assert set(CODE_OF_STATUS.values()) <= set(CheckCommand.codes)
+    assert CODE_OF_STATUS == {"ok": 0, "refused": 2, "failed": 3, "crashed": 3, "timeout": 6}
+
+
+def test_long_lists_are_cut() -> None:
+    reports = [{"step": step, "metrics": {"loss": 1.0}} for step in range(8)]
+    report = CheckReport(
+        function="train", params={}, workers=1, reports=reports, notices=["a word"], traceback="a\nb\n"
+    )
+    told = list(lines(report))
+
+    assert told[:3] == ["train(): ok, 0.0 s", "a", "b"]
+    assert told.count("reports: and 3 more") == 1
+    assert told[-1] == "notice: a word"
