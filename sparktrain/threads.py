@@ -9,9 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> None:
-    """Run `work` in a thread that ends with the process at the latest; returns at once."""
-    threading.Thread(target=work, name=name, daemon=True).start()
+def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> threading.Thread:
+    """Start a thread that runs `work` and ends with the process at the latest; returns at once, with the thread."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:

@@ -18,6 +18,7 @@ from sparktrain.runs import gang_text
 from sparktrain.runs.progress import Display, NullDisplay, Progress
 from sparktrain.runs.results import TrialResult
 from sparktrain.state.trial import TrialStatus
+from sparktrain.threads import spawn
 
 CLOSE_TIMEOUT_S = 2.0
 """How long the end of a run waits for the last of what is shown."""
@@ -52,8 +53,7 @@ class DrawingDisplay(Display):
 
     def start(self) -> None:
         """See base class."""
-        self._thread = threading.Thread(target=self._work, name="sparktrain-display", daemon=True)
-        self._thread.start()
+        self._thread = spawn(self._work, "sparktrain-display")
 
     def tell(self, line: str) -> None:
         """See base class."""

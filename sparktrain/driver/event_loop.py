@@ -10,6 +10,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from sparktrain.threads import spawn
+
 T = TypeVar("T")
 
 _made: list[asyncio.AbstractEventLoop] = []
@@ -21,7 +23,7 @@ def _loop() -> asyncio.AbstractEventLoop:
     with _making:
         if not _made:
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="sparktrain-coordinator", daemon=True).start()
+            spawn(loop.run_forever, "sparktrain-coordinator")
             _made.append(loop)
         return _made[0]
 

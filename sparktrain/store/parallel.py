@@ -1,9 +1,10 @@
 """The same work on many things, by a few threads at a time."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
+
+from sparktrain.threads import spawn
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -19,12 +20,7 @@ def spread(work: Callable[[T, GoOn], R], things: Sequence[T], threads: int) -> l
     until no thread is at work any more, and raises that failure. With one thread the caller does it all.
     """
     team = _Team(work, things)
-    others = [
-        threading.Thread(target=team.run, name="sparktrain-store", daemon=True)
-        for _ in range(min(threads, len(things)) - 1)
-    ]
-    for each in others:
-        each.start()
+    others = [spawn(team.run) for _ in range(min(threads, len(things)) - 1)]
     team.run()
     for each in others:
         each.join()  # each operation of a store is bounded

@@ -16,6 +16,7 @@ from sparktrain import process_tree
 from sparktrain.config.gang_spec import Role
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.topology import Formation
+from sparktrain.threads import spawn
 from sparktrain.training import no_spark
 
 EXIT_TIMEOUT_S = 5.0
@@ -99,8 +100,7 @@ def _join_threads() -> None:
     """As at the end of any program, but not for ever, and with the exit handlers still to come."""
     # Private, but what the interpreter calls at exit, and multiprocessing in its children.
     shutdown = threading._shutdown  # type: ignore[attr-defined]
-    joining = threading.Thread(target=shutdown, name="sparktrain-exit", daemon=True)
-    joining.start()
+    joining = spawn(shutdown, "sparktrain-exit")
     joining.join(THREADS_TIMEOUT_S)
     if joining.is_alive():
         left = [each.name for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]

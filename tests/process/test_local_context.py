@@ -1,6 +1,8 @@
 """The contract of `local_context`: a function sees, and leaves, what it does in the process of a member."""
 
 import importlib
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,3 +108,22 @@ async def test_a_fit_resumes_to_the_same_weights(zygote: ZygoteProcess, callers:
     assert [[step for step, _ in each.reports] for each in (first, second)] == [[0, 1], [1, 2, 3]]
     assert second.metrics is not None
     assert second.files["model"] == "True"
+
+
+def test_a_debugger_stops_in_the_function(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from sparktrain.testing import local_context\n"
+        "def train(lr, ctx):\n"
+        "    breakpoint()\n"
+        "    return lr * 2\n"
+        "with local_context({'lr': 4}) as ctx:\n"
+        "    print('returned', ctx.call(train))\n"
+    )
+    commands = "p lr + 100\np ctx.rank\ncontinue\n"
+
+    done = subprocess.run([sys.executable, program], input=commands, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    assert "104" in done.stdout
+    assert "returned {'result': 8.0}" in done.stdout

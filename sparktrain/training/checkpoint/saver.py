@@ -23,6 +23,7 @@ from uuid import uuid4
 from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored, Unsaved
+from sparktrain.threads import spawn
 from sparktrain.training.checkpoint import model_state, tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
@@ -355,8 +356,7 @@ class CheckpointSaver:
             self._staged = job
             self._changed.notify_all()
         if self._writer is None:
-            self._writer = threading.Thread(target=self._write_all, name="sparktrain-checkpoint", daemon=True)
-            self._writer.start()
+            self._writer = spawn(self._write_all, "sparktrain-checkpoint")
 
     def _write_all(self) -> None:
         while True:

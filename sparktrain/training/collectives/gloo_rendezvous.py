@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import TracebackType
 from typing import Any
 
+from sparktrain.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
 
 MAX_VALUE_BYTES = 64 * 1024
@@ -38,8 +39,7 @@ class Rendezvous:
     def __enter__(self) -> "Rendezvous":
         self._server = _Server(self)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="sparktrain-rendezvous", daemon=True)
-        self._thread.start()
+        self._thread = spawn(self._serve, "sparktrain-rendezvous")
         return self
 
     def __exit__(
