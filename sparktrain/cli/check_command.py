@@ -7,7 +7,7 @@ import msgspec
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, Output
-from sparktrain.cli.flags import FUNCTION, GANG, OUTPUT, Backend, CommandWithExamples, Debug, Env, Seed, Target, option
+from sparktrain.cli.flags import FUNCTION, GANG, OUTPUT, Backend, CommandWithExamples, Debug, Env, Target, option
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.errors import SpecError
 
@@ -49,7 +49,9 @@ def check(
     metric: Annotated[str | None, option(FUNCTION, "NAME", "An entry that the result must have.")] = None,
     workers: Annotated[int, option(GANG, "N", "Call it as rank 0 of a gang of N (default: 1).")] = 1,
     backend: Backend = None,
-    seed: Seed = None,
+    seed: Annotated[
+        int, option(FUNCTION, "N", "What ctx.seed is, and the generators are seeded with (default: 0).")
+    ] = 0,
     env: Env = None,
     timeout: Annotated[
         str, option(OUTPUT, "TIME", "End the function after so long, as in 90s, 5m (default: 2m).")
@@ -85,7 +87,7 @@ def _request(
     target: str,
     param: list[str] | None,
     words: tuple[str | None, str | None],
-    numbers: tuple[int, int | None],
+    numbers: tuple[int, int],
     env: list[str] | None,
     timeout: str,
 ) -> "CheckRequest":
@@ -111,7 +113,7 @@ def _request(
         workers=count(workers, "--workers", 1),
         backend=backend or AUTO,
         metric=metric_name(metric, "--metric"),
-        seed=seed or 0,
+        seed=seed,
         env=environment(variables.get("env", {}), variables.get("forward_env", ())),
         timeout_s=timeout_s,
     )
