@@ -5,6 +5,7 @@ that kind may happen here, and only modules from the driver's list of safe ones 
 """
 
 import faulthandler
+import gc
 import importlib
 import mmap
 import os
@@ -22,6 +23,7 @@ from sparktrain import process_tree
 from sparktrain.clock import Clock, pause
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
+from sparktrain.training import forkable
 
 WAITING = "member-waiting"
 """Name of a member's process until it has its assignment: for people, since a process may call itself anything."""
@@ -99,12 +101,15 @@ class Zygote:
         if not self._kill_at:  # no member to end: an import that takes minutes need not delay the zygote's own end
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         importlib.invalidate_caches()
+        gc.disable()  # modules stay: to collect while they are imported takes a fifth of the import of TensorFlow
         failed: dict[str, str] = {}
         for name in modules:
             try:
                 importlib.import_module(name)
             except (Exception, SystemExit) as error:
                 failed[name] = f"{type(error).__name__}: {error}"
+        forkable.arrange()
+        gc.enable()
         self._handle_signals()  # a module may have set handlers of its own
         return failed
 
