@@ -295,17 +295,22 @@ class MemberSession:
     # ---- storing
 
     async def store(self, agent: AgentId, dialer: Dialer, post: Post) -> None:
-        """Upload log, metrics and files, the log while the member runs; post `MemberStored`; remove the local copy."""
+        """Upload log, metrics and files, a long log while the member runs; post `MemberStored`; remove the local copy.
+
+        A member that prints nothing has no log in the run directory.
+        """
         with suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), LIVE_LOG_AFTER_S)
         storing = Storing(agent, self.member, self._home, dialer)
-        await storing.bring("log.txt", aiter(self._log))
+        whole = self._over.is_set() and storing.is_short("log.txt", self._start.log_limit_bytes)
+        if not whole:
+            await storing.bring("log.txt", aiter(self._log))
         while not self._over.is_set():  # the upload failed: what the member still prints must not fill the disk
             with suppress(OSError):
                 self._log.trim()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), TRIM_INTERVAL_S)
-        await storing.bring_all()
+        await storing.bring_all(*(["log.txt"] if whole else []))
         post(m.MemberStored(self.member, storing.problem))
         await asyncio.to_thread(discard, self._home)
 

@@ -5,7 +5,8 @@ Nothing that a training function leaves ends an upload of another file, or the a
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+import stat
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,8 @@ SMALL_BYTES = 64 * 1024
 """Files up to this size travel together."""
 NAMES_BYTES = 16 * 1024
 """For all names of one parcel."""
+OWN = ("metrics.jsonl", "model.keras")
+"""Files of a member beside its log and its folder `files`."""
 TOLD = 5
 """So many problems are told one by one."""
 
@@ -49,10 +52,23 @@ class Storing:
         except Exception as error:  # whatever the training function has made of its files
             self._problems.append(f"{name}: {error}")
 
-    async def bring_all(self) -> None:
-        """Upload metrics, model and all of `files`. Raises nothing."""
+    def is_short(self, name: str, limit_bytes: int) -> bool:
+        """Whether the file is a regular one that travels with others, and is within its limit. Blocks on local disk."""
         try:
-            sizes = await asyncio.to_thread(self._found)
+            found = os.lstat(self._home / name)
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode) and found.st_size <= min(SMALL_BYTES, limit_bytes)
+
+    async def bring_all(self, *also: str) -> None:
+        """Upload metrics, model, all of `files`, and those files `also` that are not empty. Raises nothing.
+
+        Where there is nothing, nothing is sent.
+        """
+        if self._nothing(also):
+            return
+        try:
+            sizes = await asyncio.to_thread(self._found, also)
         except Exception as error:
             self._problems.append(f"files: {error}")
             return
@@ -62,11 +78,27 @@ class Storing:
             if size > SMALL_BYTES:
                 await self.bring(self._name(path), _chunks(path))
 
-    def _found(self) -> dict[Path, int]:
+    def _nothing(self, also: Sequence[str]) -> bool:
+        """Whether the member has left no file at all. Blocks on local disk for a moment."""
+        if any(os.path.lexists(self._home / name) for name in OWN) or any(map(self._has_content, also)):
+            return False
+        try:
+            with os.scandir(self._home / "files") as entries:
+                return next(entries, None) is None
+        except OSError:
+            return False
+
+    def _has_content(self, name: str) -> bool:
+        try:
+            return os.lstat(self._home / name).st_size > 0
+        except OSError:
+            return False
+
+    def _found(self, also: Sequence[str]) -> dict[Path, int]:
         """All files to bring, with their sizes; 0 for what is gone, which is found out when it is read."""
         found = find(self._home / "files")
         self._problems += found.problems
-        own = [self._home / name for name in ("metrics.jsonl", "model.keras")]
+        own = [self._home / name for name in (*filter(self._has_content, also), *OWN)]
         sizes = dict.fromkeys([*filter(os.path.lexists, own), *found.files], 0)
         for path in sizes:
             with suppress(OSError):

@@ -36,6 +36,11 @@ def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind)
 
 
+def prepare(kind: Any) -> None:
+    """Make the decoder of the union `kind` now, which takes a millisecond, and not with the first message."""
+    _decoder(kind)
+
+
 def encode(message: msgspec.Struct) -> bytes:
     """Bytes of `message`."""
     return _ENCODER.encode(message)

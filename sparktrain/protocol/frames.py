@@ -179,13 +179,14 @@ class AsyncPipe(Generic[T]):
     async def _readable(self) -> None:
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        loop.add_reader(self._sock, self._wake)
+        # By its number: for each new reader the selector makes the text of an error, and that of a socket takes long.
+        loop.add_reader(self._sock.fileno(), self._wake)
         try:
             await self._waiter
         finally:
             self._waiter = None
             if self._sock.fileno() >= 0:
-                loop.remove_reader(self._sock)
+                loop.remove_reader(self._sock.fileno())
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -72,7 +72,10 @@ def missing(logs: Sequence[LogFile], wanted: Wanted) -> SpecError:
     of = f"trial {wanted.trial}" + (f" in generation {wanted.generation}" if wanted.generation is not None else "")
     of += f" of rank {wanted.rank}" if wanted.rank is not None else ""
     if not logs:
-        return SpecError(f"there is no log of {of} yet: a log comes once its trial has run for a moment; try --follow")
+        return SpecError(
+            f"there is no log of {of} yet: a log comes once its trial has printed something and has run for a moment; "
+            "try --follow"
+        )
     there = ", ".join(f"{log.member.generation}/{log.member.rank}" for log in logs[:_TOLD_TRIALS])
     return SpecError(
         f"there is no log of {of}; by generation/rank there are {there}{' ...' * (len(logs) > _TOLD_TRIALS)}"

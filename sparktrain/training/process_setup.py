@@ -98,6 +98,8 @@ def _redirect(log_path: str) -> None:
 
 def _join_threads() -> None:
     """As at the end of any program, but not for ever, and with the exit handlers still to come."""
+    if threading.active_count() == 1:
+        return
     # Private, but what the interpreter calls at exit, and multiprocessing in its children.
     shutdown = threading._shutdown  # type: ignore[attr-defined]
     joining = spawn(shutdown, "sparktrain-exit")

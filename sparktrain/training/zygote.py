@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from sparktrain import process_tree
 from sparktrain.clock import Clock, pause
+from sparktrain.protocol import codec
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.training import forkable
@@ -53,6 +54,7 @@ class Zygote:
     def start(self, agent_pid: int) -> None:
         """Tie this process to the agent's, and its descendants to itself. Raises OSError."""
         faulthandler.enable()
+        codec.prepare(m.ToMember)  # or each member does, before it can read its assignment
         self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._handle_signals()
         process_tree.inherit_orphans()
