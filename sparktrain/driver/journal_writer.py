@@ -17,6 +17,8 @@ MOST_RECORDS = 1000
 """In one group."""
 COMPACT_AFTER = 2000
 """Records after which the journal is compacted at the earliest."""
+GROWTH = 3
+"""A journal that is this many times as long as the last compaction left it is compacted again."""
 CHECK_S = 5.0
 """A driver that has nothing to write asks at such intervals whether another one has taken over. The first time it
 writes an empty batch, which says that the one before was whole."""
@@ -76,7 +78,7 @@ class JournalWriter:
         self._clock = clock
         self._written: list[AnyRecord] = list(records)
         self._background = background
-        self._compact_at = _doubled(len(compacted(self._written)))
+        self._compact_at = next_compaction(len(compacted(self._written)))
         self._compacting = False
         self._pending: deque[AnyRecord] = deque()
         self._taken = self._done = 0
@@ -176,7 +178,7 @@ class JournalWriter:
         try:
             left = await aside(lambda: _rewritten(rewriting, records))
             self._written[: len(records)] = left
-            self._compact_at = _doubled(len(left))
+            self._compact_at = next_compaction(len(left))
         except (OSError, DeposedError) as error:  # who is deposed hears it at the next record
             logger.warning("the journal was not compacted, and is tried again later: %s", error)
             self._compact_at = len(self._written) + COMPACT_AFTER
@@ -199,12 +201,13 @@ def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord
     return left
 
 
-def _doubled(left: int) -> int:
-    """How many records a journal has when it is time to compact it, after what a compaction has left, or would leave.
+def next_compaction(left: int) -> int:
+    """How many records a journal has when it is compacted, after a compaction that leaves, or would leave, `left`.
 
-    So all compactions together write twice as many records as there are at most, though none become fewer.
+    So all compactions together write half as many records again as there are, though none become fewer. With the
+    headers of its batches a journal writes less than three times the bytes of its records.
     """
-    return max(2 * left, left + COMPACT_AFTER)
+    return max(GROWTH * left, left + COMPACT_AFTER)
 
 
 def _agent_of(command: do.Command) -> AgentId | None:

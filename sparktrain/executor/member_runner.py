@@ -17,7 +17,7 @@ from sparktrain.errors import CheckpointError, InfraError
 from sparktrain.executor.code import LocalCode
 from sparktrain.executor.exit_causes import classify
 from sparktrain.executor.folders import discard
-from sparktrain.executor.log_tail import LogFollower, lines_before, tail_lines
+from sparktrain.executor.log_tail import POLL_S, LogFollower, lines_before, tail_lines
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.upload_queue import Storing
@@ -299,20 +299,25 @@ class MemberSession:
 
         A member that prints nothing has no log in the run directory.
         """
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), LIVE_LOG_AFTER_S)
         storing = Storing(agent, self.member, self._home, dialer)
+        await self._over_within(LIVE_LOG_AFTER_S)
+        while not self._over.is_set() and not storing.has_content("log.txt"):
+            await self._over_within(POLL_S)
         whole = self._over.is_set() and storing.is_short("log.txt", self._start.log_limit_bytes)
         if not whole:
             await storing.bring("log.txt", aiter(self._log))
         while not self._over.is_set():  # the upload failed: what the member still prints must not fill the disk
             with suppress(OSError):
                 self._log.trim()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), TRIM_INTERVAL_S)
+            await self._over_within(TRIM_INTERVAL_S)
         await storing.bring_all(*(["log.txt"] if whole else []))
         post(m.MemberStored(self.member, storing.problem))
         await asyncio.to_thread(discard, self._home)
+
+    async def _over_within(self, seconds: float) -> None:
+        """Wait for the end of the process, for so long at most."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
 
 
 async def _with(work: Coroutine[None, None, T], *beside: Coroutine[None, None, None]) -> T:

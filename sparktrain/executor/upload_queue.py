@@ -60,6 +60,13 @@ class Storing:
             return False
         return stat.S_ISREG(found.st_mode) and found.st_size <= min(SMALL_BYTES, limit_bytes)
 
+    def has_content(self, name: str) -> bool:
+        """Whether there is such a file, and it is not empty. Blocks on local disk for a moment."""
+        try:
+            return os.lstat(self._home / name).st_size > 0
+        except OSError:
+            return False
+
     async def bring_all(self, *also: str) -> None:
         """Upload metrics, model, all of `files`, and those files `also` that are not empty. Raises nothing.
 
@@ -80,7 +87,7 @@ class Storing:
 
     def _nothing(self, also: Sequence[str]) -> bool:
         """Whether the member has left no file at all. Blocks on local disk for a moment."""
-        if any(os.path.lexists(self._home / name) for name in OWN) or any(map(self._has_content, also)):
+        if any(os.path.lexists(self._home / name) for name in OWN) or any(map(self.has_content, also)):
             return False
         try:
             with os.scandir(self._home / "files") as entries:
@@ -88,17 +95,11 @@ class Storing:
         except OSError:
             return False
 
-    def _has_content(self, name: str) -> bool:
-        try:
-            return os.lstat(self._home / name).st_size > 0
-        except OSError:
-            return False
-
     def _found(self, also: Sequence[str]) -> dict[Path, int]:
         """All files to bring, with their sizes; 0 for what is gone, which is found out when it is read."""
         found = find(self._home / "files")
         self._problems += found.problems
-        own = [self._home / name for name in (*filter(self._has_content, also), *OWN)]
+        own = [self._home / name for name in (*filter(self.has_content, also), *OWN)]
         sizes = dict.fromkeys([*filter(os.path.lexists, own), *found.files], 0)
         for path in sizes:
             with suppress(OSError):

@@ -231,7 +231,7 @@ async def test_what_compactions_write_grows_with_the_journal_and_no_faster(desk:
         desk.take(*(formed(trial) for trial in range(first, first + 1000)))
         await desk.write()
         await desk.compact()
-    assert sum(map(len, desk.book.snapshots)) < 2 * trials
+    assert sum(map(len, desk.book.snapshots)) < 1.5 * trials
     assert len(desk.book.snapshots) >= 3
 
 
@@ -239,8 +239,8 @@ async def test_a_journal_is_not_compacted_again_by_each_driver(desk: Desk) -> No
     """It begins with what a compaction would leave."""
     before = [formed(trial).record for trial in range(3 * module.COMPACT_AFTER)]
     desk.scribe = desk.new_scribe(before)
-    desk.take(*(formed(trial) for trial in range(2 * module.COMPACT_AFTER)))
-    await desk.write(groups=2 * module.COMPACT_AFTER // module.MOST_RECORDS)
+    desk.take(*(formed(trial) for trial in range(5 * module.COMPACT_AFTER)))
+    await desk.write(groups=5 * module.COMPACT_AFTER // module.MOST_RECORDS)
     assert desk.beside == []
     reports = [reported(step).record for step in range(3 * module.COMPACT_AFTER)]
     desk.scribe = desk.new_scribe(reports)
