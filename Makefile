@@ -4,7 +4,7 @@ BIN := .venv/bin
 RINGS := architecture unit histories contract process spark hadoop training faults examples
 BENCHMARKS := local_start coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills driver_death resume \
-    hdfs_throughput journal fusion yarn doctor
+    hdfs_throughput journal short_trials fusion yarn doctor
 ARGS :=
 
 .PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench try-readme check lint types imports words words-update docs \

@@ -9,6 +9,7 @@ one group is written is the next group. The NameNode counts its own operations.
 import argparse
 import asyncio
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -103,16 +104,23 @@ def _appends(store: Store, count: int) -> list[float]:
 
 async def _burst(store: Store) -> float:
     """Events a second, from the first to the moment that all are durable."""
-    scribe = JournalWriter(_claimed(store), [], lambda command: None, SystemClock())
-    begun, writing = time.perf_counter(), []
+    writing: list[asyncio.Task[None]] = []
+    scribe = JournalWriter(
+        _claimed(store), [], lambda command: None, SystemClock(), lambda work: _beside(work, writing)
+    )
+    begun = time.perf_counter()
     for number in range(BURST // 3):
         for record in _trial(number):
             scribe.take(do.WriteRecord(record))
         if not scribe.idle:
-            writing.append(asyncio.create_task(scribe.write(_raise)))
+            _beside(scribe.write(_raise), writing)
         await asyncio.sleep(0.0005)
     await asyncio.gather(*writing)
     return BURST / (time.perf_counter() - begun)
+
+
+def _beside(work: Coroutine[None, None, None], tasks: list[asyncio.Task[None]]) -> None:
+    tasks.append(asyncio.create_task(work))
 
 
 def _raise(error: Exception, dropped: list[do.Command]) -> None:

@@ -46,9 +46,9 @@ class CountingCoordinator(Coordinator):
             self.complete.set()
 
 
-def work_of(folder: str, trials: int, agents: int) -> RunRequest:
-    """A run of so many trials."""
-    store, layout = LocalStore(folder), RunLayout("load")
+def work_of(place: str | LocalStore, trials: int, agents: int) -> RunRequest:
+    """A run of so many trials, in a folder or a store."""
+    store, layout = LocalStore(place) if isinstance(place, str) else place, RunLayout("load")
     journal, _ = Journal.claim(
         store, layout.journal, DriverIdentity(host="benchmark", pid=0, started=0.0, sparktrain="")
     )

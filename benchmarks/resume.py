@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from benchmarks.machine import at_most, show
 from benchmarks.session import stage
 from sparktrain.driver.finish import finished
-from sparktrain.driver.journal_writer import COMPACT_AFTER, JournalPort
+from sparktrain.driver.journal_writer import COMPACT_AFTER, JournalPort, next_compaction
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.ids import Generation, TrialId
@@ -106,8 +106,8 @@ def write(book: JournalPort, began: AnyRecord, cases: Sequence[dict[str, object]
         add([concluded(trial) for trial in these[: len(these) - done]])
         if len(written) >= compact_at:
             written[:] = compacted(written)
-            book.compact(written)
-            compact_at = len(written) + COMPACT_AFTER
+            book.compaction().write(written)
+            compact_at = next_compaction(len(written))
 
 
 def concluded(trial: TrialId) -> TrialConcluded:
