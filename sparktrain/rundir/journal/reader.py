@@ -197,21 +197,21 @@ class Replay:
 
     def _add(self, begun: Replayed, last: Followed) -> Replayed:
         """What was read already, to the batch `last`, and the batches that come after it."""
-        records, damage, unread = list(begun.records), None, list(_steps(begun.chain, last))
-        while unread and damage is None:
-            epoch, number, limit = unread[0]
+        records, damage, steps, done = list(begun.records), None, list(_steps(begun.chain, last)), 0
+        while done < len(steps) and damage is None:
+            epoch, number, limit = steps[done]
             content = self.batch(epoch, number)
             if content.fault is not None and (limit is None or len(content.records) < limit):
                 damage = self._damage(epoch, number, content)
             else:
-                unread.pop(0)
+                done += 1
             records += content.records[:limit]
         return replace(
             begun,
             records=tuple(records),
             notes=tuple(self._notes),
             damage=damage,
-            unread=tuple((epoch, number) for epoch, number, _ in unread),
+            unread=tuple((epoch, number) for epoch, number, _ in steps[done:]),
         )
 
     def _are_listed(self, steps: Iterable[tuple[int, int, int | None]]) -> bool:
