@@ -5,10 +5,12 @@ RINGS := architecture unit histories contract process spark hadoop training faul
 BENCHMARKS := local_start coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills driver_death resume \
     hdfs_throughput journal short_trials fusion yarn doctor
+WORKERS := 2
 ARGS :=
+PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test bench try-readme check lint types imports words words-update docs \
-    format lock clean
+.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test test-all test-rig bench try-readme check lint types imports \
+    words words-update docs format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -36,8 +38,14 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container
 	$(BIN)/python scripts/demo_yarn.py
 
-test: horovod hadoop classes ## all tests, innermost ring first; RINGS="unit contract" or ARGS="-k journal" select; ARGS="-n 2": two at a time
-	$(BIN)/pytest $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS))) $(ARGS)
+test: horovod hadoop classes ## what every change must pass; RINGS="unit contract" or ARGS="-k journal" select: see docs/development.md
+	$(PYTEST) -m "not all and not rig" $(ARGS)
+
+test-all: horovod hadoop classes ## all tests: those of make test, of make test-rig, and each fault case at full length
+	$(PYTEST) $(ARGS)
+
+test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemons, packs, helpers
+	$(PYTEST) -m rig $(ARGS)
 
 bench: horovod hadoop ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done

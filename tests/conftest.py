@@ -24,8 +24,8 @@ DAEMONS = "tests/hadoop/"
 
 
 class Rings(LoadScopeScheduling):
-    """How two workers share all tests (`make test ARGS="-n 2"`): one begins with the ring of daemons, which tests of
-    several files share, and the other with the innermost ring; a file at a time from then on."""
+    """How two workers share the tests of `make test`: one starts with the ring of daemons, which tests of several files
+    share, and the other with the innermost ring; a file at a time from then on."""
 
     def _split_scope(self, nodeid: str) -> str:
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]
