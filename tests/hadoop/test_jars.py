@@ -1,4 +1,4 @@
-"""The script that fetches Hadoop's jars: what it leaves is whole, or it is nothing."""
+"""Hadoop's jars and what is compiled against them: what the cache has is whole, or it is not there."""
 
 import os
 import subprocess
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparktrain.testing.hadoop import java
+
+pytestmark = pytest.mark.rig
 
 SCRIPT = Path(__file__).parents[2] / "scripts/fetch_hadoop.sh"
 
@@ -73,3 +75,26 @@ def test_what_a_killed_run_left_is_not_taken_for_whole(cache: Cache) -> None:
 
     assert cache.fetch("true").returncode == 0
     assert cache.left() == [java.jars().name, *(f"{java.jars().name}/{name}.jar" for name in ("first", "last"))]
+
+
+def test_a_class_is_compiled_once_for_each_content_of_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars, home = java.jars(), tmp_path / "sparktrain"
+    (home / "hadoop").mkdir(parents=True)
+    (home / "hadoop" / jars.name).symlink_to(jars)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = tmp_path / "Small.java"
+    source.write_text("class Small {}")
+
+    folder = java.compiled(source)
+    stored = (folder / "Small.class").stat()
+    assert java.compiled(source) == folder
+    assert (folder / "Small.class").stat() == stored
+
+    source.write_text("class Small { int one; }")
+    assert java.compiled(source) != folder
+    source.write_text("class Small {")
+    with pytest.raises(java.HadoopError, match=r"javac Small.java ended with status 1"):
+        java.compiled(source)
+    assert len(list((home / "classes").iterdir())) == 2

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
 
 from sparktrain.errors import InfraError, UserError
@@ -37,11 +38,14 @@ def jars() -> Path:
     """The folder that scripts/fetch_hadoop.sh has filled. Raises JarsMissingError."""
     pom = _POM.read_bytes()
     version = ElementTree.fromstring(pom).findtext("{*}properties/{*}hadoop.version")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "sparktrain" / "hadoop" / f"{version}-{sha256(pom).hexdigest()[:8]}"
+    folder = _cache() / "hadoop" / f"{version}-{sha256(pom).hexdigest()[:8]}"
     if not folder.is_dir():
         raise JarsMissingError(f"the jars of Hadoop are not in {folder}: run `make hadoop`")
     return folder
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparktrain"
 
 
 def java_home() -> str:
@@ -104,8 +108,27 @@ def run(main: str, conf: Path, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def compile_class(source: Path, folder: Path) -> None:
-    """Compile one class that uses Hadoop's into `folder`. Blocks for a second or two. Raises HadoopError."""
+def compiled(source: Path) -> Path:
+    """The folder that has the class of `source`, which uses Hadoop's. Raises HadoopError, JarsMissingError.
+
+    Blocks for a second or two the first time; the same source is compiled once for the same jars.
+    """
+    digest = sha256(jars().name.encode() + source.read_bytes()).hexdigest()[:16]
+    folder = _cache() / "classes" / f"{source.stem}-{digest}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent) as scratch:
+            made = Path(scratch, "made")
+            _compile(source, made)
+            try:
+                made.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # no other process was faster
+                    raise
+    return folder
+
+
+def _compile(source: Path, folder: Path) -> None:
     javac = f"{java_home()}/bin/javac"
     if not Path(javac).exists():
         raise HadoopError(f"there is no {javac}: install a JDK, such as openjdk-17-jdk-headless, not a JRE alone")

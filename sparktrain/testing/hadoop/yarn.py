@@ -238,9 +238,9 @@ class Yarn(Cluster):
             shutil.copytree(self.hdfs.conf, conf)
             sites = {"yarn-site": {**yarn, **own, **self._settings}, "capacity-scheduler": self._queues}
             write_conf(conf, sites | resource_types(self.knobs), level="WARN" if conf == self.conf else "INFO")
-        java.compile_class(_LOCAL_FS, self.folder / "classes")
+        classes = java.compiled(_LOCAL_FS)
         for each in self.nodemanagers:
-            shutil.copytree(self.folder / "classes", each.conf, dirs_exist_ok=True)
+            shutil.copytree(classes, each.conf, dirs_exist_ok=True)
 
     def _own(self, daemon: Daemon) -> dict[str, str]:
         """Settings of one daemon alone."""
