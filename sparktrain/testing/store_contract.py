@@ -22,11 +22,10 @@ RACE_DEADLINE_S = 240.0
 PUTS_BEFORE_DEATH = 5
 
 
-class StoreContract:
-    """Tests of the contract in `sparktrain.store.base`. The fixture `store` gives each test an empty store of its own.
+class RaceContract:
+    """Processes that create the same files at the same time. The fixture `store` gives each test an empty store.
 
-    `reopen` must be a function that processes can be sent; it opens the store that `address` names. A class for a store
-    of your own needs both, and nothing of this package's tests.
+    `reopen` must be a function that processes can be sent; it opens the store that `address` names.
     """
 
     rounds = 20
@@ -39,6 +38,31 @@ class StoreContract:
     @pytest.fixture
     def store(self) -> Store:
         raise NotImplementedError("a test class of a store must have a fixture `store`")
+
+    @pytest.mark.timeout(RACE_DEADLINE_S + 60)
+    def test_of_many_contenders_exactly_one_creates_a_file(self, store: Store) -> None:
+        barrier, outcomes = self.contest.Barrier(CONTENDERS), self.contest.Queue()
+        given = (self.reopen, store.address, self.rounds, barrier, outcomes)
+        contenders = [self.contest.Process(target=_contend, args=(number, *given)) for number in range(CONTENDERS)]
+        for contender in contenders:
+            contender.daemon = True  # whatever hangs ends with the tests
+            contender.start()
+        for contender in contenders:
+            contender.join(RACE_DEADLINE_S)
+        assert [contender.exitcode for contender in contenders] == [0] * CONTENDERS
+        won: dict[int, list[bool]] = dict(outcomes.get(timeout=RACE_DEADLINE_S) for _ in contenders)
+        for turn in range(self.rounds):
+            winners = [number for number in won if won[number][turn]]
+            assert len(winners) == 1, f"round {turn} was won by {winners}"
+            assert store.read(f"race/{turn}") == _entry(winners[0])
+        assert store.list("race") == sorted(f"race/{turn}" for turn in range(self.rounds))
+
+
+class StoreContract(RaceContract):
+    """Tests of the contract in `sparktrain.store.base`.
+
+    A class for a store of your own needs a fixture `store` and `reopen`, and nothing of this package's tests.
+    """
 
     def test_probe_proves_a_store_that_works_and_leaves_nothing(self, store: Store) -> None:
         store.probe()
@@ -66,24 +90,6 @@ class StoreContract:
     def test_what_was_put_is_there_for_everybody(self, store: Store) -> None:
         store.put_if_absent("run/results.json", b"{}")
         assert self.reopen(store.address).read("run/results.json") == b"{}"
-
-    @pytest.mark.timeout(RACE_DEADLINE_S + 60)
-    def test_of_many_contenders_exactly_one_creates_a_file(self, store: Store) -> None:
-        barrier, outcomes = self.contest.Barrier(CONTENDERS), self.contest.Queue()
-        given = (self.reopen, store.address, self.rounds, barrier, outcomes)
-        contenders = [self.contest.Process(target=_contend, args=(number, *given)) for number in range(CONTENDERS)]
-        for contender in contenders:
-            contender.daemon = True  # whatever hangs ends with the tests
-            contender.start()
-        for contender in contenders:
-            contender.join(RACE_DEADLINE_S)
-        assert [contender.exitcode for contender in contenders] == [0] * CONTENDERS
-        won: dict[int, list[bool]] = dict(outcomes.get(timeout=RACE_DEADLINE_S) for _ in contenders)
-        for turn in range(self.rounds):
-            winners = [number for number in won if won[number][turn]]
-            assert len(winners) == 1, f"round {turn} was won by {winners}"
-            assert store.read(f"race/{turn}") == _entry(winners[0])
-        assert store.list("race") == sorted(f"race/{turn}" for turn in range(self.rounds))
 
     def test_a_missing_file(self, store: Store) -> None:
         with pytest.raises(FileNotFoundError):

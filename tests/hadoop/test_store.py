@@ -8,22 +8,30 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hdfs import HdfsStore
 from sparktrain.store.hadoop.webhdfs import WebHdfsStore
+from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import Hdfs
-from sparktrain.testing.store_contract import SharedStoreContract
+from sparktrain.testing.store_contract import RaceContract, SharedStoreContract
+from tests.hadoop.stores import PROTOCOLS, url
 
 
 class TestHdfsStore(SharedStoreContract):
-    rounds = 200
-
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
         return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}/not/there yet", timeout_s=30.0))
 
 
 class TestWebHdfsStore(SharedStoreContract):
-    rounds = 200
-
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
-        url = hdfs_cluster.webhdfs_url.replace("http://", "webhdfs://")
-        return WebHdfsStore.at(StoreAddress(f"{url}{tmp_path}/not/there yet", timeout_s=30.0))
+        return WebHdfsStore.at(StoreAddress(url(hdfs_cluster, "webhdfs", f"{tmp_path}/not/there yet"), timeout_s=30.0))
+
+
+@pytest.mark.all
+class TestManyRounds(RaceContract):
+    """The race of the contract, ten times as long."""
+
+    rounds = 200
+
+    @pytest.fixture(params=PROTOCOLS)
+    def store(self, hdfs_cluster: Hdfs, tmp_path: Path, request: pytest.FixtureRequest) -> Store:
+        return open_store(StoreAddress(url(hdfs_cluster, request.param, tmp_path), timeout_s=30.0))
