@@ -14,8 +14,12 @@ from sparktrain.testing.hadoop import Yarn, fast_conf
 from sparktrain.testing.processes import kill, wait_until
 
 TRAINING = ("sparktrain[hdfs,tensorflow,horovod]",)
-"""The packages of the pack that most applications run from."""
+"""The packages of the pack with both rings."""
 TRAINING_PACKS = "training-packs"
+"""The folder of HDFS that it is in."""
+SMALL = ("sparktrain[hdfs]",)
+"""The packages of a pack a quarter as large, without TensorFlow."""
+SMALL_PACKS = "packs"
 """The folder of HDFS that it is in."""
 
 _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b")

@@ -25,9 +25,9 @@ from sparktrain.testing.hadoop import (
     submit,
     yarn,
 )
-from tests.hadoop.commands import TRAINING, TRAINING_PACKS
+from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS
 
-TOKEN_LIFE_S = float(os.environ.get("SPARKTRAIN_TOKEN_LIFE_S", "15"))
+TOKEN_LIFE_S = float(os.environ.get("SPARKTRAIN_TOKEN_LIFE_S", "12"))
 """Of a delegation token of `secure_cluster`. Longer ones, for a test that takes longer: in the environment."""
 
 FIRST = Path(__file__).with_name("yarn_first.py")
@@ -99,14 +99,36 @@ def secure_cluster(kdc_of_tests: Kdc, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="package")
 def yarn_cluster(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
-    """One cluster for the whole ring, whose daemons no test touches; each test ends what it submits, which runs from a
-    pack with TensorFlow and Horovod that the nodes have unpacked."""
+    """One cluster for the whole ring, whose daemons no test touches; each test ends what it submits. Containers run the
+    Python of this environment."""
     folder = tmp_path_factory.mktemp("yarn") / "cluster"
     with yarn(folder, hdfs_cluster, Knobs(gpus=2)) as cluster:
-        cluster.pack = pack(TRAINING, f"{hdfs_cluster.url}/{TRAINING_PACKS}", _ignore).url
-        first = submit(cluster, FIRST)
-        assert first.exit_code == 0, first.output
         yield cluster
+
+
+@pytest.fixture(scope="package")
+def _training_pack(yarn_cluster: Yarn) -> str:
+    yarn_cluster.pack = url = pack(TRAINING, f"{yarn_cluster.hdfs.url}/{TRAINING_PACKS}", _ignore).url
+    first = submit(yarn_cluster, FIRST)
+    yarn_cluster.pack = None
+    assert first.exit_code == 0, first.output
+    return url
+
+
+@pytest.fixture
+def packed_yarn(yarn_cluster: Yarn, _training_pack: str) -> Iterator[Yarn]:
+    """`yarn_cluster`, where containers run from a pack with TensorFlow and Horovod, which the nodes have unpacked."""
+    yarn_cluster.pack = _training_pack
+    yield yarn_cluster
+    yarn_cluster.pack = None
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    """An empty folder, where training functions on YARN write who they are."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(scope="package")
@@ -130,8 +152,8 @@ def breakable_yarn(_breakable_yarn: Yarn) -> Yarn:
 @pytest.fixture(scope="package")
 def packs(hdfs_cluster: Hdfs) -> str:
     """A folder of HDFS with the pack of all that sparktrain itself requires, without TensorFlow."""
-    folder = f"{hdfs_cluster.url}/packs"
-    assert pack(["sparktrain[hdfs]"], folder, _ignore).uploaded
+    folder = f"{hdfs_cluster.url}/{SMALL_PACKS}"
+    assert pack(SMALL, folder, _ignore).uploaded
     return folder
 
 

@@ -14,8 +14,13 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class TestInHdfs(CheckpointContract):
-    stride = 3
+    stride = 12
 
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
         return HdfsStore.at(StoreAddress(f"{hdfs_cluster.url}{tmp_path}", timeout_s=30.0))
+
+
+@pytest.mark.all
+class TestInHdfsOften(TestInHdfs):
+    stride = 3

@@ -23,6 +23,8 @@ print(flush=True)
 input()
 """
 
+pytestmark = pytest.mark.rig
+
 
 def grandchild(place: Path) -> Sighted:
     """A process that left the container which started it, and that container's session."""

@@ -19,6 +19,8 @@ from sparktrain.testing.hadoop.ports import Ports
 from sparktrain.testing.processes import Sighted, kill
 from tests.hadoop.conftest import StartHdfs
 
+pytestmark = pytest.mark.rig
+
 ANSWER_S = 30.0
 WITHOUT_PROXY = build_opener(ProxyHandler({}))
 

@@ -35,6 +35,7 @@ def test_a_namenode_tells_the_settings_that_cost(
     assert hdfs_cluster.cli("-ls", f"/doctor-{protocol}").strip() == "", "it leaves no file"
 
 
+@pytest.mark.all
 def test_executors_of_yarn_tell_and_the_container_is_weighed(yarn_cluster: Yarn) -> None:
     directory = f"{yarn_cluster.hdfs.url}/doctor"
     submitted = submit(yarn_cluster, CONF.parent / "jobs" / "doctor.py", "--dir", directory, "--json")

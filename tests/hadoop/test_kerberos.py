@@ -34,13 +34,14 @@ from tests.hadoop.endurance import EVERY, expected
 
 DRIVER = Path(__file__).with_name("kerberos_driver.py")
 ROOT = Path(__file__).parents[2]
-LIVES = 4
+LIVES = [2, pytest.param(4, marks=pytest.mark.all)]
+"""Of a token: how many of them a run outlives."""
 BEGINS_S = 150.0
 """From the start of a driver until its member trains, on a busy machine."""
 SAVES_S = 20.0
 """From one checkpoint to the next, there."""
 
-pytestmark = pytest.mark.timeout(300 + LIVES * TOKEN_LIFE_S)
+pytestmark = pytest.mark.timeout(300 + 4 * TOKEN_LIFE_S)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,7 @@ def alice(bare: None, kdc_of_tests: Kdc, tmp_path: Path, monkeypatch: pytest.Mon
     return tickets
 
 
+@pytest.mark.all
 class TestWithATicket(SharedStoreContract):
     @pytest.fixture
     def store(self, alice: Path, home: str, tmp_path: Path) -> Store:
@@ -88,6 +90,10 @@ def use(store: Store) -> None:
     assert not store.exists("a")
 
 
+def test_a_ticket_will_do(alice: Path, home: str, tmp_path: Path) -> None:
+    use(open_store(f"{home}{tmp_path}"))
+
+
 def test_a_token_alone_will_do_and_another_one_after_its_end(
     bare: None, secure_cluster: SecureHdfs, home: str, tmp_path: Path
 ) -> None:
@@ -108,6 +114,7 @@ def test_a_token_alone_will_do_and_another_one_after_its_end(
         mine.close()
 
 
+@pytest.mark.all
 def test_a_token_of_a_nameservice_will_do_for_each_of_its_namenodes(
     bare: None, kdc_of_tests: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,10 +238,11 @@ def start_driver(secure_cluster: SecureHdfs, tmp_path: Path) -> Iterator[StartDr
         yield start
 
 
+@pytest.mark.parametrize("lives", LIVES)
 def test_a_run_whose_agents_have_tokens_alone_outlives_them(
-    start_driver: StartDriver, alice: Path, home: str, tmp_path: Path
+    start_driver: StartDriver, alice: Path, home: str, tmp_path: Path, lives: int
 ) -> None:
-    """`SPARKTRAIN_TOKEN_LIFE_S=60` makes it the test that lasts for more than four minutes."""
+    """`SPARKTRAIN_TOKEN_LIFE_S=60 make test-all` runs it for more than four minutes."""
     of_spark = token_hex(16)
     (tmp_path / "events").mkdir()
     conf = {
@@ -250,7 +258,7 @@ def test_a_run_whose_agents_have_tokens_alone_outlives_them(
     assert {each["KRB5CCNAME"] for each in agents} == {str(tmp_path / "none")}
     clock = SystemClock()
     begun, saved = clock.now(), driver.step()
-    while clock.now() < begun + LIVES * TOKEN_LIFE_S:
+    while clock.now() < begun + lives * TOKEN_LIFE_S:
         wait_until(lambda: driver.kept() > saved, SAVES_S, "a checkpoint counts")  # noqa: B023
         saved = driver.kept()
         assert not shown_by(driver.processes(), noted_in(driver.folder))
@@ -258,13 +266,14 @@ def test_a_run_whose_agents_have_tokens_alone_outlives_them(
     result = driver.finish()
 
     assert result["sum"] == expected(int(result["steps"]))
-    assert sum("token" in name for name in secrets) > LIVES
+    assert sum("token" in name for name in secrets) > lives
     assert "delegation tokens" not in driver.told(), "nothing is told when all goes well"
     assert not kept_in(tmp_path, secrets, but_not=r"/(secrets|wanted|conf)\.json$")
     store = open_store(driver.directory)
     assert not [path for path in store.list("e") if found_in(store.read(path), secrets)]
 
 
+@pytest.mark.all
 def test_a_driver_that_has_a_token_alone_shares_it(
     start_driver: StartDriver,
     bare: None,

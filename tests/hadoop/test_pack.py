@@ -11,6 +11,7 @@ import pytest
 
 from sparktrain.store.url import open_store
 from sparktrain.submit.env_pack.pack import pack
+from tests.hadoop.commands import SMALL
 
 PROGRAM = """
 import bz2, ctypes, hashlib, lzma, sqlite3, ssl, subprocess, sys, zlib
@@ -32,7 +33,7 @@ def origins() -> list[str]:
 
 
 def test_a_pack_is_there_once_and_is_known_before_it_is_made(packs: str) -> None:
-    again = pack(["sparktrain[hdfs]"], packs, lambda size, total: pytest.fail("nothing is packed again"))
+    again = pack(SMALL, packs, lambda size, total: pytest.fail("nothing is packed again"))
     assert not again.uploaded
     assert open_store(packs).list() == [again.contents.archive]
 

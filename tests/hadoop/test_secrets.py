@@ -9,8 +9,8 @@ import pytest
 
 from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import Yarn, submission
-from sparktrain.testing.processes import wait_until
 from tests.hadoop.canaries import found_in, kept_in, noted_in, shown_by, spellings
+from tests.hadoop.following import wait_running
 
 JOB = Path(__file__).with_name("yarn_secrets.py")
 TRAINS_S = 80.0
@@ -18,6 +18,7 @@ TRAINS_S = 80.0
 pytestmark = pytest.mark.timeout(480)
 
 
+@pytest.mark.all
 def test_no_secret_of_a_run_can_be_seen(yarn_cluster: Yarn, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "run").mkdir()
@@ -32,9 +33,7 @@ def test_no_secret_of_a_run_can_be_seen(yarn_cluster: Yarn, tmp_path: Path) -> N
     }
     folder, directory = tmp_path / "run", f"{yarn_cluster.hdfs.url}{tmp_path}"
     with submission(yarn_cluster, JOB, str(folder), directory, conf=conf) as submitted:
-        trains = lambda: (folder / "step").exists() or submitted.exit_code is not None  # noqa: E731
-        wait_until(trains, TRAINS_S, "the member trains")
-        assert submitted.exit_code is None, submitted.output
+        wait_running(submitted, lambda: (folder / "step").exists(), TRAINS_S, "the member trains")
         secrets = noted_in(folder)
         assert set(secrets) == {"key of agents", "secret of Spark"}
         processes = psutil.Process().children(recursive=True)

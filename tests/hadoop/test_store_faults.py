@@ -9,12 +9,12 @@ from threading import Thread
 
 import pytest
 
-from sparktrain.clock import SystemClock, pause
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import StoreError, StoreTimeoutError
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
 from sparktrain.testing.hadoop import HaHdfs, Hdfs
+from sparktrain.testing.processes import wait_until
 from tests.hadoop.conftest import StartHdfs
 from tests.hadoop.stores import (
     PROGRESS_S,
@@ -28,17 +28,14 @@ from tests.hadoop.stores import (
     within,
 )
 
-pytestmark = [pytest.mark.parametrize("protocol", PROTOCOLS), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
+
+both = pytest.mark.parametrize("protocol", PROTOCOLS)
+natively = pytest.mark.parametrize("protocol", ["hdfs", pytest.param("webhdfs", marks=pytest.mark.all)])
+"""By HTTP in `make test-all` alone: what a store makes of a fault is the same code for both protocols."""
 
 MIB = bytes(range(256)) * 4096
 RACES = 40
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = SystemClock().now() + PROGRESS_S
-    while not condition():
-        assert SystemClock().now() < deadline
-        pause(0.01)
 
 
 def publish(store: Store, path: str, fault: Callable[[], None]) -> int:
@@ -62,6 +59,7 @@ def check_published(store: Store, path: str) -> None:
     assert store.stat(path).size == 24 * len(MIB)
 
 
+@both
 def test_a_namenode_that_is_killed_and_started_again(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     with checked_writes(opened_by_a_user(breakable_hdfs, protocol, tmp_path)):
         breakable_hdfs.namenode.kill9()
@@ -69,15 +67,17 @@ def test_a_namenode_that_is_killed_and_started_again(breakable_hdfs: Hdfs, proto
         breakable_hdfs.wait_ready()
 
 
+@natively
 def test_a_namenode_that_hangs_and_goes_on(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     store = opened_by_a_user(breakable_hdfs, protocol, tmp_path, call_s=1.0)
     with checked_writes(store):
         failed = failures(store)
         breakable_hdfs.namenode.pause()
-        wait_for(lambda: len(failed) >= 3)
+        wait_until(lambda: len(failed) >= 3, PROGRESS_S, "three requests have failed")
         breakable_hdfs.namenode.wake()
 
 
+@both
 def test_a_namenode_that_hangs_for_good(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     store = opened(breakable_hdfs, protocol, tmp_path, total_s=3.0, call_s=1.0)
     assert store.put_if_absent("a", b"1")
@@ -90,6 +90,7 @@ def test_a_namenode_that_hangs_for_good(breakable_hdfs: Hdfs, protocol: str, tmp
     assert store.list() == ["a", "b"]
 
 
+@natively
 def test_a_large_file_outlives_its_namenode(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     store = opened(breakable_hdfs, protocol, tmp_path, call_s=20.0)
 
@@ -101,6 +102,8 @@ def test_a_large_file_outlives_its_namenode(breakable_hdfs: Hdfs, protocol: str,
     check_published(store, "model")
 
 
+@pytest.mark.all
+@both
 def test_an_orderly_failover(
     ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +115,7 @@ def test_an_orderly_failover(
         ha_cluster.failover()
 
 
+@natively
 def test_the_active_namenode_is_killed_and_the_other_promoted(
     ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +126,8 @@ def test_the_active_namenode_is_killed_and_the_other_promoted(
         ha_cluster.promote(1 - ha_cluster.namenodes.index(active))
 
 
+@pytest.mark.all
+@both
 def test_the_active_namenode_hangs_and_is_fenced(
     ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,11 +137,12 @@ def test_the_active_namenode_hangs_and_is_fenced(
     with checked_writes(store):
         failed = failures(store)
         active.pause()
-        wait_for(lambda: failed)
+        wait_until(lambda: failed, PROGRESS_S, "a request has failed")
         active.kill9()
         ha_cluster.promote(1 - ha_cluster.namenodes.index(active))
 
 
+@natively
 def test_a_hung_standby_costs_one_deadline(
     ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +157,8 @@ def test_a_hung_standby_costs_one_deadline(
         assert store.read("a") == b"1"
 
 
+@pytest.mark.all
+@both
 def test_safe_mode_for_a_while(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     with checked_writes(opened_by_a_user(breakable_hdfs, protocol, tmp_path)):
         breakable_hdfs.admin("-safemode", "enter")
@@ -158,6 +167,7 @@ def test_safe_mode_for_a_while(breakable_hdfs: Hdfs, protocol: str, tmp_path: Pa
         breakable_hdfs.admin("-safemode", "leave")
 
 
+@natively
 def test_a_datanode_dies_and_is_offered_still(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     """Its NameNode sends writers to it for 20 s, by the settings of this cluster, and for 10 minutes by default."""
     store = opened(breakable_hdfs, protocol, tmp_path)
@@ -167,6 +177,7 @@ def test_a_datanode_dies_and_is_offered_still(breakable_hdfs: Hdfs, protocol: st
         assert not breakable_hdfs.datanodes[0].is_alive()
 
 
+@natively
 def test_a_corrupt_block_never_gives_wrong_bytes(start_hdfs: StartHdfs, protocol: str, tmp_path: Path) -> None:
     cluster = start_hdfs()
     store = opened(cluster, protocol, tmp_path, total_s=3.0)
@@ -190,6 +201,7 @@ def corrupt(cluster: Hdfs, datanode: int) -> None:
         block.write(flipped)
 
 
+@natively
 def test_a_race_while_the_namenode_starts_again_has_one_winner(
     breakable_hdfs: Hdfs, protocol: str, tmp_path: Path
 ) -> None:
@@ -207,7 +219,7 @@ def test_a_race_while_the_namenode_starts_again_has_one_winner(
     for each in (*racers, *followers):
         each.start()
     try:
-        wait_for(lambda: all(len(each) >= 5 for each in won))
+        wait_until(lambda: all(len(each) >= 5 for each in won), PROGRESS_S, "both have raced for five files")
         breakable_hdfs.namenode.kill9()
         breakable_hdfs.namenode.start()
         for each in followers:

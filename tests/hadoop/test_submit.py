@@ -7,21 +7,19 @@ from pathlib import Path
 import pytest
 
 from sparktrain.testing.hadoop import Yarn
-from sparktrain.testing.processes import wait_until
-from tests.hadoop.commands import TRAINING, TRAINING_PACKS, command, kill_driver
+from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS, command, kill_driver
+from tests.hadoop.following import wait_running
 
 TRAIN = Path(__file__).with_name("yarn_where.py")
 ENDS_S = 300.0
 """From the call to its end, or until members train, on a busy machine."""
 
+PACKAGES = {SMALL_PACKS: SMALL, TRAINING_PACKS: TRAINING}
+"""By the folder of a pack: what is in it."""
+UPLOADED = {SMALL_PACKS: "packs", TRAINING_PACKS: "packed_yarn"}
+"""By the folder of a pack: the fixture that puts it there."""
+
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture
-def marks(tmp_path: Path) -> Path:
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    return folder
 
 
 def check_python(marks: Path) -> None:
@@ -36,10 +34,11 @@ def check_python(marks: Path) -> None:
         assert not ours
 
 
+@pytest.mark.parametrize("pack", [SMALL_PACKS, pytest.param(TRAINING_PACKS, marks=pytest.mark.all)])
 def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_by_another_application(
-    yarn_cluster: Yarn, tmp_path: Path, marks: Path
+    yarn_cluster: Yarn, tmp_path: Path, marks: Path, pack: str, request: pytest.FixtureRequest
 ) -> None:
-    pack = ["--packs", f"hdfs:///{TRAINING_PACKS}", "--package", *TRAINING]
+    request.getfixturevalue(UPLOADED[pack])
     sweep = [
         "--grid",
         f"marks={marks}",
@@ -52,12 +51,11 @@ def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_by
         "--dir",
         "hdfs:///submitted",
     ]
-    words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", "killed"]
-    place = ["--deploy-mode", "cluster", "--label", "gpu", *pack]
+    words = ["sweep", f"{TRAIN}:double", "--grid", "x=-1,1,0", *sweep, "--name", f"killed-{pack}"]
+    place = ["--deploy-mode", "cluster", "--label", "gpu", "--packs", f"hdfs:///{pack}", "--package", *PACKAGES[pack]]
     with command(yarn_cluster, tmp_path / "first", *place, *words) as first:
         done = "; 2 of 3 trials done, 1 running"
-        wait_until(lambda: done in first.told or first.exit_code is not None, ENDS_S, done)
-        assert first.exit_code is None, first.output
+        wait_running(first, lambda: done in first.told, ENDS_S, done)
         kill_driver(first.application)
         assert first.wait(ENDS_S) == 5, first.output
     assert "nothing to upload, " in first.told
@@ -65,7 +63,9 @@ def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_by
     # Its Python has seen that its JVM is gone, or was ended as soon.
     assert "; the same call goes on with it" in first.told
 
-    with command(yarn_cluster, tmp_path / "again", *place, "resume", "hdfs:///submitted/killed", "--json") as again:
+    with command(
+        yarn_cluster, tmp_path / "again", *place, "resume", f"hdfs:///submitted/killed-{pack}", "--json"
+    ) as again:
         assert again.wait(ENDS_S) == 0, again.output
     trials = json.loads(again.answer)["trials"]
     assert [each["status"] for each in trials] == ["failed", "succeeded", "succeeded"]

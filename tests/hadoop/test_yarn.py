@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparktrain.testing.hadoop import Hdfs, Submission, Yarn, submission, submit
-from sparktrain.testing.processes import wait_until
 from tests.conf import CONF, for_two_gpus
+from tests.hadoop.following import wait_running
 
 JOBS = CONF.parent / "jobs"
 TRAIN = Path(__file__).with_name("yarn_train.py")
@@ -18,13 +18,6 @@ TRAINS_S = 80.0
 """From spark-submit until members train, on a busy machine."""
 
 pytestmark = pytest.mark.timeout(480)
-
-
-@pytest.fixture
-def marks(tmp_path: Path) -> Path:
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    return folder
 
 
 def seen(marks: Path) -> dict[str, list[str]]:
@@ -45,6 +38,7 @@ def result_of(hdfs: Hdfs, path: str) -> dict[str, object]:
     return dict(json.loads(hdfs.cli("-cat", f"{path}/results.json")))
 
 
+@pytest.mark.all
 def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Yarn, tmp_path: Path) -> None:
     submitted = submit(
         yarn_cluster,
@@ -60,21 +54,22 @@ def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Y
     assert {submitted.containers[each] for each in told} == {yarn_cluster.labelled_node}
 
 
-def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(yarn_cluster: Yarn, marks: Path, tmp_path: Path) -> None:
+@pytest.mark.all
+def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(packed_yarn: Yarn, marks: Path, tmp_path: Path) -> None:
     conf = {"spark.task.maxFailures": "1000", "spark.executor.memory": "640m"}
     job = TRAIN.with_name("yarn_gangs.py")
-    submitted = submit(yarn_cluster, job, str(marks), str(tmp_path / "told"), conf=conf, timeout_s=TRAINS_S + 60.0)
+    submitted = submit(packed_yarn, job, str(marks), str(tmp_path / "told"), conf=conf, timeout_s=TRAINS_S + 60.0)
 
     assert submitted.exit_code == 0, submitted.output
     told = dict(json.loads((tmp_path / "told").read_text()))
     assert set(seen(marks)) == {f"{backend}-{rank}" for backend in told for rank in range(2)}
-    check_places(yarn_cluster, submitted, marks)
+    check_places(packed_yarn, submitted, marks)
     for backend in ("horovod", "tensorflow"):
         metrics = told[backend]["metrics"]
         assert metrics["members"] == 2
         assert (round(metrics["weight"], 2), round(metrics["bias"], 2)) == (3.0, 1.0)
-        files = yarn_cluster.hdfs.cli("-ls", "-R", f"/runs/{backend}")
-        assert told[backend]["model"].removeprefix(yarn_cluster.hdfs.url) in files
+        files = packed_yarn.hdfs.cli("-ls", "-R", f"/runs/{backend}")
+        assert told[backend]["model"].removeprefix(packed_yarn.hdfs.url) in files
         assert "manifest" in files
 
 
@@ -100,6 +95,7 @@ def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_all
     assert all(where.startswith(f"{yarn_cluster.folder}/local/") for _, where in seen(marks).values())
 
 
+@pytest.mark.all
 def test_a_gang_that_does_not_fit_says_so_within_30_s_of_its_session(yarn_cluster: Yarn, marks: Path) -> None:
     target = [
         f"{TRAIN}:stand",
@@ -119,8 +115,7 @@ def test_a_gang_that_does_not_fit_says_so_within_30_s_of_its_session(yarn_cluste
     conf = {"spark.executor.instances": "6"}
     with submission(yarn_cluster, JOBS / "run_gang.py", *target, *where, conf=conf) as submitted:
         for words, within_s in (("waiting for agents (", TRAINS_S), (told, 30.0)):
-            wait_until(lambda: words in submitted.output or submitted.exit_code is not None, within_s, words)  # noqa: B023
-        assert submitted.exit_code is None, submitted.output
+            wait_running(submitted, lambda: words in submitted.output, within_s, words)  # noqa: B023
 
     assert not seen(marks)
 

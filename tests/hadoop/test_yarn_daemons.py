@@ -13,6 +13,8 @@ from sparktrain.testing.hadoop import LABEL, HadoopError, Hdfs, Knobs, Yarn, yar
 from sparktrain.testing.processes import Sighted, wait_until
 from tests.conf import properties, queues
 
+pytestmark = pytest.mark.rig
+
 LOST_S = 20.0
 
 

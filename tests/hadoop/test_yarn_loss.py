@@ -1,19 +1,19 @@
 """YARN takes away what a run has, in every way that it knows: the run recovers, says which it was, leaves nothing."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from sparktrain.runs.view import TrialView
 from sparktrain.submit.follow import Sight
-from sparktrain.testing.hadoop import Submission, Yarn, submission
-from sparktrain.testing.processes import Sighted, kill, wait_until
-from tests.hadoop.commands import Command, command, kill_driver
+from sparktrain.testing.hadoop import Yarn, submission
+from sparktrain.testing.processes import wait_until
+from tests.hadoop.commands import command, kill_driver
+from tests.hadoop.held import GONE_S, Held
 
 JOB = Path(__file__).parents[2] / "jobs" / "run_gang.py"
 TRAIN = Path(__file__).with_name("yarn_hold.py")
@@ -21,70 +21,11 @@ TRAINS_S = 240.0
 """From spark-submit until members train, on a busy machine."""
 AGAIN_S = 240.0
 """From a loss until the next generation trains."""
-GONE_S = 20.0
 LARGER = {"spark.executor.memory": "1024m", "spark.yarn.maxAppAttempts": "2"}
 """Two such executors hold more of the label than the share of their queue."""
-GANG = ("", 0), ("", 1)
-"""Of each member: the folder that it writes to, and its rank."""
 TRIALS = ("1", 0), ("2", 0)
 
-pytestmark = pytest.mark.timeout(900)
-
-
-class Held:
-    """Two members that train until it is enough, and their processes, those in sessions of their own too."""
-
-    def __init__(self, submitted: Submission | Command, marks: Path, members: Sequence[tuple[str, int]] = GANG) -> None:
-        self._submitted = submitted
-        self._marks = marks
-        self._members = members
-        self._generation = 0
-        self._seen: list[Sighted] = []
-
-    def wait_training(self, timeout_s: float) -> None:
-        """The next generation trains; of the one before, no process is left."""
-        self._generation += 1
-        paths = [self._marks / folder / f"{self._generation}-{rank}" for folder, rank in self._members]
-        what = f"generation {self._generation} trains"
-        wait_until(lambda: all(map(Path.exists, paths)) or self._submitted.exit_code is not None, timeout_s, what)
-        assert self._submitted.exit_code is None, self._submitted.output
-        for before in self._seen:
-            before.wait_gone(GONE_S)
-        told = [path.read_text().split() for path in paths]
-        self.containers = [container for container, *_ in told]
-        self._pids = [int(pid) for _, pid, _ in told]
-        self._seen.append(Sighted(int(pid) for _, *pids in told for pid in pids))
-        self.wait_steps()
-
-    def wait_steps(self, steps: int = 5) -> None:
-        """All members, or the gang, make as many more, without a loss."""
-        paths = {self._marks / folder / "step" for folder, _ in self._members}
-        before = {path: int(path.read_text()) if path.exists() else 0 for path in paths}
-
-        def made() -> bool:
-            return all(path.exists() and int(path.read_text()) > before[path] + steps for path in paths)
-
-        wait_until(made, GONE_S, "members make steps")
-        assert len(self._seen[-1].alive()) == 4
-
-    def kill_agent(self, member: int) -> None:
-        """SIGKILL to the Python process of Spark's that the member's agent is in."""
-        zygote = psutil.Process(self._pids[member]).parent()
-        assert zygote is not None
-        agent = zygote.parent()
-        assert agent is not None
-        assert "pyspark" in " ".join(agent.cmdline())
-        kill(agent.pid)
-
-    def eat(self, rank: int) -> None:
-        (self._marks / f"eat-{self._generation}-{rank}").touch()
-
-    def finish(self) -> None:
-        """It is enough: the run succeeds, and no process is left."""
-        for folder, _ in self._members:
-            (self._marks / folder / "enough").touch()
-        assert self._submitted.wait(TRAINS_S) == 0, self._submitted.output
-        self._seen[-1].wait_gone(GONE_S)
+pytestmark = [pytest.mark.all, pytest.mark.timeout(900)]
 
 
 @contextmanager

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from sparktrain.testing.hadoop import Yarn, submission
-from sparktrain.testing.processes import wait_until
 from tests.conf import CONF, for_two_gpus
+from tests.hadoop.following import wait_running
 
 JOBS = CONF.parent / "jobs"
 TRAIN = Path(__file__).with_name("yarn_train.py")
 FORMS_S = 80.0
 """From spark-submit until all agents are there, on a busy machine."""
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = [pytest.mark.all, pytest.mark.timeout(480)]
 
 
 def test_an_evaluator_has_an_executor_without_a_gpu(yarn_cluster: Yarn, tmp_path: Path) -> None:
@@ -29,9 +29,7 @@ def test_an_evaluator_has_an_executor_without_a_gpu(yarn_cluster: Yarn, tmp_path
     where = ["--dir", f"{yarn_cluster.hdfs.url}/runs", "--name", "roles"]
     job, properties = JOBS / "run_gang.py", CONF / "yarn-gpu.conf"
     with submission(yarn_cluster, job, *target, *where, conf=conf, properties=properties) as submitted:
-        formed = lambda: "agents 2 of 2" in submitted.output or submitted.exit_code is not None  # noqa: E731
-        wait_until(formed, FORMS_S, "the gang is formed")
-        assert submitted.exit_code is None, submitted.output
+        wait_running(submitted, lambda: "agents 2 of 2" in submitted.output, FORMS_S, "the gang is formed")
         submitted.look()
         told = yarn_cluster.application(submitted.application or "")
 
