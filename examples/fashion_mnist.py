@@ -19,10 +19,10 @@ from pathlib import Path
 import keras
 import numpy as np
 
-EPOCHS, BATCH, IMAGES = 6, 64, 20_000
+BATCH, IMAGES = 64, 20_000
 
 
-def train(learning_rate, dropout, ctx, kill_at=None):
+def train(learning_rate, dropout, ctx, epochs=6, kill_at=None):
     images, labels = load("train", 25_000)
     model = keras.Sequential(
         [
@@ -37,7 +37,7 @@ def train(learning_rate, dropout, ctx, kill_at=None):
             keras.layers.Dense(10, activation="softmax"),
         ]
     )
-    steps = EPOCHS * IMAGES // (BATCH * ctx.size)
+    steps = epochs * IMAGES // (BATCH * ctx.size)
     falling_rate = keras.optimizers.schedules.CosineDecay(ctx.scale_lr(learning_rate), decay_steps=steps)
     model.compile(
         optimizer=ctx.distribute(keras.optimizers.SGD(falling_rate, momentum=0.9)),
@@ -47,7 +47,7 @@ def train(learning_rate, dropout, ctx, kill_at=None):
     )
     model.fit(
         ctx.shard((images[:IMAGES], labels[:IMAGES]), batch_size=BATCH, shuffle=True),
-        epochs=EPOCHS,
+        epochs=epochs,
         validation_data=(images[IMAGES:], labels[IMAGES:]),
         callbacks=[*ctx.keras_callbacks(checkpoint_every=100), *drill(kill_at, ctx)],
         verbose=0,

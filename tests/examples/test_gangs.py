@@ -17,6 +17,9 @@ from sparktrain.testing.spark import spark_session
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ["tensorflow", "keras", "horovod.tensorflow"]
 
+SHORT, FULL = (2, 0.8), (6, 0.84)
+"""Epochs of fashion_mnist.py, and the accuracy that they give at least."""
+
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -48,6 +51,7 @@ def options(tmp_path: Path) -> dict[str, Any]:
     return {"dir": str(tmp_path), "name": "run", "seed": 1, "progress": False}
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(("workers", "backend"), [(1, "horovod"), (2, "horovod"), (2, "tensorflow")])
 def test_one_file_trains_alone_and_on_either_ring(
     pool: st.Pool, example: Any, options: dict[str, Any], workers: int, backend: str
@@ -59,12 +63,27 @@ def test_one_file_trains_alone_and_on_either_ring(
     assert not result.restarts
 
 
-def test_the_same_file_is_a_sweep_of_gangs(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
-    space = {"learning_rate": [0.01, 1e-6], "dropout": [0.2]}
+@pytest.mark.parametrize(("epochs", "accuracy"), [SHORT, pytest.param(*FULL, marks=pytest.mark.all)])
+def test_a_gang_that_loses_a_member_resumes(
+    pool: st.Pool, example: Any, options: dict[str, Any], epochs: int, accuracy: float
+) -> None:
+    params = {"learning_rate": 0.01, "dropout": 0.2, "epochs": epochs, "kill_at": 120}
+    result = pool.run(example("fashion_mnist").train, params, workers=2, backend="horovod", **options)
+    assert result.metrics["accuracy"] > accuracy
+    assert Path(str(result.model_path)).is_file()
+    [restart] = result.restarts
+    assert (restart.kind, restart.rank, restart.resumed_from_step) == ("memory", 1, 100)
+
+
+@pytest.mark.parametrize(("epochs", "accuracy"), [SHORT, pytest.param(*FULL, marks=pytest.mark.all)])
+def test_the_same_file_is_a_sweep_of_gangs(
+    pool: st.Pool, example: Any, options: dict[str, Any], epochs: int, accuracy: float
+) -> None:
+    space = {"learning_rate": [0.01, 1e-6], "dropout": [0.2], "epochs": [epochs]}
     train = example("fashion_mnist").train
     result = pool.sweep(train, space, metric="accuracy", workers_per_trial=2, backend="tensorflow", **options)
     good, bad = result.trials
-    assert good.metrics["accuracy"] > 0.84 > bad.metrics["accuracy"]
+    assert good.metrics["accuracy"] > accuracy > bad.metrics["accuracy"]
     assert [len(trial.members) for trial in result.trials] == [2, 2]
 
 
@@ -89,6 +108,7 @@ def test_programs_with_a_strategy_of_tensorflows(
     assert result.metrics["accuracy"] > 0.7
 
 
+@pytest.mark.all
 def test_the_demo_loses_a_member_and_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparktrain", "run", "examples/fashion_mnist.py:train", "--workers", "2"]
     params = ["--param", "learning_rate=0.01", "--param", "dropout=0.2", "--param", "kill_at=120"]

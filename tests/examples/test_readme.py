@@ -39,6 +39,7 @@ def test_runs_as_a_file(text: str, printed: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sparktrain-runs", "sweep.py"]
 
 
+@pytest.mark.all
 def test_run_in_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in activated().items():
         monkeypatch.setenv(name, value)
