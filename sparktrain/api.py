@@ -95,8 +95,8 @@ def launch(
         spark: the session to use; None for the active one.
         map_fun: the training function, as of `sweep`.
         args_dict: a list of values for each of its parameters.
-        **options: the options that `LaunchKeywords` in `sparktrain.config.option_catalog` defines: those of `sweep`, and
-            none is needed.
+        **options: the options that `LaunchKeywords` in `sparktrain.config.option_catalog` defines: those of `sweep`,
+            and none is needed.
     """
     check_not_nested("launch")
     chosen = SweepOptions(**settled(LaunchKeywords, options, "launch"))

@@ -7,8 +7,9 @@ import msgspec
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, Output
-from sparktrain.cli.flags import FUNCTION, GANG, OUTPUT, Backend, CommandWithExamples, Debug, Env, Target, option
+from sparktrain.cli.flags import FUNCTION, OUTPUT, CommandWithExamples, Debug, Target, option
 from sparktrain.cli.inspect_commands import AsJson
+from sparktrain.config.option_catalog import GANG
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ For a program:
   sparktrain check train.py:train --param lr=0.1 --json
 """
 CODE_OF_STATUS = {"ok": 0, "failed": 3, "refused": 2, "timeout": 6, "crashed": 3}
+Backend = Annotated[
+    str | None, option(GANG, "NAME", "What connects members: horovod, tensorflow, none, or auto (the default).")
+]
+Env = Annotated[
+    list[str] | None,
+    option(
+        FUNCTION, "NAME[=VALUE]", "A variable of its environment; of NAME alone the value here. Repeatable.", "--env"
+    ),
+]
 _SHOWN = 5
 """Lines of a list at most."""
 

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from sparktrain import formatting
 from sparktrain.cluster import yarn_capacity
+from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.task_failures import Words, words_of
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.param_values import shown
 from sparktrain.config.quantities import count
-from sparktrain.driver.engines.engine import Address
 from sparktrain.errors import ResourceError, SessionError
 from sparktrain.state.restart import EXCUSED_LIMIT
 

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from msgspec import Struct
-
+from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import Missing
 from sparktrain.cluster.task_failures import Words
 from sparktrain.cluster.token_renewer import TokenKeeper
@@ -23,15 +22,6 @@ class JobEnd:
     error: str | None = None
     missing: Missing | None = None
     """What kept agents from starting, where the engine's error names it."""
-
-
-class Address(Struct, frozen=True):
-    """Where the coordinator listens, and what agents are told."""
-
-    bind: str
-    hosts: tuple[str, ...]
-    """What agents try, the likeliest first."""
-    port: int
 
 
 class AgentBatch(Protocol):

@@ -8,12 +8,13 @@ from itertools import count
 
 from sparktrain import formatting
 from sparktrain.cluster import preflight
+from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.task_failures import Words
 from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
 from sparktrain.config.quantities import count as whole
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.engines.engine import Address, OnBatchEnd
+from sparktrain.driver.engines.engine import OnBatchEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
 from sparktrain.driver.engines.local_gpus import gpus_here, share_out
 from sparktrain.driver.engines.nursery_process import NurseryProcess
@@ -126,8 +127,9 @@ class LocalEngine:
                 "cluster that has them"
             )
         raise ResourceError(
-            f"gpus ({spec.gpus}) is more than each of {self.slots} slots can have of the {formatting.count(there, 'GPU')} "
-            f"of this machine: lower it, or use local(slots={there // spec.gpus}) (--slots {there // spec.gpus})"
+            f"gpus ({spec.gpus}) is more than each of {self.slots} slots can have of the "
+            f"{formatting.count(there, 'GPU')} of this machine: lower it, or use "
+            f"local(slots={there // spec.gpus}) (--slots {there // spec.gpus})"
         )
 
     def check_cluster(self) -> None:
@@ -141,8 +143,8 @@ class LocalEngine:
         size, there = spec.gang.size if spec is not None else 1, self.slots
         if there < size:
             raise ResourceError(
-                f"the gang has {size} members and local() has {formatting.count(there, 'slot')}: a gang starts only when "
-                f"it has all of them; use local(slots={size}) (--slots {size}), or lower the number of workers"
+                f"the gang has {size} members and local() has {formatting.count(there, 'slot')}: a gang starts only "
+                f"when it has all of them; use local(slots={size}) (--slots {size}), or lower the number of workers"
             )
         if wanted is None:
             limits = [each for each in (there // size, trials, concurrent) if each is not None]

@@ -8,6 +8,7 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from sparktrain.cluster import preflight
+from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import warn
 from sparktrain.cluster.preflight import Facts
@@ -16,7 +17,7 @@ from sparktrain.cluster.task_failures import Words
 from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.engines.engine import Address, OnBatchEnd
+from sparktrain.driver.engines.engine import OnBatchEnd
 from sparktrain.driver.spark_job import AgentJob, refused_s, without_gpus
 from sparktrain.protocol.ticket import AgentTicket
 
