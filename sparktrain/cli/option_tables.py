@@ -7,8 +7,6 @@ from pathlib import Path
 from sparktrain.config.call_option import Declared, options_in, shown_type
 from sparktrain.config.option_catalog import LaunchKeywords, PoolKeywords, ResumeKeywords, RunKeywords, SweepKeywords
 
-FLAGS: dict[str, type] = {"sweep": LaunchKeywords, "run": RunKeywords, "resume": ResumeKeywords}
-"""What the commands take."""
 CALLS: dict[str, type] = {
     "sweep": SweepKeywords,
     "launch": LaunchKeywords,
@@ -16,22 +14,16 @@ CALLS: dict[str, type] = {
     "resume": ResumeKeywords,
     "pool": PoolKeywords,
 }
-_BLOCK = re.compile(r"(<!-- options: ([a-z ]+)[^>]*-->\n).*?(<!-- end of options -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- options: [^>]*-->\n).*?(<!-- end of options -->)", re.DOTALL)
 
 
 def written(page: str) -> str:
-    """The text of a page with each of its tables made anew: between `<!-- options: NAME -->` and its end."""
-    return _BLOCK.sub(lambda found: f"{found[1]}{chr(10).join(_table(found[2].strip()))}\n{found[3]}", page)
+    """The text of a page with each of its tables made anew: between `<!-- options ... -->` and its end."""
+    return _BLOCK.sub(lambda found: f"{found[1]}{chr(10).join(_table())}\n{found[2]}", page)
 
 
-def _table(name: str) -> Iterator[str]:
-    if name == "of all calls":
-        yield from _rows(("option", "type", "default", "meaning", "of"), _of_calls())
-    else:
-        options = [each for each in options_in(FLAGS[name]).values() if each.flag is not None]
-        yield from _rows(
-            ("option", "meaning", "default"), ((_flag(each), _meaning(each), _default(each)) for each in options)
-        )
+def _table() -> Iterator[str]:
+    yield from _rows(("option", "type", "default", "meaning", "of"), _of_calls())
 
 
 def _of_calls() -> Iterator[tuple[str, ...]]:
@@ -50,10 +42,6 @@ def _rows(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[st
     yield f"|{'---|' * len(header)}"
     for row in rows:
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-
-
-def _flag(declared: Declared) -> str:
-    return f"`{' '.join(filter(None, [declared.flag, declared.option.rule.metavar]))}`"
 
 
 def _meaning(declared: Declared) -> str:

@@ -265,7 +265,7 @@ def test_only_the_chief_reports() -> None:
     chief, other = together(2, names)
     assert [name for name in chief if name not in other] == ["ReportMetrics"]
     assert chief[:6] == ["Arrange", "TrackPosition", "WarmUp", "Resume", "StartTogether", "AverageMetrics"]
-    assert chief[-4:] == ["Keep", "StopTogether", "SaveCheckpoints", "EndStage"]
+    assert chief[-4:] == ["CallbackStateKeeper", "StopTogether", "SaveCheckpoints", "EndStage"]
 
 
 def test_all_members_go_on_where_the_chief_does() -> None:

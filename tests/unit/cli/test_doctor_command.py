@@ -32,7 +32,7 @@ class Edge:
 @pytest.fixture
 def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     made = Edge()
-    monkeypatch.setattr(examine, "Examiner", made)
+    monkeypatch.setattr(examine, "ClusterExaminer", made)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     return made
 

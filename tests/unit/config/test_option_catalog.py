@@ -20,14 +20,14 @@ from sparktrain.config.option_rules import TEXT, changes
 from sparktrain.errors import SpecError
 
 ROOT = Path(__file__).parents[3]
-PAGES = ("command-line.md", "options.md")
+PAGES = ("options.md",)
 
 
 def train(lr: float) -> float:
     return lr
 
 
-POOL = st.Pool(None, None)  # type: ignore[arg-type]  # a wrong option is refused before it is asked for anything
+POOL = st.Pool(None)  # type: ignore[arg-type]  # a wrong option is refused before it is asked for anything
 CALLS: dict[str, tuple[type, Callable[..., object]]] = {
     "sweep": (option_catalog.SweepKeywords, lambda **options: st.sweep(train, {"lr": [1]}, **options)),
     "launch": (option_catalog.LaunchKeywords, lambda **options: st.launch(None, train, {"lr": [1]}, **options)),

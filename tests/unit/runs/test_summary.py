@@ -150,7 +150,7 @@ def test_a_restart_has_the_same_words_in_python() -> None:
 
 
 def test_every_field_and_word_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "results.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "results-json.md").read_text("utf-8")
     data = to_json(RESULT)
     of_gangs = [*data["trials"][0]["members"][0], *data["trials"][0]["restarts"][0]]
     words = [*data, *data["trials"][1], *data["trials"][1]["error"], *of_gangs, *SweepStatus, *FailureKind, *Loss]
