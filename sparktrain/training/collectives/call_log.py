@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktrain.training.collectives.call_watch import CollectiveCall
+from sparktrain.training.collectives.collective_call import CollectiveCall
 
 KEPT = 32
 """How many of the newest operations are known."""

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
-from msgspec import Struct
 
 from sparktrain.clock import Clock, pause
 from sparktrain.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
+from sparktrain.training.collectives.collective_call import CollectiveCall
 
 PATIENCE_S = 2.0
 """An operation is old when the next one has not begun for so long; doubled where that turns out to be usual."""
@@ -23,19 +23,8 @@ MOST_PATIENCE_S = 60.0
 _KEY = "calls/"
 
 
-class CollectiveCall(Struct, frozen=True):
-    """One operation, as a member began it."""
-
-    number: int
-    """From 0, of all operations of the ring."""
-    key: str
-    """Equal on all members that call the same."""
-    shown: str
-    """For people."""
-
-
 class Begun(Protocol):
-    """What a lookout needs of `Calls`."""
+    """What a lookout needs of `CallLog`."""
 
     def newest(self) -> dict[int, CollectiveCall]:
         """The newest operations that this member has begun, by number."""

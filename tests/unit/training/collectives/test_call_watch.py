@@ -3,7 +3,8 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sparktrain.training.collectives.call_watch import PATIENCE_S, CollectiveCall, Lookout
+from sparktrain.training.collectives.call_watch import PATIENCE_S, Lookout
+from sparktrain.training.collectives.collective_call import CollectiveCall
 
 
 @dataclass
