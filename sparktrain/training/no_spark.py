@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, NoReturn
@@ -44,6 +44,28 @@ def refused() -> Iterator[None]:
                 setattr(sys.modules[name], _STARTER, allowed)
 
 
+class _RefusingLoader(Loader):
+    """Loads the module as `loader` does, and has it refused then. Modules of a zip archive share one loader, which stays
+    as it is."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """See base class."""
+        created: ModuleType | None = self._loader.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See base class."""
+        self._loader.exec_module(module)
+        setattr(module, _ALLOWED, getattr(module, _STARTER))
+        setattr(module, _STARTER, _refused)
+
+
 class _Finder(MetaPathFinder):
     """Finds one module as Python does, and has it refused once it is loaded."""
 
@@ -53,15 +75,7 @@ class _Finder(MetaPathFinder):
         """See base class."""
         spec = PathFinder.find_spec(fullname, path, target) if fullname == _GATEWAY else None
         if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            load = loader.exec_module
-
-            def load_and_refuse(module: ModuleType) -> None:
-                load(module)
-                setattr(module, _ALLOWED, getattr(module, _STARTER))
-                setattr(module, _STARTER, _refused)
-
-            loader.exec_module = load_and_refuse
+            spec.loader = _RefusingLoader(spec.loader)
         return spec
 
 

@@ -42,7 +42,7 @@ def session(yarn_cluster: Yarn, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture(scope="module")
 def pool(session: SparkSession) -> Iterator[st.Pool]:
     """Two warm agents, which start after the doctor has left."""
-    with st.pool(session, 2, preload=["numpy"]) as made:
+    with st.pool(session, agents=2, preload=["numpy"]) as made:
         yield made
 
 

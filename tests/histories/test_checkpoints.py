@@ -235,7 +235,7 @@ def _sweep_forgets_the_base() -> Any:
     def sweep(store: Store, layout: RunLayout, trial: Any, kept: Any, before: Any) -> None:
         real(store, layout, trial, [], before)
 
-    return patch.object(product, "sweep", sweep)
+    return patch.object(product, "collect_garbage", sweep)
 
 
 def _deleted_before_it_is_written_down() -> Any:

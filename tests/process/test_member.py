@@ -11,7 +11,7 @@ import pytest
 from sparktrain.executor.exit_causes import classify
 from sparktrain.executor.zygote_process import ZygoteProcess
 from sparktrain.protocol import pipe_messages as m
-from sparktrain.state.outcome import FailureKind, Report
+from sparktrain.state.outcome import FailureKind
 from tests.process.harness import Bench, alive, eventually, see_out
 
 
@@ -38,7 +38,7 @@ async def test_has_a_context_when_it_asks_for_one(bench: Bench) -> None:
     trial = await bench.run(train, params={"lr": 0.1}, metric="loss")
 
     assert trial.metrics == {"loss": 0.1}
-    assert trial.reports[0] == Report(0, {"loss": 1.5})
+    assert (trial.reports[0].step, trial.reports[0].metrics) == (0, {"loss": 1.5})
     assert trial.reports[1].step == 4
     assert (trial.home / "files" / "seen").read_text() == "[0.1, 3, 11, 0, 1, 1]"
     history = [json.loads(line) for line in (trial.home / "metrics.jsonl").read_text().splitlines()]

@@ -15,6 +15,7 @@ from sparktrain.executor.agent import attend
 from sparktrain.executor.scratch import PREFIX, held, tidy
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.ticket import AgentTicket
+from tests.process.agents import PLACE
 from tests.process.harness import MARK, eventually
 
 HOLDER = """
@@ -103,6 +104,6 @@ async def test_an_agent_that_starts_tidies_up_after_those_that_were_killed(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv(MARK, mark)
     ticket = AgentTicket("pool", ("127.0.0.1",), 1, issue("pool").agent, connect_s=0.1)
-    reason, reached = await asyncio.to_thread(attend, 0, ticket)
+    reason, reached = await asyncio.to_thread(attend, PLACE, ticket)
     assert not reached, reason
     await eventually(lambda: not list(tmp_path.iterdir()), 10.0, "nothing is left")

@@ -49,7 +49,7 @@ class JoinRing(Protocol):
         ...
 
 
-_MODULES = {Backend.HOROVOD: "horovod_ring", Backend.TENSORFLOW: "collective_ring"}
+_MODULES = {Backend.HOROVOD: "horovod_ring", Backend.TENSORFLOW: "tf_collectives"}
 
 
 def load(backend: Backend) -> JoinRing:
