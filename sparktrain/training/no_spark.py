@@ -45,8 +45,10 @@ def refused() -> Iterator[None]:
 
 
 class _RefusingLoader(Loader):
-    """Loads the module as `loader` does, and has it refused then. Modules of a zip archive share one loader, which stays
-    as it is."""
+    """Loads the module as `loader` does, and refuses it then.
+
+    Modules of a zip archive share one loader, which stays as it is.
+    """
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
