@@ -14,6 +14,8 @@ from typing import Any
 from sparktrain.training import no_spark, notices
 from sparktrain.training.keras import keras_patches
 
+_KERAS_PENDING = "uninitialized_variables"
+"""Variables that an error in the middle of a build leaves there: the next build would initialise some of them twice."""
 _KERAS_STATE = "keras.src.backend.common.global_state"
 _KERAS_NAMES = "object_name_uids"
 """Of Keras's state: how often it has used each name of a layer; a new process has used none."""
@@ -128,10 +130,11 @@ def _frameworks() -> Callable[[], None]:
 
 def _keras() -> Callable[[], None]:
     state = _state_of_keras()
-    before = dict(state) if state is not None else {}
+    before = {name: _copied(value) for name, value in state.items()} if state is not None else {}
     floatx = sys.modules["keras"].config.floatx() if state is not None else ""
     if state is not None:
         state.pop(_KERAS_NAMES, None)
+        state.pop(_KERAS_PENDING, None)
 
     def restore() -> None:
         now = _state_of_keras()
@@ -143,6 +146,11 @@ def _keras() -> Callable[[], None]:
             sys.modules["keras"].config.set_floatx(floatx)
 
     return restore
+
+
+def _copied(value: Any) -> Any:
+    """What Keras changes in place, as it is now."""
+    return value.copy() if isinstance(value, list | dict) else value
 
 
 def _state_of_keras() -> dict[str, Any] | None:

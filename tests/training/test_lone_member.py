@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.backend.common.global_state import get_global_attribute
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.trainers.trainer import Trainer
 
@@ -52,6 +53,9 @@ def test_without_mirroring_the_first_operation_says_what_it_needs() -> None:
         assert len(list(ctx.shard((np.zeros((64, 2), "float32"),) * 2, batch_size=4))) == 4
         with pytest.raises(GangNeededError, match="needs all 4 members"):
             ctx.call(fit)
+    built = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(2)])
+    assert built.predict(np.zeros((1, 2), "float32"), verbose=0).shape == (1, 2)
+    assert not get_global_attribute("uninitialized_variables"), "the interrupted build leaves nothing to the next one"
 
 
 def test_a_mirrored_gang_makes_the_checks_of_a_gang() -> None:
