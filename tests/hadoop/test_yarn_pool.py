@@ -93,7 +93,7 @@ def test_a_killed_container_and_a_killed_agent_cost_a_restart_each_that_says_whi
     params = {"marks": str(tmp_path)}
     call = BackgroundCall(
         lambda: pool.run(
-            hold, params, workers=2, backend="none", dir="hdfs:///runs", name="lost", max_restarts=2, progress=False
+            hold, params, workers=2, backend="none", dir="hdfs:///runs", name="lost", max_retries=2, progress=False
         )
     )
     held = Held(call, tmp_path)
