@@ -28,7 +28,7 @@ from sparktrain.rundir.checkpoints import Draft, write
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import hdfs
+from tests.support.hadoop import hdfs
 
 TARGET = 1.5
 

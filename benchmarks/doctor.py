@@ -11,7 +11,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_most, show
-from sparktrain.testing.hadoop import Yarn, hdfs, submit, yarn
+from tests.support.hadoop import Yarn, hdfs, submit, yarn
 
 FAST_TARGET_S = 1.0
 WHOLE_TARGET_S = 60.0

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_most, show
 from sparktrain.state.records import TrialConcluded
-from sparktrain.testing import drill
-from sparktrain.testing.mortal import Mortal, generations
-from sparktrain.testing.spark import LOCAL_CLUSTER
+from tests.support import drill
+from tests.support.local_spark import LOCAL_CLUSTER
+from tests.support.mortal import Mortal, generations
 
 ENDS = ("python", "jvm", "both")
 GANG_KILLS = 4

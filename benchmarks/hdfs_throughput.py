@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.machine import at_least, show
 from sparktrain.store.base import PIECE_BYTES, Store
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import Hdfs, hdfs
+from tests.support.hadoop import Hdfs, hdfs
 
 TARGET = 1.2
 MIB = 2**20

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import horovod.spark
 
-from sparktrain.testing.spark import spark_session
+from tests.support.local_spark import spark_session
 
 
 def first() -> float:

@@ -28,7 +28,7 @@ from sparktrain.state.recovery import recovered
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import Hdfs, hdfs
+from tests.support.hadoop import Hdfs, hdfs
 
 APPEND_MS = 20.0
 EVENTS_PER_S = 500.0

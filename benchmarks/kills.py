@@ -16,7 +16,7 @@ import msgspec
 import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, quiet, session
-from sparktrain.testing import drill
+from tests.support import drill
 
 INTERVALS = 2
 """Checkpoint intervals that may be lost where checkpoints are asynchronous."""

@@ -17,7 +17,7 @@ from statistics import median
 import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, quiet, session, stage
-from sparktrain.testing.drill import pid_of
+from tests.support.drill import pid_of
 
 TARGET_S = 1.5
 EXECUTOR_TARGET_S = 3.0

@@ -31,10 +31,10 @@ from sparktrain.state.machine import Machine
 from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded, TrialsAdded
 from sparktrain.state.recovery import compacted
 from sparktrain.state.trial import TrialStatus
-from sparktrain.testing import drill
-from sparktrain.testing.functions import square
-from sparktrain.testing.mortal import Mortal
-from sparktrain.testing.spark import LOCAL_CLUSTER
+from tests.support import drill
+from tests.support.functions import square
+from tests.support.local_spark import LOCAL_CLUSTER
+from tests.support.mortal import Mortal
 
 RESUME_TARGET_S = 20.0
 REPLAY_TARGET_S = 5.0

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sparktrain.testing.spark import spark_session
+from tests.support.local_spark import spark_session
 
 MASTER = "local-cluster[2,1,2048]"
 SLOTS = 2

@@ -14,8 +14,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_most, show
-from sparktrain.testing.hadoop import Yarn, hdfs, submission, yarn
-from sparktrain.testing.processes import wait_until
+from tests.support.hadoop import Yarn, hdfs, submission, yarn
+from tests.support.processes import wait_until
 
 START_TARGET_S = 5.0
 """Beyond a bare job's first task."""

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from sparktrain.clock import SystemClock
-from sparktrain.testing.hadoop import Hdfs, Yarn, fast_conf, hdfs, yarn
-from sparktrain.testing.processes import wait_until
+from tests.support.hadoop import Hdfs, Yarn, fast_conf, hdfs, yarn
+from tests.support.processes import wait_until
 
 COMMAND = os.fspath(Path(sys.executable).with_name("sparktrain"))
 TARGET = "examples/fashion_mnist.py:train"

@@ -2,12 +2,12 @@
 # Fetches Hadoop's jars with Maven, and installs MIT Kerberos: the real daemons that tests/hadoop starts.
 #
 # The jars come to ${XDG_CACHE_HOME:-~/.cache}/sparktrain/hadoop, into a folder whose name tells their version and the digest
-# of the pom.xml that names them; sparktrain.testing.hadoop looks there. 100 MB, half a minute, once; does nothing where
+# of the pom.xml that names them; tests.support.hadoop looks there. 100 MB, half a minute, once; does nothing where
 # they are. Exit status 2: something is missing that only an administrator can add.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-pom=sparktrain/testing/hadoop/pom.xml
+pom=tests/support/hadoop/pom.xml
 version=$(sed -n 's|.*<hadoop.version>\(.*\)</hadoop.version>.*|\1|p' $pom)
 all=${XDG_CACHE_HOME:-$HOME/.cache}/sparktrain/hadoop
 jars=$all/$version-$(sha256sum $pom | head -c 8)

@@ -17,7 +17,7 @@ from typing import Any
 import pyspark
 
 from sparktrain.cluster.spark_session import CLASSES, FAST_JVM
-from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+from tests.support.local_spark import LOCAL_CLUSTER, spark_session
 
 TIMEOUT_S = 600
 JAVA = str(Path(os.environ["JAVA_HOME"], "bin", "java")) if os.environ.get("JAVA_HOME") else "java"

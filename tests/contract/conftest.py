@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from sparktrain.testing.transports import GrpcHarness
+from tests.support.transports import GrpcHarness
 
 SERVER = Path(__file__).with_name("s3_server.py")
 

@@ -14,7 +14,7 @@ from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.messages import Beat, UploadDone, UploadHeader
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, LinkClosedError
-from sparktrain.testing.transports import HEADER, JOIN, endless
+from tests.support.transports import HEADER, JOIN, endless
 
 JOURNAL_FILES = 20
 """That the coordinator opens for each upload."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sparktrain.testing.contracts import TransportContract
-from sparktrain.testing.transports import GrpcHarness, TransportHarness
+from tests.support.transport_contract import TransportContract
+from tests.support.transports import GrpcHarness, TransportHarness
 
 
 class TestGrpcTransport(TransportContract):

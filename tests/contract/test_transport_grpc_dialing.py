@@ -13,7 +13,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.errors import DriverUnreachableError
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.transport import LinkClosedError, ListenError, Unreachable
-from sparktrain.testing.transports import JOIN, GrpcHarness, stage
+from tests.support.transports import JOIN, GrpcHarness, stage
 
 NOBODY = ("127.0.0.1", 1)
 

@@ -16,7 +16,7 @@ import pytest
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.messages import UploadDone, UploadHeader
 from sparktrain.protocol.transport import Link, LinkClosedError
-from sparktrain.testing.transports import HEADER, JOIN, WELCOME, GrpcHarness, Stage, beat, chunks_of, endless, stage
+from tests.support.transports import HEADER, JOIN, WELCOME, GrpcHarness, Stage, beat, chunks_of, endless, stage
 
 PEERS = Path(__file__).with_name("peers.py")
 

@@ -14,7 +14,7 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.link_rules import Closing, Refusal
 from sparktrain.protocol.messages import Message
 from sparktrain.protocol.transport import CHUNK_BYTES, FLUSH_S, Link, LinkClosedError
-from sparktrain.testing.transports import (
+from tests.support.transports import (
     FROM_AGENT,
     HEADER,
     JOIN,

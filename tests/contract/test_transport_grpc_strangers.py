@@ -22,7 +22,7 @@ from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.messages import Beat, UploadDone
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Unreachable
-from sparktrain.testing.transports import HEADER, JOIN, GrpcHarness, Rogue, Stage, beat, chunks_of, stage
+from tests.support.transports import HEADER, JOIN, GrpcHarness, Rogue, Stage, beat, chunks_of, stage
 
 CONNECTIONS = 200
 

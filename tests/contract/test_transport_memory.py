@@ -6,8 +6,8 @@ import pytest
 
 from sparktrain.protocol.memory_transport import MemoryDialer, MemoryTransport
 from sparktrain.protocol.transport import Dialer, Limits, Listener
-from sparktrain.testing.contracts import TransportContract
-from sparktrain.testing.transports import TransportHarness, stage
+from tests.support.transport_contract import TransportContract
+from tests.support.transports import TransportHarness, stage
 
 
 class MemoryHarness(TransportHarness):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.testing.spark import spark_session
+from tests.support.local_spark import spark_session
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ["tensorflow", "keras", "horovod.tensorflow"]

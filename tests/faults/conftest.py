@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sparktrain.testing.spark import spark_session
+from tests.support.local_spark import spark_session
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import threading
 from pathlib import Path
 
 import sparktrain as st
-from sparktrain.testing.functions import breed
-from sparktrain.testing.processes import wait_until
-from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+from tests.support.functions import breed
+from tests.support.local_spark import LOCAL_CLUSTER, spark_session
+from tests.support.processes import wait_until
 
 
 def main(how: str, folder: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from sparktrain.testing.processes import Sighted, descendants, wait_until
-from sparktrain.testing.spark import spark_home
+from tests.support.local_spark import spark_home
+from tests.support.processes import Sighted, descendants, wait_until
 
 READY_S = 60.0
 _MASTER = "org.apache.spark.deploy.master.Master"

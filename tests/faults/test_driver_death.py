@@ -14,9 +14,9 @@ from sparktrain.driver.prepare import compose_again
 from sparktrain.errors import RunDirectoryError
 from sparktrain.state.records import TrialConcluded
 from sparktrain.state.recovery import DRIVER_LOST
-from sparktrain.testing import drill
-from sparktrain.testing.mortal import NAME, Mortal, generations
-from sparktrain.testing.processes import Sighted
+from tests.support import drill
+from tests.support.mortal import NAME, Mortal, generations
+from tests.support.processes import Sighted
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -10,9 +10,9 @@ import pytest
 
 import sparktrain as st
 from sparktrain.clock import pause
-from sparktrain.testing.processes import wait_until
-from sparktrain.testing.spark import spark_session
 from tests.faults.standalone import Standalone, standalone
+from tests.support.local_spark import spark_session
+from tests.support.processes import wait_until
 
 TRAINS_S = 60.0
 SHRINKS_S = 90.0

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.testing import drill
-from sparktrain.testing.drill import EVERY, STEPS, VICTIMS, Strike
-from sparktrain.testing.processes import Sighted, descendants
+from tests.support import drill
+from tests.support.drill import EVERY, STEPS, VICTIMS, Strike
+from tests.support.processes import Sighted, descendants
 
 IN_FLIGHT = 2
 """Checkpoint intervals that an asynchronous checkpoint may lose."""

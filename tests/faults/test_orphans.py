@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sparktrain.testing.processes import Sighted, descendants, kill, wait_until, written_pids
+from tests.support.processes import Sighted, descendants, kill, wait_until, written_pids
 
 GONE_S = 5.0
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.testing import drill
-from sparktrain.testing.drill import Strike
-from sparktrain.testing.spark import spark_session
+from tests.support import drill
+from tests.support.drill import Strike
+from tests.support.local_spark import spark_session
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sparktrain as st
-from sparktrain.testing.spark import spark_session
 from tests.faults.learning import BATCH, EPOCHS, EXAMPLES, learn
+from tests.support.local_spark import spark_session
 
 pytestmark = pytest.mark.timeout(240)
 

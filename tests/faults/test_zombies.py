@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.testing import drill
-from sparktrain.testing.drill import Strike
-from sparktrain.testing.processes import wait_until
-from sparktrain.testing.spark import spark_session
+from tests.support import drill
+from tests.support.drill import Strike
+from tests.support.local_spark import spark_session
+from tests.support.processes import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from sparktrain.testing.hadoop import Yarn, fast_conf
-from sparktrain.testing.processes import kill, wait_until
+from tests.support.hadoop import Yarn, fast_conf
+from tests.support.processes import kill, wait_until
 
 TRAINING = ("sparktrain[hdfs,tensorflow,horovod]",)
 """The packages of the pack with both rings."""

@@ -11,7 +11,8 @@ import pytest
 
 from sparktrain.store.url import open_store
 from sparktrain.submit.env_pack.pack import pack
-from sparktrain.testing.hadoop import (
+from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS
+from tests.support.hadoop import (
     HaHdfs,
     Hdfs,
     Kdc,
@@ -25,7 +26,6 @@ from sparktrain.testing.hadoop import (
     submit,
     yarn,
 )
-from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS
 
 TOKEN_LIFE_S = float(os.environ.get("SPARKTRAIN_TOKEN_LIFE_S", "12"))
 """Of a delegation token of `secure_cluster`. Longer ones, for a test that takes longer: in the environment."""

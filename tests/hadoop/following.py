@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from sparktrain.testing.processes import wait_until
+from tests.support.processes import wait_until
 
 
 class Followed(Protocol):

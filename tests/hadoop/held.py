@@ -5,8 +5,8 @@ from pathlib import Path
 
 import psutil
 
-from sparktrain.testing.processes import Sighted, kill, wait_until
 from tests.hadoop.following import Followed, wait_running
+from tests.support.processes import Sighted, kill, wait_until
 
 GONE_S = 20.0
 ENDS_S = 240.0

@@ -16,8 +16,8 @@ from typing import Any
 import sparktrain as st
 from sparktrain.cluster import token_renewer
 from sparktrain.cluster.delegation_tokens import Fetched, fetch
-from sparktrain.testing.spark import spark_session
 from tests.hadoop.endurance import endure
+from tests.support.local_spark import spark_session
 
 MASTER = "local-cluster[1,1,1024]"
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from sparktrain.testing.hadoop import Yarn, fast_conf
-from sparktrain.testing.spark import spark_session
+from tests.support.hadoop import Yarn, fast_conf
+from tests.support.local_spark import spark_session
 
 
 @contextmanager

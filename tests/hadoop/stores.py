@@ -15,7 +15,7 @@ from sparktrain.store.hadoop.hadoop_errors import TroubleError
 from sparktrain.store.hadoop.hadoop_store import HadoopStore
 from sparktrain.store.hadoop.hdfs import HdfsStore
 from sparktrain.store.hadoop.webhdfs import WebHdfsStore
-from sparktrain.testing.hadoop import Hdfs
+from tests.support.hadoop import Hdfs
 
 PROTOCOLS = ["hdfs", "webhdfs"]
 PROGRESS_S = 100.0

@@ -7,8 +7,8 @@ import pytest
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hdfs import HdfsStore
-from sparktrain.testing.hadoop import Hdfs
 from tests.contract.checkpoint_contract import CheckpointContract
+from tests.support.hadoop import Hdfs
 
 pytestmark = pytest.mark.timeout(300)
 

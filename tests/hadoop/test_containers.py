@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.hadoop.containers import ContainerGuard
-from sparktrain.testing.processes import Sighted, kill
+from tests.support.hadoop.containers import ContainerGuard
+from tests.support.processes import Sighted, kill
 
 BREED = """
 from subprocess import DEVNULL, Popen
@@ -16,7 +16,7 @@ print(Popen(["sleep", "600"], stdout=DEVNULL, start_new_session=True).pid)
 """
 GUARD = """
 from pathlib import Path
-from sparktrain.testing.hadoop.containers import ContainerGuard
+from tests.support.hadoop.containers import ContainerGuard
 guard = ContainerGuard(Path({place!r}))
 guard.start()
 print(flush=True)

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.testing.hadoop import HadoopError, HaHdfs, Hdfs, JarsMissingError
-from sparktrain.testing.hadoop.ports import Ports
-from sparktrain.testing.processes import Sighted, kill
 from tests.hadoop.conftest import StartHdfs
+from tests.support.hadoop import HadoopError, HaHdfs, Hdfs, JarsMissingError
+from tests.support.hadoop.ports import Ports
+from tests.support.processes import Sighted, kill
 
 pytestmark = pytest.mark.rig
 
@@ -98,7 +98,7 @@ def test_a_cluster_that_is_interrupted_while_it_starts_leaves_no_process(tmp_pat
 def test_daemons_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from sparktrain.testing.hadoop import Hdfs
+from tests.support.hadoop import Hdfs
 cluster = Hdfs(Path({str(tmp_path)!r}), datanodes=1)
 cluster.wait_ready = lambda: None
 cluster.start()

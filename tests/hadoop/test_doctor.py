@@ -8,9 +8,9 @@ import pytest
 from sparktrain.cluster.finding import Finding, Level
 from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest
 from sparktrain.doctor.hadoop import STALE_KEY
-from sparktrain.testing.hadoop import LABEL, Hdfs, Yarn, submit
 from tests.conf import CONF
 from tests.hadoop.stores import PROTOCOLS, url
+from tests.support.hadoop import LABEL, Hdfs, Yarn, submit
 
 pytestmark = pytest.mark.timeout(480)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.hadoop import Hdfs
+from tests.support.hadoop import Hdfs
 
 DEADLINE_S = 60.0
 PREPARE = """

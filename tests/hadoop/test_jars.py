@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.hadoop import java
+from tests.support.hadoop import java
 
 pytestmark = pytest.mark.rig
 

@@ -24,13 +24,13 @@ from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hdfs import HdfsStore
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import REALM, Kdc, SecureHaHdfs, SecureHdfs, secure_hdfs
-from sparktrain.testing.hadoop.java import java_home, krb5_option
-from sparktrain.testing.processes import Sighted, descendants, wait_until
 from sparktrain.testing.store_contract import SharedStoreContract
 from tests.hadoop.canaries import found_in, kept_in, noted_in, shown_by
 from tests.hadoop.conftest import TOKEN_LIFE_S
 from tests.hadoop.endurance import EVERY, expected
+from tests.support.hadoop import REALM, Kdc, SecureHaHdfs, SecureHdfs, secure_hdfs
+from tests.support.hadoop.java import java_home, krb5_option
+from tests.support.processes import Sighted, descendants, wait_until
 
 DRIVER = Path(__file__).with_name("kerberos_driver.py")
 ROOT = Path(__file__).parents[2]

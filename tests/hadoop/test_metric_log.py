@@ -8,8 +8,8 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hdfs import HdfsStore
 from sparktrain.store.hadoop.webhdfs import WebHdfsStore
-from sparktrain.testing.hadoop import Hdfs
 from tests.contract.metric_log_contract import MetricLogContract
+from tests.support.hadoop import Hdfs
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -12,12 +12,12 @@ from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.records import CheckpointAcknowledged, GangFormed
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import HaHdfs, Hdfs
-from sparktrain.testing.processes import wait_until
-from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
 from tests.hadoop.endurance import EVERY, endure, expected
 from tests.hadoop.following import wait_running
 from tests.hadoop.sessions import BackgroundCall
+from tests.support.hadoop import HaHdfs, Hdfs
+from tests.support.local_spark import LOCAL_CLUSTER, spark_session
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import Yarn, submission
 from tests.hadoop.canaries import found_in, kept_in, noted_in, shown_by, spellings
 from tests.hadoop.following import wait_running
+from tests.support.hadoop import Yarn, submission
 
 JOB = Path(__file__).with_name("yarn_secrets.py")
 TRAINS_S = 80.0

@@ -9,9 +9,9 @@ from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hdfs import HdfsStore
 from sparktrain.store.hadoop.webhdfs import WebHdfsStore
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import Hdfs
 from sparktrain.testing.store_contract import RaceContract, SharedStoreContract
 from tests.hadoop.stores import PROTOCOLS, url
+from tests.support.hadoop import Hdfs
 
 
 class TestHdfsStore(SharedStoreContract):

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import Hdfs
 from tests.hadoop.stores import PROTOCOLS, opened, url
+from tests.support.hadoop import Hdfs
 
 EXECUTOR = """
 import sys

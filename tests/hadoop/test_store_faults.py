@@ -13,8 +13,6 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import StoreError, StoreTimeoutError
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import HaHdfs, Hdfs
-from sparktrain.testing.processes import wait_until
 from tests.hadoop.conftest import StartHdfs
 from tests.hadoop.stores import (
     PROGRESS_S,
@@ -27,6 +25,8 @@ from tests.hadoop.stores import (
     url,
     within,
 )
+from tests.support.hadoop import HaHdfs, Hdfs
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 

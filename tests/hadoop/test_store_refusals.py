@@ -7,8 +7,8 @@ import pytest
 
 from sparktrain.errors import RunDirectoryError, StoreRefusedError
 from sparktrain.store.url import open_store
-from sparktrain.testing.hadoop import Hdfs
 from tests.hadoop.stores import PROTOCOLS, opened, within
+from tests.support.hadoop import Hdfs
 
 pytestmark = pytest.mark.parametrize("protocol", PROTOCOLS)
 

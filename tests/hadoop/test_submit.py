@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.hadoop import Yarn
 from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS, command, kill_driver
 from tests.hadoop.following import wait_running
+from tests.support.hadoop import Yarn
 
 TRAIN = Path(__file__).with_name("yarn_where.py")
 ENDS_S = 300.0

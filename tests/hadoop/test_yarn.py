@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.hadoop import Hdfs, Submission, Yarn, submission, submit
 from tests.conf import CONF, for_two_gpus
 from tests.hadoop.following import wait_running
+from tests.support.hadoop import Hdfs, Submission, Yarn, submission, submit
 
 JOBS = CONF.parent / "jobs"
 TRAIN = Path(__file__).with_name("yarn_train.py")

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from sparktrain.clock import SystemClock
 from sparktrain.cluster.yarn_capacity import demand_of, outlook, refusal
 from sparktrain.cluster.yarn_client import ResourceManager
-from sparktrain.testing.hadoop import LABEL, HadoopError, Hdfs, Knobs, Yarn, yarn
-from sparktrain.testing.processes import Sighted, wait_until
 from tests.conf import properties, queues
+from tests.support.hadoop import LABEL, HadoopError, Hdfs, Knobs, Yarn, yarn
+from tests.support.processes import Sighted, wait_until
 
 pytestmark = pytest.mark.rig
 

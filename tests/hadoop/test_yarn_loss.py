@@ -10,10 +10,10 @@ import pytest
 
 from sparktrain.runs.view import TrialView
 from sparktrain.submit.follow import Sight
-from sparktrain.testing.hadoop import Yarn, submission
-from sparktrain.testing.processes import wait_until
 from tests.hadoop.commands import command, kill_driver
 from tests.hadoop.held import GONE_S, Held
+from tests.support.hadoop import Yarn, submission
+from tests.support.processes import wait_until
 
 JOB = Path(__file__).parents[2] / "jobs" / "run_gang.py"
 TRAIN = Path(__file__).with_name("yarn_hold.py")

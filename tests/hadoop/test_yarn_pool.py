@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 import sparktrain as st
 from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest
-from sparktrain.testing.hadoop import LABEL, Yarn
-from sparktrain.testing.processes import wait_until
 from tests.conf import for_two_gpus, properties
 from tests.hadoop.held import Held
 from tests.hadoop.sessions import BackgroundCall, yarn_session
 from tests.hadoop.yarn_hold import hold
+from tests.support.hadoop import LABEL, Yarn
+from tests.support.processes import wait_until
 
 TRAINS_S = 80.0
 """Until members train, or train again, on a busy machine."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sparktrain.testing.hadoop import Yarn, submission
 from tests.conf import CONF, for_two_gpus
 from tests.hadoop.following import wait_running
+from tests.support.hadoop import Yarn, submission
 
 JOBS = CONF.parent / "jobs"
 TRAIN = Path(__file__).with_name("yarn_train.py")

@@ -1,6 +1,6 @@
 """Drivers on this machine alone: `python -m tests.process.local_driver MODULE:FUNCTION FOLDER`.
 
-As `sparktrain.testing.mortal`, which has the trials, without a session.
+As `tests.support.mortal`, which has the trials, without a session.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import sparktrain as st
 from sparktrain.clock import pause
-from sparktrain.testing.mortal import NAME, marked
+from tests.support.mortal import NAME, marked
 
 
 def sweep(folder: Path) -> Any:

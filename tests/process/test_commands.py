@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sparktrain.testing.processes import wait_until
+from tests.support.processes import wait_until
 from tests.unit.cli.submissions import ID, behave, in_cluster, yarn_at
 
 ROOT = Path(__file__).parents[2]

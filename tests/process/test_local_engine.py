@@ -12,8 +12,8 @@ from sparktrain.driver.engines.engine import JobEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
 from sparktrain.driver.engines.local_engine import LocalEngine, local
 from sparktrain.driver.engines.local_restarts import Restarts
-from sparktrain.testing.engine_contract import END_S, EngineContract, Reception
-from sparktrain.testing.processes import Sighted, descendants, wait_until
+from tests.support.engine_contract import END_S, EngineContract, Reception
+from tests.support.processes import Sighted, descendants, wait_until
 
 
 def nurseries() -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.mortal import NAME, Mortal, generations
+from tests.support.mortal import NAME, Mortal, generations
 
 GONE_S = 20.0
 PROGRAM = "tests.process.local_driver"

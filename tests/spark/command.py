@@ -11,7 +11,7 @@ TIMEOUT_S = 110
 
 TRAIN = """
 import command_helper
-from sparktrain.testing.functions import breed
+from tests.support.functions import breed
 
 print("imported")
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import sparktrain as st
-from sparktrain.testing.functions import square
-from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+from tests.support.functions import square
+from tests.support.local_spark import LOCAL_CLUSTER, spark_session
 
 
 def train(x: int) -> float:

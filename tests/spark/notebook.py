@@ -9,7 +9,7 @@ import psutil
 from jupyter_client.manager import KernelManager
 
 from sparktrain.clock import SystemClock
-from sparktrain.testing.processes import Sighted, descendants
+from tests.support.processes import Sighted, descendants
 
 START_S = 60.0
 STOP_S = 20.0

@@ -53,7 +53,7 @@ import json, sys
 from pathlib import Path
 import beside
 import sparktrain as st
-from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+from tests.support.local_spark import LOCAL_CLUSTER, spark_session
 
 OFFSET = 100
 

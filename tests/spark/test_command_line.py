@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.processes import Sighted, descendants, wait_until, written_pids
 from tests.spark.command import MASTER, finish, start, write_files
+from tests.support.processes import Sighted, descendants, wait_until, written_pids
 
 GONE_S = 5.0
 USAGE_S = 30.0

@@ -14,8 +14,8 @@ from sparktrain.cluster.preflight import HOST_KEY, read_facts
 from sparktrain.doctor import rollcall
 from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
 from sparktrain.doctor.rollcall import Shared, call_roll
-from sparktrain.testing.processes import Sighted, descendants
 from tests.spark.command import MASTER, finish, start
+from tests.support.processes import Sighted, descendants
 
 MINUTE_S = 60.0
 CHECKS = {

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparktrain.driver.engines.spark_engine import SparkEngine, spark_engine
-from sparktrain.testing.engine_contract import EngineContract
+from tests.support.engine_contract import EngineContract
 
 
 class TestContract(EngineContract):

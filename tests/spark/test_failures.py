@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.testing.processes import wait_until
+from tests.support.processes import wait_until
 
 LOG_BYTES, CHUNK_BYTES, LIMIT_BYTES, TAIL_BYTES = 100 * 10**6, 10**6, 2**20, 64 * 2**10
 ALLOWED = "; return a number, or a flat dict of metric names to numbers"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.testing.processes import Sighted, wait_until, written_pids
 from tests.spark.notebook import Notebook
+from tests.support.processes import Sighted, wait_until, written_pids
 
 GONE_S = 5.0
 CELL_S = 90.0
@@ -15,8 +15,8 @@ CELL_S = 90.0
 OPEN = """
 import sparktrain as st
 from pathlib import Path
-from sparktrain.testing.functions import breed
-from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session
+from tests.support.functions import breed
+from tests.support.local_spark import LOCAL_CLUSTER, spark_session
 
 folder = Path({folder!r})
 options = {{"metric": "accuracy", "dir": str(folder / "runs")}}

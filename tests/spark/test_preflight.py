@@ -18,8 +18,8 @@ from sparktrain.clock import SystemClock
 from sparktrain.cluster.preflight import HOST_KEY, PORT_KEY
 from sparktrain.driver import pool as pool_module
 from sparktrain.protocol.ticket import AgentTicket
-from sparktrain.testing.functions import square
-from sparktrain.testing.processes import descendants, wait_until
+from tests.support.functions import square
+from tests.support.processes import descendants, wait_until
 
 AT_ONCE_S = 5.0
 SOON_S = 30.0

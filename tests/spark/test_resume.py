@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import sparktrain as st
 from sparktrain.clock import pause
-from sparktrain.testing.functions import square
+from tests.support.functions import square
 
 
 def begun(folder: Path) -> list[str]:

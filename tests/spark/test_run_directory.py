@@ -12,8 +12,8 @@ from sparktrain import cli
 from sparktrain.clock import SystemClock
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
-from sparktrain.testing.processes import Sighted, descendants, wait_until
 from tests.spark.command import MASTER, finish, start
+from tests.support.processes import Sighted, descendants, wait_until
 
 GONE_S = 10.0
 LOOK_S = 30.0

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.testing.functions import once, square
-from sparktrain.testing.processes import Sighted, descendants, kill, wait_until
+from tests.support.functions import once, square
+from tests.support.processes import Sighted, descendants, kill, wait_until
 
 QUICK: dict[str, Any] = {"preload": []}
 """By default agents import all that any of the tests uses."""

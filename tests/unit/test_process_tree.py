@@ -4,7 +4,7 @@ import os
 import subprocess
 
 from sparktrain import process_tree
-from sparktrain.testing.processes import wait_until
+from tests.support.processes import wait_until
 
 
 def test_descendants_are_children_and_what_these_have_started_in_sessions_of_their_own() -> None:

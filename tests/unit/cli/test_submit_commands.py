@@ -16,7 +16,7 @@ from sparktrain.cli import submit_commands as commands
 from sparktrain.submit import follow
 from sparktrain.submit.env_pack import pack
 from sparktrain.submit.env_pack.contents import Contents, contents, data_entry
-from sparktrain.testing.processes import wait_until
+from tests.support.processes import wait_until
 from tests.unit.cli.submissions import ID, SWEEP, Yarn, behave, in_cluster, yarn_at
 from tests.unit.driver.stored import ScriptedRun
 

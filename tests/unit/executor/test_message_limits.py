@@ -6,7 +6,7 @@ from sparktrain.executor.message_limits import fitting
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.codec import LARGE_BYTES, LARGEST_OF_AGENT_BYTES, SMALL_BYTES, encode
 from sparktrain.state.outcome import Report
-from sparktrain.testing.transports import FROM_AGENT, MEMBER
+from tests.support.transports import FROM_AGENT, MEMBER
 
 
 def sent(message: m.FromAgent) -> list[m.FromAgent]:

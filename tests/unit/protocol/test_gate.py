@@ -23,7 +23,7 @@ from sparktrain.protocol.gate import (
     network_of,
     raise_descriptor_limit,
 )
-from sparktrain.testing.processes import wait_until
+from tests.support.processes import wait_until
 
 TIMEOUT_S = 10.0
 

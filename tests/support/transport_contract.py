@@ -24,7 +24,7 @@ from sparktrain.protocol.messages import (
     UploadDone,
 )
 from sparktrain.protocol.transport import Limits, Link, LinkClosedError, Unreachable
-from sparktrain.testing.transports import (
+from tests.support.transports import (
     FROM_AGENT,
     HEADER,
     JOIN,
@@ -39,7 +39,7 @@ from sparktrain.testing.transports import (
     reports,
     stage,
 )
-from sparktrain.testing.uploads import UploadContract
+from tests.support.upload_contract import UploadContract
 
 
 class LinkContract(ContractBase):

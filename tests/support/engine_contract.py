@@ -14,7 +14,7 @@ from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, LinkClosedError
-from sparktrain.testing.processes import Sighted, wait_until
+from tests.support.processes import Sighted, wait_until
 
 JOIN_S = 60.0
 """Spark may have to start an executor first."""

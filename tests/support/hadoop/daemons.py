@@ -9,7 +9,7 @@ from typing import Self
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.executor.log_tail import tail_lines
-from sparktrain.testing.hadoop.java import HadoopError, command, environment, story
+from tests.support.hadoop.java import HadoopError, command, environment, story
 
 STOP_TIMEOUT_S = 10.0
 """From SIGTERM until SIGKILL."""

@@ -12,14 +12,14 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from sparktrain.testing.hadoop import java
-from sparktrain.testing.hadoop.clusters import READY_TIMEOUT_S, Hdfs
-from sparktrain.testing.hadoop.conf import write_conf
-from sparktrain.testing.hadoop.containers import ContainerGuard
-from sparktrain.testing.hadoop.daemons import Cluster, Daemon, wait_until
-from sparktrain.testing.hadoop.ports import HOST, Ports
-from sparktrain.testing.hadoop.yarn_conf import LABEL, Knobs, resource_types, scheduler_site, site
-from sparktrain.testing.spark import spark_home
+from tests.support.hadoop import java
+from tests.support.hadoop.clusters import READY_TIMEOUT_S, Hdfs
+from tests.support.hadoop.conf import write_conf
+from tests.support.hadoop.containers import ContainerGuard
+from tests.support.hadoop.daemons import Cluster, Daemon, wait_until
+from tests.support.hadoop.ports import HOST, Ports
+from tests.support.hadoop.yarn_conf import LABEL, Knobs, resource_types, scheduler_site, site
+from tests.support.local_spark import spark_home
 
 _SERVER = "org.apache.hadoop.yarn.server"
 _RESOURCEMANAGER = f"{_SERVER}.resourcemanager.ResourceManager"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sparktrain.testing.hadoop.conf import Site
+from tests.support.hadoop.conf import Site
 
 LABEL = "gpu"
 QUEUES = ("default", "prio", "nogpu")

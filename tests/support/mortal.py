@@ -1,6 +1,6 @@
 """Drivers in processes of their own, for tests to end in each way there is, and what they run.
 
-    python -m sparktrain.testing.mortal MODULE:FUNCTION FOLDER
+    python -m tests.support.mortal MODULE:FUNCTION FOLDER
 
 calls the function with FOLDER while a session on two executors is active, and writes what it returns to
 FOLDER/result.json.
@@ -24,8 +24,8 @@ from sparktrain.rundir.journal import reader
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
-from sparktrain.testing import drill
-from sparktrain.testing.processes import Sighted, descendants, wait_until
+from tests.support import drill
+from tests.support.processes import Sighted, descendants, wait_until
 
 ENDS = ("python", "jvm", "both", "ctrl-c")
 """What is killed of a driver; the last one is SIGINT, as often as it takes."""
@@ -88,11 +88,11 @@ def _told(result: st.SweepResult) -> list[list[Any]]:
 class Mortal:
     """A driver in a process and a session of its own; `close` leaves nothing of it."""
 
-    def __init__(self, what: str, folder: Path, program: str = "sparktrain.testing.mortal") -> None:
+    def __init__(self, what: str, folder: Path, program: str = "tests.support.mortal") -> None:
         """`program` is the module that calls the function."""
         self._program = program
         self.folder = folder
-        self._what = what if ":" in what else f"sparktrain.testing.mortal:{what}"
+        self._what = what if ":" in what else f"tests.support.mortal:{what}"
         self._before = self.batches()
         self._seen: dict[int, psutil.Process] = {}
         self.output = folder / f"output-{len(list(folder.glob('output-*')))}.txt"
@@ -195,7 +195,7 @@ def generations(folder: Path, mark: str) -> dict[int, list[int]]:
 
 def main(what: str, folder: Path) -> None:
     """Be a driver."""
-    from sparktrain.testing.spark import LOCAL_CLUSTER, spark_session  # drivers without Spark use this module, too
+    from tests.support.local_spark import LOCAL_CLUSTER, spark_session  # drivers without Spark use this module, too
 
     module, _, name = what.partition(":")
     with spark_session(LOCAL_CLUSTER, folder):

@@ -12,10 +12,10 @@ from uuid import uuid4
 from sparktrain.clock import SystemClock, pause
 from sparktrain.cluster.spark_session import FAST_JVM
 from sparktrain.submit.command import ENVIRONMENT, PYTHON
-from sparktrain.testing.hadoop import java
-from sparktrain.testing.hadoop.ports import HOST
-from sparktrain.testing.hadoop.yarn import Yarn
-from sparktrain.testing.hadoop.yarn_conf import LABEL
+from tests.support.hadoop import java
+from tests.support.hadoop.ports import HOST
+from tests.support.hadoop.yarn import Yarn
+from tests.support.hadoop.yarn_conf import LABEL
 
 Mode = Literal["client", "cluster"]
 

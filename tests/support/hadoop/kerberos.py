@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparktrain.testing.hadoop import java
-from sparktrain.testing.hadoop.clusters import READY_TIMEOUT_S, Hdfs
-from sparktrain.testing.hadoop.daemons import Cluster, Daemon, wait_until
-from sparktrain.testing.hadoop.ha import HaHdfs
-from sparktrain.testing.hadoop.java import KRB5_CONF, TICKETS, TOOL_TIMEOUT_S, HadoopError, story
-from sparktrain.testing.hadoop.ports import HOST, Ports
+from tests.support.hadoop import java
+from tests.support.hadoop.clusters import READY_TIMEOUT_S, Hdfs
+from tests.support.hadoop.daemons import Cluster, Daemon, wait_until
+from tests.support.hadoop.ha import HaHdfs
+from tests.support.hadoop.java import KRB5_CONF, TICKETS, TOOL_TIMEOUT_S, HadoopError, story
+from tests.support.hadoop.ports import HOST, Ports
 
 REALM = "TEST.LOCAL"
 SUPERUSER = "hdfs"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
-from sparktrain.testing.hadoop import java
-from sparktrain.testing.hadoop.conf import Site, write_conf
-from sparktrain.testing.hadoop.daemons import Cluster, Daemon, wait_until
-from sparktrain.testing.hadoop.ports import HOST, Ports
+from tests.support.hadoop import java
+from tests.support.hadoop.conf import Site, write_conf
+from tests.support.hadoop.daemons import Cluster, Daemon, wait_until
+from tests.support.hadoop.ports import HOST, Ports
 
 READY_TIMEOUT_S = 60.0
 """For daemons that have been started, on a busy machine; an idle one needs a tenth of it."""

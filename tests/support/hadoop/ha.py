@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparktrain.testing.hadoop import java
-from sparktrain.testing.hadoop.clusters import READY_TIMEOUT_S, Hdfs
-from sparktrain.testing.hadoop.conf import Site
-from sparktrain.testing.hadoop.daemons import Daemon, wait_until
+from tests.support.hadoop import java
+from tests.support.hadoop.clusters import READY_TIMEOUT_S, Hdfs
+from tests.support.hadoop.conf import Site
+from tests.support.hadoop.daemons import Daemon, wait_until
 
 NAMESERVICE = "sparktrain"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-from sparktrain.testing.hadoop.java import TMP
+from tests.support.hadoop.java import TMP
 
 Site = Mapping[str, str]
 """Values by name."""

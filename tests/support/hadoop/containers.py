@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from sparktrain.testing.hadoop.java import HadoopError
+from tests.support.hadoop.java import HadoopError
 
 _END_TIMEOUT_S = 20.0
 # A container's processes have the folders of its NodeManager in their environment, wherever they went since. One that

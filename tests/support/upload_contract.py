@@ -1,4 +1,4 @@
-"""What every transport promises of uploads, as tests: a part of `sparktrain.testing.contracts.TransportContract`."""
+"""What every transport promises of uploads, as tests: a part of `TransportContract`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ import pytest
 
 from sparktrain.protocol.messages import UploadDone, UploadHeader
 from sparktrain.protocol.transport import CHUNK_BYTES, LinkClosedError, UploadRefusedError
-from sparktrain.testing.transports import (
+from tests.support.transports import (
     HEADER,
     JOIN,
     MEMBER,

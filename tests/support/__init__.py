@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: daemons of Hadoop, contract suites, drills, and ways to look at processes."""
