@@ -22,8 +22,8 @@ from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state import commands as do
-from sparktrain.state.events import RunBegun, RunLimits
-from sparktrain.state.records import AnyRecord, DriverBegan, GangFormed, TrialConcluded, TrialsAdded
+from sparktrain.state.events import RunLimits, RunStarted
+from sparktrain.state.records import AnyRecord, DriverStarted, GangFormed, TrialConcluded, TrialsAdded
 from sparktrain.state.recovery import recovered
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
@@ -134,7 +134,7 @@ def _replay(store: Store, trials: int) -> float:
         journal.append(records[start : start + BATCH])
     begun = time.perf_counter()
     opened = read(store, LAYOUT.journal)
-    sweep = recovered(RunBegun(0.0, "run", RunLimits(), opened.records, DriverBegan(plan="", at=0.0)))  # type: ignore[arg-type]
+    sweep = recovered(RunStarted(0.0, "run", RunLimits(), opened.records, DriverStarted(plan="", at=0.0)))  # type: ignore[arg-type]
     taken = time.perf_counter() - begun
     assert sum(trial.status is TrialStatus.SUCCEEDED for trial in sweep.trials.values()) == trials
     return taken

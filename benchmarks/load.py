@@ -21,7 +21,7 @@ from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import grid
 from sparktrain.state import events as on
 from sparktrain.state.outcome import Outcome, Report
-from sparktrain.state.records import DriverBegan
+from sparktrain.state.records import DriverStarted
 from sparktrain.store.localfs import LocalStore
 
 REPORTS = 2
@@ -63,7 +63,7 @@ def work_of(place: str | LocalStore, trials: int, agents: int) -> RunRequest:
         agents=agents,
         watcher=NullDisplay(),
         journal=journal,
-        began=DriverBegan(plan="", at=0.0),
+        driver_started=DriverStarted(plan="", at=0.0),
     )
 
 
@@ -96,7 +96,7 @@ class SimulatedAgent:
         welcome = await link.receive()
         assert isinstance(welcome, m.Welcome)
         link.post(m.Ready())
-        beating = asyncio.create_task(self._beat(link, welcome.beat_s))
+        beating = asyncio.create_task(self._beat(link, welcome.heartbeat_s))
         with suppress(LinkClosedError):
             while not self._tally.dismissed:
                 self._obey(link, await link.receive())
@@ -139,11 +139,11 @@ class SimulatedAgent:
         self._tally.messages += 1
         link.post(message)
 
-    async def _beat(self, link: Link, beat_s: float) -> None:
+    async def _beat(self, link: Link, heartbeat_s: float) -> None:
         with suppress(LinkClosedError):
             while True:
-                await self._clock.sleep(beat_s)
-                self._answer(link, m.Beat())
+                await self._clock.sleep(heartbeat_s)
+                self._answer(link, m.Heartbeat())
 
 
 async def _whole(data: bytes) -> AsyncIterator[bytes]:

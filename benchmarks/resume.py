@@ -117,13 +117,14 @@ def concluded(trial: TrialId) -> TrialConcluded:
 def replayed(folder: str, trials: int) -> tuple[float, int]:
     """Seconds from the call to the moment at which agents could be told what to do; bytes of the journal."""
     work = call(folder, trials).attached().begun().work(2, NullDisplay(), this_driver())
-    write(work.journal, work.began, list(call(folder, trials).space))
+    write(work.journal, work.driver_started, list(call(folder, trials).space))
     begun = time.perf_counter()
     composed = call(folder, trials).attached()
     assert finished(composed) is None
     work = composed.begun().work(2, NullDisplay(), this_driver())
     machine = Machine(LEASE_S)
-    commands = machine.handle(on.RunBegun(0.0, composed.layout.path, work.limits(), work.records, work.began))  # type: ignore[arg-type]
+    started = on.RunStarted(0.0, composed.layout.path, work.limits(), work.records, work.driver_started)  # type: ignore[arg-type]
+    commands = machine.handle(started)
     seconds = time.perf_counter() - begun
     assert [each.trial for each in commands if isinstance(each, do.SweepCheckpoints)] == [trials - 1]
     return seconds, sum(path.stat().st_size for path in Path(folder, composed.layout.journal.path).iterdir())

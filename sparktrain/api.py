@@ -21,7 +21,7 @@ from sparktrain.display.live import choose_display
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.driver.engines.selection import engine_of
-from sparktrain.driver.execution import Agents, LateAgents, OwnAgents, PoolAgents, execute
+from sparktrain.driver.execution import AgentSource, LateAgents, OwnAgents, PoolAgents, execute
 from sparktrain.driver.finish import run_end
 from sparktrain.driver.forwarded_env import environment
 from sparktrain.driver.options import Options, RunOptions, SweepOptions
@@ -317,5 +317,5 @@ def _alone(
     return _execute(composed, OwnAgents(engine_of(spark), agents), progress)
 
 
-def _execute(composed: PreparedRun, agents: Agents, progress: bool, display: Display | None = None) -> SweepResult:
+def _execute(composed: PreparedRun, agents: AgentSource, progress: bool, display: Display | None = None) -> SweepResult:
     return execute(composed, agents, display or choose_display(quiet=not progress))

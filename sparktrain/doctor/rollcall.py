@@ -17,7 +17,7 @@ from sparktrain.cluster.token_renewer import tokens_for
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.doctor.slots import Roll
-from sparktrain.driver.agent_server import BEAT_S, LEASE_S
+from sparktrain.driver.agent_server import HEARTBEAT_S, LEASE_S
 from sparktrain.driver.event_loop import call
 from sparktrain.driver.pool import CONNECT_S, OPEN_TIMEOUT_S
 from sparktrain.driver.spark_job import CheckupJob
@@ -133,7 +133,7 @@ class SlotSurvey:
             raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
         self.came += 1
         self._links[join.slot] = link
-        link.post(m.Welcome(BEAT_S, LEASE_S, ()))
+        link.post(m.Welcome(HEARTBEAT_S, LEASE_S, ()))
         try:
             while not isinstance(message := await link.receive(), m.Leave):
                 self._answer(join, link, message)

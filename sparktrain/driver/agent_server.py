@@ -17,7 +17,7 @@ from sparktrain.protocol.certificates import CertificateKeeper
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
 from sparktrain.state import events as on
 
-BEAT_S = 3.0
+HEARTBEAT_S = 3.0
 """Interval at which agents give a sign of life."""
 LEASE_S = 15.0
 """How long a sign of life lasts."""
@@ -153,7 +153,7 @@ class Server:
         self._links[join.agent] = link
         self.joined = join.versions
         self.unexplained.joined(join.agent, join.task)
-        link.post(m.Welcome(BEAT_S, LEASE_S, self._preload))
+        link.post(m.Welcome(HEARTBEAT_S, LEASE_S, self._preload))
         for news in filter(None, (self._tokens, self._certificates)):
             link.post(news)
         gpus = len(join.devices)
@@ -194,10 +194,10 @@ class Server:
     def _on_message(self, agent: AgentId, link: Link, message: m.Message) -> None:
         at = self._clock.now()
         match message:
-            case m.Beat():
+            case m.Heartbeat():
                 with suppress(LinkClosedError):
-                    link.post(m.BeatAck())
-                self._feed(on.AgentBeat(at, agent))
+                    link.post(m.HeartbeatAck())
+                self._feed(on.AgentHeartbeat(at, agent))
             case m.Ready(run=run, failed_imports=failed):
                 if failed:
                     logger.info("agent %s could not preload: %s", agent, failed)

@@ -71,7 +71,7 @@ class ActiveRun:
         self.recorder = recorder
         self.scribe = scribe
         self.tally = Tally(work.spec)
-        self.begun_at = clock.now()
+        self.started_at = clock.now()
         self.end: asyncio.Future[do.EndRun] = asyncio.get_running_loop().create_future()
         self.outlook = ""
         """What the cluster said last of agents that have not come."""
@@ -172,7 +172,7 @@ class Coordinator:
             if work.tokens is not None:
                 self._hand_out(work.tokens)
                 self._background(self._keep_tokens(run, work.tokens))
-            self.feed(on.RunBegun(run.begun_at, run.id, work.limits(), work.records, work.began))
+            self.feed(on.RunStarted(run.started_at, run.id, work.limits(), work.records, work.driver_started))
             run.tally = Tally(work.spec, self._sweep().trials.values())
             self._background(self._look_out(run))
             end = await run.end

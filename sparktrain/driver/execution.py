@@ -17,7 +17,7 @@ from sparktrain.runs.results import SweepResult
 from sparktrain.state.sweep import Ending
 
 
-class Agents(Protocol):
+class AgentSource(Protocol):
     """Where a run gets its agents."""
 
     def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
@@ -25,7 +25,7 @@ class Agents(Protocol):
         ...
 
 
-def execute(composed: PreparedRun, agents: Agents, display: Display) -> SweepResult:
+def execute(composed: PreparedRun, agents: AgentSource, display: Display) -> SweepResult:
     """Run what is left to do of a prepared run on `agents`, write its result, and return it. Blocks.
 
     Every public call and every command that trains ends here. Raises as `sparktrain.sweep`.

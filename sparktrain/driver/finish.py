@@ -73,7 +73,7 @@ def finished(composed: PreparedRun) -> SweepResult | None:
     journal = None
     if not found.ended:
         journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
-        journal.append([composed.began, RunEnded(ending=Ending.COMPLETE)])
+        journal.append([composed.driver_started, RunEnded(ending=Ending.COMPLETE)])
     trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
     return result(composed, RunOutcome(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
 

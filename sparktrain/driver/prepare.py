@@ -39,7 +39,7 @@ from sparktrain.runs.plan import Plan, check_unchanged, spec_fields
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
 from sparktrain.search.space_json import from_document, to_document
-from sparktrain.state.records import AnyRecord, DriverBegan
+from sparktrain.state.records import AnyRecord, DriverStarted
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
@@ -94,9 +94,9 @@ class PreparedRun:
         return self.store.where(self.layout.path)
 
     @property
-    def began(self) -> DriverBegan:
+    def driver_started(self) -> DriverStarted:
         """What the journal gets of a driver that takes charge."""
-        return DriverBegan(
+        return DriverStarted(
             plan=self.plan.digest,
             space=self.plan.space_digest,
             at=SystemClock().wall(),
@@ -186,7 +186,7 @@ class PreparedRun:
             watcher=watcher,
             journal=journal,
             records=opened.records,
-            began=self.began,
+            driver_started=self.driver_started,
             tokens=self.tokens,
             env=self.env,
         )

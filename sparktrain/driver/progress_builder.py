@@ -28,7 +28,7 @@ def progress_of(
     ended = _counted(work, trials.values()) if tally is None else tally
     active = [trials[each] for each in sorted(sweep.gangs) if trials[each].status is TrialStatus.RUNNING]
     running = tuple(_running(trial, at, _members(trial, sweep.gangs[trial.id])) for trial in active)
-    best, queued, seconds = ended.best, len(sweep.queue), at - sweep.begun_at
+    best, queued, seconds = ended.best, len(sweep.queue), at - sweep.started_at
     left = None if work.total is None else work.total - ended.done
     again = [*active, *takewhile(lambda trial: trial.generation != NOT_FORMED, sweep.queue)]
     return Progress(

@@ -13,7 +13,7 @@ from sparktrain.runs.results import TrialResult
 from sparktrain.search.sampler import Sampler
 from sparktrain.state.commands import EndRun
 from sparktrain.state.events import RunLimits
-from sparktrain.state.records import AnyRecord, DriverBegan
+from sparktrain.state.records import AnyRecord, DriverStarted
 from sparktrain.store.base import Store
 
 FIRST = 3
@@ -48,7 +48,7 @@ class RunRequest:
     """Agents that were asked for; for progress alone."""
     watcher: Watcher
     journal: JournalPort
-    began: DriverBegan
+    driver_started: DriverStarted
     """What the journal gets of this driver."""
     records: tuple[AnyRecord, ...] = ()
     """What it holds of drivers before."""

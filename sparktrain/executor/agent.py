@@ -172,7 +172,7 @@ class Agent:
                 return welcome
             self._lease = Lease(welcome.lease_s)
             self._spawn(self._obey())
-            self._spawn(self._beat(welcome.beat_s))
+            self._spawn(self._beat(welcome.heartbeat_s))
             self._spawn(self._keep_zygote())
             self._spawn(self._ready(welcome.preload, None))
             return await self._ended
@@ -220,7 +220,7 @@ class Agent:
     async def _obey(self) -> str:
         while True:
             match await self._link.receive():
-                case m.BeatAck():
+                case m.HeartbeatAck():
                     self._lease.answered()
                     self._leased.set()
                 case m.Prepare() as prepare:
@@ -251,12 +251,12 @@ class Agent:
         """The session of `member`, unless it is over and another has followed."""
         return self._member if self._member is not None and self._member.member == member else None
 
-    async def _beat(self, beat_s: float) -> None:
+    async def _beat(self, heartbeat_s: float) -> None:
         """Raises when the lease has run out: the coordinator may have given this agent's member to another."""
         while self._lease.left_s(now := self._clock.now()) > 0.0:
             self._lease.sent(now)
-            self._post(m.Beat())
-            await self._clock.sleep(min(beat_s, self._lease.left_s(now)))
+            self._post(m.Heartbeat())
+            await self._clock.sleep(min(heartbeat_s, self._lease.left_s(now)))
         raise LinkClosedError("the coordinator did not answer before the lease ran out")
 
     async def _keep_zygote(self) -> None:

@@ -73,8 +73,8 @@ class Ready(Large, frozen=True, tag=True):
     """Modules that could not be preloaded, with the reason; no failure, for the user's import reports it better."""
 
 
-class Beat(Small, frozen=True, tag=True):
-    """Sign of life; the coordinator answers with `BeatAck`."""
+class Heartbeat(Small, frozen=True, tag=True):
+    """Sign of life; the coordinator answers with `HeartbeatAck`."""
 
 
 class MemberReserved(Small, frozen=True, tag=True):
@@ -159,7 +159,7 @@ class Leave(Small, frozen=True, tag=True):
 FromAgent = (
     Join
     | Ready
-    | Beat
+    | Heartbeat
     | MemberReserved
     | MemberShared
     | MemberStarted
@@ -210,10 +210,10 @@ class UploadDone(Message, frozen=True, tag=True):
 class Welcome(Message, frozen=True, tag=True):
     """Answer to `Join`: the agent belongs to the pool."""
 
-    beat_s: float
-    """Interval of `Beat`."""
+    heartbeat_s: float
+    """Interval of `Heartbeat`."""
     lease_s: float
-    """The agent ends its member and its stream so long after it sent the last `Beat` that was answered."""
+    """The agent ends its member and its stream so long after it sent the last `Heartbeat` that was answered."""
     preload: tuple[str, ...]
     """Modules that the zygote imports before its first fork."""
 
@@ -224,8 +224,8 @@ class Refuse(Message, frozen=True, tag=True):
     reason: str
 
 
-class BeatAck(Message, frozen=True, tag=True):
-    """Answer to `Beat`."""
+class HeartbeatAck(Message, frozen=True, tag=True):
+    """Answer to `Heartbeat`."""
 
 
 class Code(Message, frozen=True, tag=True):
@@ -345,7 +345,7 @@ def certificates(bundle: CertificateBundle) -> Certificates:
 ToAgent = (
     Welcome
     | Refuse
-    | BeatAck
+    | HeartbeatAck
     | Prepare
     | StartMember
     | FormGang

@@ -21,7 +21,7 @@ from sparktrain.runs.summary import from_json
 from sparktrain.runs.view import RunData, RunState, RunView, TrialView, view_of
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.events import RunLimits
-from sparktrain.state.records import AnyRecord, DriverBegan
+from sparktrain.state.records import AnyRecord, DriverStarted
 from sparktrain.state.recovery import fold
 from sparktrain.state.sweep import Sweep
 
@@ -163,7 +163,7 @@ class RunExaminer:
             checkpoints=checked.count,
             size=checked.size,
             records=report.kept,
-            begun=next((each.at for each in records if isinstance(each, DriverBegan)), None),
+            begun=next((each.at for each in records if isinstance(each, DriverStarted)), None),
             plan=plan,
             view=view,
         )
@@ -194,7 +194,7 @@ class RunExaminer:
     ) -> Plan | None:
         """The plan that a resume would follow; it and its code are looked at, and those of earlier drivers."""
         store, layout = self._place.store, self._place.layout
-        begun = [record.plan for record in records if isinstance(record, DriverBegan)]
+        begun = [record.plan for record in records if isinstance(record, DriverStarted)]
         newest = begun[-1] if begun else str(overview.get("plan", ""))
         followed = None
         for digest in dict.fromkeys(each for each in (newest, *begun) if each):

@@ -26,7 +26,7 @@ from sparktrain.runs.lost_records import check_whole
 from sparktrain.runs.plan import Plan
 from sparktrain.search.sampler import Sampler
 from sparktrain.state.events import RunLimits
-from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded, TrialConcluded, TrialsAdded
+from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded, TrialConcluded, TrialsAdded
 from sparktrain.state.recovery import fold
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import TrialStatus
@@ -60,13 +60,15 @@ class StoredRun:
     @property
     def retried(self) -> bool:
         """The last driver has queued the trials that had failed, as it was told to."""
-        began = next((each for each in reversed(self.opened.records) if isinstance(each, DriverBegan)), None)
+        began = next((each for each in reversed(self.opened.records) if isinstance(each, DriverStarted)), None)
         return began is not None and began.retry_failed
 
     @property
     def _last(self) -> AnyRecord | None:
         """The begin or the end of a driver's work, whichever is the newer one."""
-        return next((each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverBegan)), None)
+        return next(
+            (each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverStarted)), None
+        )
 
     def sweep(self) -> Sweep:
         """The trials as the last driver has left them."""
@@ -87,7 +89,7 @@ def look(store: Store, layout: RunLayout) -> StoredRun | None:
         return None
     opened = reader.read(store, layout.journal)
     check_whole(store, layout, opened.records, lambda: reader.read(store, layout.journal).records)
-    begun = [record.plan for record in opened.records if isinstance(record, DriverBegan)]
+    begun = [record.plan for record in opened.records if isinstance(record, DriverStarted)]
     plan = plans.read(store, layout, begun[-1] if begun else str(overview["plan"]))
     return StoredRun(plan, opened, writer.newest_driver(store, layout.journal))
 
@@ -209,7 +211,7 @@ def _begin(records: Sequence[AnyRecord], space: str) -> int:
     start = len(records)
     for index in range(len(records) - 1, -1, -1):
         record = records[index]
-        if isinstance(record, DriverBegan):
+        if isinstance(record, DriverStarted):
             if record.space != space:
                 break
             start = index

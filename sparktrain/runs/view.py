@@ -17,7 +17,7 @@ from sparktrain.state.outcome import Report
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
-    DriverBegan,
+    DriverStarted,
     GangFormed,
     RunEnded,
     TrialReported,
@@ -214,7 +214,7 @@ class _Times:
 
     def _see(self, record: AnyRecord) -> None:
         match record:
-            case DriverBegan(at=at):
+            case DriverStarted(at=at):
                 self.began, self.end = at, None
             case RunEnded():
                 self.end = record

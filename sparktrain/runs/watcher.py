@@ -14,7 +14,7 @@ from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.view import RunData, RunView, view_of
-from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded
+from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded
 
 ASK_INTERVAL_S = 15.0
 """How often the driver of a run that is watched is asked for a sign of life."""
@@ -76,7 +76,7 @@ class Observer:
         return news
 
     def _is_alive(self) -> bool:
-        last = next((each for each in reversed(self._records) if isinstance(each, RunEnded | DriverBegan)), None)
+        last = next((each for each in reversed(self._records) if isinstance(each, RunEnded | DriverStarted)), None)
         if self._driver is None or isinstance(last, RunEnded):
             self._asked_at = None
             return False
@@ -112,7 +112,7 @@ class Observer:
                 self._overview = read_overview(store, layout)
             except FileNotFoundError as error:
                 raise RunDirectoryError(f"{self._place.where} is no run directory: it has no run.json") from error
-        begun = (record.plan for record in reversed(self._records) if isinstance(record, DriverBegan))
+        begun = (record.plan for record in reversed(self._records) if isinstance(record, DriverStarted))
         digest = next(begun, str(self._overview["plan"]))
         if digest not in self._plans:
             self._plans[digest] = plans.read(store, layout, digest)

@@ -8,7 +8,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Loss, Outcome, Report
-from sparktrain.state.records import AnyRecord, DriverBegan
+from sparktrain.state.records import AnyRecord, DriverStarted
 
 
 class Event(Struct, frozen=True, tag=True):
@@ -36,7 +36,7 @@ class AgentReady(Event, frozen=True, tag=True):
     run: RunId | None = None
 
 
-class AgentBeat(Event, frozen=True, tag=True):
+class AgentHeartbeat(Event, frozen=True, tag=True):
     """A sign of life."""
 
     agent: AgentId
@@ -101,14 +101,14 @@ class RunLimits(Struct, frozen=True):
         return self.size if self.min_size is None else self.min_size
 
 
-class RunBegun(Event, frozen=True, tag=True):
+class RunStarted(Event, frozen=True, tag=True):
     """A run begins; the machine has no other."""
 
     run: RunId
     limits: RunLimits
     records: tuple[AnyRecord, ...] = ()
     """What the journal holds of the drivers before."""
-    began: DriverBegan = DriverBegan(plan="", at=0.0)
+    driver_started: DriverStarted = DriverStarted(plan="", at=0.0)
     """What it gets of this one."""
 
 

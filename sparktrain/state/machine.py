@@ -70,12 +70,12 @@ class Machine:
         if self.last is None:
             return []
         facts, self.last.facts = self.last.facts, []
-        wall = self.last.begun_wall + at - self.last.begun_at
+        wall = self.last.started_wall + at - self.last.started_at
         return [do.WriteRecord(replace(fact, at=wall)) for fact in facts]
 
     def _dispatch(self, event: on.Event) -> Commands:
         match event:
-            case on.AgentBeat():
+            case on.AgentHeartbeat():
                 return self._on_beat(event)
             case on.MemberReported():
                 return self._on_reported(event)
@@ -103,7 +103,7 @@ class Machine:
                 return self._on_gone(event.agent, event.reason, event.at)
             case on.LossExplained():
                 return self._on_explained(event)
-            case on.RunBegun():
+            case on.RunStarted():
                 return self._on_run_begun(event)
             case on.StopAsked():
                 return self._stop(event.run, event.reason, Ending.STOPPED, event.at + event.grace_s)
@@ -132,7 +132,7 @@ class Machine:
             self.agents.ready(agent, event.run)
         return []
 
-    def _on_beat(self, event: on.AgentBeat) -> Commands:
+    def _on_beat(self, event: on.AgentHeartbeat) -> Commands:
         if self.agents.get(event.agent) is None:
             return [do.Refused(event.agent, "sign of life of a lost agent")]
         self._leases.renew(event.agent, event.at)
@@ -301,7 +301,7 @@ class Machine:
 
     # ---- the run
 
-    def _on_run_begun(self, event: on.RunBegun) -> Commands:
+    def _on_run_begun(self, event: on.RunStarted) -> Commands:
         if self.sweep is not None:
             raise ValueError(f"run {event.run} begins while run {self.sweep.run} is not over")
         self.last = sweep = recovered(event)
@@ -383,9 +383,9 @@ class Machine:
 
     def _end(self, sweep: Sweep, at: float) -> do.EndRun:
         sweep.ended = True
-        sweep.ran_s += at - sweep.begun_at
+        sweep.ran_s += at - sweep.started_at
         reason, ending = sweep.stop or ("", Ending.COMPLETE)
-        sweep.facts.append(RunEnded(ending=ending, reason=reason, seconds=at - sweep.begun_at))
+        sweep.facts.append(RunEnded(ending=ending, reason=reason, seconds=at - sweep.started_at))
         failures = (trial.failure for trial in sweep.trials.values() if trial.failure)
         unloadable = (*failures, *sweep.health.unloadable.values())
         cause = next((each for each in unloadable if each.kind is FailureKind.LOAD), None)
@@ -430,7 +430,7 @@ class Machine:
 
     def _check_run(self, sweep: Sweep, at: float) -> Commands:
         limits = sweep.limits
-        if limits.timeout_s is not None and sweep.stop is None and at >= sweep.begun_at + limits.timeout_s:
+        if limits.timeout_s is not None and sweep.stop is None and at >= sweep.started_at + limits.timeout_s:
             reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
             return self._stop(sweep.run, reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
         end = hopeless(self.agents.all(), sweep, at)

@@ -49,7 +49,7 @@ class CheckpointAcknowledged(Record, frozen=True, tag=True, kw_only=True):
     checkpoint: Checkpoint
 
 
-class CheckpointFailed(Record, frozen=True, tag=True, kw_only=True):
+class SaveFailed(Record, frozen=True, tag=True, kw_only=True):
     """What was saved after a step could not be made a checkpoint; training goes on.
 
     For people, and to try the journal: where no checkpoint can be written, the run may have lost its store, and nothing
@@ -61,7 +61,7 @@ class CheckpointFailed(Record, frozen=True, tag=True, kw_only=True):
     problem: str
 
 
-class CheckpointDamaged(Record, frozen=True, tag=True, kw_only=True):
+class CheckpointCorrupt(Record, frozen=True, tag=True, kw_only=True):
     """A checkpoint could not be read: it is never resumed from again."""
 
     trial: TrialId
@@ -84,7 +84,7 @@ class GangRestarted(Record, frozen=True, tag=True, kw_only=True):
     restart: Restart
 
 
-class LossExplained(Record, frozen=True, tag=True, kw_only=True):
+class LossRecorded(Record, frozen=True, tag=True, kw_only=True):
     """Why a gang was lost that was formed again meanwhile: the cluster has told it only now."""
 
     trial: TrialId
@@ -120,7 +120,7 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
-class DriverBegan(Record, frozen=True, tag=True, kw_only=True):
+class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     """A driver is on the run from here on: the first one, or one that resumes it.
 
     Trials without a result are run again, those that were stopped or lost with the driver before too, and what was lost
@@ -148,15 +148,15 @@ class RunEnded(Record, frozen=True, tag=True, kw_only=True):
 
 
 AnyRecord = (
-    DriverBegan
+    DriverStarted
     | TrialsAdded
     | GangFormed
     | CheckpointAcknowledged
-    | CheckpointFailed
-    | CheckpointDamaged
+    | SaveFailed
+    | CheckpointCorrupt
     | CheckpointsDropped
     | GangRestarted
-    | LossExplained
+    | LossRecorded
     | GangRecovered
     | TrialReported
     | TrialConcluded

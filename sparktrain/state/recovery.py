@@ -6,20 +6,20 @@ from msgspec.structs import replace
 
 from sparktrain.ids import TrialId
 from sparktrain.state.checkpoint_history import CheckpointHistory
-from sparktrain.state.events import RunBegun
+from sparktrain.state.events import RunStarted
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
-    CheckpointDamaged,
-    CheckpointFailed,
+    CheckpointCorrupt,
     CheckpointsDropped,
-    DriverBegan,
+    DriverStarted,
     GangFormed,
     GangRecovered,
     GangRestarted,
-    LossExplained,
+    LossRecorded,
     RunEnded,
+    SaveFailed,
     TrialConcluded,
     TrialReported,
     TrialsAdded,
@@ -30,15 +30,15 @@ from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 DRIVER_LOST = "the driver was lost, or stopped the run"
 
 
-def recovered(begun: RunBegun) -> Sweep:
+def recovered(begun: RunStarted) -> Sweep:
     """The sweep as the drivers before have left it, now under a new driver, which is a fact of its own."""
     sweep = Sweep(begun.run, begun.limits, begun.at)
-    sweep.begun_wall = begun.began.at
+    sweep.started_wall = begun.driver_started.at
     fold(sweep, begun.records)
     sweep.failures.succeeded = any(trial.status is TrialStatus.SUCCEEDED for trial in sweep.trials.values())
-    again = [trial for trial in sweep.trials.values() if _ran_in_vain(trial, begun.began)]
+    again = [trial for trial in sweep.trials.values() if _ran_in_vain(trial, begun.driver_started)]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
-    facts.append(replace(begun.began, ran_s=sweep.ran_s))
+    facts.append(replace(begun.driver_started, ran_s=sweep.ran_s))
     fold(sweep, facts)
     for trial in again:
         trial.failed_at = begun.at  # nobody knows when its driver was lost: what is told is the cost under this one
@@ -50,7 +50,7 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
     """Bring the trials to where the records say that they were; the queue is made when a driver takes over."""
     for record in records:
         match record:
-            case DriverBegan():
+            case DriverStarted():
                 _take_over(sweep, record)
             case TrialsAdded(cases=cases, exhausted=exhausted):
                 sweep.enlist(cases)
@@ -61,7 +61,7 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
                 _fold_trial(sweep, sweep.trials[record.trial], record)
 
 
-def _take_over(sweep: Sweep, began: DriverBegan) -> None:
+def _take_over(sweep: Sweep, began: DriverStarted) -> None:
     """What has no result is queued again, first what has been running before."""
     sweep.ran_s = began.ran_s
     sweep.exhausted = sweep.exhausted and sweep.space == began.space
@@ -85,11 +85,11 @@ def _end(sweep: Sweep, record: RunEnded) -> None:
             trial.status = TrialStatus.LOST  # nothing could be loaded anywhere: that tells nothing of the trial
 
 
-def _has_no_result(trial: Trial, began: DriverBegan) -> bool:
+def _has_no_result(trial: Trial, began: DriverStarted) -> bool:
     return not trial.status.observed or (began.retry_failed and trial.status is TrialStatus.FAILED)
 
 
-def _ran_in_vain(trial: Trial, began: DriverBegan) -> bool:
+def _ran_in_vain(trial: Trial, began: DriverStarted) -> bool:
     """Its newest gang came to nothing, and that was not noted yet."""
     return _has_no_result(trial, began) and len(trial.restarts) < trial.generation
 
@@ -114,15 +114,15 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
         case CheckpointAcknowledged(checkpoint=checkpoint):
             trial.checkpoints.acknowledge(checkpoint)
             trial.unsaved = ""
-        case CheckpointFailed(step=step, problem=problem):
+        case SaveFailed(step=step, problem=problem):
             trial.not_saved(step, problem)
-        case CheckpointDamaged(manifest=manifest, reason=reason):
+        case CheckpointCorrupt(manifest=manifest, reason=reason):
             trial.checkpoints.damage(manifest, reason)
         case CheckpointsDropped(manifests=manifests):
             trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
             trial.restarts, trial.status = (*trial.restarts, restart), TrialStatus.QUEUED
-        case LossExplained(generation=generation, restart=restart):
+        case LossRecorded(generation=generation, restart=restart):
             trial.explain(generation, restart)
         case GangRecovered(seconds=seconds):
             trial.restarts = (*trial.restarts[:-1], replace(trial.restarts[-1], seconds=seconds))
@@ -151,7 +151,7 @@ def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
         match record:
             case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
                 each.setdefault(trial, CheckpointHistory()).acknowledge(checkpoint)
-            case CheckpointDamaged(trial=trial, manifest=manifest, reason=reason):
+            case CheckpointCorrupt(trial=trial, manifest=manifest, reason=reason):
                 each.setdefault(trial, CheckpointHistory()).damage(manifest, reason)
             case CheckpointsDropped(trial=trial, manifests=manifests):
                 each.setdefault(trial, CheckpointHistory()).drop(manifests)
@@ -173,7 +173,7 @@ class _Needed:
             case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
                 self._settled.add(trial)
                 return (trial, checkpoint.manifest) in self._checkpoints
-            case CheckpointFailed(trial=trial):
+            case SaveFailed(trial=trial):
                 return self._first(self._settled, trial)
             case CheckpointsDropped():
                 return False  # so are those that it names

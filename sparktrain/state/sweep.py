@@ -16,12 +16,12 @@ from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Report
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
-    CheckpointDamaged,
-    CheckpointFailed,
+    CheckpointCorrupt,
     GangFormed,
     GangRecovered,
     GangRestarted,
-    LossExplained,
+    LossRecorded,
+    SaveFailed,
     TrialConcluded,
     TrialReported,
     TrialsAdded,
@@ -55,13 +55,13 @@ class Sweep:
     def __init__(self, run: RunId, limits: RunLimits, at: float) -> None:
         self.run = run
         self.limits = limits
-        self.begun_at = at
-        self.begun_wall = at
+        self.started_at = at
+        self.started_wall = at
         """The same moment in seconds since 1970, where that is known."""
         self.ran_s = 0.0
         """How long drivers before were on the run; once it has ended, this one too."""
         self.space = ""
-        """Digest of the space that trials are taken from, see `DriverBegan`."""
+        """Digest of the space that trials are taken from, see `DriverStarted`."""
         self.trials: dict[TrialId, Trial] = {}
         self.queue: deque[Trial] = deque()
         self.gangs: dict[TrialId, Gang] = {}
@@ -151,7 +151,7 @@ class Sweep:
     def unsaved(self, gang: Gang, step: int, problem: str) -> None:
         """A snapshot did not become a checkpoint."""
         self.trials[gang.trial].not_saved(step, problem)
-        self.facts.append(CheckpointFailed(trial=gang.trial, step=step, problem=problem))
+        self.facts.append(SaveFailed(trial=gang.trial, step=step, problem=problem))
 
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
         """A checkpoint counts from now on; those that are not needed any more."""
@@ -215,7 +215,7 @@ class Sweep:
             known = {"kind": failure.kind, "cause": failure.summary, "loss": loss}
             restart = replace(before, rank=int(member.rank), host=host, **known)
             trial.explain(member.generation, restart)
-            self.facts.append(LossExplained(trial=trial.id, generation=member.generation, restart=restart))
+            self.facts.append(LossRecorded(trial=trial.id, generation=member.generation, restart=restart))
         return None
 
     def _decide(self, trial: Trial, gang: Gang, failure: Failure) -> Decision:
@@ -234,7 +234,7 @@ class Sweep:
         if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None:
             manifest = gang.checkpoint.manifest
             trial.checkpoints.damage(manifest, failure.summary)
-            self.facts.append(CheckpointDamaged(trial=trial.id, manifest=manifest, reason=failure.summary))
+            self.facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
         decision = self._decide(trial, gang, failure)
         if decision is Decision.RETRY and trial.checkpoints.all_damaged:
             trial.failure, decision = trial.checkpoints.damage_report(failure), Decision.FAIL

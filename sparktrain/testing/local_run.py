@@ -35,8 +35,8 @@ from sparktrain.state.outcome import Report
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
-    CheckpointDamaged,
-    DriverBegan,
+    CheckpointCorrupt,
+    DriverStarted,
     GangFormed,
     TrialsAdded,
 )
@@ -165,13 +165,13 @@ class LocalRun:
                     generation = record.generation
                 case CheckpointAcknowledged():
                     self.checkpoints.acknowledge(record.checkpoint)
-                case CheckpointDamaged():
+                case CheckpointCorrupt():
                     self.checkpoints.damage(record.manifest, record.reason)
         return generation
 
     def _first_records(self, generation: int, afresh: bool) -> list[AnyRecord]:
         newest, now = self.checkpoints.newest, SystemClock().wall()
-        records: list[AnyRecord] = [DriverBegan(plan="", at=now)]
+        records: list[AnyRecord] = [DriverStarted(plan="", at=now)]
         if afresh:
             records += [TrialsAdded(cases=(self._wanted.params,), exhausted=True, asked=1, observed=0)]
         base = newest.digest if newest is not None else ""
@@ -198,7 +198,7 @@ class LocalRun:
             try:
                 return _completed(self._keeper.restore_dir(self._start_of(newest), self._home))
             except CheckpointError as error:
-                self._journal.append([CheckpointDamaged(trial=_TRIAL, manifest=newest.manifest, reason=str(error))])
+                self._journal.append([CheckpointCorrupt(trial=_TRIAL, manifest=newest.manifest, reason=str(error))])
                 self.checkpoints.damage(newest.manifest, str(error))
                 if self.checkpoints.all_damaged:
                     raise

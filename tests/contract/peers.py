@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
-from sparktrain.protocol.messages import Beat, UploadDone, UploadHeader
+from sparktrain.protocol.messages import Heartbeat, UploadDone, UploadHeader
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, LinkClosedError
 from tests.support.transports import HEADER, JOIN, endless
@@ -30,7 +30,7 @@ async def attend(ticket: AgentTicket, what: str) -> None:
     match what:
         case "beat":
             while True:
-                link.post(Beat())
+                link.post(Heartbeat())
                 await asyncio.sleep(0.01)
         case "upload":
             await dialer.upload(HEADER, endless())

@@ -19,7 +19,7 @@ from sparktrain.protocol.certificates import CertificateKeeper, issue
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.gate import STRANGERS_OF_ADDRESS
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
-from sparktrain.protocol.messages import Beat, UploadDone
+from sparktrain.protocol.messages import Heartbeat, UploadDone
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Unreachable
 from tests.support.transports import HEADER, JOIN, GrpcHarness, Rogue, Stage, beat, chunks_of, stage
@@ -198,8 +198,8 @@ async def test_new_certificates_are_taken_over_without_a_break(grpc_harness: Grp
         assert keeper.renew()
         listener.renew(keeper.server)
         assert await stays.upload(HEADER, chunks_of(b"x")) == UploadDone(1)
-        agent.post(Beat())
-        assert await here.receive() == Beat(), "a link that is open stays"
+        agent.post(Heartbeat())
+        assert await here.receive() == Heartbeat(), "a link that is open stays"
         fresh = dialer()
         await fresh.attend(10)
         if days == -9.9:

@@ -21,7 +21,7 @@ from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.runs.history import replay
 from sparktrain.state import recovery
-from sparktrain.state.records import AnyRecord, DriverBegan, GangFormed, TrialConcluded
+from sparktrain.state.records import AnyRecord, DriverStarted, GangFormed, TrialConcluded
 from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import Trial, TrialStatus
 from tests.unit.driver.drivers import Climber, Driver, World, composed, outcome, play, whole
@@ -169,7 +169,7 @@ def test_no_history_of_drivers_loses_a_result_or_has_two() -> None:
 # ---- mistakes
 
 
-def _take_over_all(sweep: Sweep, began: DriverBegan) -> None:
+def _take_over_all(sweep: Sweep, began: DriverStarted) -> None:
     """Every trial is queued again."""
     for trial in sweep.trials.values():
         trial.status = TrialStatus.QUEUED

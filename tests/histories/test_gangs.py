@@ -193,7 +193,7 @@ def check_journal(world: World) -> None:
     sweep = world.machine.last
     assert sweep is not None
     for records in (world.records, compacted(world.records)):
-        folded = Sweep(sweep.run, sweep.limits, sweep.begun_at)
+        folded = Sweep(sweep.run, sweep.limits, sweep.started_at)
         # An end for want of loading takes the results of trials that could not be loaded away: for the next driver.
         fold(folded, [each for each in records if getattr(each, "ending", "") != Ending.UNLOADABLE])
         assert [durable(trial) for trial in folded.trials.values()] == [durable(each) for each in sweep.trials.values()]

@@ -57,8 +57,8 @@ class Reception:
         self.joins.append(join)
         try:
             while not isinstance(message := await link.receive(), m.Leave):
-                if isinstance(message, m.Beat):
-                    link.post(m.BeatAck())
+                if isinstance(message, m.Heartbeat):
+                    link.post(m.HeartbeatAck())
         except LinkClosedError:
             return
 

@@ -8,11 +8,11 @@ import pytest
 from sparktrain.ids import AgentId
 from sparktrain.protocol import codec
 from sparktrain.protocol.messages import (
-    Beat,
-    BeatAck,
     Code,
     Dismiss,
     FromAgent,
+    Heartbeat,
+    HeartbeatAck,
     Join,
     Leave,
     MemberStarted,
@@ -82,10 +82,10 @@ class LinkContract(ContractBase):
             agent, here = await scene.pair()
             prepare = Prepare(MEMBER.run, Code("", bytes(codec.MAX_MESSAGE_BYTES)), ())
             sizes = rf"{len(codec.encode(prepare)):,} bytes.*{codec.MAX_MESSAGE_BYTES:,} bytes"
-            here.post(BeatAck())
+            here.post(HeartbeatAck())
             with pytest.raises(LinkClosedError, match=sizes):
                 here.post(prepare)
-            assert await agent.receive() == BeatAck()
+            assert await agent.receive() == HeartbeatAck()
             with pytest.raises(LinkClosedError, match=sizes):
                 await agent.receive()
 
@@ -145,7 +145,7 @@ class ClosingContract(ContractBase):
                 await here.receive()
             for link in (agent, here):
                 with pytest.raises(LinkClosedError):
-                    link.post(Beat())
+                    link.post(Heartbeat())
 
     async def test_close_flushes_what_was_posted(self, harness: TransportHarness) -> None:
         async with stage(harness) as scene:
@@ -179,7 +179,7 @@ class ClosingContract(ContractBase):
             with pytest.raises(LinkClosedError, match="lost"):
                 await here.receive()
             with pytest.raises(LinkClosedError):
-                here.post(BeatAck())
+                here.post(HeartbeatAck())
             await beat(*await scene.pair())
 
     async def test_closing_listener_ends_all_links_and_refuses_new_ones(self, harness: TransportHarness) -> None:
@@ -206,7 +206,7 @@ class MisbehaviourContract(ContractBase):
 
     @pytest.mark.parametrize(
         "wrong",
-        [(WELCOME,), (Beat(),), (JOIN, JOIN), (JOIN, Leave("bye"), Beat()), (JOIN, UploadDone(1))],
+        [(WELCOME,), (Heartbeat(),), (JOIN, JOIN), (JOIN, Leave("bye"), Heartbeat()), (JOIN, UploadDone(1))],
         ids=["the other side's", "not first", "twice", "after the last", "not of a link"],
     )
     async def test_wrong_message_ends_that_link_only(
@@ -228,9 +228,11 @@ class MisbehaviourContract(ContractBase):
         async with stage(harness) as scene:
             agent = await scene.dialer().attend(10)
             here = await scene.accepted.get()
-            await self._post_all(here, (BeatAck(),))
+            await self._post_all(here, (HeartbeatAck(),))
             for link in (agent, here):
-                with pytest.raises(LinkClosedError, match="BeatAck refused: the first message must be Welcome or Ref"):
+                with pytest.raises(
+                    LinkClosedError, match="HeartbeatAck refused: the first message must be Welcome or Ref"
+                ):
                     await link.receive()
 
     async def test_slow_reader_is_given_up_and_blocks_nobody(self, harness: TransportHarness) -> None:

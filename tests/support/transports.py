@@ -22,14 +22,14 @@ from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.messages import (
     AckCheckpoint,
     Advise,
-    Beat,
-    BeatAck,
     Certificates,
     CheckpointFailed,
     CheckpointWritten,
     Code,
     Dismiss,
     FormGang,
+    Heartbeat,
+    HeartbeatAck,
     Join,
     Leave,
     MemberEnded,
@@ -69,7 +69,7 @@ JOIN = Join(
     versions={"python": "3.11", "keras": "3.15"},
     devices=("0", "1"),
 )
-WELCOME = Welcome(beat_s=2.0, lease_s=30.0, preload=("tensorflow", "keras"))
+WELCOME = Welcome(heartbeat_s=2.0, lease_s=30.0, preload=("tensorflow", "keras"))
 HEADER = UploadHeader(agent=AgentId("a-1"), member=MEMBER, name="logs/events.out")
 CHECKPOINT = Checkpoint(Generation(2), 40, "mnist/trials/0007/checkpoints/gen-0002/manifest-00000040", "00ff", 3, 0.5)
 FAILURE = Failure(FailureKind.EXCEPTION, "ValueError: über", "Traceback ...\n", ("line 1", "\x1b[31mline 2\x00"))
@@ -88,7 +88,7 @@ START = StartMember(
 FROM_AGENT: tuple[Message, ...] = (
     JOIN,
     Ready(run=MEMBER.run, failed_imports={"horovod": "No module named 'horovod'"}),
-    Beat(),
+    Heartbeat(),
     MemberReserved(member=MEMBER, port=4000),
     MemberShared(member=MEMBER, key="global/1", value=b"\x00\xff"),
     MemberStarted(member=MEMBER, pid=99),
@@ -105,7 +105,7 @@ FROM_AGENT: tuple[Message, ...] = (
 
 TO_AGENT: tuple[Message, ...] = (
     WELCOME,
-    BeatAck(),
+    HeartbeatAck(),
     Prepare(run=MEMBER.run, code=Code("00ff", b"\x80\x04K\x01.", archive=b"PK"), preload=("sklearn",)),
     START,
     FormGang(member=MEMBER, places=(MemberAddress("host-1", "10.0.0.1", 4000, Role.CHIEF),)),
@@ -288,10 +288,10 @@ async def stage(harness: TransportHarness, limits: Limits | None = None) -> Asyn
 
 async def beat(agent: Link, coordinator: Link) -> None:
     """One message there and one back."""
-    agent.post(Beat())
-    assert await coordinator.receive() == Beat()
-    coordinator.post(BeatAck())
-    assert await agent.receive() == BeatAck()
+    agent.post(Heartbeat())
+    assert await coordinator.receive() == Heartbeat()
+    coordinator.post(HeartbeatAck())
+    assert await agent.receive() == HeartbeatAck()
 
 
 async def receive_all(link: Link, count: int) -> list[Message]:

@@ -19,7 +19,7 @@ from sparktrain.rundir.layout import JournalLayout, RunLayout
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
-    CheckpointDamaged,
+    CheckpointCorrupt,
     CheckpointsDropped,
     GangFormed,
     TrialConcluded,
@@ -30,7 +30,7 @@ from sparktrain.store.base import Store
 _TRACE = re.compile(r".*/trials/(?P<trial>\d+)/(?:generation-|checkpoints/gen-)(?P<generation>\d+)/.*")
 """A file that a gang has left."""
 
-_Fact = GangFormed | CheckpointAcknowledged | CheckpointDamaged | CheckpointsDropped | TrialConcluded
+_Fact = GangFormed | CheckpointAcknowledged | CheckpointCorrupt | CheckpointsDropped | TrialConcluded
 """Records that hold by themselves."""
 
 

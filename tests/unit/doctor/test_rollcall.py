@@ -192,10 +192,10 @@ class Silent:
         return self.message
 
 
-@pytest.mark.parametrize("message", [m.Refuse("go away"), m.BeatAck()])
+@pytest.mark.parametrize("message", [m.Refuse("go away"), m.HeartbeatAck()])
 async def test_what_nobody_says_here_ends_a_visit(message: m.Message) -> None:
     link: object = Silent(message)
-    with pytest.raises(ProtocolError, match=r"go away|BeatAck was not expected"):
+    with pytest.raises(ProtocolError, match=r"go away|HeartbeatAck was not expected"):
         await Visitor(here(0), link, SystemClock(), TokenFile(Path())).run()  # type: ignore[arg-type]
 
 
@@ -203,7 +203,7 @@ async def test_strangers_are_refused() -> None:
     async with hall(1) as (_, transport):
         link = await transport.dialer().attend(LONG_S)
         link.post(m.Join(AgentId("a"), 0, "h0", 1, {}))
-        link.post(m.Beat())
+        link.post(m.Heartbeat())
         await link.receive()
         with pytest.raises(LinkClosedError):
             await link.receive()

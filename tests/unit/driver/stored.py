@@ -26,7 +26,7 @@ from sparktrain.state.outcome import Failure, FailureKind, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
-    DriverBegan,
+    DriverStarted,
     GangFormed,
     GangRestarted,
     RunEnded,
@@ -86,7 +86,7 @@ class ScriptedRun:
         """A driver takes the run over."""
         who = DriverIdentity(host, 4711, self.at, "0.1.0", address, "ab")
         self.journal, _ = Journal.claim(self.store, self.layout.journal, who)
-        self.write(DriverBegan(plan=self.plan.digest, space=self.plan.space_digest, at=self.at))
+        self.write(DriverStarted(plan=self.plan.digest, space=self.plan.space_digest, at=self.at))
         return self
 
     def add(self, *cases: dict[str, Any]) -> None:

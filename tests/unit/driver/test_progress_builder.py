@@ -22,7 +22,7 @@ from sparktrain.search.space import single
 from sparktrain.state import commands as do
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
-from sparktrain.state.records import DriverBegan
+from sparktrain.state.records import DriverStarted
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.url import open_store
 from tests.unit.driver.books import NoBook
@@ -44,7 +44,7 @@ def work(tmp_path: Path) -> RunRequest:
         agents=2,
         watcher=NullDisplay(),
         journal=NoBook(),
-        began=DriverBegan(plan="", at=0.0),
+        driver_started=DriverStarted(plan="", at=0.0),
     )
 
 
@@ -252,4 +252,4 @@ def test_the_time_left_counts_the_trials_of_this_driver_alone(work: RunRequest) 
     resumed = Tally(work.spec, sweep.trials.values())
     long = replace(work, total=4)
     assert progress_of(world.machine, long, world.at + 10, tally=resumed).eta_s is None, "it was there before"
-    assert progress_of(world.machine, long, world.at + 10).eta_s == 3 * (world.at + 10 - sweep.begun_at)
+    assert progress_of(world.machine, long, world.at + 10).eta_s == 3 * (world.at + 10 - sweep.started_at)

@@ -22,7 +22,7 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Outcome
-from sparktrain.state.records import DriverBegan
+from sparktrain.state.records import DriverStarted
 from sparktrain.state.recovery import recovered
 from sparktrain.state.trial import TrialStatus
 from tests.unit.store.gated import MemoryStore
@@ -72,7 +72,7 @@ class ShortTrials:
         agent, limits = AgentId("agent"), on.RunLimits(total=trials, agents=1, lookahead=1)
         self._inbox += [
             on.AgentJoined(0.0, agent, 0, "host-1", "10.0.0.1", 0),
-            on.RunBegun(0.0, RUN, limits, (), DriverBegan(plan="plan", at=1.7e9)),
+            on.RunStarted(0.0, RUN, limits, (), DriverStarted(plan="plan", at=1.7e9)),
             on.AgentReady(0.0, agent, RUN),
         ]
         self._left = trials
@@ -111,7 +111,7 @@ async def test_a_journal_writes_less_than_three_times_its_records_whenever_it_is
     await ShortTrials(store).run(trials)
     assert sum("snapshot" in path for path in store.files) == 2, "it is compacted twice"
     assert 1.5 < store.worst < MOST_WRITTEN
-    found = recovered(on.RunBegun(0.0, RUN, on.RunLimits(), read(store, JOURNAL).records, DriverBegan(plan="plan")))
+    found = recovered(on.RunStarted(0.0, RUN, on.RunLimits(), read(store, JOURNAL).records, DriverStarted(plan="plan")))
     assert [trial.status for trial in found.trials.values()] == [TrialStatus.SUCCEEDED] * trials
 
 

@@ -11,7 +11,7 @@ from sparktrain.protocol.transport import Link, LinkClosedError
 class Reception:
     """Welcomes agents, answers their heartbeats and checkpoints, and keeps all that they send."""
 
-    beat_s: float = 60.0
+    heartbeat_s: float = 60.0
     lease_s: float = 600.0
     answers: bool = True
     """Whether heartbeats are answered."""
@@ -28,9 +28,9 @@ class Reception:
                 self.heard.append(message)
                 match message:
                     case m.Join():
-                        link.post(m.Welcome(self.beat_s, self.lease_s, ()))
-                    case m.Beat() if self.answers:
-                        link.post(m.BeatAck())
+                        link.post(m.Welcome(self.heartbeat_s, self.lease_s, ()))
+                    case m.Heartbeat() if self.answers:
+                        link.post(m.HeartbeatAck())
                     case m.CheckpointWritten(member=member, checkpoint=checkpoint):
                         link.post(m.AckCheckpoint(member, checkpoint))
         except LinkClosedError:

@@ -120,7 +120,7 @@ async def test_the_lease_counts_from_the_heartbeat_that_was_answered(tmp_path: P
         scene.answers = False
         await scene.clock.advance(10.0)  # heartbeats of 6, 9 and 12 are sent, and wait
         scene.dialer.cut = CUT
-        late.post(m.BeatAck())  # of 6, at 13: the coordinator's lease ends at 22 at the earliest
+        late.post(m.HeartbeatAck())  # of 6, at 13: the coordinator's lease ends at 22 at the earliest
         await scene.clock.advance(21.0 - scene.clock.at)
         assert len(scene.dialer.tried) == 1
         await scene.clock.advance(1.0)
@@ -135,9 +135,9 @@ async def test_no_member_is_asked_for_before_the_first_answer(tmp_path: Path) ->
     await scene.transport.listener.start(scene.serve, None)  # type: ignore[arg-type]
     running = asyncio.create_task(scene.attendance.run())
     await settle()
-    assert scene.count(m.Beat) == 1
+    assert scene.count(m.Heartbeat) == 1
     assert scene.count(m.Ready) == 0
-    scene.links.get_nowait().post(m.BeatAck())
+    scene.links.get_nowait().post(m.HeartbeatAck())
     await settle()
     assert scene.count(m.Ready) == 1
     running.cancel()

@@ -21,7 +21,7 @@ from sparktrain.state import events as on
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.records import AnyRecord, DriverBegan, GangFormed
+from sparktrain.state.records import AnyRecord, DriverStarted, GangFormed
 from sparktrain.state.recovery import fold
 from sparktrain.state.sweep import Sweep
 from tests.unit.rundir.snapshots import LAYOUT, TRIAL, content, draft, loaded, member
@@ -73,8 +73,8 @@ class Driver:
         who = DriverIdentity("host", self._number, 0.0, "0")
         try:
             self.journal, opened = patiently(lambda: Journal.claim(actor.store, LAYOUT.journal, who))
-            began = DriverBegan(plan="", at=0.0)
-            self.handle(on.RunBegun(0.0, RUN, LIMITS, opened.records, began))
+            began = DriverStarted(plan="", at=0.0)
+            self.handle(on.RunStarted(0.0, RUN, LIMITS, opened.records, began))
             self.hire()
             while self._machine.sweep is not None:
                 event = actor.gate("event", lambda: self.inbox.popleft() if self.inbox else None)
@@ -275,7 +275,7 @@ class World:
         fold(sweep, records)
         if sweep.trials:
             self.trial = sweep.trials[TRIAL].checkpoints
-        newest = next((each for each in reversed(records) if isinstance(each, GangFormed | DriverBegan)), None)
+        newest = next((each for each in reversed(records) if isinstance(each, GangFormed | DriverStarted)), None)
         is_on = isinstance(newest, GangFormed)
         self._current = f"{LAYOUT.generation(TRIAL, newest.generation).path}/manifest-" if is_on else ""
         formed = [each for each in records if isinstance(each, GangFormed)]

@@ -28,7 +28,7 @@ from sparktrain.search.space import Space, grid
 from sparktrain.search.space_json import to_document
 from sparktrain.state.commands import EndRun
 from sparktrain.state.outcome import Failure, FailureKind
-from sparktrain.state.records import AnyRecord, DriverBegan, RunEnded, TrialConcluded, TrialsAdded
+from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded, TrialConcluded, TrialsAdded
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
@@ -155,7 +155,7 @@ def test_failed_trials_are_run_again_when_that_is_asked_for(done: tuple[World, S
 
 def test_what_no_executor_could_load_is_no_result(done: tuple[World, SweepResult]) -> None:
     world, _ = done
-    added = [each for each in records(world.store) if isinstance(each, TrialsAdded | DriverBegan)]
+    added = [each for each in records(world.store) if isinstance(each, TrialsAdded | DriverStarted)]
     failure = Failure(FailureKind.LOAD, "no module")
     failed = TrialConcluded(trial=TrialId(0), status=TrialStatus.FAILED, failure=failure)
     unloadable = with_journal(world, [*added, failed, RunEnded(ending=Ending.UNLOADABLE)])
@@ -278,7 +278,9 @@ def test_trials_that_failed_are_run_again_by_one_driver_of_those_that_yarn_start
     run = replace(composed(TRIALS), retry_failed=True, store=ended.store)
     assert run.attached(SECOND).retry_failed, "the one before had another call"
     began = [
-        structs.replace(run.began, plan=each.plan) for each in records(ended.store) if isinstance(each, DriverBegan)
+        structs.replace(run.driver_started, plan=each.plan)
+        for each in records(ended.store)
+        if isinstance(each, DriverStarted)
     ]
     killed = replace(run, store=with_journal(done[0], [*records(ended.store), *began], FIRST).store)
     assert not killed.attached(SECOND).retry_failed

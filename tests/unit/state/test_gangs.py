@@ -10,7 +10,7 @@ from sparktrain.state.deadlines import FIRST_STEP_TIMEOUT_S
 from sparktrain.state.gang import GangStatus
 from sparktrain.state.machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
-from sparktrain.state.records import CheckpointFailed, TrialConcluded, TrialReported
+from sparktrain.state.records import SaveFailed, TrialConcluded, TrialReported
 from sparktrain.state.sweep import REPORT_INTERVAL_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import RUN, World
@@ -417,7 +417,7 @@ def test_a_snapshot_that_did_not_become_a_checkpoint_is_told_until_one_does(worl
     member = world.running[agent]
     world.feed(on.CheckpointFailed(world.at, agent, member, 10, "the store is full"))
     assert trial(world).unsaved == "step 10 was not checkpointed: the store is full"
-    assert isinstance(world.records[-1], CheckpointFailed)
+    assert isinstance(world.records[-1], SaveFailed)
     world.write(agent, 20)
     assert trial(world).unsaved == ""
     [refused] = world.feed(on.CheckpointFailed(world.at, AgentId("other"), member, 30, "late"))

@@ -60,7 +60,7 @@ def slept(world: World, seconds: float) -> list[do.Command]:
 
 
 def gang(world: World, **limits: float) -> list[AgentId]:
-    world.feed(on.RunBegun(world.at, RUN, on.RunLimits(roles=(Role.CHIEF, Role.WORKER), **limits)))  # type: ignore[arg-type]
+    world.feed(on.RunStarted(world.at, RUN, on.RunLimits(roles=(Role.CHIEF, Role.WORKER), **limits)))  # type: ignore[arg-type]
     agents = [world.join(name) for name in "ab"]
     world.suggest()
     world.tick(0.1)

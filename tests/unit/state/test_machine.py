@@ -269,7 +269,7 @@ def test_agents_of_an_earlier_run_are_prepared_for_the_next(world: World) -> Non
     [agent] = running(world)
     world.succeed(agent)
     second = RunId("second")
-    [prepare] = world.feed(on.RunBegun(world.at, second, on.RunLimits()))
+    [prepare] = world.feed(on.RunStarted(world.at, second, on.RunLimits()))
     assert prepare == do.PrepareAgent(agent, second)
     world.feed(on.AgentReady(world.at, agent, RUN))
     assert not world.machine.agents.idle_for(second, 1)

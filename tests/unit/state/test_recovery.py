@@ -8,7 +8,7 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
-from sparktrain.state.records import CheckpointsDropped, DriverBegan, TrialConcluded, TrialReported, TrialsAdded
+from sparktrain.state.records import CheckpointsDropped, DriverStarted, TrialConcluded, TrialReported, TrialsAdded
 from sparktrain.state.recovery import DRIVER_LOST, compacted, fold
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial
@@ -26,8 +26,10 @@ def durable(trial: Trial) -> tuple[object, ...]:
 def successor(world: World, **limits: object) -> World:
     """The world of a driver that takes over after the driver of `world` was lost; the sampler has what was left."""
     new = World(Machine(LEASE_S), at=world.at, cases=world.cases)
-    began = DriverBegan(plan="p", at=5.0)
-    new.feed(on.RunBegun(new.at, RUN, on.RunLimits(**{"roles": (Role.CHIEF,), **limits}), tuple(world.records), began))
+    began = DriverStarted(plan="p", at=5.0)
+    new.feed(
+        on.RunStarted(new.at, RUN, on.RunLimits(**{"roles": (Role.CHIEF,), **limits}), tuple(world.records), began)
+    )
     new.records = [*world.records, *new.records]
     return new
 
@@ -112,7 +114,7 @@ def test_a_driver_says_how_long_those_before_were_on_the_run(world: World) -> No
     for agent in list(world.running):
         world.fail(agent, FailureKind.STOPPED)
     new = successor(world)
-    assert [each for each in new.records if isinstance(each, DriverBegan)][-1] == DriverBegan(
+    assert [each for each in new.records if isinstance(each, DriverStarted)][-1] == DriverStarted(
         plan="p", at=5.0, ran_s=7.0
     )
 
@@ -188,8 +190,8 @@ def test_a_trial_all_of_whose_checkpoints_are_damaged_never_begins_at_step_0(wor
     assert world.status(2) == "failed"
     assert world.machine.last.trials[2].checkpoints.all_damaged
     new = World(Machine(LEASE_S), at=world.at, cases=0)
-    began = DriverBegan(plan="p", at=5.0, retry_failed=True)
-    new.feed(on.RunBegun(new.at, RUN, on.RunLimits(), tuple(compacted(world.records)), began))
+    began = DriverStarted(plan="p", at=5.0, retry_failed=True)
+    new.feed(on.RunStarted(new.at, RUN, on.RunLimits(), tuple(compacted(world.records)), began))
     for name in ("c", "d", "e"):
         new.join(name)
     [start] = [each for each in new.all(do.StartMember) if each.member.trial == 2]

@@ -60,7 +60,7 @@ class World:
         """A run begins."""
         size = limits.pop("size", 1)
         roles = (Role.CHIEF, *[Role.WORKER] * (size - 1))
-        self.feed(on.RunBegun(self.at, RUN, on.RunLimits(**{"roles": roles, **limits})))
+        self.feed(on.RunStarted(self.at, RUN, on.RunLimits(**{"roles": roles, **limits})))
 
     def join(self, name: str, host: str = "", slot: int = 0) -> AgentId:
         """An agent joins and gets ready, on a host of its own unless there is a name for it."""
@@ -136,7 +136,7 @@ class World:
             self.at += step
             if beating:
                 for agent in self.machine.agents.all():
-                    commands += self.feed(on.AgentBeat(self.at, agent.id))
+                    commands += self.feed(on.AgentHeartbeat(self.at, agent.id))
             commands += self.feed(on.Ticked(self.at))
         return commands
 

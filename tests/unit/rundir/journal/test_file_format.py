@@ -30,15 +30,15 @@ from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
-    CheckpointDamaged,
-    CheckpointFailed,
+    CheckpointCorrupt,
     CheckpointsDropped,
-    DriverBegan,
+    DriverStarted,
     GangFormed,
     GangRecovered,
     GangRestarted,
-    LossExplained,
+    LossRecorded,
     RunEnded,
+    SaveFailed,
     TrialConcluded,
     TrialReported,
     TrialsAdded,
@@ -67,7 +67,7 @@ restarts = st.builds(
     Restart, numbers, st.none() | text, kinds, text, st.floats(), st.none() | numbers, st.none() | numbers, losses
 )
 FIELDS = {
-    DriverBegan: {"plan": text, "space": text, "retry_failed": st.booleans(), "at": finite, "ran_s": finite},
+    DriverStarted: {"plan": text, "space": text, "retry_failed": st.booleans(), "at": finite, "ran_s": finite},
     TrialsAdded: {
         "cases": st.lists(st.dictionaries(text, values, max_size=3), max_size=3).map(tuple),
         "exhausted": st.booleans(),
@@ -76,12 +76,12 @@ FIELDS = {
     },
     GangFormed: {"generation": numbers, "hosts": hosts, "base": text},
     CheckpointAcknowledged: {"checkpoint": checkpoints},
-    CheckpointFailed: {"step": numbers, "problem": text},
-    CheckpointDamaged: {"manifest": text, "reason": text},
+    SaveFailed: {"step": numbers, "problem": text},
+    CheckpointCorrupt: {"manifest": text, "reason": text},
     CheckpointsDropped: {"manifests": st.lists(text, max_size=3).map(tuple), "reason": text},
     GangRestarted: {"restart": restarts},
     GangRecovered: {"seconds": finite},
-    LossExplained: {"generation": numbers, "restart": restarts},
+    LossRecorded: {"generation": numbers, "restart": restarts},
     TrialReported: {"report": st.builds(Report, numbers, metrics)},
     TrialConcluded: {
         "status": st.sampled_from(list(TrialStatus)),

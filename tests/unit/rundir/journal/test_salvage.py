@@ -9,12 +9,12 @@ from sparktrain.rundir.journal.salvage import SalvageReport, fsck, repair
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.events import RunBegun, RunLimits
+from sparktrain.state.events import RunLimits, RunStarted
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
-    CheckpointDamaged,
-    DriverBegan,
+    CheckpointCorrupt,
+    DriverStarted,
     GangFormed,
     RunEnded,
     TrialConcluded,
@@ -27,7 +27,7 @@ from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, facts
 from tests.unit.store.gated import Crash, FailAt, GatedStore, MemoryStore, fault
 
 RUN = RunLayout("run")
-BEGAN = DriverBegan(plan="p", at=1.0)
+BEGAN = DriverStarted(plan="p", at=1.0)
 
 
 def added(*values: int) -> TrialsAdded:
@@ -80,7 +80,7 @@ def batch(number: int) -> str:
 
 
 def resumed(records: tuple[AnyRecord, ...]) -> Sweep:
-    return recovered(RunBegun(0.0, RunId("run"), RunLimits(), records, BEGAN))
+    return recovered(RunStarted(0.0, RunId("run"), RunLimits(), records, BEGAN))
 
 
 def statuses(records: tuple[AnyRecord, ...]) -> list[str]:
@@ -257,7 +257,7 @@ def test_a_driver_that_is_still_alive_is_deposed_by_a_repair() -> None:
 def test_checkpoints_that_are_damaged_stay_so() -> None:
     store = MemoryStore()
     journal = claim(store)
-    damage = CheckpointDamaged(trial=TrialId(0), manifest="manifest-9", reason="gone")
+    damage = CheckpointCorrupt(trial=TrialId(0), manifest="manifest-9", reason="gone")
     for records in ((BEGAN, added(1)), (formed(0),), (acknowledged(0, 5), acknowledged(0, 9)), (damage,)):
         journal.append(records)
     store.files[LAYOUT.batch(1, 2)] = b"damaged\n"
