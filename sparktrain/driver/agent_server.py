@@ -1,4 +1,4 @@
-"""Connections to agents: messages to events, commands to messages. No decisions."""
+"""Connections to agents: their messages become events. No decisions."""
 
 import asyncio
 import logging
@@ -16,6 +16,7 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import CertificateKeeper
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
 from sparktrain.state import events as on
+from sparktrain.state.agent_messages import StateInput
 
 HEARTBEAT_S = 3.0
 """Interval at which agents give a sign of life."""
@@ -192,33 +193,16 @@ class Server:
         self._feed(on.AgentsUnavailable(self._clock.now(), reason))
 
     def _on_message(self, agent: AgentId, link: Link, message: m.Message) -> None:
-        at = self._clock.now()
+        """Answer what needs no decision; every other message is for the state machine."""
         match message:
+            case m.MemberStored(member=member, problem=problem):
+                self._stored(agent, member, problem)
+                return
             case m.Heartbeat():
                 with suppress(LinkClosedError):
                     link.post(m.HeartbeatAck())
-                self._feed(on.AgentHeartbeat(at, agent))
-            case m.Ready(run=run, failed_imports=failed):
-                if failed:
-                    logger.info("agent %s could not preload: %s", agent, failed)
-                self._feed(on.AgentReady(at, agent, run))
-            case m.MemberReserved(member=member, port=port):
-                self._feed(on.MemberReserved(at, agent, member, port))
-            case m.MemberShared(member=member, key=key, value=value):
-                self._feed(on.MemberShared(at, agent, member, key, value))
-            case m.MemberStepped(member=member, step=step, steps_per_s=per_s, training=training):
-                self._feed(on.MemberStepped(at, agent, member, step, per_s, training))
-            case m.CheckpointWritten(member=member, checkpoint=checkpoint):
-                self._feed(on.CheckpointWritten(at, agent, member, checkpoint))
-            case m.CheckpointFailed(member=member, step=step, problem=problem):
-                self._feed(on.CheckpointFailed(at, agent, member, step, problem))
-            case m.MemberStarted(member=member):
-                self._feed(on.MemberEntered(at, agent, member))
-            case m.MemberReported(member=member, reports=reports):
-                self._feed(on.MemberReported(at, agent, member, reports))
-            case m.MemberEnded(member=member, outcome=outcome):
-                self._feed(on.MemberEnded(at, agent, member, outcome))
-            case m.MemberStored(member=member, problem=problem):
-                self._stored(agent, member, problem)
-            case _:
-                raise ProtocolError(f"agent {agent} sent {type(message).__name__} in the middle of its stream")
+            case m.Ready(failed_imports=failed) if failed:
+                logger.info("agent %s could not preload: %s", agent, failed)
+        if not isinstance(message, StateInput):
+            raise ProtocolError(f"agent {agent} sent {type(message).__name__} in the middle of its stream")
+        self._feed(on.AgentSent(self._clock.now(), agent, message))

@@ -35,8 +35,9 @@ from sparktrain.search.sampler import Sampler
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.machine import Commands, Machine
+from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.run_machine import Commands
 from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
@@ -109,7 +110,7 @@ class Coordinator:
         self._background(self._server.keep_certificates())
         if self._words is not None:
             self._background(self._explain_losses(self._words))
-        return await self._server.open(self._hear, self._on_stored, self._on_upload)
+        return await self._server.open(self._receive, self._on_stored, self._on_upload)
 
     async def close(self, reason: str) -> None:
         """Stop the run, if any, dismiss every agent and stop listening; waits a few seconds for them to say goodbye."""
@@ -212,14 +213,15 @@ class Coordinator:
         finally:
             self._folding = False
 
-    def _hear(self, event: on.Event) -> None:
-        """Feed what an agent says; of a checkpoint no more than that it is there, for its path is the coordinator's."""
-        if isinstance(event, on.CheckpointWritten) and self._run is not None:
-            placed = checkpoints.placed(self._run.work.layout, event.member, event.checkpoint)
-            if placed is None:
-                logger.warning("agent %s claims a checkpoint that cannot be one: %s", event.agent, event.checkpoint)
-                return
-            event = replace(event, checkpoint=placed)
+    def _receive(self, event: on.Event) -> None:
+        """Feed an event of an agent. A checkpoint's path comes from the coordinator, whatever path the agent sent."""
+        match event:
+            case on.AgentSent(message=m.CheckpointWritten() as message) if self._run is not None:
+                placed = checkpoints.placed(self._run.work.layout, message.member, message.checkpoint)
+                if placed is None:
+                    logger.warning("agent %s claims an impossible checkpoint: %s", event.agent, message.checkpoint)
+                    return
+                event = replace(event, message=replace(message, checkpoint=placed))
         self.feed(event)
 
     def _take(self, commands: Commands) -> None:
@@ -240,16 +242,16 @@ class Coordinator:
         self._run.error = self._run.error or error
         self.stop(f"the journal cannot be written: {error}", 0.0)
         for command in dropped:
-            if isinstance(command, do.StartMember):
+            if isinstance(command, do.PlaceMember):
                 never = Outcome(0.0, failure=Failure(FailureKind.STOPPED, "not started: the journal cannot be written"))
-                self.feed(on.MemberEnded(self._clock.now(), command.agent, command.member, never))
+                self.feed(on.AgentSent(self._clock.now(), command.agent, m.MemberEnded(command.member, never)))
             elif isinstance(command, do.EndRun):
                 self._perform(command)
 
     def _perform(self, command: do.Command) -> None:
         match command:
-            case do.StartMember():
-                self._start_member(command)
+            case do.PlaceMember():
+                self._place_member(command)
             case do.Suggest():
                 self._background(self._suggest(command))
             case do.ConcludeTrial(trial=trial):
@@ -259,20 +261,12 @@ class Coordinator:
                 self._server.send(agent, m.Prepare(run, work.code, work.preload))
             case do.RecordReports(member=member, reports=reports):
                 self._active().recorder.record(member, reports)
-            case do.AdviseMember(agent=agent, member=member):
-                self._server.send(agent, m.Advise(member))
-            case do.FormGang(agent=agent, member=member, places=places):
-                self._server.send(agent, m.FormGang(member, places))
-            case do.RelayToPeers(agent=agent, member=member, key=key, value=value):
-                self._server.send(agent, m.PeerShared(member, key, value))
-            case do.AckCheckpoint(agent=agent, member=member, checkpoint=checkpoint):
-                self._server.send(agent, m.AckCheckpoint(member, checkpoint))
+            case do.Send(agent=agent, message=message):
+                self._server.send(agent, message)
             case do.DeleteCheckpoints(checkpoints=doomed):
                 self._background(self._delete(self._active().work.store, doomed))
             case do.SweepCheckpoints():
                 self._background(self._sweep_checkpoints(self._active().work, command))
-            case do.StopMember(agent=agent, member=member, grace_s=grace_s):
-                self._server.send(agent, m.StopMember(member, grace_s))
             case do.DropAgent(agent=agent, reason=reason):
                 self._background(self._server.drop(agent, reason))
             case do.EndRun(run=name, ending=ending, reason=reason):
@@ -296,7 +290,7 @@ class Coordinator:
             raise BugError("a command for a run came before the first")
         return self._machine.last
 
-    def _start_member(self, start: do.StartMember) -> None:
+    def _place_member(self, start: do.PlaceMember) -> None:
         run = self._active()
         spec = run.work.spec
         run.uploads.expect(start.agent, start.member)

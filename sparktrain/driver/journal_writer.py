@@ -98,7 +98,7 @@ class JournalWriter:
             if self.failed is None:
                 self._pending.append(command.record)
                 self._taken += 1
-        elif self.failed is not None and isinstance(command, do.Durable) and not isinstance(command, do.EndRun):
+        elif self.failed is not None and command.waits_for_records and not isinstance(command, do.EndRun):
             return  # it depends on what nobody will ever read
         elif self._must_wait(command):
             self._held.append((self._taken, command))
@@ -144,9 +144,9 @@ class JournalWriter:
         self._pending.clear()
         self._held.clear()
         for command in held:
-            if not isinstance(command, do.Durable):
+            if not command.waits_for_records:
                 self._perform(command)
-        return [command for command in held if isinstance(command, do.Durable)]
+        return [command for command in held if command.waits_for_records]
 
     async def _check(self) -> None:
         try:
@@ -188,7 +188,7 @@ class JournalWriter:
     def _must_wait(self, command: do.Command) -> bool:
         if self.failed is not None:
             return False
-        if isinstance(command, do.Durable):
+        if command.waits_for_records:
             return bool(self._held) or self._taken > self._done
         agent = _agent_of(command)
         return agent is not None and any(_agent_of(held) == agent for _, held in self._held)

@@ -16,18 +16,6 @@ T = TypeVar("T")
 VERSION = 1
 """Both sides must speak the same version; it is part of the gRPC method names."""
 
-MAX_MESSAGE_BYTES = 128 * 2**20
-"""Largest message: the user's code is the only large one."""
-
-SMALL_BYTES = 64 * 2**10
-"""Largest message of an agent that is of a fixed size but for names: the coordinator's loop decodes it."""
-
-LARGE_BYTES = 2**20
-"""Largest message of a member that has text or values of the user's, such as a result of 30,000 metrics. With what it
-adds, such as lines of a log, an agent may send a quarter more: the loop decodes that in milliseconds."""
-
-LARGEST_OF_AGENT_BYTES = LARGE_BYTES + LARGE_BYTES // 4
-
 _ENCODER = msgspec.msgpack.Encoder()
 
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from sparktrain.errors import ProtocolError
-from sparktrain.protocol.codec import MAX_MESSAGE_BYTES, decode, encode
-from sparktrain.protocol.messages import Message
+from sparktrain.protocol.codec import decode, encode
+from sparktrain.state.message import MAX_MESSAGE_BYTES, Message
 
 UNREACHABLE_STATUS = 113
 """Exit status of a member that had an outcome but could not send it: something closed its end of the pipe."""

@@ -5,8 +5,8 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.errors import ProtocolError
-from sparktrain.protocol import codec
-from sparktrain.protocol.messages import FromAgent, Join, Leave, Message, Refuse, ToAgent, Welcome
+from sparktrain.protocol.messages import FromAgent, Join, Leave, Refuse, ToAgent, Welcome
+from sparktrain.state.message import LARGEST_OF_AGENT_BYTES, MAX_MESSAGE_BYTES, Message
 
 
 class Closing(Message, frozen=True, tag=True):
@@ -52,12 +52,12 @@ AGENT_SPEECH = Speech(
     first=(Join,),
     once=(Join,),
     last=(Leave,),
-    most_bytes=codec.LARGEST_OF_AGENT_BYTES,
+    most_bytes=LARGEST_OF_AGENT_BYTES,
 )
 COORDINATOR_SPEECH = Speech(
     ToAgent | Closing,
     first=(Welcome, Refuse),
     once=(Welcome,),
     last=(Refuse,),
-    most_bytes=codec.MAX_MESSAGE_BYTES,
+    most_bytes=MAX_MESSAGE_BYTES,
 )

@@ -7,40 +7,77 @@ A message about training carries its `Member`, and so its generation; an agent's
 its `Join` opened, and an `AgentId` lives only once.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.ids import AgentId, Member, RunId, SparkTask
-from sparktrain.protocol.codec import LARGEST_OF_AGENT_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES
 from sparktrain.protocol.credentials import CertificateBundle
+from sparktrain.state.agent_messages import (
+    AckCheckpoint,
+    Advise,
+    CheckpointFailed,
+    CheckpointWritten,
+    FormGang,
+    Heartbeat,
+    MemberEnded,
+    MemberReported,
+    MemberReserved,
+    MemberShared,
+    MemberStarted,
+    MemberStepped,
+    PeerShared,
+    Ready,
+    StateInput,
+    StateOutput,
+    StopMember,
+)
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.outcome import Outcome, Report
-from sparktrain.state.topology import MemberAddress
+from sparktrain.state.message import Large, Message, Small
 
-
-class Message(Struct, frozen=True, tag=True):
-    """Base of all messages."""
-
-    most_bytes: ClassVar[int] = MAX_MESSAGE_BYTES
-    """Size from which on it is refused, encoded."""
+__all__ = [
+    "PARCEL_BYTES",
+    "PARCEL_FILES",
+    "AckCheckpoint",
+    "Advise",
+    "Certificates",
+    "CheckpointFailed",
+    "CheckpointWritten",
+    "Code",
+    "Dismiss",
+    "FormGang",
+    "FromAgent",
+    "Heartbeat",
+    "HeartbeatAck",
+    "Join",
+    "Leave",
+    "MemberEnded",
+    "MemberReported",
+    "MemberReserved",
+    "MemberShared",
+    "MemberStarted",
+    "MemberStepped",
+    "MemberStored",
+    "Message",
+    "Part",
+    "PeerShared",
+    "Prepare",
+    "Ready",
+    "Refuse",
+    "StartMember",
+    "StopMember",
+    "ToAgent",
+    "Tokens",
+    "UploadDone",
+    "UploadHeader",
+    "Welcome",
+    "certificates",
+]
 
 
 # ---- agent -> coordinator
-
-
-class Small(Message, frozen=True):
-    """Base of an agent's messages that hold names and numbers."""
-
-    most_bytes: ClassVar[int] = SMALL_BYTES
-
-
-class Large(Message, frozen=True):
-    """Base of an agent's messages that hold what users make."""
-
-    most_bytes: ClassVar[int] = LARGEST_OF_AGENT_BYTES
 
 
 class Join(Small, frozen=True, tag=True):
@@ -64,84 +101,6 @@ class Join(Small, frozen=True, tag=True):
     """Why and for how long an agent that comes back was gone; empty for a fresh one."""
 
 
-class Ready(Large, frozen=True, tag=True):
-    """The zygote has imported what it could; the agent can start a member of `run` at once."""
-
-    run: RunId | None = None
-    """The run of the `Prepare` that this answers; None for `Welcome`."""
-    failed_imports: dict[str, str] = {}
-    """Modules that could not be preloaded, with the reason; no failure, for the user's import reports it better."""
-
-
-class Heartbeat(Small, frozen=True, tag=True):
-    """Sign of life; the coordinator answers with `HeartbeatAck`."""
-
-
-class MemberReserved(Small, frozen=True, tag=True):
-    """The member of a gang has loaded the training function, holds a port, and waits for `FormGang`."""
-
-    member: Member
-    port: int
-
-
-class MemberShared(Large, frozen=True, tag=True):
-    """A value that a member has for all other members of its gang: its backend's while it forms, then its lookout's."""
-
-    member: Member
-    key: str
-    value: bytes
-
-
-class MemberStarted(Small, frozen=True, tag=True):
-    """The member's process has entered the training function."""
-
-    member: Member
-    pid: int
-
-
-class MemberStepped(Small, frozen=True, tag=True):
-    """A running member has finished training steps."""
-
-    member: Member
-    step: int
-    """Steps that it has finished, those before a restart included."""
-    steps_per_s: float
-    """Since its last such message; 0 in the first."""
-    training: bool = True
-    """More steps are to come: a long silence is a hang."""
-
-
-class CheckpointWritten(Small, frozen=True, tag=True):
-    """The chief's agent has published a checkpoint; it counts once the coordinator has acknowledged it."""
-
-    member: Member
-    checkpoint: Checkpoint
-
-
-class CheckpointFailed(Small, frozen=True, tag=True):
-    """What the chief has saved after `step` could not be made a checkpoint."""
-
-    member: Member
-    step: int
-    problem: str
-
-
-class MemberReported(Large, frozen=True, tag=True):
-    """Reports of a running member, in their order."""
-
-    member: Member
-    reports: tuple[Report, ...]
-
-
-class MemberEnded(Large, frozen=True, tag=True):
-    """The member has an outcome. Sent exactly once for each `StartMember`, while the agent's stream lasts.
-    The agent may be given another member at once: it starts it when the process of this one is gone.
-    """
-
-    member: Member
-    outcome: Outcome
-
-
 class MemberStored(Large, frozen=True, tag=True):
     """Log, metrics and files of an ended member have been uploaded, as far as that was possible."""
 
@@ -156,21 +115,7 @@ class Leave(Small, frozen=True, tag=True):
     reason: str
 
 
-FromAgent = (
-    Join
-    | Ready
-    | Heartbeat
-    | MemberReserved
-    | MemberShared
-    | MemberStarted
-    | MemberStepped
-    | MemberReported
-    | CheckpointWritten
-    | CheckpointFailed
-    | MemberEnded
-    | MemberStored
-    | Leave
-)
+FromAgent = Join | MemberStored | Leave | StateInput
 
 
 PARCEL_FILES = 128
@@ -263,43 +208,8 @@ class StartMember(Message, frozen=True, tag=True):
     store: StoreAddress = StoreAddress("")
     checkpoint: Checkpoint | None = None
     """To resume from."""
-    env: dict[str, str] = {}
+    env: dict[str, str] = field(default_factory=dict)
     """Variables of its environment, perhaps secrets: they are written and logged nowhere."""
-
-
-class FormGang(Message, frozen=True, tag=True):
-    """Every member of the gang holds its port: they may connect now; `places` are by rank."""
-
-    member: Member
-    places: tuple[MemberAddress, ...]
-
-
-class PeerShared(Message, frozen=True, tag=True):
-    """What another member of `member`'s gang has shared."""
-
-    member: Member
-    key: str
-    value: bytes
-
-
-class AckCheckpoint(Message, frozen=True, tag=True):
-    """The checkpoint counts: the gang resumes from it, or from a newer one."""
-
-    member: Member
-    checkpoint: Checkpoint
-
-
-class StopMember(Message, frozen=True, tag=True):
-    """End the member's process: SIGTERM, and SIGKILL `grace_s` later. Ignored when the member has ended."""
-
-    member: Member
-    grace_s: float
-
-
-class Advise(Message, frozen=True, tag=True):
-    """`ctx.should_stop()` of the member answers True from now on."""
-
-    member: Member
 
 
 class Dismiss(Message, frozen=True, tag=True):
@@ -342,18 +252,4 @@ def certificates(bundle: CertificateBundle) -> Certificates:
     return Certificates(bundle.authority, bundle.certificate, bundle.key)
 
 
-ToAgent = (
-    Welcome
-    | Refuse
-    | HeartbeatAck
-    | Prepare
-    | StartMember
-    | FormGang
-    | PeerShared
-    | AckCheckpoint
-    | StopMember
-    | Advise
-    | Dismiss
-    | Tokens
-    | Certificates
-)
+ToAgent = Welcome | Refuse | HeartbeatAck | Prepare | StartMember | Dismiss | Tokens | Certificates | StateOutput

@@ -5,8 +5,8 @@ driver --- ToNursery ---> nursery
 """
 
 from sparktrain.ids import SparkTask
-from sparktrain.protocol.messages import Message
 from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.state.message import Message
 
 
 class SpawnAgent(Message, frozen=True, tag=True):

@@ -12,8 +12,7 @@ import msgspec
 
 from sparktrain.config.gang_spec import Backend
 from sparktrain.ids import Member
-from sparktrain.protocol.codec import LARGE_BYTES
-from sparktrain.protocol.messages import Message
+from sparktrain.state.message import LARGE_BYTES, Message
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress
 

@@ -5,6 +5,7 @@ from enum import Enum
 from itertools import islice
 
 from sparktrain.ids import AgentId, Member, RunId
+from sparktrain.state.liveness import Leases
 from sparktrain.state.transitions import check_move
 
 
@@ -49,9 +50,10 @@ class AgentState:
 
 
 class Agents:
-    """The agents that are alive, and which of them are idle, longest idle first."""
+    """The agents that are alive, their leases, and which of them are idle, longest idle first."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease_s: float) -> None:
+        self._leases = Leases(lease_s)
         self._all: dict[AgentId, AgentState] = {}
         self._idle: dict[AgentId, None] = {}
 
@@ -66,12 +68,26 @@ class Agents:
         """All agents that are alive, in the order in which they joined."""
         return list(self._all.values())
 
-    def join(self, agent: AgentState) -> None:
-        """Add an agent that is not idle yet."""
+    def join(self, agent: AgentState, at: float) -> None:
+        """Add an agent that is not idle yet; its lease starts."""
         self._all[agent.id] = agent
+        self._leases.renew(agent.id, at)
+
+    def renew_lease(self, agent: AgentId, at: float) -> None:
+        """A message of the agent shows that it is alive."""
+        self._leases.renew(agent, at)
+
+    def woke(self, at: float) -> float:
+        """For how long the coordinator was suspended before `at`, see `Leases.woke`."""
+        return self._leases.woke(at)
+
+    def expired(self, at: float) -> list[AgentId]:
+        """Agents whose lease ran out before `at`, in the order in which they joined."""
+        return self._leases.expired(at)
 
     def remove(self, agent: AgentId) -> AgentState | None:
-        """Forget a lost agent."""
+        """Forget a lost agent and its lease."""
+        self._leases.end(agent)
         self._idle.pop(agent, None)
         return self._all.pop(agent, None)
 

@@ -5,22 +5,32 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
+from sparktrain.state.agent_messages import StateOutput
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, Report
 from sparktrain.state.records import AnyRecord
-from sparktrain.state.topology import MemberAddress
 
 
 class Command(Struct, frozen=True, tag=True):
     """Base of all commands."""
 
+    @property
+    def waits_for_records(self) -> bool:
+        """The command is performed only when all records before it are in the journal."""
+        return False
+
 
 class Durable(Command, frozen=True, tag=True):
-    """Base of the commands that are done only when all records before them are in the journal.
+    """Base of the commands that are performed only when all records before them are in the journal.
 
-    Had their effect come first, a driver that takes over could run a finished trial again, give out a generation twice,
-    or miss the checkpoint whose predecessor was deleted.
+    Had their effect come first, a driver that takes over could repeat a finished trial, give out a generation twice,
+    or miss the checkpoint that replaced a deleted one.
     """
+
+    @property
+    def waits_for_records(self) -> bool:
+        """See base class."""
+        return True
 
 
 class WriteRecord(Command, frozen=True, tag=True):
@@ -43,8 +53,8 @@ class PrepareAgent(Command, frozen=True, tag=True):
     run: RunId
 
 
-class StartMember(Durable, frozen=True, tag=True):
-    """Have the agent run the training function."""
+class PlaceMember(Durable, frozen=True, tag=True):
+    """Have the agent start the member; the driver adds what the run's plan says about it."""
 
     agent: AgentId
     member: Member
@@ -54,29 +64,18 @@ class StartMember(Durable, frozen=True, tag=True):
     """To resume from."""
 
 
-class FormGang(Command, frozen=True, tag=True):
-    """Tell the member where all members of its gang are."""
+class Send(Command, frozen=True, tag=True):
+    """Send the message to the agent as it is."""
 
     agent: AgentId
-    member: Member
-    places: tuple[MemberAddress, ...]
+    message: StateOutput
+    durable: bool = False
+    """Send it only when all records before it are in the journal, see `Durable`."""
 
-
-class RelayToPeers(Command, frozen=True, tag=True):
-    """Give the member what another member of its gang has shared."""
-
-    agent: AgentId
-    member: Member
-    key: str
-    value: bytes
-
-
-class AckCheckpoint(Durable, frozen=True, tag=True):
-    """Tell the agent that its checkpoint counts."""
-
-    agent: AgentId
-    member: Member
-    checkpoint: Checkpoint
+    @property
+    def waits_for_records(self) -> bool:
+        """See base class."""
+        return self.durable
 
 
 class DeleteCheckpoints(Durable, frozen=True, tag=True):
@@ -92,21 +91,6 @@ class SweepCheckpoints(Durable, frozen=True, tag=True):
     trial: TrialId
     kept: tuple[Checkpoint, ...]
     before: Generation
-
-
-class AdviseMember(Command, frozen=True, tag=True):
-    """Have `ctx.should_stop()` of the member answer True."""
-
-    agent: AgentId
-    member: Member
-
-
-class StopMember(Command, frozen=True, tag=True):
-    """End the member's process; `MemberEnded` follows."""
-
-    agent: AgentId
-    member: Member
-    grace_s: float
 
 
 class DropAgent(Command, frozen=True, tag=True):

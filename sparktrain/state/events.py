@@ -5,9 +5,9 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, Member, RunId
-from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.outcome import Loss, Outcome, Report
+from sparktrain.ids import AgentId, RunId
+from sparktrain.state.agent_messages import StateInput
+from sparktrain.state.outcome import Loss
 from sparktrain.state.records import AnyRecord, DriverStarted
 
 
@@ -29,17 +29,11 @@ class AgentJoined(Event, frozen=True, tag=True):
     """That Spark gives its members."""
 
 
-class AgentReady(Event, frozen=True, tag=True):
-    """The agent has prepared `run` and can start a member of it; with no run, it has only started."""
+class AgentSent(Event, frozen=True, tag=True):
+    """An agent has sent a message."""
 
     agent: AgentId
-    run: RunId | None = None
-
-
-class AgentHeartbeat(Event, frozen=True, tag=True):
-    """A sign of life."""
-
-    agent: AgentId
+    message: StateInput
 
 
 class AgentGone(Event, frozen=True, tag=True):
@@ -119,75 +113,6 @@ class Suggested(Event, frozen=True, tag=True):
     cases: tuple[dict[str, Any], ...]
     exhausted: bool
     """There will be no more."""
-
-
-class MemberReserved(Event, frozen=True, tag=True):
-    """A member of a gang has loaded the training function and holds a port."""
-
-    agent: AgentId
-    member: Member
-    port: int
-
-
-class MemberShared(Event, frozen=True, tag=True):
-    """A forming member has a value for the others."""
-
-    agent: AgentId
-    member: Member
-    key: str
-    value: bytes
-
-
-class MemberEntered(Event, frozen=True, tag=True):
-    """A member has entered the training function."""
-
-    agent: AgentId
-    member: Member
-
-
-class MemberReported(Event, frozen=True, tag=True):
-    """A member reported metrics. Those of the chief are the trial's; others are kept in the member's own files."""
-
-    agent: AgentId
-    member: Member
-    reports: tuple[Report, ...]
-
-
-class MemberStepped(Event, frozen=True, tag=True):
-    """A member has finished training steps."""
-
-    agent: AgentId
-    member: Member
-    step: int
-    steps_per_s: float
-    """0 before the second step."""
-    training: bool = True
-    """More steps are to come."""
-
-
-class CheckpointWritten(Event, frozen=True, tag=True):
-    """The chief's agent has published a checkpoint."""
-
-    agent: AgentId
-    member: Member
-    checkpoint: Checkpoint
-
-
-class CheckpointFailed(Event, frozen=True, tag=True):
-    """The chief's agent could not make a checkpoint of what was saved after `step`."""
-
-    agent: AgentId
-    member: Member
-    step: int
-    problem: str
-
-
-class MemberEnded(Event, frozen=True, tag=True):
-    """A member's process is gone."""
-
-    agent: AgentId
-    member: Member
-    outcome: Outcome
 
 
 class StopAsked(Event, frozen=True, tag=True):

@@ -186,7 +186,7 @@ class Sweep:
         where = f"the training function was not entered on {gang.places[rank].host}"
         return replace(failure, kind=FailureKind.LOST, summary=f"{where}: {failure.summary}")
 
-    def awaits_word(self, gang: Gang) -> bool:
+    def awaits_reason(self, gang: Gang) -> bool:
         """The trial of an ended gang would be given up for the loss of an agent, and the cluster has not said why: what
         it has taken itself does not count."""
         trial, failure = self.trials[gang.trial], gang.verdict().failure

@@ -36,7 +36,7 @@ from sparktrain.usercode.target import Target
 from sparktrain.usercode.traceback_sources import with_origins
 
 MOST_CODE_BYTES = 120 * 2**20
-"""What they may say: below the limit of a message, `codec.MAX_MESSAGE_BYTES`."""
+"""What they may say: below the limit of a message, `state.message.MAX_MESSAGE_BYTES`."""
 MEASURED_BYTES = 2**30
 """A captured value is measured up to here."""
 

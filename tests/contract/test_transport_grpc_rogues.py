@@ -12,8 +12,8 @@ from grpc import aio
 from sparktrain.protocol import codec
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.link_rules import Closing, Refusal
-from sparktrain.protocol.messages import Message
 from sparktrain.protocol.transport import CHUNK_BYTES, FLUSH_S, Link, LinkClosedError
+from sparktrain.state.message import LARGEST_OF_AGENT_BYTES, Message
 from tests.support.transports import (
     FROM_AGENT,
     HEADER,
@@ -131,10 +131,10 @@ async def test_message_above_the_limit_ends_that_link(grpc_harness: GrpcHarness,
     async with stage(grpc_harness) as scene:
         good = await scene.pair()
         async with Rogue(scene.address[1], grpc_harness.certificates.agent) as rogue:
-            call = await rogue.attend(bytes(codec.LARGEST_OF_AGENT_BYTES + beyond))
+            call = await rogue.attend(bytes(LARGEST_OF_AGENT_BYTES + beyond))
             why = await drain(scene)
             if beyond == 1:
-                assert f"{codec.LARGEST_OF_AGENT_BYTES + 1:,} bytes is larger than the limit" in why
+                assert f"{LARGEST_OF_AGENT_BYTES + 1:,} bytes is larger than the limit" in why
             call.cancel()
         await beat(*good)
 

@@ -13,14 +13,16 @@ from unittest.mock import patch
 import pytest
 
 from sparktrain.errors import CheckpointError
+from sparktrain.ids import AgentId
 from sparktrain.rundir import checkpoints as product
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import CheckpointLayout, RunLayout
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.machine import Machine
 from sparktrain.state.records import AnyRecord, CheckpointAcknowledged, GangFormed
+from sparktrain.state.run_machine import RunMachine
 from sparktrain.store.base import Store
 from tests.unit.rundir.checkpoint_histories import Disk, Driver, World, Writer
 from tests.unit.rundir.snapshots import LAYOUT, TRIAL, quick_folder
@@ -265,18 +267,19 @@ def _deleted_before_it_is_written_down() -> Any:
 def _nobody_is_fenced() -> Any:
     """The driver acknowledges what any generation has written."""
 
-    def on_checkpoint(self: Machine, event: on.CheckpointWritten) -> list[do.Command]:
-        assert self.sweep is not None
-        gang = self.sweep.gangs.get(event.member.trial)
-        if gang is None:
-            return []
-        doomed = self.sweep.acknowledge(gang, event.checkpoint)
+    real = RunMachine.on_message
+
+    def on_message(self: RunMachine, agent: AgentId, message: m.MemberMessage, at: float) -> list[do.Command]:
+        gang = self.sweep.gangs.get(message.member.trial)
+        if gang is None or not isinstance(message, m.CheckpointWritten):
+            return real(self, agent, message, at)
+        doomed = self.sweep.acknowledge(gang, message.checkpoint)
         return [
-            do.AckCheckpoint(event.agent, event.member, event.checkpoint),
+            do.Send(agent, m.AckCheckpoint(message.member, message.checkpoint), durable=True),
             do.DeleteCheckpoints(gang.trial, tuple(doomed)),
         ]
 
-    return patch.object(Machine, "_on_checkpoint", on_checkpoint)
+    return patch.object(RunMachine, "on_message", on_message)
 
 
 def _not_written_down(*kinds: type[AnyRecord]) -> Any:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, Generation, Member
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
@@ -78,11 +79,11 @@ def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
     elif what == "stale":
         member = world.running[agent]
         older = Member(RUN, member.trial, Generation(member.generation - 1), member.rank)
-        world.feed(on.MemberEnded(world.at, agent, older, Outcome(1.0, metrics={})))
+        world.feed(on.AgentSent(world.at, agent, m.MemberEnded(older, Outcome(1.0, metrics={}))))
     elif what == "twice":
         member = world.running[agent]
         world.succeed(agent)
-        world.feed(on.MemberEnded(world.at, agent, member, Outcome(1.0, metrics={})))
+        world.feed(on.AgentSent(world.at, agent, m.MemberEnded(member, Outcome(1.0, metrics={}))))
 
 
 def finish(world: World) -> None:
@@ -141,7 +142,7 @@ def test_every_history_ends_with_each_trial_concluded_once(
     assert all(trial.status.final for trial in world.machine.last.trials.values())
     gave_up = world.all(do.EndRun)[0].ending in (Ending.UNLOADABLE, Ending.UNAVAILABLE, Ending.FAILING)
     assert stop or gave_up or len(concluded) == cases
-    starts = world.all(do.StartMember)
+    starts = world.all(do.PlaceMember)
     assert len({start.member for start in starts}) == len(starts), "a generation was formed twice"
     for trial in world.machine.last.trials.values():
         assert trial.generation <= 1 + len(trial.restarts)
@@ -167,12 +168,13 @@ def check_checkpoints(world: World) -> None:
     acknowledged: dict[int, list[object]] = {}
     deleted: list[object] = []
     for told in world.told:
-        if isinstance(told, do.AckCheckpoint):
-            assert told.checkpoint.generation == told.member.generation
-            acknowledged.setdefault(told.member.trial, []).append(told.checkpoint)
+        if isinstance(told, do.Send) and isinstance(ack := told.message, m.AckCheckpoint):
+            assert told.durable
+            assert ack.checkpoint.generation == ack.member.generation
+            acknowledged.setdefault(ack.member.trial, []).append(ack.checkpoint)
         elif isinstance(told, do.DeleteCheckpoints):
             deleted += told.checkpoints
-        elif isinstance(told, do.StartMember) and told.checkpoint is not None:
+        elif isinstance(told, do.PlaceMember) and told.checkpoint is not None:
             assert told.checkpoint in acknowledged[told.member.trial]
             assert told.checkpoint not in deleted
 
@@ -180,7 +182,7 @@ def check_checkpoints(world: World) -> None:
 def check_forming(world: World) -> None:
     """Members of one generation are told the same places, once each, and no member hears of another generation."""
     told: dict[object, object] = {}
-    for form in world.all(do.FormGang):
+    for form in world.sent(m.FormGang):
         assert form.member not in told
         told[form.member] = form.places
     for member, places in told.items():

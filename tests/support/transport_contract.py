@@ -24,6 +24,7 @@ from sparktrain.protocol.messages import (
     UploadDone,
 )
 from sparktrain.protocol.transport import Limits, Link, LinkClosedError, Unreachable
+from sparktrain.state.message import MAX_MESSAGE_BYTES
 from tests.support.transports import (
     FROM_AGENT,
     HEADER,
@@ -80,8 +81,8 @@ class LinkContract(ContractBase):
     async def test_message_above_the_limit_ends_the_link_and_names_both_sizes(self, harness: TransportHarness) -> None:
         async with stage(harness) as scene:
             agent, here = await scene.pair()
-            prepare = Prepare(MEMBER.run, Code("", bytes(codec.MAX_MESSAGE_BYTES)), ())
-            sizes = rf"{len(codec.encode(prepare)):,} bytes.*{codec.MAX_MESSAGE_BYTES:,} bytes"
+            prepare = Prepare(MEMBER.run, Code("", bytes(MAX_MESSAGE_BYTES)), ())
+            sizes = rf"{len(codec.encode(prepare)):,} bytes.*{MAX_MESSAGE_BYTES:,} bytes"
             here.post(HeartbeatAck())
             with pytest.raises(LinkClosedError, match=sizes):
                 here.post(prepare)

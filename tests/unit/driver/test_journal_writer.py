@@ -11,6 +11,7 @@ from sparktrain.driver import journal_writer as module
 from sparktrain.driver.journal_writer import CHECK_S, JournalPort, JournalWriter, Rewriting
 from sparktrain.errors import DeposedError, StoreTimeoutError
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.outcome import Report
 from sparktrain.state.records import AnyRecord, GangFormed, TrialReported
@@ -124,8 +125,8 @@ def reported(step: int) -> do.WriteRecord:
     return do.WriteRecord(TrialReported(trial=TrialId(0), report=Report(step, {})))
 
 
-START = do.StartMember(A, MEMBER, 1, {})
-STOP_A, STOP_B = do.StopMember(A, MEMBER, 0.0), do.StopMember(B, MEMBER, 0.0)
+START = do.PlaceMember(A, MEMBER, 1, {})
+STOP_A, STOP_B = do.Send(A, m.StopMember(MEMBER, 0.0)), do.Send(B, m.StopMember(MEMBER, 0.0))
 
 
 async def test_a_command_waits_for_the_records_before_it(desk: Desk) -> None:

@@ -18,6 +18,7 @@ from sparktrain.rundir.journal.file_format import BATCH
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
@@ -73,7 +74,7 @@ class ShortTrials:
         self._inbox += [
             on.AgentJoined(0.0, agent, 0, "host-1", "10.0.0.1", 0),
             on.RunStarted(0.0, RUN, limits, (), DriverStarted(plan="plan", at=1.7e9)),
-            on.AgentReady(0.0, agent, RUN),
+            on.AgentSent(0.0, agent, m.Ready(RUN)),
         ]
         self._left = trials
         while self._inbox or not self._scribe.idle or self._beside:
@@ -94,10 +95,10 @@ class ShortTrials:
             count, self._left = min(command.count, self._left), max(0, self._left - command.count)
             cases = tuple({"x": number, "dropout": 0.5} for number in range(count))
             self._inbox.append(on.Suggested(1.0, RUN, cases, exhausted=self._left == 0))
-        elif isinstance(command, do.StartMember):
+        elif isinstance(command, do.PlaceMember):
             outcome = Outcome(0.05, metrics={"accuracy": 0.5})
-            self._inbox.append(on.MemberEntered(2.0, command.agent, command.member))
-            self._inbox.append(on.MemberEnded(2.1, command.agent, command.member, outcome))
+            self._inbox.append(on.AgentSent(2.0, command.agent, m.MemberStarted(command.member, 0)))
+            self._inbox.append(on.AgentSent(2.1, command.agent, m.MemberEnded(command.member, outcome)))
         elif isinstance(command, do.ConcludeTrial):
             self.ended += 1
 

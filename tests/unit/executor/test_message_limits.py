@@ -4,7 +4,8 @@ import pytest
 
 from sparktrain.executor.message_limits import fitting
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.codec import LARGE_BYTES, LARGEST_OF_AGENT_BYTES, SMALL_BYTES, encode
+from sparktrain.protocol.codec import encode
+from sparktrain.state.message import LARGE_BYTES, LARGEST_OF_AGENT_BYTES, SMALL_BYTES
 from sparktrain.state.outcome import Report
 from tests.support.transports import FROM_AGENT, MEMBER
 

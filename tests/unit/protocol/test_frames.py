@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import pipe_messages as m
-from sparktrain.protocol.codec import MAX_MESSAGE_BYTES, decode, encode
+from sparktrain.protocol.codec import decode, encode
 from sparktrain.protocol.frames import AsyncPipe, BlockingPipe, FrameBuffer, frame
+from sparktrain.state.message import MAX_MESSAGE_BYTES
 
 Pipes = tuple[AsyncPipe[m.FromZygote], BlockingPipe[m.ToZygote]]
 

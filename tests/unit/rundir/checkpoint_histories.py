@@ -16,6 +16,7 @@ from sparktrain.ids import AgentId, Member
 from sparktrain.rundir import checkpoints as product
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
@@ -89,7 +90,7 @@ class Driver:
         self._agents += 1
         new = AgentId(f"{self._number}-agent-{self._agents}")
         gone = on.AgentGone(0.0, agent, "its executor died")
-        self.inbox.extend((gone, on.AgentJoined(0.0, new, 0, f"host-{new}"), on.AgentReady(0.0, new, RUN)))
+        self.inbox.extend((gone, on.AgentJoined(0.0, new, 0, f"host-{new}"), on.AgentSent(0.0, new, m.Ready(RUN))))
 
     def handle(self, event: on.Event) -> None:
         """What is to be remembered comes first, then what depends on it."""
@@ -106,9 +107,9 @@ class Driver:
             case do.Suggest():
                 known = self._machine.last is not None and self._machine.last.trials
                 self.inbox.append(on.Suggested(0.0, RUN, () if known else ({},), exhausted=True))
-            case do.StartMember(agent=agent, member=member, checkpoint=base):
+            case do.PlaceMember(agent=agent, member=member, checkpoint=base):
                 self.writer = Writer(self._world, self, agent, member, base)
-            case do.AckCheckpoint(checkpoint=checkpoint):
+            case do.Send(message=m.AckCheckpoint(checkpoint=checkpoint)):
                 self._world.acknowledged.append(checkpoint)
             case do.DeleteCheckpoints(checkpoints=doomed):
                 self._world.clean(lambda actor: [product.delete(actor.store, each) for each in doomed])
@@ -135,14 +136,14 @@ class Writer:
                 self._world.restore(actor, base)
             except CheckpointError as error:
                 failed = Outcome(0.0, failure=Failure(FailureKind.CHECKPOINT, str(error)))
-                self._driver.inbox.append(on.MemberEnded(0.0, self._agent, self._member, failed))
+                self._driver.inbox.append(on.AgentSent(0.0, self._agent, m.MemberEnded(self._member, failed)))
                 return
             parent, first = base.digest, base.step + 1
         for step in range(first, first + STEPS):
             written = self.write(actor, step, parent)
             if written is None:
                 continue  # training goes on
-            self._driver.inbox.append(on.CheckpointWritten(0.0, self._agent, self._member, written))
+            self._driver.inbox.append(on.AgentSent(0.0, self._agent, m.CheckpointWritten(self._member, written)))
             self.waits = True
             while written not in self._world.acknowledged:
                 actor.gate("wait", lambda: None)

@@ -4,13 +4,14 @@ import pytest
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.deadlines import FIRST_STEP_TIMEOUT_S
 from sparktrain.state.gang import GangStatus
-from sparktrain.state.machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import SaveFailed, TrialConcluded, TrialReported
+from sparktrain.state.run_machine import CAUSE_TIMEOUT_S, SHRINK_AFTER_S
 from sparktrain.state.sweep import REPORT_INTERVAL_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import RUN, World
@@ -29,12 +30,12 @@ def test_members_are_told_all_places_once_each_holds_a_port(world: World) -> Non
     first, second = by_rank(world)
     assert world.reserve(first, 4001) == []
     told = world.reserve(second, 4002)
-    assert [(each.agent, each.member.rank) for each in told] == [(first, 0), (second, 1)]
-    assert [(place.host, place.port, place.role) for place in told[0].places] == [
+    assert [(each.agent, each.message.member.rank) for each in told] == [(first, 0), (second, 1)]
+    assert [(place.host, place.port, place.role) for place in told[0].message.places] == [
         ("host-a", 4001, Role.CHIEF),
         ("host-b", 4002, Role.WORKER),
     ]
-    assert told[0].places == told[1].places
+    assert told[0].message.places == told[1].places
     assert world.reserve(second, 4003) == []
 
 
@@ -44,14 +45,15 @@ def test_what_a_member_shares_goes_to_all_others_of_its_generation(world: World)
         world.join(name)
     world.suggest()
     agents = by_rank(world)
-    share = on.MemberShared(world.at, agents[0], world.running[agents[0]], "address", b"1")
+    share = on.AgentSent(world.at, agents[0], m.MemberShared(world.running[agents[0]], "address", b"1"))
     assert [type(each) for each in world.feed(share)] == [do.Refused]
     for agent in agents:
         world.reserve(agent)
     passed = world.feed(share)
-    assert [(each.agent, each.key, each.value) for each in passed] == [(each, "address", b"1") for each in agents[1:]]
+    assert [each.agent for each in passed] == agents[1:]
+    assert {(each.message.key, each.message.value) for each in passed} == {("address", b"1")}
     stale = Member(RUN, TrialId(0), Generation(0), Rank(0))
-    assert [type(each) for each in world.feed(on.MemberShared(world.at, agents[0], stale, "x", b""))] == [do.Refused]
+    assert [type(each) for each in world.receive(agents[0], m.MemberShared(stale, "x", b""))] == [do.Refused]
     for agent in agents:
         world.enter(agent)
     assert len(world.feed(share)) == 2, "members tell which operations of the ring they have called"
@@ -61,7 +63,7 @@ def test_a_gang_sits_on_as_few_hosts_as_possible(world: World) -> None:
     world.begin(size=2)
     for name, host in (("a", "x"), ("b", "y"), ("c", "y")):
         world.feed(on.AgentJoined(world.at, AgentId(name), 0, host))
-        world.feed(on.AgentReady(world.at, AgentId(name), RUN))
+        world.receive(AgentId(name), m.Ready(RUN))
     world.suggest()
     assert by_rank(world) == ["b", "c"]
 
@@ -70,7 +72,7 @@ def test_members_that_do_not_train_sit_where_no_gpu_is(world: World) -> None:
     world.begin(roles=(Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR))
     for name, host, gpus in (("a", "x", 0), ("b", "x", 0), ("c", "y", 1), ("d", "x", 1)):
         world.feed(on.AgentJoined(world.at, AgentId(name), 0, host, gpus=gpus))
-        world.feed(on.AgentReady(world.at, AgentId(name), RUN))
+        world.receive(AgentId(name), m.Ready(RUN))
     world.suggest()
     assert by_rank(world) == ["c", "d", "a", "b"]
 
@@ -79,7 +81,7 @@ def test_a_member_alone_sits_where_a_gpu_is(world: World) -> None:
     world.begin()
     for name, gpus in (("a", 0), ("b", 1)):
         world.feed(on.AgentJoined(world.at, AgentId(name), 0, "x", gpus=gpus))
-        world.feed(on.AgentReady(world.at, AgentId(name), RUN))
+        world.receive(AgentId(name), m.Ready(RUN))
     world.suggest()
     assert by_rank(world)[0] == "b"
 
@@ -235,13 +237,14 @@ def test_a_checkpoint_of_the_chief_is_acknowledged_and_the_next_generation_begin
     first, second = gang(world)
     world.step(first, 25)
     [ack] = world.write(first, 20)
-    assert isinstance(ack, do.AckCheckpoint)
+    assert isinstance(ack.message, m.AckCheckpoint)
+    assert ack.durable
     world.at += 5
     world.lose(second)
     world.fail(first, FailureKind.RING)
     world.join("c")
-    starts = [each for each in world.all(do.StartMember) if each.member.generation == 2]
-    assert [start.checkpoint for start in starts] == [ack.checkpoint] * 2
+    starts = [each for each in world.all(do.PlaceMember) if each.member.generation == 2]
+    assert [start.checkpoint for start in starts] == [ack.message.checkpoint] * 2
     world.at += 2
     run(world, by_rank(world))
     [restart] = trial(world).restarts
@@ -257,7 +260,7 @@ def test_a_checkpoint_of_another_rank_generation_or_an_older_step_is_refused(wor
     world.lose(first)
     world.fail(second, FailureKind.RING)
     world.join("c")
-    late = on.CheckpointWritten(world.at, first, zombie, trial(world).checkpoints.kept[0])
+    late = on.AgentSent(world.at, first, m.CheckpointWritten(zombie, trial(world).checkpoints.kept[0]))
     assert [type(each) for each in world.feed(late)] == [do.Refused]
     assert [each.step for each in trial(world).checkpoints.kept] == [20]
 
@@ -304,7 +307,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_without_another_the_trial_ends(
     world.fail(agents[1], FailureKind.RING)
     for expected in (20, 10):
         agents = by_rank(world)
-        begun = [each.checkpoint.step for each in world.all(do.StartMember)[-2:]]
+        begun = [each.checkpoint.step for each in world.all(do.PlaceMember)[-2:]]
         assert begun == [expected, expected]
         world.fail(agents[1], FailureKind.CHECKPOINT)
         world.fail(agents[0], FailureKind.STOPPED)
@@ -384,7 +387,7 @@ def test_a_gang_waits_for_lost_agents_and_then_goes_on_smaller_where_it_may(worl
     world.tick(SHRINK_AFTER_S - 1)
     assert not world.running
     world.tick(2)
-    starts = [each for each in world.all(do.StartMember) if each.member.generation == 2]
+    starts = [each for each in world.all(do.PlaceMember) if each.member.generation == 2]
     assert [start.size for start in starts] == [2, 2]
     run(world, by_rank(world))
     assert world.machine.sweep.gangs[TrialId(0)].status is GangStatus.RUNNING
@@ -415,10 +418,10 @@ def test_a_snapshot_that_did_not_become_a_checkpoint_is_told_until_one_does(worl
     [agent] = gang(world, size=1)
     world.enter(agent)
     member = world.running[agent]
-    world.feed(on.CheckpointFailed(world.at, agent, member, 10, "the store is full"))
+    world.receive(agent, m.CheckpointFailed(member, 10, "the store is full"))
     assert trial(world).unsaved == "step 10 was not checkpointed: the store is full"
     assert isinstance(world.records[-1], SaveFailed)
     world.write(agent, 20)
     assert trial(world).unsaved == ""
-    [refused] = world.feed(on.CheckpointFailed(world.at, AgentId("other"), member, 30, "late"))
+    [refused] = world.receive(AgentId("other"), m.CheckpointFailed(member, 30, "late"))
     assert isinstance(refused, do.Refused)

@@ -174,7 +174,7 @@ def test_a_gang_forms_without_the_host_on_which_it_failed(world: World) -> None:
     for agent in list(world.running):
         if world.running[agent].trial == 0:
             world.fail(agent, FailureKind.STOPPED)
-    hosts = {start.member.generation: start.agent for start in world.all(do.StartMember) if start.member.trial == 0}
+    hosts = {start.member.generation: start.agent for start in world.all(do.PlaceMember) if start.member.trial == 0}
     assert hosts[1] in agents[:2]
     assert 2 not in hosts  # the other gang has the agents of the good host
     for agent in list(world.running):

@@ -5,6 +5,7 @@ from hypothesis import strategies as some
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.liveness import SLEPT_S, Lease, Leases
@@ -98,9 +99,9 @@ def test_after_a_sleep_members_have_the_rest_of_their_time() -> None:
     for agent in agents:
         world.step(agent, 2)
     world.tick(20.0)
-    assert not world.all(do.StopMember)
+    assert not world.sent(m.StopMember)
     world.tick(5.0)
-    assert [each.member.rank for each in world.all(do.StopMember)] == [0, 1]
+    assert [each.member.rank for each in world.sent(m.StopMember)] == [0, 1]
 
 
 def test_after_a_sleep_stopped_members_have_the_rest_of_their_time() -> None:

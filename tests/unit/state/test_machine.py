@@ -3,14 +3,15 @@
 import pytest
 
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.health import FIRST_BACK_OFF_S
-from sparktrain.state.machine import KILL_GRACE_S, STOP_TIMEOUT_S
 from sparktrain.state.outcome import FailureKind, Outcome, Report
 from sparktrain.state.restart import Cause, cause_of
+from sparktrain.state.run_machine import KILL_GRACE_S, STOP_TIMEOUT_S
 from sparktrain.state.sweep import Ending
-from tests.unit.state.world import LEASE_S, RUN, World
+from tests.unit.state.world import LEASE_S, RUN, World, kinds
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_trials_run_one_after_another_on_one_agent_until_the_sampler_is_exhauste
     for _ in range(3):
         world.succeed(agent)
         world.suggest()
-    assert [start.member.trial for start in world.all(do.StartMember)] == [0, 1, 2]
+    assert [start.member.trial for start in world.all(do.PlaceMember)] == [0, 1, 2]
     assert world.all(do.EndRun) == [do.EndRun(RUN, Ending.COMPLETE, "")]
 
 
@@ -85,7 +86,7 @@ def test_a_trial_whose_agent_ends_it_unasked_is_lost_and_runs_again_on_another(w
 def test_a_member_of_a_gang_that_its_agent_ends_unasked_is_the_cause(world: World) -> None:
     first, second = running(world, agents=2, size=2)
     commands = world.fail(second, FailureKind.STOPPED)
-    assert [type(each) for each in commands] == [do.DropAgent, do.StopMember]
+    assert kinds(commands) == [do.DropAgent, m.StopMember]
     world.fail(first, FailureKind.STOPPED)
     [restart] = world.machine.last.trials[TrialId(0)].restarts
     assert (restart.kind, restart.rank) == (FailureKind.LOST, 1)
@@ -98,14 +99,14 @@ def test_a_trial_that_is_lost_too_often_is_lost(world: World) -> None:
         world.suggest()
         world.lose(agent)
     assert world.status(0) == "lost"
-    assert [start.member.generation for start in world.all(do.StartMember)] == [1, 2, 3]
+    assert [start.member.generation for start in world.all(do.PlaceMember)] == [1, 2, 3]
 
 
 def test_an_agent_without_sign_of_life_is_dropped_when_its_lease_is_over(world: World) -> None:
     [agent] = running(world)
     assert not world.tick(LEASE_S, beating=False)
     dropped = world.tick(0.1, beating=False)
-    assert dropped[0] == do.DropAgent(agent, "no sign of life before its lease ran out")
+    assert dropped[0] == do.DropAgent(agent, "no heartbeat before its lease ran out")
     assert world.status(0) == "queued"
 
 
@@ -121,11 +122,11 @@ def test_messages_of_an_older_generation_are_refused_and_change_nothing(world: W
     world.lose(first)
     world.succeed(second)
     for event in (
-        on.MemberEnded(world.at, first, stale, Outcome(1.0, metrics={"accuracy": 1.0})),
-        on.MemberEnded(world.at, second, stale, Outcome(1.0, metrics={"accuracy": 1.0})),
-        on.MemberEntered(world.at, second, stale),
-        on.MemberReported(world.at, second, stale, (Report(1, {"loss": 1.0}),)),
-        on.MemberEnded(world.at, second, Member(RunId("other"), TrialId(0), Generation(2)), Outcome(1.0)),
+        on.AgentSent(world.at, first, m.MemberEnded(stale, Outcome(1.0, metrics={"accuracy": 1.0}))),
+        on.AgentSent(world.at, second, m.MemberEnded(stale, Outcome(1.0, metrics={"accuracy": 1.0}))),
+        on.AgentSent(world.at, second, m.MemberStarted(stale, 0)),
+        on.AgentSent(world.at, second, m.MemberReported(stale, (Report(1, {"loss": 1.0}),))),
+        on.AgentSent(world.at, second, m.MemberEnded(Member(RunId("other"), TrialId(0), Generation(2)), Outcome(1.0))),
     ):
         assert [type(command) for command in world.feed(event)] == [do.Refused]
     assert world.status(0) == "running"
@@ -135,7 +136,7 @@ def test_a_trial_ends_once_even_when_its_end_is_told_twice(world: World) -> None
     first, _ = running(world, agents=2)
     member = world.running[first]
     world.succeed(first)
-    world.feed(on.MemberEnded(world.at, first, member, Outcome(1.0, metrics={"accuracy": 9.0})))
+    world.receive(first, m.MemberEnded(member, Outcome(1.0, metrics={"accuracy": 9.0})))
     assert [each.trial for each in world.all(do.ConcludeTrial)] == [0]
 
 
@@ -143,7 +144,7 @@ def test_a_trial_over_its_time_is_stopped_and_fails_with_its_limit(world: World)
     [agent] = running(world, trial_timeout_s=10.0)
     assert not world.tick(9.9)
     [stop] = world.tick(0.2)
-    assert stop == do.StopMember(agent, world.running[agent], KILL_GRACE_S)
+    assert stop == do.Send(agent, m.StopMember(world.running[agent], KILL_GRACE_S))
     world.fail(agent, FailureKind.SIGNAL)
     trial = world.machine.last.trials[TrialId(0)]
     assert (trial.status, trial.failure.kind) == ("failed", FailureKind.TIMEOUT)
@@ -155,7 +156,7 @@ def test_the_time_of_a_trial_counts_from_its_first_line(world: World) -> None:
     world.join("a")
     world.suggest()
     world.tick(60)
-    assert not world.all(do.StopMember)
+    assert not world.sent(m.StopMember)
 
 
 def test_a_trial_that_returns_while_it_is_being_stopped_has_succeeded(world: World) -> None:
@@ -180,7 +181,7 @@ def test_a_member_that_never_enters_is_stopped_and_tried_again(world: World) -> 
     world.tick(300.0)
     world.fail(agent, FailureKind.STOPPED)
     world.tick(FIRST_BACK_OFF_S)
-    assert [start.member.generation for start in world.all(do.StartMember)] == [1, 2]
+    assert [start.member.generation for start in world.all(do.PlaceMember)] == [1, 2]
 
 
 def test_a_stop_ends_queued_trials_at_once_and_running_ones_after_the_grace(world: World) -> None:
@@ -188,9 +189,9 @@ def test_a_stop_ends_queued_trials_at_once_and_running_ones_after_the_grace(worl
     world.lose(second)
     commands = world.stop(grace_s=5.0)
     assert world.status(1) == "stopped"
-    assert do.AdviseMember(agent, world.running[agent]) in commands
+    assert do.Send(agent, m.Advise(world.running[agent])) in commands
     assert not world.tick(4.9)
-    assert [type(command) for command in world.tick(0.2)] == [do.StopMember]
+    assert kinds(world.tick(0.2)) == [m.StopMember]
     world.fail(agent, FailureKind.SIGNAL)
     assert world.status(0) == "stopped"
     assert world.all(do.EndRun) == [do.EndRun(RUN, Ending.STOPPED, "interrupted")]
@@ -207,9 +208,9 @@ def test_a_trial_that_heeds_the_stop_and_returns_has_succeeded(world: World) -> 
 def test_the_timeout_of_a_run_stops_it(world: World) -> None:
     [agent] = running(world, timeout_s=60.0)
     world.tick(61)
-    assert do.AdviseMember(agent, world.running[agent]) in world.told
+    assert do.Send(agent, m.Advise(world.running[agent])) in world.told
     world.tick(6)
-    assert world.all(do.StopMember)
+    assert world.sent(m.StopMember)
     world.fail(agent, FailureKind.SIGNAL)
     [end] = world.all(do.EndRun)
     assert (end.ending, end.reason) == (Ending.STOPPED, "the run's timeout (60 s) is over")
@@ -271,9 +272,9 @@ def test_agents_of_an_earlier_run_are_prepared_for_the_next(world: World) -> Non
     second = RunId("second")
     [prepare] = world.feed(on.RunStarted(world.at, second, on.RunLimits()))
     assert prepare == do.PrepareAgent(agent, second)
-    world.feed(on.AgentReady(world.at, agent, RUN))
+    world.receive(agent, m.Ready(RUN))
     assert not world.machine.agents.idle_for(second, 1)
-    world.feed(on.AgentReady(world.at, agent, second))
+    world.receive(agent, m.Ready(second))
     assert [each.run for each in world.all(do.Suggest)] == [RUN, second]
 
 
@@ -291,7 +292,7 @@ def test_a_gang_forms_only_when_all_its_agents_are_idle(world: World) -> None:
 def test_the_first_failure_of_a_gang_is_its_cause_and_stops_the_others(world: World) -> None:
     first, second = running(world, agents=2, size=2)
     commands = world.fail(first)
-    assert commands == [do.StopMember(second, Member(RUN, TrialId(0), Generation(1), Rank(1)), grace_s=0.0)]
+    assert commands == [do.Send(second, m.StopMember(Member(RUN, TrialId(0), Generation(1), Rank(1)), grace_s=0.0))]
     world.fail(second, FailureKind.SIGNAL)
     assert world.machine.last.trials[TrialId(0)].failure.kind is FailureKind.EXCEPTION
 

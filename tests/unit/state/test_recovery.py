@@ -60,7 +60,7 @@ def test_finished_trials_stay_finished_and_the_others_run_again(world: World) ->
     new = successor(world)
     assert [new.status(trial) for trial in range(4)] == ["succeeded", "failed", "queued", "queued"]
     agent = new.join("c")
-    [start] = new.all(do.StartMember)
+    [start] = new.all(do.PlaceMember)
     assert (start.member.trial, start.member.generation, start.agent) == (2, 2, agent)
     assert start.checkpoint is not None
     assert start.checkpoint.step == 10
@@ -194,7 +194,7 @@ def test_a_trial_all_of_whose_checkpoints_are_damaged_never_begins_at_step_0(wor
     new.feed(on.RunStarted(new.at, RUN, on.RunLimits(), tuple(compacted(world.records)), began))
     for name in ("c", "d", "e"):
         new.join(name)
-    [start] = [each for each in new.all(do.StartMember) if each.member.trial == 2]
+    [start] = [each for each in new.all(do.PlaceMember) if each.member.trial == 2]
     assert start.checkpoint is not None
     assert start.checkpoint.step == 10
     new.enter(start.agent)

@@ -5,6 +5,7 @@ from typing import Any
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.checkpoint_history import Checkpoint
@@ -14,8 +15,6 @@ from sparktrain.state.records import AnyRecord
 
 RUN = RunId("run")
 LEASE_S = 15.0
-
-_SAID = (on.MemberReserved, on.MemberShared, on.MemberEntered, on.MemberStepped, on.MemberReported, on.MemberEnded)
 
 
 @dataclass
@@ -38,7 +37,7 @@ class World:
 
     def feed(self, event: on.Event) -> list[do.Command]:
         """Fold the event; keep and return the commands."""
-        if isinstance(event, _SAID):
+        if isinstance(event, on.AgentSent) and isinstance(event.message, m.MemberMessage):
             self.fed.append(event)
         commands = []
         for command in self.machine.handle(event):
@@ -49,12 +48,16 @@ class World:
                 commands.append(command)
         self.told += commands
         for command in commands:
-            if isinstance(command, do.StartMember):
+            if isinstance(command, do.PlaceMember):
                 assert command.agent not in self.running, f"{command.agent} is given a second member"
                 self.running[command.agent] = command.member
             elif isinstance(command, do.DropAgent):
                 self.running.pop(command.agent, None)
         return commands
+
+    def receive(self, agent: AgentId, message: m.StateInput) -> list[do.Command]:
+        """The agent sends `message`."""
+        return self.feed(on.AgentSent(self.at, agent, message))
 
     def begin(self, **limits: Any) -> None:
         """A run begins."""
@@ -67,7 +70,7 @@ class World:
         agent = AgentId(name)
         commands = self.feed(on.AgentJoined(self.at, agent, slot, host or f"host-{name}"))
         prepared = any(isinstance(command, do.PrepareAgent) for command in commands)
-        self.feed(on.AgentReady(self.at, agent, RUN if prepared else None))
+        self.receive(agent, m.Ready(RUN if prepared else None))
         return agent
 
     def suggest(self) -> None:
@@ -81,26 +84,26 @@ class World:
 
     def reserve(self, agent: AgentId, port: int = 4000) -> list[do.Command]:
         """The agent's member holds a port."""
-        return self.feed(on.MemberReserved(self.at, agent, self.running[agent], port))
+        return self.receive(agent, m.MemberReserved(self.running[agent], port))
 
     def step(self, agent: AgentId, step: int, per_s: float = 1.0, training: bool = True) -> None:
         """The agent's member has finished steps."""
-        self.feed(on.MemberStepped(self.at, agent, self.running[agent], step, per_s, training))
+        self.receive(agent, m.MemberStepped(self.running[agent], step, per_s, training))
 
     def write(self, agent: AgentId, step: int, score: float | None = None, keep: int = 2) -> list[do.Command]:
         """The agent has published a checkpoint of its member."""
         member = self.running[agent]
         manifest = f"gen-{member.generation}/manifest-{step}"
         checkpoint = Checkpoint(member.generation, step, manifest, f"digest of {manifest}", keep, score)
-        return self.feed(on.CheckpointWritten(self.at, agent, member, checkpoint))
+        return self.receive(agent, m.CheckpointWritten(member, checkpoint))
 
     def enter(self, agent: AgentId) -> None:
         """The agent's member enters the training function."""
-        self.feed(on.MemberEntered(self.at, agent, self.running[agent]))
+        self.receive(agent, m.MemberStarted(self.running[agent], 0))
 
     def report(self, agent: AgentId, step: int = 1) -> list[do.Command]:
         """The agent's member reports."""
-        return self.feed(on.MemberReported(self.at, agent, self.running[agent], (Report(step, {"loss": 1.0}),)))
+        return self.receive(agent, m.MemberReported(self.running[agent], (Report(step, {"loss": 1.0}),)))
 
     def succeed(self, agent: AgentId) -> list[do.Command]:
         """The agent's member returns."""
@@ -112,7 +115,7 @@ class World:
 
     def end(self, agent: AgentId, outcome: Outcome) -> list[do.Command]:
         """The agent's member ends."""
-        return self.feed(on.MemberEnded(self.at, agent, self.running.pop(agent), outcome))
+        return self.receive(agent, m.MemberEnded(self.running.pop(agent), outcome))
 
     def lose(self, agent: AgentId) -> list[do.Command]:
         """The agent's stream ends."""
@@ -136,7 +139,7 @@ class World:
             self.at += step
             if beating:
                 for agent in self.machine.agents.all():
-                    commands += self.feed(on.AgentHeartbeat(self.at, agent.id))
+                    commands += self.receive(agent.id, m.Heartbeat())
             commands += self.feed(on.Ticked(self.at))
         return commands
 
@@ -144,7 +147,16 @@ class World:
         """Every command of `kind` so far."""
         return [command for command in self.told if isinstance(command, kind)]
 
+    def sent(self, kind: type[m.StateOutput]) -> list[Any]:
+        """Every message of `kind` that was sent so far."""
+        return [each.message for each in self.all(do.Send) if isinstance(each.message, kind)]
+
     def status(self, trial: int) -> str:
         """Of a trial of the newest run."""
         assert self.machine.last is not None
         return str(self.machine.last.trials[TrialId(trial)].status)
+
+
+def kinds(commands: list[do.Command]) -> list[type]:
+    """The type of each command; of one that sends a message, the message's."""
+    return [type(each.message if isinstance(each, do.Send) else each) for each in commands]

@@ -1,0 +1,152 @@
+"""The messages between the coordinator and agents that the state machine reads or sends.
+
+A message about training carries its `Member`, and so its generation. `protocol.messages` adds the messages that only
+transports, the driver and agents need.
+"""
+
+from msgspec import field
+
+from sparktrain.ids import Member, RunId
+from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.message import Large, Message, Small
+from sparktrain.state.outcome import Outcome, Report
+from sparktrain.state.topology import MemberAddress
+
+# ---- agent -> coordinator
+
+
+class Ready(Large, frozen=True, tag=True):
+    """The zygote has imported what it could; the agent can start a member of `run` at once."""
+
+    run: RunId | None = None
+    """The run of the `Prepare` that this answers; None for `Welcome`."""
+    failed_imports: dict[str, str] = field(default_factory=dict)
+    """Modules that could not be preloaded, with the reason. No failure: the user's own import reports it better."""
+
+
+class Heartbeat(Small, frozen=True, tag=True):
+    """The agent is alive; the coordinator renews its lease and answers with `HeartbeatAck`."""
+
+
+class MemberReserved(Small, frozen=True, tag=True):
+    """The member of a gang has loaded the training function, holds a port, and waits for `FormGang`."""
+
+    member: Member
+    port: int
+
+
+class MemberShared(Large, frozen=True, tag=True):
+    """A value of a member for all other members of its gang: of its backend, or of its straggler detection."""
+
+    member: Member
+    key: str
+    value: bytes
+
+
+class MemberStarted(Small, frozen=True, tag=True):
+    """The member's process has entered the training function."""
+
+    member: Member
+    pid: int
+
+
+class MemberStepped(Small, frozen=True, tag=True):
+    """A running member has finished training steps."""
+
+    member: Member
+    step: int
+    """Steps that the member has finished, those before a restart included."""
+    steps_per_s: float
+    """Since its previous message of this kind; 0 in the first."""
+    training: bool = True
+    """More steps follow: a long silence is a hang."""
+
+
+class MemberReported(Large, frozen=True, tag=True):
+    """Reports of a running member, in order. Those of the chief are the trial's; others stay in the member's files."""
+
+    member: Member
+    reports: tuple[Report, ...]
+
+
+class CheckpointWritten(Small, frozen=True, tag=True):
+    """The chief's agent has published a checkpoint; it counts once the coordinator has acknowledged it."""
+
+    member: Member
+    checkpoint: Checkpoint
+
+
+class CheckpointFailed(Small, frozen=True, tag=True):
+    """The snapshot that the chief saved after `step` did not become a checkpoint."""
+
+    member: Member
+    step: int
+    problem: str
+
+
+class MemberEnded(Large, frozen=True, tag=True):
+    """The member has an outcome. Sent exactly once for each `StartMember`, while the agent's stream lasts.
+
+    The agent may get another member at once: it starts that one when the process of this one is gone.
+    """
+
+    member: Member
+    outcome: Outcome
+
+
+MemberMessage = (
+    MemberReserved
+    | MemberShared
+    | MemberStarted
+    | MemberStepped
+    | MemberReported
+    | CheckpointWritten
+    | CheckpointFailed
+    | MemberEnded
+)
+"""Messages about one member."""
+
+StateInput = Ready | Heartbeat | MemberMessage
+"""Messages of agents that the state machine reads."""
+
+
+# ---- coordinator -> agent
+
+
+class FormGang(Message, frozen=True, tag=True):
+    """Every member of the gang holds its port: they may connect now; `places` are by rank."""
+
+    member: Member
+    places: tuple[MemberAddress, ...]
+
+
+class PeerShared(Message, frozen=True, tag=True):
+    """A value that another member of `member`'s gang has shared."""
+
+    member: Member
+    key: str
+    value: bytes
+
+
+class AckCheckpoint(Message, frozen=True, tag=True):
+    """The checkpoint counts: the gang resumes from it, or from a newer one."""
+
+    member: Member
+    checkpoint: Checkpoint
+
+
+class StopMember(Message, frozen=True, tag=True):
+    """End the member's process: SIGTERM, and SIGKILL `grace_s` later. Ignored when the member has ended."""
+
+    member: Member
+    grace_s: float
+
+
+class Advise(Message, frozen=True, tag=True):
+    """`ctx.should_stop()` of the member answers True from now on."""
+
+    member: Member
+
+
+StateOutput = FormGang | PeerShared | AckCheckpoint | StopMember | Advise
+"""Messages to agents that the state machine sends."""

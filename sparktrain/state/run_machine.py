@@ -1,0 +1,335 @@
+"""The decisions about one run: its members' messages, which gangs form and end, its deadlines and its end."""
+
+from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state import events as on
+from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.deadlines import hang, not_joined
+from sparktrain.state.gang import Gang, GangStatus, Pace
+from sparktrain.state.health import NEVER_ENTERED
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.placement import next_gang, places
+from sparktrain.state.prospects import able, elsewhere, hopeless, idle
+from sparktrain.state.records import RunEnded
+from sparktrain.state.sweep import Ending, Sweep, lost
+from sparktrain.state.trial import NOT_FORMED, Trial
+
+KILL_GRACE_S = 2.0
+"""Between SIGTERM and SIGKILL, for a member that ran out of time."""
+CAUSE_TIMEOUT_S = 1.0
+"""How long a failure that may follow from another member's waits for a report of that one."""
+SHRINK_AFTER_S = 30.0
+"""How long a gang that may continue smaller waits for lost agents to be replaced."""
+STOP_TIMEOUT_S = 15.0
+"""Until a stopped member must have ended; then its agent counts as lost."""
+
+TIMEOUT_GRACE_S = 5.0
+"""From `ctx.should_stop()` to the end of a trial, once the run's timeout is over, or too many trials have failed."""
+
+Commands = list[do.Command]
+
+
+def refused(agent: AgentId, member: Member) -> do.Refused:
+    """A message about `member` came from an agent that may not send it."""
+    return do.Refused(agent, f"{member} is not this agent's member, or is of an older generation")
+
+
+class RunMachine:
+    """All decisions about a run that has started and is not over, on the agents of the pool."""
+
+    def __init__(self, sweep: Sweep, agents: Agents, reason_timeout_s: float) -> None:
+        """See `Machine` for `reason_timeout_s`."""
+        self.sweep = sweep
+        self._agents = agents
+        self._reason_timeout_s = reason_timeout_s
+
+    # ---- agents
+
+    def prepare(self, agent: AgentState) -> Commands:
+        """Give the agent the code of this run."""
+        self._agents.prepare(agent)
+        return [do.PrepareAgent(agent.id, self.sweep.run)]
+
+    def on_agent_gone(self, agent_id: AgentId, reason: str, at: float) -> Commands:
+        """The agent is lost, and its member with it."""
+        agent = self._agents.remove(agent_id)
+        if agent is None or agent.member is None:
+            return []
+        gang = self.sweep.gangs.get(agent.member.trial)
+        if gang is None:
+            return []
+        self.sweep.lost[agent_id] = agent.member, agent.host
+        return self._member_over(gang, agent.member.rank, lost(agent.host, reason), at)
+
+    def on_loss_explained(self, event: on.LossExplained) -> Commands:
+        """The cluster has reported why an agent was lost."""
+        gang = self.sweep.explain(event.agent, event.loss, event.told)
+        return self._gang_over(gang, event.at) if gang is not None and gang.status is GangStatus.ENDED else []
+
+    def _drop(self, agent: AgentId, reason: str, at: float) -> Commands:
+        return [do.DropAgent(agent, reason), *self.on_agent_gone(agent, reason, at)]
+
+    # ---- members
+
+    def on_message(self, agent: AgentId, message: m.MemberMessage, at: float) -> Commands:
+        """A message about a member; refused unless the member is the agent's, in its gang's current generation."""
+        gang = self._gang_of(agent, message.member)
+        if gang is None:
+            return [refused(agent, message.member)]
+        match message:
+            case m.MemberReported():
+                return self._on_reported(gang, agent, message, at)
+            case m.MemberStepped():
+                gang.step(message.member.rank, Pace(message.step, at, message.steps_per_s, message.training))
+                return []
+            case m.CheckpointWritten():
+                return self._on_checkpoint(gang, agent, message)
+            case m.CheckpointFailed():
+                return self._on_checkpoint_failed(gang, agent, message)
+            case m.MemberReserved():
+                return self._on_reserved(gang, message)
+            case m.MemberShared():
+                return self._on_shared(gang, agent, message)
+            case m.MemberStarted():
+                return self._on_started(gang, agent, message, at)
+            case m.MemberEnded():
+                return self._on_ended(gang, agent, message, at)
+
+    def _gang_of(self, agent: AgentId, member: Member) -> Gang | None:
+        """The gang of `member`, unless the member is of an older generation or another agent's."""
+        gang = self.sweep.gangs.get(member.trial) if self.sweep.run == member.run else None
+        if gang is None or gang.generation != member.generation or member.rank in gang.ended:
+            return None
+        if not 0 <= member.rank < len(gang.agents) or gang.agents[member.rank] != agent:
+            return None
+        return gang
+
+    def _on_reserved(self, gang: Gang, message: m.MemberReserved) -> Commands:
+        if not gang.reserve(message.member.rank, message.port) or gang.stop_by is not None:
+            return []
+        return [do.Send(agent, m.FormGang(member, gang.places)) for agent, member in gang.live()]
+
+    def _on_shared(self, gang: Gang, sender: AgentId, message: m.MemberShared) -> Commands:
+        if gang.status not in (GangStatus.CONNECTING, GangStatus.RUNNING):
+            return [refused(sender, message.member)]
+        others = [(agent, member) for agent, member in gang.live() if member != message.member]
+        return [do.Send(agent, m.PeerShared(member, message.key, message.value)) for agent, member in others]
+
+    def _on_started(self, gang: Gang, agent_id: AgentId, message: m.MemberStarted, at: float) -> Commands:
+        gang.enter(message.member.rank, at)
+        self.sweep.ever_entered = True
+        if (agent := self._agents.get(agent_id)) is not None:
+            self.sweep.health.entered(agent)
+        if gang.running_since == at:
+            self.sweep.running(gang, at)
+        return []
+
+    def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointWritten) -> Commands:
+        new = message.checkpoint
+        if message.member.rank != CHIEF or new.generation != gang.generation:
+            return [refused(agent, message.member)]
+        newest = self.sweep.trials[gang.trial].checkpoints.newest
+        if newest is not None and new.step <= newest.step:
+            return [do.Refused(agent, f"checkpoint of step {new.step} is not newer than that of {newest.step}")]
+        doomed = self.sweep.acknowledge(gang, new)
+        commands: Commands = [do.Send(agent, m.AckCheckpoint(message.member, new), durable=True)]
+        return [*commands, do.DeleteCheckpoints(gang.trial, tuple(doomed))] if doomed else commands
+
+    def _on_checkpoint_failed(self, gang: Gang, agent: AgentId, message: m.CheckpointFailed) -> Commands:
+        if message.member.rank != CHIEF:
+            return [refused(agent, message.member)]
+        self.sweep.unsaved(gang, message.step, message.problem)
+        return []
+
+    def _on_reported(self, gang: Gang, agent: AgentId, message: m.MemberReported, at: float) -> Commands:
+        rank = message.member.rank
+        if not message.reports:
+            return [refused(agent, message.member)]
+        newest = message.reports[-1]
+        gang.reported[rank] = Pace(newest.step, at)
+        if rank == CHIEF:
+            self.sweep.report(gang, newest, at)
+        return [do.RecordReports(message.member, message.reports)]
+
+    def _on_ended(self, gang: Gang, agent_id: AgentId, message: m.MemberEnded, at: float) -> Commands:
+        rank, outcome = message.member.rank, message.outcome
+        if self._unasked(gang, outcome):
+            return self._drop(agent_id, "it ended its member, and nobody had asked it to", at)
+        agent = self._agents.get(agent_id)
+        if agent is not None and agent.member == message.member:
+            self._agents.release(agent)
+        blamed = self._blame(gang, rank, outcome.failure, at) if outcome.failure is not None else []
+        return [*blamed, *self._member_over(gang, rank, outcome, at)]
+
+    def _blame(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> Commands:
+        """A member has failed: where it had not entered the training function, its agent backs off."""
+        agent = self._agents.get(gang.agents[rank])
+        early = rank not in gang.entered and gang.stop_by is None and failure.kind in NEVER_ENTERED
+        if agent is None or not early or not self.sweep.health.failed(agent, gang.trial, failure, at):
+            return []
+        return [do.ExcludeAgent(agent.id, self.sweep.health.why(agent))]
+
+    def _unasked(self, gang: Gang, outcome: Outcome) -> bool:
+        """The agent ended its member for a reason of its own: it is about to leave, and must get no other member."""
+        stopped = outcome.failure is not None and outcome.failure.kind is FailureKind.STOPPED
+        return stopped and gang.stop_by is None and self.sweep.stop is None
+
+    def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
+        gang.end(rank, outcome, at)
+        if gang.status is GangStatus.ENDED:
+            return self._gang_over(gang, at)
+        return self._stop_members(gang, at) if gang.cause is not None or gang.accomplished else []
+
+    # ---- gangs
+
+    def _gang_over(self, gang: Gang, at: float) -> Commands:
+        reason_by = at if gang.failed_at is None else gang.failed_at + self._reason_timeout_s
+        if at < reason_by and self.sweep.awaits_reason(gang):
+            return []  # until the cluster reports the reason, or the time for it is over
+        trial = self.sweep.conclude(gang, elsewhere=elsewhere(self._agents.all(), self.sweep, at))
+        if trial is None:
+            return []
+        cause = trial.failure
+        if cause is not None and cause.kind is FailureKind.LOAD and not self.sweep.ever_entered:
+            self.sweep.stop = self.sweep.stop or (cause.summary, Ending.UNLOADABLE)
+        ended: Commands = [
+            do.ConcludeTrial(trial.id),
+            *self._conclude(self.sweep.clear_queue() if self.sweep.stop else []),
+        ]
+        if reason := self.sweep.failing(trial):
+            ended += self.stop(reason, Ending.FAILING, at + TIMEOUT_GRACE_S)
+        return ended
+
+    def _stop_members(self, gang: Gang, at: float) -> Commands:
+        if gang.stop_by is not None:
+            return []
+        # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
+        grace_s = 0.0 if gang.size > 1 and gang.cause is not None else KILL_GRACE_S
+        gang.stop_by = at + grace_s + STOP_TIMEOUT_S
+        return [do.Send(agent, m.StopMember(member, grace_s)) for agent, member in gang.live()]
+
+    def _form_gangs(self, at: float) -> Commands:
+        """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
+        commands: Commands = []
+        while found := next_gang(self.sweep, self._agents, lambda trial: self._size(trial, at), at):
+            commands += self._form(*found, at)
+        if self.sweep.wants_trials and (count := self._wanted(at)):
+            self.sweep.ask(count)
+            commands.append(do.Suggest(self.sweep.run, count))
+        return commands
+
+    def _wanted(self, at: float) -> int:
+        """Trials to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
+        start = len(idle(self._agents, self.sweep, at)) // self.sweep.limits.size
+        return start + self.sweep.limits.lookahead if start or self.sweep.gangs else 0
+
+    def _size(self, trial: Trial, at: float) -> int:
+        """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
+        wanted, short_since = self.sweep.limits.size, self.sweep.short_since
+        began = trial.generation != NOT_FORMED
+        if self.sweep.limits.min_size is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
+            return wanted
+        return max(self.sweep.limits.min_size, min(wanted, len(able(self._agents.all(), self.sweep))))
+
+    def _form(self, trial: Trial, agents: list[AgentState], at: float) -> Commands:
+        ids = tuple(agent.id for agent in agents)
+        roles = self.sweep.limits.roles[: len(agents)]
+        newest, generation = trial.checkpoints.newest, Generation(trial.generation + 1)
+        gang = Gang(self.sweep.run, trial.id, generation, ids, places(agents, roles), at, newest)
+        self.sweep.start(trial, gang)
+        commands: Commands = []
+        for rank, agent in enumerate(agents):
+            member = gang.member(Rank(rank))
+            self._agents.occupy(agent, member)
+            commands.append(do.PlaceMember(agent.id, member, gang.size, trial.params, newest))
+        return commands
+
+    # ---- the run
+
+    def leftovers(self) -> Commands:
+        """Delete what older generations left of trials that will form a gang again, for their drivers are gone."""
+        formed = [trial for trial in self.sweep.queue if trial.generation != NOT_FORMED]
+        return [
+            do.SweepCheckpoints(trial.id, tuple(trial.checkpoints.kept), Generation(trial.generation + 1))
+            for trial in formed
+        ]
+
+    def on_suggested(self, event: on.Suggested) -> Commands:
+        """The sampler has answered."""
+        return self._conclude(self.sweep.add(event))
+
+    def _conclude(self, trials: list[Trial]) -> Commands:
+        return [do.ConcludeTrial(trial.id) for trial in trials]
+
+    def stop(self, reason: str, ending: Ending, kill_at: float) -> Commands:
+        """Start nothing new, advise members to stop, and end at `kill_at` what still runs."""
+        if self.sweep.stop is None:
+            self.sweep.stop = (reason, ending)
+        self.sweep.kill_at = min(kill_at, self.sweep.kill_at) if self.sweep.kill_at is not None else kill_at
+        live = [pair for gang in self.sweep.gangs.values() for pair in gang.live()]
+        advice = [do.Send(agent, m.Advise(member)) for agent, member in live]
+        return [*self._conclude(self.sweep.clear_queue()), *advice]
+
+    def advance(self, at: float) -> Commands:
+        """What follows from the state as it is now: gangs to form, trials to ask for, the end."""
+        commands: Commands = []
+        if self.sweep.kill_at is not None and at >= self.sweep.kill_at:
+            for gang in self.sweep.gangs.values():
+                reason = self.sweep.stop[0] if self.sweep.stop else "stopped"
+                gang.fail(Failure(FailureKind.STOPPED, f"ended: {reason}"), at)
+                commands += self._stop_members(gang, at)
+        if self.sweep.stop is None:
+            commands += self._form_gangs(at)
+        if self.sweep.over:
+            commands.append(self._end(at))
+        return commands
+
+    def _end(self, at: float) -> do.EndRun:
+        self.sweep.ended = True
+        self.sweep.ran_s += at - self.sweep.started_at
+        reason, ending = self.sweep.stop or ("", Ending.COMPLETE)
+        self.sweep.facts.append(RunEnded(ending=ending, reason=reason, seconds=at - self.sweep.started_at))
+        failures = (trial.failure for trial in self.sweep.trials.values() if trial.failure)
+        unloadable = (*failures, *self.sweep.health.unloadable.values())
+        cause = next((each for each in unloadable if each.kind is FailureKind.LOAD), None)
+        return do.EndRun(self.sweep.run, ending, reason, cause if ending is Ending.UNLOADABLE else None)
+
+    # ---- deadlines
+
+    def on_tick(self, at: float) -> Commands:
+        """Time has passed."""
+        commands: Commands = []
+        for gang in list(self.sweep.gangs.values()):
+            commands += self._check_gang(gang, at)
+        return commands + self._check_run(at)
+
+    def _check_gang(self, gang: Gang, at: float) -> Commands:
+        if gang.status is GangStatus.ENDED:
+            return self._gang_over(gang, at)
+        if gang.stop_by is not None:
+            if at < gang.stop_by:
+                return []
+            reason = f"its member did not end within {STOP_TIMEOUT_S:g} s of being stopped"
+            return [command for agent, _ in gang.live() for command in self._drop(agent, reason, at)]
+        limit, blamed = self.sweep.limits.trial_timeout_s, list[do.Command]()
+        if gang.running_since is not None and limit is not None and at >= gang.running_since + limit:
+            failure = Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped")
+            gang.fail(failure, at)
+        elif (late := not_joined(gang, self.sweep.limits.join_timeout_s, at)) is not None:
+            failure, _, rank = late
+            blamed = self._blame(gang, rank, failure, at) if gang.status is GangStatus.RESERVING else []
+            gang.fail(*late)
+        elif (stuck := hang(gang, self.sweep.limits, at)) is not None:
+            gang.fail(*stuck)
+        elif gang.follower is not None and gang.failed_at is not None and at >= gang.failed_at + CAUSE_TIMEOUT_S:
+            gang.cause = gang.follower
+        return [*blamed, *self._stop_members(gang, at)] if gang.cause is not None else []
+
+    def _check_run(self, at: float) -> Commands:
+        limits = self.sweep.limits
+        if limits.timeout_s is not None and self.sweep.stop is None and at >= self.sweep.started_at + limits.timeout_s:
+            reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
+            return self.stop(reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
+        end = hopeless(self._agents.all(), self.sweep, at)
+        return self.stop(*end, at) if end is not None else []
