@@ -1,0 +1,41 @@
+"""A Keras program of a user, for one process and for a gang on the local engine."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+ROWS, BATCH, EPOCHS = 48, 12, 3
+
+
+def train(folder: str, ctx: Any) -> dict[str, float]:
+    """Train as a member, and write what this member computed to `folder`."""
+    data, optimizer = ctx.shard(rows(), batch_size=BATCH // ctx.size), ctx.distribute(sgd())
+    weights, losses = fit(ctx.rank, data, optimizer, callbacks=ctx.keras_callbacks())
+    np.savez(Path(folder, f"rank-{ctx.rank}.npz"), weights=weights, losses=losses)
+    return {"loss": losses[-1], "size": ctx.size}
+
+
+def train_alone() -> tuple[Any, list[float]]:
+    """Train with Keras alone: the weights in one array, and the loss of each epoch."""
+    return fit(0, rows(), sgd(), batch_size=BATCH, shuffle=False)
+
+
+def rows() -> tuple[Any, Any]:
+    x = np.random.default_rng(3).normal(size=(ROWS, 5)).astype("float32")
+    return x, np.sin(x.sum(1, keepdims=True)).astype("float32")
+
+
+def sgd() -> Any:
+    return keras.optimizers.SGD(0.1, momentum=0.9)
+
+
+def fit(seed: int, data: Any, optimizer: Any, **options: Any) -> tuple[Any, list[float]]:
+    """Train a model from the weights that `seed` draws."""
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    model.compile(optimizer, "mse", jit_compile=False)
+    pairs = {"x": data} if "batch_size" not in options else dict(zip("xy", data, strict=True))
+    history = model.fit(**pairs, epochs=EPOCHS, verbose=0, **options)
+    return np.concatenate([each.ravel() for each in model.get_weights()]), history.history["loss"]

@@ -1,0 +1,39 @@
+"""Gangs of TensorFlow on the local engine: nursery, agents and zygotes as users have them, without Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparktrain as st
+from tests.training import local_gang
+
+EQUAL = 1e-6
+"""How far a float may be from that of one process: the members' sums have another order."""
+
+
+@pytest.fixture(scope="module")
+def alone() -> tuple[Any, list[float]]:
+    """The weights, and the loss of each epoch, of one process on all rows."""
+    return local_gang.train_alone()
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+def test_a_local_gang_trains_what_one_process_trains(
+    tmp_path: Path, backend: str, alone: tuple[Any, list[float]]
+) -> None:
+    weights, losses = alone
+    result = st.run(
+        local_gang.train, {"folder": str(tmp_path)}, workers=2, backend=backend, spark=st.local(slots=2),
+        dir=str(tmp_path / "runs"), progress=False,
+    )  # fmt: skip
+
+    assert losses[-1] < 0.8 * losses[0], "a model that does not learn compares nothing"
+    assert result.metrics["size"] == 2
+    assert result.metrics["loss"] == pytest.approx(losses[-1], rel=0, abs=EQUAL)
+    assert result.restarts == ()
+    for rank in range(2):
+        member = np.load(tmp_path / f"rank-{rank}.npz")
+        np.testing.assert_allclose(member["weights"], weights, rtol=0, atol=EQUAL)
+        np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)
