@@ -80,20 +80,22 @@ def java_version() -> str:
     return next(versions, "")
 
 
-async def visit(told: SlotTold, dialer: Dialer, connect_s: float) -> SlotTold:
-    """`told`, with what was found on a visit to the coordinator."""
+async def visit(
+    told: SlotTold, dialer: Dialer, connect_s: float, *, visit_s: float = VISIT_S, store_s: float = STORE_S
+) -> SlotTold:
+    """`told`, with what a visit to the coordinator found."""
     try:
         link = await dialer.attend(connect_s)
     except Unreachable as error:
         return replace(told, problem=str(error))
     with held(scratch_root()) as scratch:
         tokens = TokenFile(scratch)
-        visitor = Visitor(told, link, SystemClock(), tokens)
+        visitor = Visitor(told, link, SystemClock(), tokens, store_s)
         try:
-            async with asyncio.timeout(VISIT_S):
+            async with asyncio.timeout(visit_s):
                 await visitor.run()
         except TimeoutError:
-            visitor.note(problem=f"the visit did not end within {VISIT_S:g} s")
+            visitor.note(problem=f"the visit did not end within {visit_s:g} s")
         except (LinkClosedError, ProtocolError) as error:
             visitor.note(problem=f"the visit was cut off: {error}")
         finally:
@@ -105,12 +107,13 @@ async def visit(told: SlotTold, dialer: Dialer, connect_s: float) -> SlotTold:
 class Visitor:
     """One visit. All methods belong to its event loop."""
 
-    def __init__(self, told: SlotTold, link: Link, clock: Clock, tokens: TokenFile) -> None:
+    def __init__(self, told: SlotTold, link: Link, clock: Clock, tokens: TokenFile, store_s: float = STORE_S) -> None:
         self.told = told
         self._tokens = tokens
         self._member = member(told.slot)
         self._link = link
         self._clock = clock
+        self._store_s = store_s
 
     async def run(self) -> None:
         """From `Join` to `Leave`. Raises LinkClosedError, or ProtocolError for what nobody says here."""
@@ -170,10 +173,12 @@ class Visitor:
             return store.exists(str(begun.params[MARKER]))
 
         try:
-            async with asyncio.timeout(STORE_S):
+            async with asyncio.timeout(self._store_s):
                 self.note(shared=await aside(look))
         except TimeoutError:
-            self.note(store=f"{begun.store.url} did not answer within {STORE_S:g} s; see that this host reaches it")
+            self.note(
+                store=f"{begun.store.url} did not answer within {self._store_s:g} s; see that this host reaches it"
+            )
         except (SparktrainError, OSError, ImportError) as error:
             self.note(store=str(error))
 

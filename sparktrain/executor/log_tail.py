@@ -27,7 +27,17 @@ class LogFollower:
     the end. The file must have been opened with O_APPEND, for it is truncated to its cap when it grows far past it.
     """
 
-    def __init__(self, path: Path, limit_bytes: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limit_bytes: int,
+        clock: Clock,
+        *,
+        tail_bytes: int = TAIL_BYTES,
+        slack_bytes: int = SLACK_BYTES,
+    ) -> None:
+        self._tail_bytes = tail_bytes
+        self._most = limit_bytes + slack_bytes
         self._path = path
         self._limit = limit_bytes
         self._clock = clock
@@ -45,7 +55,7 @@ class LogFollower:
         Raises OSError where a training function has put something else in its place.
         """
         with suppress(FileNotFoundError):
-            if os.lstat(self._path).st_size > self._limit + SLACK_BYTES:
+            if os.lstat(self._path).st_size > self._most:
                 self._tail = self._last()
                 with open_regular(self._path, os.O_RDWR) as file:
                     file.truncate(self._limit)
@@ -86,8 +96,9 @@ class LogFollower:
         """The last 64 KiB past the cap."""
         kept = b""
         with suppress(FileNotFoundError):  # removed by the training function
-            kept = self._read(max(self._limit, os.lstat(self._path).st_size - TAIL_BYTES), TAIL_BYTES)
-        return (self._tail + kept)[-TAIL_BYTES:]
+            start = max(self._limit, os.lstat(self._path).st_size - self._tail_bytes)
+            kept = self._read(start, self._tail_bytes)
+        return (self._tail + kept)[-self._tail_bytes :]
 
     def _read(self, start: int, size: int) -> bytes:
         try:

@@ -1,10 +1,10 @@
-"""Saving and resuming: the state of a model or of anything else, taken while training waits, written while it goes on.
+"""Saves and restores the state of a training: copied while training waits, written while it continues.
 
-Training stalls for a copy in memory alone. A thread writes the copy to local files, and the agent makes a checkpoint
-of them (`sparktrain.rundir.checkpoints`); the files of a checkpoint that was acknowledged come back in the
-next generation.
+Training stalls only for a copy in memory. A thread writes the copy to local files, and the agent turns them into a
+checkpoint (`sparktrain.rundir.checkpoints`); the next generation gets the files of an acknowledged checkpoint.
 
-While one is written, training goes on until the next one is due, and no further: a crash costs at most two intervals.
+While a checkpoint is written, training continues until the next one is due, and no further: a crash costs at most two
+intervals.
 """
 
 import math
@@ -32,13 +32,13 @@ from sparktrain.training.notices import notice
 
 VERSION = 1
 KEPT_TIMEOUT_S = 1500.0
-"""From a snapshot that was handed to the agent until its answer; longer than the agent itself takes to give up."""
+"""How long the agent may take to answer a snapshot; longer than the agent itself takes to give up."""
 FINISH_TIMEOUT_S = 300.0
-"""How long a function that has returned is waited for with what it saved last."""
+"""How long a member waits for its last save after its function has returned."""
 SAVE_TIMEOUT_S = 20.0
-"""How long `save` waits for what was saved before; shorter than the rest of a gang waits for its chief."""
+"""How long `save` waits for the save before it; shorter than the rest of a gang waits for its chief."""
 QUIET_S = 1.0
-"""How long of that nothing is said."""
+"""How long `save` waits before it prints that it waits."""
 
 _EXTRA = "extra/"
 _LONGEST_PROBLEM = 1000
@@ -46,37 +46,37 @@ _LONGEST_PROBLEM = 1000
 
 
 class SnapshotLink(Protocol):
-    """The way to the agent, for one snapshot at a time. Used by one thread."""
+    """The connection to the agent, for one snapshot at a time. One thread uses it."""
 
     def send(self, message: Snapshot | Unsaved) -> None:
-        """Hand over a snapshot, or say that there is none; does not wait. Raises OSError when the agent is gone."""
+        """Hand over a snapshot, or report that a save failed. Does not block. Raises OSError when the agent is gone."""
         ...
 
     def kept(self, timeout_s: float) -> SnapshotStored | None:
-        """The next answer to a snapshot; None when none came in that time, or none can come any more."""
+        """The next answer to a snapshot; None when none came in that time, or the agent is gone. Blocks."""
         ...
 
 
 @dataclass(frozen=True)
 class State:
-    """All that a restart needs, copied: nothing in it changes when training goes on."""
+    """A copy of all that a restart needs: continued training changes nothing in it."""
 
     step: int
     tensors: dict[str, Array]
     document: dict[str, Any]
-    """What is no tensor, as JSON has it."""
+    """Everything that is not a tensor, as JSON values."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """Where a checkpoint was taken, and what was saved with it. `restored["name"]` is `restored.extra["name"]`."""
+    """The position of a checkpoint, and what was saved with it. `restored["name"]` is `restored.extra["name"]`."""
 
     step: int
     epoch: int | None
     batch: int | None
-    """Batches that were finished in `epoch`."""
+    """Finished batches of `epoch`."""
     extra: Mapping[str, Any]
-    """Arrays as numpy arrays, everything else as JSON brings it back: tuples are lists."""
+    """Arrays as numpy arrays, everything else as JSON returns it: tuples are lists."""
 
     def __getitem__(self, name: str) -> Any:
         return self.extra[name]
@@ -91,15 +91,14 @@ def capture(
     extra: Mapping[str, Any] | None = None,
     spare: Mapping[str, Array] | None = None,
 ) -> State:
-    """Copy the state of `model`, which may be None, and of the process, to memory of the host.
+    """Copy the state of `model`, which may be None, and of the process, to host memory.
 
-    It has all variables of the model, of its optimizer (learning rate, slots, iterations, loss scale) and of its
+    The state has all variables of the model, of its optimizer (learning rate, slots, iterations, loss scale) and of its
     metrics; the states of the seed generators of its layers and of Keras's global one; those of Python's and NumPy's
-    global generators; the position in the data; and `extra`. What it cannot have: `tf.random.Generator` objects (pass
+    global generators; the position in the data; and `extra`. It cannot have: `tf.random.Generator` objects (pass
     their states in `extra`), the counters of TensorFlow's stateful random operations, iterators, callbacks.
 
-    `spare` are tensors of a state that nobody needs any more: their memory is used again where it fits.
-
+    `spare` are tensors of a state that is no longer needed: the copy reuses their memory where it fits.
     Blocks for the copy. Raises UserError for a model that is not built, TypeError for what cannot be saved in `extra`.
     """
     found: dict[str, Array] = {}
@@ -126,22 +125,19 @@ def capture(
 
 
 def peek(folder: Path) -> Restored:
-    """Where the checkpoint in `folder` was taken, and what was saved with it. Changes nothing.
-
-    Blocks on the local disk. Raises CheckpointError when the files cannot be read.
-    """
+    """As `CheckpointSaver.peek`, for the checkpoint in `folder`."""
     with TensorFiles(folder) as files:
         return _restored(files, _document(files))
 
 
 def restore(model: Any, folder: Path, rank: int, *, alike: bool = False) -> Restored:
-    """Give `model` (None: nothing but `extra` is wanted) and the process the state in `folder`, in place.
+    """Give `model` (None: only `extra` is wanted) and the process the state in `folder`, in place.
 
-    The chief goes on exactly as it would have. Every other rank gets the same, but of Keras's generators it keeps its
-    own seeds and takes the chief's counters alone, and Python's and NumPy's it leaves as they are, unless they are
-    `alike`, the same as the chief's have been: ranks that drew differently still do. Blocks on the local disk. Raises
-    UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError when the files cannot
-    be read.
+    The chief continues exactly as it would have. Every other rank gets the same state, with two exceptions: of Keras's
+    generators it keeps its own seeds and takes only the chief's counters; Python's and NumPy's generators stay as they
+    are, unless they were `alike`, equal to the chief's. So ranks that drew different numbers still do. Blocks on the
+    local disk. Raises UserError, with nothing changed, when the checkpoint is of another model, and CheckpointError
+    when the files cannot be read.
     """
     with TensorFiles(folder) as files:
         document = _document(files)
@@ -154,20 +150,20 @@ def restore(model: Any, folder: Path, rank: int, *, alike: bool = False) -> Rest
             model_state.assign(model_state.named(model), files, document["step"], rank)
             if model_state.GLOBAL_SEED in files:
                 model_state.assign_global_seed(files.read(model_state.GLOBAL_SEED), rank)
-        if alike or not rank:  # last, for building an optimizer or a generator draws from them
+        if alike or not rank:  # last, because building an optimizer or a generator draws from them
             model_state.assign_generators(document["generators"])
         return _restored(files, document)
 
 
 def export(model: Any, folder: str | os.PathLike[str], rank: int) -> None:
-    """Save `model.keras` in `folder`, whole or not at all; only the chief does, for any other rank nothing happens.
+    """Save `model.keras` in `folder`, whole or not at all, if `rank` is 0; any other rank returns at once.
 
-    Blocks on the disk. Raises OSError, and whatever Keras raises for a model that it cannot save.
+    Blocks on the disk. Raises OSError, and what Keras raises for a model that it cannot save.
     """
     if rank:
         return
     os.makedirs(folder, exist_ok=True)
-    unfinished = Path(folder) / f".{uuid4().hex}.keras"  # Keras wants the ending
+    unfinished = Path(folder) / f".{uuid4().hex}.keras"  # Keras requires the suffix
     try:
         model.save(unfinished)
         os.replace(unfinished, Path(folder) / "model.keras")
@@ -194,18 +190,27 @@ class _Job:
     """One state on its way to the agent."""
 
     state: State | None
-    """None once it is in files, so that its memory is free for another."""
+    """None once it is in files, so that the next copy may use its memory."""
     snapshot: Snapshot
 
 
 class CheckpointSaver:
-    """Saves and restores one member's training: `ctx.checkpoint`. Belongs to the process that the function runs in."""
+    """Saves and restores the training of one member: `ctx.checkpoint`. Processes that the function forks cannot save."""
 
-    def __init__(self, link: SnapshotLink, scratch: Path, restore_dir: str, rank: int, clock: Clock) -> None:
-        """`scratch` is a local folder for snapshots, `restore_dir` the one of the checkpoint to resume from, or empty.
-
-        Does nothing yet; `scratch` is made when it is needed.
-        """
+    def __init__(
+        self,
+        link: SnapshotLink,
+        scratch: Path,
+        restore_dir: str,
+        rank: int,
+        clock: Clock,
+        *,
+        save_timeout_s: float = SAVE_TIMEOUT_S,
+        quiet_s: float = QUIET_S,
+    ) -> None:
+        """`scratch` is a local folder for snapshots, `restore_dir` that of the checkpoint to resume from, or empty."""
+        self._save_timeout_s = save_timeout_s
+        self._quiet_s = min(quiet_s, save_timeout_s)
         self._link = link
         self._scratch = scratch
         self._restore_dir = restore_dir
@@ -219,9 +224,9 @@ class CheckpointSaver:
         self._staged: _Job | None = None
         self._in_flight: _Job | None = None
         self._spare: dict[str, Array] = {}
-        """Tensors of the state that was written last: their memory is for the next one."""
+        """Tensors of the state that was written last: the next copy reuses their memory."""
         self._problem = ""
-        """Why the newest save failed; empty when it did not."""
+        """Why the newest save failed; empty where it succeeded."""
         self._warned = False
         self._told_to_wait = False
         self._over = False
@@ -238,15 +243,15 @@ class CheckpointSaver:
         keep: int = 2,
         **extra: Any,
     ) -> None:
-        """Checkpoint the state after `step` finished steps. Only the chief may call, in any thread, between two steps.
+        """Checkpoint the state after `step` finished steps. Only rank 0 may call it, in any thread, between two steps.
 
-        Returns when the state is copied (see `capture`). It is written meanwhile; when the one before does not count
-        yet, that is waited for first, but not longer than `SAVE_TIMEOUT_S`: then training goes on, and of those that
-        are not being written yet the newest replaces the others. `epoch` and `batch` say where to go on in the data.
-        `keep` is how many checkpoints of the trial stay, besides the one with the largest `score`; a score that is not
-        finite counts as none. `extra` are numbers, texts, arrays, or lists and dicts of them: all that a loop without
-        Keras needs. A step that was just restored is not saved again. A save that fails later is a warning, and a
-        `CheckpointError` in `wait`.
+        Blocks while it copies the state to host memory (see `capture`); a thread writes the copy. When the save before
+        is not a checkpoint yet, `save` waits for that first, at most 20 s: then training continues, and the newest
+        save replaces those that are not being written yet. `epoch` and `batch` are the position in the data at which
+        a restart resumes. `keep` is how many checkpoints of the trial stay, besides the one with the largest `score`;
+        a score that is not finite does not count. `extra` are numbers, strings, arrays, or lists and dicts of them:
+        all that a loop without Keras needs. Saving a step that was just restored does nothing. A save that fails
+        later prints a warning, and `wait` raises it as `CheckpointError`.
 
         Raises RuntimeError on any other rank or in a forked process, ValueError for a step that does not grow,
         TypeError for what cannot be saved, UserError for a model that is not built.
@@ -268,14 +273,19 @@ class CheckpointSaver:
             self._stage(_Job(state, snapshot))
 
     def peek(self) -> Restored | None:
-        """Where the newest checkpoint was made, and what was saved with it: see `peek`. None when there is none."""
+        """The position of the newest checkpoint, and what was saved with it; None without one. Changes nothing.
+
+        Any rank may call it. Blocks on the local disk. Raises CheckpointError when the files cannot be read.
+        """
         return peek(Path(self._restore_dir)) if self._restore_dir else None
 
     def restore(self, model: Any = None, *, alike: bool = False) -> Restored | None:
-        """Go on from the newest checkpoint: see `restore`. None when there is none, as in the first generation.
+        """Resume from the newest checkpoint; returns None without one, as in the first generation.
 
-        Every rank calls it, before it trains, with the model that is saved, built and compiled. Blocks on the local
-        disk. Raises UserError when the checkpoint is of another model, CheckpointError when it cannot be read.
+        Every rank calls it before it trains, with the model that `save` gets, built and compiled. It sets the model,
+        its optimizer and the random generators. `alike`: every rank drew the same random numbers as rank 0.
+        Blocks on the local disk. Raises UserError when the checkpoint is of another model, CheckpointError when the
+        files cannot be read.
         """
         if not self._restore_dir:
             return None
@@ -285,12 +295,12 @@ class CheckpointSaver:
         return restored
 
     def restore_metrics(self, model: Any) -> bool:
-        """Give the model's metrics the values that they had when the checkpoint was taken; whether that was possible.
+        """Set the model's metrics to their values in the checkpoint; returns whether that was possible.
 
-        Keras resets metrics when an epoch begins: call it after that, and the logs of an epoch that was resumed midway
-        are of all of it. Those that `compile` was given are built with a first batch, by `model.evaluate` or `fit`:
-        before that they are others than the checkpoint has, and stay as they are. Blocks on the local disk. Raises
-        CheckpointError when the files cannot be read.
+        Keras resets metrics at the start of an epoch: call this after that, and the logs of a resumed epoch cover all
+        of it. Keras builds the metrics of `compile` with the first batch of `model.evaluate` or `fit`: before that
+        they do not match the checkpoint, and stay as they are. Blocks on the local disk. Raises CheckpointError when
+        the files cannot be read.
         """
         if not self._restore_dir:
             return False
@@ -298,17 +308,17 @@ class CheckpointSaver:
             return model_state.assign_metrics(model_state.named(model), files)
 
     def wait(self, timeout_s: float = KEPT_TIMEOUT_S) -> None:
-        """Block until everything that was saved is a checkpoint that counts.
+        """Block until everything that was saved is a checkpoint: durable, verified and recorded.
 
-        Raises CheckpointError when the newest save failed, or is not through after `timeout_s` seconds.
+        Raises CheckpointError when the newest save failed, or is not a checkpoint after `timeout_s` seconds.
         """
         if problem := self._wait(timeout_s):
             raise CheckpointError(problem)
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """The training function has ended: wait for what it saved. Whatever is wrong is printed, and never raised.
+        """Wait for the last save, after the training function has ended. Prints what is wrong, and raises nothing.
 
-        The last call: nothing can be saved any more.
+        The last call: nothing can be saved after it.
         """
         if problem := self._wait(timeout_s):
             self._warn(problem)
@@ -329,23 +339,23 @@ class CheckpointSaver:
 
     def _await_earlier(self, step: int) -> None:
         with self._changed:
-            if self._changed.wait_for(self._all_through, min(QUIET_S, SAVE_TIMEOUT_S)):
+            if self._changed.wait_for(self._all_through, self._quiet_s):
                 return
             late = self._in_flight or self._staged
         if late is not None and not self._told_to_wait:
             self._told_to_wait = True
             notice(
                 f"step {late.snapshot.step} is still being checkpointed, and step {step} is due: training "
-                f"waits, up to {SAVE_TIMEOUT_S:.0f} s for each; save less often, or in a faster store"
+                f"waits, up to {self._save_timeout_s:.0f} s for each; save less often, or in a faster store"
             )
         with self._changed:
-            self._changed.wait_for(self._all_through, max(0.0, SAVE_TIMEOUT_S - QUIET_S))
+            self._changed.wait_for(self._all_through, self._save_timeout_s - self._quiet_s)
 
     def _all_through(self) -> bool:
         return self._staged is None and self._in_flight is None
 
     def _take_spare(self) -> dict[str, Array]:
-        """Tensors that are not needed any more: of a state that waits, and is replaced now, or that is in files."""
+        """Tensors that are no longer needed: of a waiting state, which is replaced now, or of one that is in files."""
         with self._changed:
             replaced, self._staged = self._staged, None
             spare, self._spare = self._spare, {}
@@ -374,7 +384,7 @@ class CheckpointSaver:
                 self._changed.notify_all()
 
     def _hand_over(self, job: _Job) -> str:
-        """Make the state a checkpoint; why that failed, or nothing."""
+        """Turn the state into a checkpoint; returns why that failed, or an empty string."""
         snapshot, failed = job.snapshot, f"step {job.snapshot.step} was not checkpointed"
         try:
             assert job.state is not None
@@ -382,9 +392,9 @@ class CheckpointSaver:
             with self._changed:
                 self._spare, job.state = job.state.tensors, None
             self._link.send(snapshot)
-        except Exception as error:  # training goes on, whatever it is
+        except Exception as error:  # training continues after any error
             shutil.rmtree(snapshot.folder, ignore_errors=True)
-            with suppress(OSError):  # nobody is left to tell
+            with suppress(OSError):  # the agent is gone
                 self._link.send(Unsaved(snapshot.step, str(error)[:_LONGEST_PROBLEM], isinstance(error, OSError)))
             return f"{failed}: {error}"
         try:
@@ -408,10 +418,10 @@ class CheckpointSaver:
             return self._problem
 
     def _warn(self, problem: str) -> None:
-        """Once: a disk that is full stays full."""
+        """Print `problem`, the first time only: a disk that is full stays full."""
         if not self._warned:
             self._warned = True
-            print(f"[sparktrain] {problem}; training goes on, with the checkpoint before it", file=sys.stderr)
+            print(f"[sparktrain] {problem}; training continues, with the checkpoint before it", file=sys.stderr)
 
 
 def _count(value: Any, name: str) -> int:

@@ -57,7 +57,8 @@ class Finished:
 class Stages:
     """The stages of one member. Used by one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
         self.place: StagePosition | None = None
         """Where a former process has come to."""
         self.opened = False
@@ -103,7 +104,7 @@ class Stages:
     def make_room(self, model: Any) -> str:
         """Before `model` is trained: forget what takes too much room. Returns what there is to say of it, once."""
         needed = {id(each) for each in self.others(model)}
-        room, seen, dropped = KEPT_BYTES, set[int](), 0
+        room, seen, dropped = self._kept_bytes, set[int](), 0
         for number, each in sorted(self._finished.items(), reverse=True):
             if id(each) in needed:
                 continue
@@ -118,9 +119,9 @@ class Stages:
             return ""
         self._told = True
         return (
-            f"the weights after fit {dropped} are too large to be kept beside the newest ({KEPT_BYTES >> 20} MiB): "
-            "what the function computes with them before its next fit would come out otherwise after a restart; send "
-            "such numbers by ctx.report(), or call fit once, with more epochs"
+            f"the weights after fit {dropped} are too large to be kept beside the newest ({self._kept_bytes >> 20} "
+            "MiB): what the function computes with them before its next fit would differ after a restart; send such "
+            "numbers by ctx.report(), or call fit once, with more epochs"
         )
 
     def packed(self) -> dict[str, Any]:

@@ -113,9 +113,8 @@ async def test_a_store_that_hangs_does_not_hold_a_slot(monkeypatch: pytest.Monke
         return await never.wait()
 
     monkeypatch.setattr(checkup, "aside", hang)
-    monkeypatch.setattr(checkup, "STORE_S", 0.05)
     async with hall(1, Shared(StoreAddress("hdfs://nn:8020/runs"), "probe-1")) as (_, transport):
-        told = await visit(here(0), transport.dialer(), LONG_S)
+        told = await visit(here(0), transport.dialer(), LONG_S, store_s=0.05)
     assert told.store.startswith("hdfs://nn:8020/runs did not answer within 0.05 s; ")
 
 
@@ -172,10 +171,9 @@ async def test_a_driver_that_is_not_there_is_told() -> None:
     assert "not listening" in told.problem
 
 
-async def test_a_visit_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "VISIT_S", 0.05)
+async def test_a_visit_has_an_end() -> None:
     async with hall(2) as (_, transport):
-        told = await visit(here(0), transport.dialer(), LONG_S)
+        told = await visit(here(0), transport.dialer(), LONG_S, visit_s=0.05)
     assert told.problem == "the visit did not end within 0.05 s"
 
 

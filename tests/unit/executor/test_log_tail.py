@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktrain.executor import log_tail
-from sparktrain.executor.log_tail import LogFollower, lines_before, tail_lines
+from sparktrain.executor.log_tail import POLL_S, LogFollower, lines_before, tail_lines
+
+SMALL = {"tail_bytes": 8, "slack_bytes": 16}
 
 
 class Script:
@@ -38,7 +39,7 @@ class Growing:
         self.path = path
         steps: list[Callable[[], object]] = [lambda piece=piece: self._append(piece) for piece in pieces]
         self.clock = Script(*steps, lambda: self.follower.finish())
-        self.follower = LogFollower(path, limit_bytes, self.clock)
+        self.follower = LogFollower(path, limit_bytes, self.clock, **SMALL)
 
     def _append(self, piece: bytes) -> None:
         with self.path.open("ab") as file:
@@ -51,17 +52,11 @@ class Growing:
         return asyncio.run(collect())
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_tail, "TAIL_BYTES", 8)
-    monkeypatch.setattr(log_tail, "SLACK_BYTES", 16)
-
-
 def test_comes_piece_by_piece(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "log", [b"one\n", b"", b"\xff\x00two"])
 
     assert growing.follow() == [b"one\n", b"\xff\x00two"]
-    assert set(growing.clock.slept) == {log_tail.POLL_S}
+    assert set(growing.clock.slept) == {POLL_S}
 
 
 def test_a_log_that_never_comes_is_empty(tmp_path: Path) -> None:
@@ -93,7 +88,7 @@ def test_head_marker_and_tail_are_exact(tmp_path_factory: pytest.TempPathFactory
 def test_trims_without_being_read(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"x" * 10 + b"y" * 92 + b"the tail")
-    follower = LogFollower(path, 10, Script())
+    follower = LogFollower(path, 10, Script(), **SMALL)
     follower.trim()
     follower.finish()
 

@@ -13,8 +13,8 @@ import pytest
 from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotStored, Unsaved
-from sparktrain.training.checkpoint import saver, tensor_files
-from sparktrain.training.checkpoint.saver import CheckpointSaver
+from sparktrain.training.checkpoint import tensor_files
+from sparktrain.training.checkpoint.saver import CheckpointSaver, capture
 
 SOON_S = 30.0
 
@@ -57,8 +57,8 @@ def agent() -> Agent:
     return Agent()
 
 
-def checkpoints(agent: Agent, tmp_path: Path, restore_dir: str = "", rank: int = 0) -> CheckpointSaver:
-    return CheckpointSaver(agent, tmp_path / "scratch", restore_dir, rank, SystemClock())
+def checkpoints(agent: Agent, tmp_path: Path, restore_dir: str = "", rank: int = 0, **waits: float) -> CheckpointSaver:
+    return CheckpointSaver(agent, tmp_path / "scratch", restore_dir, rank, SystemClock(), **waits)
 
 
 def test_a_loop_without_keras_resumes(agent: Agent, tmp_path: Path) -> None:
@@ -98,18 +98,15 @@ def test_the_global_generators_go_on_where_they_were(agent: Agent, tmp_path: Pat
     assert [random.random(), random.gauss(0, 1), np.random.normal(size=3).tolist()] == straight
 
 
-def test_training_gets_no_more_than_two_intervals_ahead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_training_gets_no_more_than_two_intervals_ahead(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What does not count yet when the next save is due is waited for: a crash costs two intervals, and no third."""
-    monkeypatch.setattr(saver, "QUIET_S", 0.1)
-    agent = Agent(at_once=False)
-    saving = checkpoints(agent, tmp_path)
+    quiet_s, agent = 0.1, Agent(at_once=False)
+    saving = checkpoints(agent, tmp_path, quiet_s=quiet_s)
     for step in (10, 20, 30):
         due = threading.Thread(target=saving.save, args=(step,), daemon=True)
         due.start()
         if step > 10:
-            due.join(2 * saver.QUIET_S)
+            due.join(2 * quiet_s)
             assert due.is_alive(), f"training goes on from step {step}, and nothing since {step - 20} counts"
             agent.answers.put(SnapshotStored(step - 10))
         due.join(SOON_S)
@@ -133,11 +130,10 @@ def test_a_failure_of_the_one_before_ends_the_wait(agent: Agent, tmp_path: Path)
 
 
 def test_after_a_while_one_is_written_and_of_the_others_the_newest_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(saver, "SAVE_TIMEOUT_S", 0.0)
     agent = Agent(at_once=False)
-    saving = checkpoints(agent, tmp_path)
+    saving = checkpoints(agent, tmp_path, save_timeout_s=0.0)
     saving.save(1)
     assert agent.snapshots.get(timeout=SOON_S).step == 1
     for step in (2, 3, 4):
@@ -205,7 +201,6 @@ def test_a_local_disk_that_fails(agent: Agent, tmp_path: Path) -> None:
 
 def test_saving_stalls_for_no_one_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk and an agent that hang stop the writer alone."""
-    monkeypatch.setattr(saver, "SAVE_TIMEOUT_S", 0.0)
     hangs, written = threading.Event(), tensor_files.save
 
     def save(*arguments: Any) -> None:
@@ -214,7 +209,7 @@ def test_saving_stalls_for_no_one_for_ever(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(tensor_files, "save", save)
     agent = Agent()
-    saving = checkpoints(agent, tmp_path)
+    saving = checkpoints(agent, tmp_path, save_timeout_s=0.0)
     for step in range(50):
         saving.save(step)
     hangs.set()
@@ -286,7 +281,7 @@ def test_a_score_that_is_no_number_counts_as_none(agent: Agent, tmp_path: Path, 
 
 
 def test_a_model_is_asked_of_a_checkpoint_without_one(agent: Agent, tmp_path: Path) -> None:
-    state = saver.capture(None, 3)
+    state = capture(None, 3)
     tensor_files.save(tmp_path / "state", state.tensors, state.document)
     with pytest.raises(UserError, match="step 3 was saved without a model"):
         checkpoints(agent, tmp_path, str(tmp_path / "state")).restore(object())

@@ -4,10 +4,8 @@ import json
 from typing import Any
 
 import numpy as np
-import pytest
 
 from sparktrain.training.checkpoint.extras import pack, unpack
-from sparktrain.training.keras import fit_stages as module
 from sparktrain.training.keras.fit_stages import StagePosition, Stages
 
 
@@ -59,11 +57,8 @@ def test_tensors_that_did_not_change_are_saved_once_and_never_copied() -> None:
     assert all(array is own for (_, array), own in zip(arrays, held, strict=True))
 
 
-def test_weights_that_take_too_much_room_are_forgotten_oldest_first_and_told_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "KEPT_BYTES", 2 * 4 * 8)
-    stages, model, other = Stages(), Model(), Model()
+def test_weights_that_take_too_much_room_are_forgotten_oldest_first_and_reported_once() -> None:
+    stages, model, other = Stages(kept_bytes=2 * 4 * 8), Model(), Model()
     stages.finish(1, {}, weights(-1), other)
     for fit in range(2, 6):
         stages.finish(fit, {}, weights(fit), model)
