@@ -1,4 +1,4 @@
-"""What a training function's process says to its agent, and hears from it."""
+"""Messages between the process of a training function and its agent."""
 
 import select
 import threading
@@ -15,14 +15,14 @@ from sparktrain.state.topology import MemberAddress
 T = TypeVar("T")
 
 _LOOK_S = 0.02
-"""A thread that waits looks so often for what another thread has received for it."""
+"""How often a waiting thread checks for what another thread has received for it."""
 
 
 class Wire(Protocol):
-    """The way to whoever started the training function. Any thread may call it."""
+    """The connection to the process that started the training function. Any thread may call it."""
 
     def send(self, message: m.FromMember) -> None:
-        """Pass `message` on; does not wait for an answer. Raises OSError when nobody can be reached."""
+        """Send `message` without waiting for an answer. Raises OSError when the other end is gone."""
         ...
 
     def stop_advised(self) -> bool:
@@ -35,7 +35,7 @@ class Wire(Protocol):
 
 
 class AgentWire:
-    """The way to the agent of this member, over the socket pair made for its fork."""
+    """The connection to the agent of this member, over the socket pair made for its fork."""
 
     def __init__(self, pipe: BlockingPipe[m.ToMember], clock: Clock | None = None) -> None:
         self._pipe = pipe
@@ -61,12 +61,12 @@ class AgentWire:
         """See base class."""
         return self._await(self._kept, timeout_s)
 
-    # ---- while the gang forms
+    # ---- rendezvous of the gang
 
     def reserve(self, port: int) -> tuple[MemberAddress, ...] | None:
-        """Tell that this member holds `port`, and wait for the places of all; None when the agent is gone.
+        """Report that this member holds `port`, and wait for the addresses of all; None when the agent is gone.
 
-        Waits for as long as the coordinator does, which ends the process of a gang that does not form.
+        Blocks as long as the coordinator waits, which ends the processes of a gang that does not form.
         """
         self.send(m.Reserved(port))
         while self._places is None and not self._pipe.ended:
@@ -78,7 +78,7 @@ class AgentWire:
         self.send(m.SharedValue(key, value))
 
     def shared(self, timeout_s: float) -> tuple[str, bytes] | None:
-        """What another member has shared, each value once; None when nothing came in time."""
+        """A key and value that another member has shared, each once; None when none came in time."""
         return self._await(self._shared, timeout_s)
 
     # ---- receiving
@@ -98,7 +98,7 @@ class AgentWire:
         self._receive()
 
     def _receive(self) -> None:
-        """Take what has come; never blocks."""
+        """Handle the messages that have arrived; never blocks."""
         with self._receiving, suppress(OSError, ProtocolError):
             while (message := self._pipe.poll()) is not None:
                 self._take(message)

@@ -1,4 +1,4 @@
-"""One call of a training function, from its arguments to its outcome: the same in a member and in a user's process."""
+"""Calls a training function once, from arguments to outcome: the same in a member and in a user's process."""
 
 import inspect
 import os
@@ -19,7 +19,7 @@ def call(function: Callable[..., Any], context: TrainContext) -> Any:
     """What `function` returns for the parameters of `context`, and for `ctx` if it names it. Raises what it raises."""
     try:
         wants_context = "ctx" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a callable that does not tell its parameters
+    except (TypeError, ValueError):  # a callable without a signature
         wants_context = False
     injected = {"ctx": context} if wants_context else {}
     return function(**{**context.params, **injected})
@@ -41,9 +41,9 @@ def outcome_of(
     homes: Homes,
     clock: Clock,
 ) -> Outcome:
-    """Call `function` once; whatever it raises is the outcome's failure. Blocks until it has returned.
+    """Call `function` once; an exception that it raises becomes the outcome's failure. Blocks until it returns.
 
-    A child that the function forked, and that comes back from it, ends in here.
+    A child process that the function forked, and that returns from it, ends in here.
     """
     pid, started = os.getpid(), clock.now()
     ended: dict[str, float] | Failure
@@ -54,8 +54,8 @@ def outcome_of(
         ended = conclude(value, context, gang, metric)
     except BaseException as error:
         ended = failure.of_exception(error, gang.broke, homes)
-        if ended.kind is FailureKind.RING and (said := gang.mistake()) is not None:
-            ended = failure.of_mistake(said, "" if returned else ended.traceback)
+        if ended.kind is FailureKind.RING and (mismatch := gang.mismatch()) is not None:
+            ended = failure.of_mismatch(mismatch, "" if returned else ended.traceback)
     if os.getpid() != pid:
         os._exit(0)  # only the process that was given the context has an outcome
     seconds = clock.now() - started

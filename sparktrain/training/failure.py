@@ -1,4 +1,4 @@
-"""An exception as text: nothing of the user's is pickled for the way to the driver. Pure."""
+"""Turns an exception into text: no object of the user is pickled on the way to the driver. Pure."""
 
 import os
 import traceback
@@ -19,7 +19,7 @@ _OURS = str(Path(__file__).parent)
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _ELSEWHERE = Homes()
 _KERAS_ASKS = "register_keras_serializable"
-"""In what Keras says of an object whose class it does not find where it is unpickled."""
+"""Keras names it in its error for an object with a class that it cannot find while unpickling."""
 _MEMORY = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
 """What TensorFlow and torch raise for a device without memory; they derive from no MemoryError."""
 
@@ -27,7 +27,7 @@ _MEMORY = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
 def of_exception(
     error: BaseException, ring_broke: Callable[[BaseException], bool] = lambda error: False, homes: Homes = _ELSEWHERE
 ) -> Failure:
-    """The failure of a training function that raised `error`; `ring_broke` tells what follows from a broken ring."""
+    """The failure of a training function that raised `error`; `ring_broke` decides whether a broken ring caused it."""
     text = _traceback(error, homes)
     if isinstance(error, SystemExit):
         call = "sys.exit()" if error.code is None else f"sys.exit({_repr(error.code)})"
@@ -47,13 +47,13 @@ def of_exception(
     return Failure(FailureKind.EXCEPTION, _line(_summary(error), homes.hint(error)), text)
 
 
-def of_mistake(said: str, where: str) -> Failure:
-    """The failure of a member that called other operations of the ring than the others; `where`: as text."""
-    return Failure(FailureKind.MISMATCH, _line(said), where)
+def of_mismatch(mismatch: str, where: str) -> Failure:
+    """The failure of a member that called other collectives than the others; `where` is a traceback as text."""
+    return Failure(FailureKind.MISMATCH, _line(mismatch), where)
 
 
 def where(frame: FrameType, called: CodeType) -> str:
-    """The lines that a thread is in, below the function of the code `called`; empty where that has returned."""
+    """The traceback of a thread, from the function with the code `called` on; empty where that has returned."""
     frames = list(traceback.walk_stack(frame))  # the innermost first
     codes = [each.f_code for each, _ in frames]
     below = frames[: codes.index(called)] if called in codes else []
@@ -78,13 +78,13 @@ def _summary(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException, homes: Homes) -> str:
-    """With frames of this package left out as far as the user's first one; cut in the middle when too long."""
+    """The traceback as text, from the first frame of the user's code on; cut in the middle when it is too long."""
     try:
-        told = traceback.TracebackException(type(error), error, _users(error.__traceback__))
-        if isinstance(error, UserError):  # the line that called what has refused tells more than ours below it
-            told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(_PACKAGE)]
-        homes.rename(told)
-        text = sendable("".join(told.format()))
+        trace = traceback.TracebackException(type(error), error, _users(error.__traceback__))
+        if isinstance(error, UserError):  # the user's line explains more than ours below it
+            trace.stack[:] = [frame for frame in trace.stack if not frame.filename.startswith(_PACKAGE)]
+        homes.rename(trace)
+        text = sendable("".join(trace.format()))
     except Exception as broken:  # such as a cause that is no exception, or a group changed while it is read
         return sendable(f"{_summary(error)}\n(its traceback cannot be shown: {_summary(broken)})\n")
     data = text.encode()

@@ -12,9 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 _MADV_COLLAPSE = 25
-"""Linux 6.1. Older kernels refuse it, and forks stay as expensive as they were."""
+"""Needs Linux 6.1. Older kernels refuse it, and forks stay expensive."""
 _FULL = 0.9
-"""A region is collapsed only if so much of it is in memory: the rest would be added to it."""
+"""The resident share of a region from which it is collapsed: collapsing adds the rest to memory."""
 _SMAPS = Path("/proc/self/smaps")
 HUGE_PAGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 """The file with the size of a huge page, in bytes; missing where the kernel has none."""
@@ -31,11 +31,11 @@ class Region(Struct, frozen=True):
 
 
 def arrange(huge_page: Path = HUGE_PAGE) -> None:
-    """Keep the garbage collector away from all objects that exist now, and move them to huge pages where possible.
+    """Exempt all objects that exist now from garbage collection, and move them to huge pages where possible.
 
     A collection in a forked process would otherwise visit, and so copy, everything that the zygote has imported. Call
     it before a fork, in a process with one Python thread. Blocks for some tenths of a second after an import of
-    TensorFlow. Raises nothing: where the kernel has no huge pages, whose size `huge_page` holds, a fork costs more.
+    TensorFlow. Raises nothing: without huge pages (the file `huge_page` has their size) a fork costs more.
     """
     gc.freeze()
     try:

@@ -1,4 +1,4 @@
-"""How a member becomes one of its gang: it loads the backend, holds a port, learns where the others are, and joins."""
+"""How a member joins its gang: it loads the backend, holds a port, gets the addresses of all, and connects."""
 
 import os
 import sys
@@ -15,22 +15,22 @@ from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training import process_setup
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.collectives import backend
-from sparktrain.training.collectives.call_watch import Lookout
+from sparktrain.training.collectives.call_watch import CallWatch
 from sparktrain.training.collectives.held_port import HeldPort
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
 from sparktrain.training.strategies.tf_cluster import has_ps, is_cluster_error, tf_config
 
 if TYPE_CHECKING:
-    from sparktrain.training.keras.missing_wrappers import Strays
+    from sparktrain.training.keras.missing_wrappers import UndistributedOptimizers
 
 RING_TIMEOUT_S = 30.0
-"""How long the ring waits for a member whose process does not answer."""
+"""How long the ring waits for a member that does not answer."""
 SLOW_S = 3600.0
-"""How long it waits for one that does answer, and only takes its time: whether that hangs is for `hang_timeout` to say,
-and who is dead for the agents."""
+"""How long the ring waits for a member that answers but is slow: `hang_timeout` decides whether it hangs, and its
+agent whether it is dead."""
 ASK_S = 1.5
-"""A member whose operation has failed waits so long for the others to say which ones they have called."""
+"""How long a member with a failed operation waits for the others to report which ones they have called."""
 
 
 class JoinedGang:
@@ -45,62 +45,62 @@ class JoinedGang:
     ) -> None:
         self.formation = formation
         self.release_port = release_port
-        """Stop holding this member's port, for whoever binds it. Again: does nothing."""
+        """Stop holding this member's port, so that another socket can bind it. A second call does nothing."""
         self._join = join
         self._ring: Ring | None = None
-        self._strays: Strays | None = None
+        self._undistributed: UndistributedOptimizers | None = None
         self._exchange = exchange
-        self._lookout: Lookout | None = None
+        self._watch: CallWatch | None = None
         self._found: Callable[[str], None] | None = None
 
     @property
     def ring(self) -> Ring:
-        """The ring. Connected at the first use, which all members must have in common. Raises FormError."""
+        """The ring. Its first use connects it, on all members, and blocks until they do. Raises FormError."""
         if self._ring is None:
             self._ring = self._join()
-            self._watch()
-            self._look_out()
+            self._watch_optimizers()
+            self._watch_calls()
         return self._ring
 
-    def on_mistake(self, found: Callable[[str], None]) -> None:
-        """Have `found` called, in a thread, when members turn out to call different operations of the ring."""
+    def on_mismatch(self, found: Callable[[str], None]) -> None:
+        """Call `found`, in a thread, when members call different collectives."""
         self._found = found
-        self._look_out()
+        self._watch_calls()
 
-    def mistake(self) -> str | None:
-        """What members do differently, where that is why an operation failed; waits a short time for what they say."""
+    def mismatch(self) -> str | None:
+        """The mismatch that made a collective fail, or None. Waits for reports of the others, at most 1.5 s."""
         with suppress(OSError):
-            return self._lookout.ask(ASK_S) if self._lookout is not None else None
+            return self._watch.ask(ASK_S) if self._watch is not None else None
         return None
 
     def broke(self, error: BaseException) -> bool:
-        """Whether the training function raised `error` because a member is gone, or stuck."""
+        """Whether the training function raised `error` because a member is gone or hangs."""
         return self.formation.size > 1 and (is_ring_error(error) or is_cluster_error(error))
 
     def leave(self) -> None:
-        """Leave the ring, if there is one, as a member that has trained to its end."""
+        """Leave the ring, if there is one, after training to the end. Blocks until all members leave."""
         if self._ring is None:
             return
-        if self._strays is not None:
-            with suppress(RingError):  # a member that is gone already takes nothing from what the others have done
-                self._strays.compare(self._ring)
+        if self._undistributed is not None:
+            with suppress(RingError):  # a member that is gone already does not undo the work of the others
+                self._undistributed.compare(self._ring)
         self._ring.close()
 
-    def _look_out(self) -> None:
+    def _watch_calls(self) -> None:
         calls = None if self._ring is None else self._ring.calls
-        if calls is None or self._exchange is None or self._found is None or self._lookout is not None:
+        if calls is None or self._exchange is None or self._found is None or self._watch is not None:
             return
-        self._lookout = Lookout(calls, self._exchange, self.formation.rank, SystemClock())
-        self._lookout.start(self._found)
+        self._watch = CallWatch(calls, self._exchange, self.formation.rank, SystemClock())
+        self._watch.start(self._found)
 
-    def _watch(self) -> None:
-        """Look out for optimizers that do not know the ring, unless the function does not use Keras."""
+    def _watch_optimizers(self) -> None:
+        """Watch for optimizers without the ring, if the function uses Keras."""
         if self.formation.size > 1 and "tensorflow" in sys.modules:  # the backend of a ring has imported it
-            from sparktrain.training.keras.missing_wrappers import Strays
+            from sparktrain.training.keras.missing_wrappers import UndistributedOptimizers
 
-            self._strays = Strays()
+            self._undistributed = UndistributedOptimizers()
             if "keras" in sys.modules:
-                self._strays.watch()
+                self._undistributed.watch()
 
 
 def alone() -> JoinedGang:
@@ -109,10 +109,10 @@ def alone() -> JoinedGang:
 
 
 def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object]) -> JoinedGang:
-    """Join the gang of `assignment` that calls `function`; waits for all its members.
+    """Join the gang of `assignment`, which calls `function`. Blocks until all its members have joined.
 
-    The ring is connected here, for that is only possible before TensorFlow has run an operation; but a function that
-    makes a strategy connects the members by that, and nothing else may have before.
+    It connects the ring here, because that is possible only before TensorFlow has run an operation. A function that
+    makes a strategy connects the members by that instead.
     Raises ImportError without the backend's framework, and FormError.
     """
     if assignment.size == 1:
@@ -121,11 +121,10 @@ def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object
     held = _hold(assignment.address)
     places = wire.reserve(held.number)
     if places is None:
-        raise FormError("the agent is gone, and with it the way to the other members")
+        raise FormError("the agent is gone, and with it the connection to the other members")
     formation = Formation(assignment.member.rank, places)
-    process_setup.connect(
-        assignment, formation
-    )  # before the ring, which initialises TensorFlow and with it the devices
+    # Before the ring, which initialises TensorFlow and with it the devices:
+    process_setup.choose_devices(assignment, formation)
     joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S, SLOW_S)
     gang = JoinedGang(formation, lambda: join(joining), held.release, wire)
     if assignment.backend is Backend.TENSORFLOW:

@@ -1,4 +1,4 @@
-"""A member: one forked child, which trains once. It waits, trains, tells its agent the outcome, and ends."""
+"""A member: one forked child. It waits, trains once, reports the outcome to its agent, and ends."""
 
 import importlib
 import os
@@ -27,21 +27,21 @@ from sparktrain.training.strategies.tf_cluster import serve_if_server
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
 
 
-def live(pipe: BlockingPipe[m.ToMember], began: Callable[[], None]) -> NoReturn:
-    """Be one member from its assignment to the end of its process. Only the main thread of a forked child calls it.
+def run_member(pipe: BlockingPipe[m.ToMember], on_assigned: Callable[[], None]) -> NoReturn:
+    """Run one member from its assignment to the end of its process. Only the main thread of a forked child calls it.
 
-    `began` is called when the assignment has come, before anything of the user's runs.
+    It calls `on_assigned` when the assignment has come, before any code of the user runs.
     """
     try:
         assignment = pipe.receive()
         if not isinstance(assignment, m.Assignment):
-            os._exit(0)  # the agent closed its end: nobody needs this member
-        began()
+            os._exit(0)  # the agent closed its end: this member is not needed
+        on_assigned()
         wire = AgentWire(pipe, SystemClock())
         outcome = _outcome(assignment, wire, SystemClock())
         _print(outcome.failure)
         process_setup.flush()
-        if not _tell(wire, outcome):
+        if not _sent(wire, outcome):
             os._exit(UNREACHABLE_STATUS)
         process_setup.leave()
     except BaseException:
@@ -52,7 +52,7 @@ def live(pipe: BlockingPipe[m.ToMember], began: Callable[[], None]) -> NoReturn:
 
 
 def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome:
-    """Set up, load, form the gang, and train."""
+    """Set up the process, load the function, join the gang, and train."""
     host, homes = socket.gethostname(), find(assignment.sys_path)
     try:
         process_setup.enter(assignment)
@@ -69,7 +69,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         return Outcome(0.0, failure=failure.of_loading(error, host, homes))
     context = TrainContext(assignment, wire, clock, gang)
     entered = clock.now()
-    gang.on_mistake(lambda said: _end_mistaken(said, clock.now() - entered, wire))
+    gang.on_mismatch(lambda mismatch: _end_mismatched(mismatch, clock.now() - entered, wire))
     wire.send(m.Entered(os.getpid()))
     try:
         serve_if_server(gang.formation, gang.release_port)
@@ -79,7 +79,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
 
 
 def _load(assignment: m.Assignment) -> Callable[..., Any]:
-    """The training function. Only here is anything of the user's unpickled. Raises whatever the user's code does."""
+    """The training function: the only place that unpickles objects of the user. Raises what the user's code raises."""
     code = Path(assignment.code_path).read_bytes()
     function = _referred(code.decode()) if assignment.by_reference else cloudpickle.loads(code)
     if not callable(function):
@@ -95,17 +95,17 @@ def _referred(reference: str) -> Any:
     return found
 
 
-def _end_mistaken(said: str, seconds: float, wire: AgentWire) -> NoReturn:
-    """End a member whose training thread waits in an operation that the others do not call; any other thread."""
+def _end_mismatched(mismatch: str, seconds: float, wire: AgentWire) -> NoReturn:
+    """End a member that waits in a collective which the others do not call. Not for the training thread."""
     training = sys._current_frames()[threading.main_thread().ident or 0]
-    ended = failure.of_mistake(said, failure.where(training, attempt.call.__code__))
-    print(f"[sparktrain] {said}", file=sys.stderr)
+    ended = failure.of_mismatch(mismatch, failure.where(training, attempt.call.__code__))
+    print(f"[sparktrain] {mismatch}", file=sys.stderr)
     process_setup.flush()
-    os._exit(0 if _tell(wire, Outcome(seconds, failure=ended)) else UNREACHABLE_STATUS)
+    os._exit(0 if _sent(wire, Outcome(seconds, failure=ended)) else UNREACHABLE_STATUS)
 
 
 def _print(failed: Failure | None) -> None:
-    """Have the log end with what the function failed of: whoever reads it looks there first."""
+    """Print the failure as the end of the log, where readers look first."""
     if failed is None:
         return
     with suppress(Exception):  # the function may have closed stderr
@@ -113,15 +113,15 @@ def _print(failed: Failure | None) -> None:
         print(failed.ending, end="", file=sys.__stderr__, flush=True)
 
 
-def _tell(wire: AgentWire, outcome: Outcome) -> bool:
-    """Whether the agent could be sent `outcome`, or that it is too large."""
+def _sent(wire: AgentWire, outcome: Outcome) -> bool:
+    """Send `outcome` to the agent, or that it is too large; False where the agent cannot be reached."""
     try:
         wire.send(m.FunctionEnded(outcome))
     except ProtocolError as error:
         too_large = Failure(FailureKind.RESULT, f"the result is too large: {error}")
         wire.send(m.FunctionEnded(Outcome(outcome.seconds, failure=too_large)))
     except OSError as error:
-        with suppress(OSError):  # whoever closed the pipe may have closed stderr too
+        with suppress(OSError):  # the function may have closed stderr too
             print(f"[sparktrain] the outcome cannot be sent to the agent: {error}", file=sys.stderr)
         return False
     return True

@@ -1,4 +1,4 @@
-"""What a training function may return, and the metrics in it. Pure."""
+"""Checks the return value of a training function, and reads its metrics. Pure."""
 
 import difflib
 import inspect
@@ -12,14 +12,14 @@ from sparktrain.state.outcome import LACKS_METRIC, Failure, FailureKind
 from sparktrain.training.agent_pipe import sendable
 
 UNNAMED = "result"
-"""Name of a bare number where no metric was asked for."""
+"""Name of a bare number where the run names no metric."""
 
 MAX_STEP = 2**63 - 1
-"""What readers of messages and files have room for."""
+"""The largest integer that messages and files carry."""
 MAX_METRICS = 10_000
-"""In one result or one report: each travels in messages and stays in the journal. Arrays belong into files."""
+"""The most metrics in one result or report: all are sent in messages and stay in the journal. Arrays go to files."""
 MAX_NAMES_BYTES = 2**20
-"""For the names of all of them together."""
+"""The most bytes of all metric names together."""
 
 ALLOWED = "return a number, or a flat dict of metric names to numbers"
 
@@ -27,7 +27,7 @@ _REAL_DTYPE = re.compile(r"(^|\.)(u?int|b?float)\d")
 
 
 class NotANumberError(TypeError):
-    """A value is no real number; the message says what it is instead."""
+    """A value is not a real number; the message describes the value."""
 
 
 def number(value: Any) -> float:
@@ -53,7 +53,7 @@ def size_problem(metrics: Mapping[str, float]) -> str:
 
 
 def metrics_of(returned: Any, metric: str | None) -> dict[str, float] | Failure:
-    """The metrics in what a training function returned; a failure when they are none, or lack a finite `metric`."""
+    """The metrics that a training function returned; a failure when it returned none, or no finite `metric`."""
     if returned is None and metric is None:
         return {}
     try:
@@ -99,7 +99,7 @@ def _is_real_scalar(value: Any) -> bool:
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     try:
         scalar = shape is not None and len(shape) == 0
-    except Exception:  # a shape that is not known yet
+    except Exception:  # a shape that is unknown
         return False
     return scalar and _REAL_DTYPE.search(str(getattr(dtype, "name", dtype))) is not None
 
@@ -110,7 +110,7 @@ def _described(value: Any) -> str:
     if value is None:
         return "None"
     if inspect.isawaitable(value):
-        return f"a {kind}, for it is an async function: await inside of it, by asyncio.run()"
+        return f"a {kind}, because the function is async: await inside of it, by asyncio.run()"
     if isinstance(value, Mapping | list | tuple | set):
         return f"a {kind} of {len(value)}"
     if shape is not None:

@@ -1,4 +1,4 @@
-"""Spark within a trial is refused: it would start a JVM of its own on the executor, and hang or take its memory."""
+"""Refuses Spark within a trial: it would start a JVM of its own on the executor, and hang or take its memory."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,13 @@ from sparktrain.errors import SessionError
 _GATEWAY = "pyspark.java_gateway"
 _STARTER = "launch_gateway"
 _ALLOWED = "sparktrain_allowed"
-"""Attribute of the first of them: the function itself, where it was refused as soon as it was loaded."""
+"""Attribute of the gateway module: the original function, where the module was loaded while Spark was refused."""
 _HOLDERS = (_GATEWAY, "pyspark.core.context")
-"""Modules that have the function which starts a JVM."""
+"""Modules with the function that starts a JVM."""
 
 
 def refuse() -> None:
-    """Have whatever makes a Spark session in this process raise SessionError; importing PySpark stays free."""
+    """Make every start of a Spark session in this process raise SessionError; importing PySpark stays possible."""
     for name in _HOLDERS:
         if name in sys.modules:
             setattr(sys.modules[name], _STARTER, _refused)
@@ -28,7 +28,7 @@ def refuse() -> None:
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Refuse within this context, as `refuse` does; a session that the process has already can be used all the same."""
+    """Refuse within this context, as `refuse` does; an existing session of the process stays usable."""
     loaded = sys.modules.get(_GATEWAY)
     allowed = getattr(loaded, _STARTER, None)
     refuse()
@@ -45,7 +45,7 @@ def refused() -> Iterator[None]:
 
 
 class _RefusingLoader(Loader):
-    """Loads the module as `loader` does, and refuses it then.
+    """Loads the module as `loader` does, then replaces its starter.
 
     Modules of a zip archive share one loader, which stays as it is.
     """
@@ -69,7 +69,7 @@ class _RefusingLoader(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module as Python does, and has it refused once it is loaded."""
+    """Finds one module as Python does, and gives it a loader that replaces its starter."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""What the user should know of a training that goes on all the same: in the member's log, and with its outcome."""
+"""Notices to the user about a training that continues: in the member's log, and with its outcome."""
 
 import sys
 from collections.abc import Iterator
@@ -8,28 +8,28 @@ from sparktrain.training.agent_pipe import sendable
 
 MOST = 20
 LONGEST = 1000
-"""Characters of one that travels; the log has it whole."""
+"""Characters of a notice that the outcome carries; the log has all of it."""
 
 _given: list[str] = []
-"""Of this process, which is one member."""
+"""The notices of this process, which is one member."""
 
 
 def notice(text: str) -> None:
-    """Print `text`, one line, to the member's log, and have the trial's result tell it: that of the chief counts."""
+    """Print `text`, one line, to the member's log, and add it to the outcome; the trial's result has the chief's."""
     print(f"[sparktrain] {text}", file=sys.stderr)
-    told = sendable(text[:LONGEST])
-    if len(_given) < MOST and told not in _given:
-        _given.append(told)
+    sent = sendable(text[:LONGEST])
+    if len(_given) < MOST and sent not in _given:
+        _given.append(sent)
 
 
 def given() -> tuple[str, ...]:
-    """All that this member has given, the oldest first, each once."""
+    """The notices of this member, oldest first, each once."""
     return tuple(_given)
 
 
 @contextmanager
 def kept_apart() -> Iterator[None]:
-    """Within this context, `given` returns what is given there; for a process that is a member for a while."""
+    """Collect the notices within this context apart from others; for a process that trains in the user's program."""
     before = _given[:]
     _given.clear()
     try:

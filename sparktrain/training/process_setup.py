@@ -1,4 +1,4 @@
-"""What a forked process becomes before it trains, and how it is left: log, directory, path, devices, seeds, exit."""
+"""Sets up a forked process before it trains, and ends it: log, directory, path, devices, seeds, exit."""
 
 import atexit
 import faulthandler
@@ -20,20 +20,20 @@ from sparktrain.threads import spawn
 from sparktrain.training import no_spark
 
 EXIT_TIMEOUT_S = 5.0
-"""How long a member's threads and exit handlers have together; then the process ends as it is."""
+"""How long a member's threads and exit handlers have together before the process ends."""
 THREADS_TIMEOUT_S = 2.0
-"""How long threads that the function left running have of that."""
+"""The part of it for threads that the function left running."""
 
 _STDERR = 2
 _GPU = re.compile(r"nvidia\d+")
 
 
 def enter(assignment: Assignment) -> None:
-    """Make this process the member's. Once, before any of the user's code. Raises OSError."""
+    """Set up this process for the member; call it once, before any code of the user. Raises OSError."""
     process_tree.name_process(f"trial {assignment.member.trial}")
     _redirect(assignment.log_path)
     faulthandler.enable(_STDERR)
-    # A trial that is stopped tells its log where it was, and then dies of the signal as it would have.
+    # A stopped trial prints its stacks to its log, and then dies of the signal.
     faulthandler.register(signal.SIGTERM, _STDERR, all_threads=True, chain=True)
     os.makedirs(assignment.log_dir, exist_ok=True)
     os.chdir(assignment.work_dir)
@@ -45,19 +45,19 @@ def enter(assignment: Assignment) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(assignment.gpus)
 
 
-def connect(assignment: Assignment, formation: Formation) -> None:
-    """Which devices a member of a gang may see. Once, before anything initialises TensorFlow: it looks only then."""
+def choose_devices(assignment: Assignment, formation: Formation) -> None:
+    """Choose the devices that a member of a gang may see. Call it once, before TensorFlow is initialised."""
     if formation.mine.role in (Role.PS, Role.EVALUATOR):
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it would take memory of a GPU that another member trains on
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # another member trains on the GPU and needs its memory
     elif formation.size > 1 and not assignment.gpus and "CUDA_VISIBLE_DEVICES" not in os.environ:
         devices = [name for name in os.listdir("/dev") if _GPU.fullmatch(name)]
-        if devices:  # Spark knows nothing of them: members of one host share them out
+        if devices:  # Spark assigns none: the members of one host share them
             os.environ["CUDA_VISIBLE_DEVICES"] = str(formation.local_rank % len(devices))
 
 
 def seed(value: int) -> None:
-    """Seed Python's generator, and those of numpy and Keras where they have been imported."""
-    bounded = value % 2**32  # what numpy and Keras take
+    """Seed the random generators of Python, and of numpy and Keras where they are imported."""
+    bounded = value % 2**32  # the range of numpy and Keras
     random.seed(value)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(bounded)
@@ -66,7 +66,7 @@ def seed(value: int) -> None:
 
 
 def flush() -> None:
-    """Write out everything printed so far, by Python and by native code."""
+    """Flush everything printed so far, by Python and by native code."""
     for stream in {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}:
         with suppress(Exception):
             if stream is not None:
@@ -75,7 +75,7 @@ def flush() -> None:
 
 
 def leave() -> NoReturn:
-    """End this process with status 0, whatever the user's threads and exit handlers do; they get a few seconds."""
+    """End this process with status 0; the user's threads and exit handlers get a few seconds."""
     faulthandler.dump_traceback_later(EXIT_TIMEOUT_S, exit=True, file=_STDERR)
     with suppress(Exception):
         _join_threads()
@@ -86,7 +86,7 @@ def leave() -> NoReturn:
 
 
 def _redirect(log_path: str) -> None:
-    """Take stdout and stderr, of Python and of native code, to one file."""
+    """Redirect stdout and stderr, of Python and of native code, to one file."""
     fd = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
@@ -97,10 +97,10 @@ def _redirect(log_path: str) -> None:
 
 
 def _join_threads() -> None:
-    """As at the end of any program, but not for ever, and with the exit handlers still to come."""
+    """Join threads as at the end of any program, but with a timeout, and before the exit handlers."""
     if threading.active_count() == 1:
         return
-    # Private, but what the interpreter calls at exit, and multiprocessing in its children.
+    # Private, but the interpreter calls it at exit, and multiprocessing in its children.
     shutdown = threading._shutdown  # type: ignore[attr-defined]
     joining = spawn(shutdown, "sparktrain-exit")
     joining.join(THREADS_TIMEOUT_S)

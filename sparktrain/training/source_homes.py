@@ -1,4 +1,4 @@
-"""Where the user knows the files that a member runs: for tracebacks and hints."""
+"""Maps the files that a member runs to the user's own files: for tracebacks and hints."""
 
 import linecache
 import os
@@ -14,10 +14,10 @@ from sparktrain.protocol.code_origins import Origins
 
 
 class Homes(Struct, frozen=True):
-    """From the files of a member's process to those of the user."""
+    """The mapping from files in a member's process to those of the user."""
 
     modules: str = ""
-    """The folder on this host that the user's modules were unpacked to."""
+    """The folder on this host with the unpacked modules of the user."""
     known: Origins = Origins("")
 
     def of(self, file: str) -> str:
@@ -29,9 +29,9 @@ class Homes(Struct, frozen=True):
             return self._below(file)
         return self._below(os.path.join(self.known.places[top], rest) if rest else self.known.places[top])
 
-    def rename(self, told: TracebackException) -> None:
-        """Have `told` name the user's own files, in its causes and groups too."""
-        todo, seen = [told], set()
+    def rename(self, trace: TracebackException) -> None:
+        """Change the file names in `trace`, its causes and its groups to the user's own."""
+        todo, seen = [trace], set()
         while todo:
             each = todo.pop()
             if id(each) in seen:
@@ -43,7 +43,7 @@ class Homes(Struct, frozen=True):
             todo += [other for other in linked if other is not None]
 
     def hint(self, error: BaseException) -> str:
-        """What to write in place of a relative path; empty for any other error."""
+        """Advice on a relative path that was not found; empty for any other error."""
         name = error.filename if isinstance(error, FileNotFoundError) else None
         folder = self.known.folder
         if not folder or not isinstance(name, str) or not name or os.path.isabs(name) or "://" in name:
@@ -59,11 +59,11 @@ class Homes(Struct, frozen=True):
 
 
 def find(folders: Sequence[str]) -> Homes:
-    """From what came with the modules in `folders`; has `linecache` know the sources that exist in the driver alone."""
+    """Read the mapping that came with the modules in `folders`; gives `linecache` the sources of the driver."""
     for folder in folders:
         try:
             known = code_origins.decode((Path(folder) / code_origins.NAME).read_bytes())
-        except (OSError, ProtocolError):  # a traceback with other names is better than none
+        except (OSError, ProtocolError):  # without it a traceback has other file names
             continue
         for name, source in known.sources.items():
             lines = source.text.splitlines(keepends=True)

@@ -1,7 +1,7 @@
 """The zygote: imports what members need, forks them, and owns every process below it. One thread; it never runs an op.
 
-A child forked after a TensorFlow op hangs, and after the start of a gRPC server or a native HDFS client too: nothing of
-that kind may happen here, and only modules from the driver's list of safe ones are preloaded.
+A child hangs that is forked after a TensorFlow op, or after the start of a gRPC server or a native HDFS client: none of
+them may happen here, and the zygote preloads only modules from the driver's list of safe ones.
 """
 
 import faulthandler
@@ -27,11 +27,11 @@ from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.training import forkable
 
 WAITING = "member-waiting"
-"""Name of a member's process until it has its assignment: for people, since a process may call itself anything."""
+"""Name of a member's process until it has its assignment. For people only: a process may take any name."""
 TERM_GRACE_S = 0.3
-"""At the zygote's own end, between SIGTERM and SIGKILL for its members."""
+"""At the zygote's own end: the time between SIGTERM and SIGKILL for its members."""
 KILL_TIMEOUT_S = 1.2
-"""How long processes that do not die of SIGKILL, for they hang in the kernel, are waited for."""
+"""How long the zygote waits for processes that survive SIGKILL because they hang in the kernel."""
 
 _HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
 _POLL_S = 0.002
@@ -46,7 +46,7 @@ class Zygote:
         self._clock = clock
         self._kill_at: dict[int, float] = {}
         """For each member, the moment of its SIGKILL."""
-        self._begun: dict[int, mmap.mmap] = {}
+        self._assigned: dict[int, mmap.mmap] = {}
         """For each member, one byte that it shares with this process: whether it has its assignment."""
         self._mine: mmap.mmap | None = None
         self._wakeup: tuple[int, int] = (-1, -1)
@@ -54,37 +54,37 @@ class Zygote:
     def start(self, agent_pid: int) -> None:
         """Tie this process to the agent's, and its descendants to itself. Raises OSError."""
         faulthandler.enable()
-        codec.prepare(m.ToMember)  # or each member does, before it can read its assignment
+        codec.prepare(m.ToMember)  # once here, in place of once in each member
         self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._handle_signals()
         process_tree.inherit_orphans()
         process_tree.die_with_parent(signal.SIGTERM, agent_pid)
 
     def serve(self) -> BlockingPipe[m.ToMember] | None:
-        """Obey the agent. Returns only in a forked member: its pipe to the agent. The zygote itself exits in here."""
+        """Serve the agent's requests. Returns only in a forked member: its pipe to the agent. The zygote exits here."""
         try:
             while not self._control.ended:
                 self._wait()
                 while (message := self._control.poll()) is not None:
-                    if (child := self._obey(message)) is not None:
+                    if (child := self._handle(message)) is not None:
                         return child
                 self._reap()
                 self._kill_overdue()
         except ConnectionError:
-            pass  # the agent died while it was sent an answer
+            pass  # the agent died before it got an answer
         except Exception:
             traceback.print_exc()
             self._end(status=1)
         self._end()
 
-    def began(self) -> None:
-        """In a forked member, which has its assignment now, and may start processes."""
+    def mark_assigned(self) -> None:
+        """Note, in a forked member, that it has its assignment and may start processes."""
         assert self._mine is not None
         self._mine[0] = 1
 
-    # ---- obeying
+    # ---- requests of the agent
 
-    def _obey(self, message: m.ToZygote) -> BlockingPipe[m.ToMember] | None:
+    def _handle(self, message: m.ToZygote) -> BlockingPipe[m.ToMember] | None:
         match message:
             case m.Begin(sys_path=sys_path, pythonpath=pythonpath):
                 sys.path[:] = sys_path
@@ -100,10 +100,10 @@ class Zygote:
         return None
 
     def _preload(self, modules: tuple[str, ...]) -> dict[str, str]:
-        if not self._kill_at:  # no member to end: an import that takes minutes need not delay the zygote's own end
+        if not self._kill_at:  # without members SIGTERM may end even an import that takes minutes
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         importlib.invalidate_caches()
-        gc.disable()  # modules stay: to collect while they are imported takes a fifth of the import of TensorFlow
+        gc.disable()  # modules stay; collecting takes a fifth of the import of TensorFlow
         failed: dict[str, str] = {}
         for name in modules:
             try:
@@ -117,12 +117,12 @@ class Zygote:
 
     def _fork(self) -> BlockingPipe[m.ToMember] | None:
         agent_end, member_end = socket.socketpair()
-        begun = mmap.mmap(-1, 1)
+        assigned = mmap.mmap(-1, 1)
         sys.stdout.flush()
         sys.stderr.flush()
         process_tree.flush_native()
         zygote_pid = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # Python forgets a signal that comes within fork()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # Python loses a signal that arrives within fork()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: numpy's idle threads are no hazard
             pid = os.fork()
@@ -131,20 +131,20 @@ class Zygote:
             os.setpgid(0, 0)
             agent_end.close()
             self._forget()
-            self._mine = begun
+            self._mine = assigned
             process_tree.name_process(WAITING)
             return BlockingPipe(member_end, m.ToMember)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         member_end.close()
         with suppress(ProcessLookupError):
-            os.setpgid(pid, pid)  # in both processes, so that neither can be too early with a signal
-        self._kill_at[pid], self._begun[pid] = _NEVER, begun
+            os.setpgid(pid, pid)  # in both processes: either may signal the group at once
+        self._kill_at[pid], self._assigned[pid] = _NEVER, assigned
         with agent_end:
             self._control.send(m.Forked(pid), fds=(agent_end.fileno(),))
         return None
 
     def _forget(self) -> None:
-        """In a forked member: let go of what is the zygote's."""
+        """In a forked member: release what belongs to the zygote."""
         signal.set_wakeup_fd(-1)
         for signum in _HANDLED:
             signal.signal(signum, signal.SIG_DFL)
@@ -154,8 +154,8 @@ class Zygote:
             os.close(fd)
         self._control.close()
         self._kill_at.clear()
-        while self._begun:
-            self._begun.popitem()[1].close()
+        while self._assigned:
+            self._assigned.popitem()[1].close()
 
     # ---- children
 
@@ -171,7 +171,7 @@ class Zygote:
                 self._kill_at[pid] = _NEVER
 
     def _reap(self) -> None:
-        """Wait for each child that is dead: a member's end is told to the agent, an orphan's is nobody's business."""
+        """Reap each dead child; the agent gets a report of a member, and none of an orphan."""
         with suppress(ChildProcessError):
             while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
                 if dead.si_pid in self._kill_at:
@@ -180,16 +180,16 @@ class Zygote:
                     os.waitpid(dead.si_pid, 0)
 
     def _conclude(self, pid: int) -> None:
-        # A member that never had an assignment started nothing: orphans are those of one that still runs.
-        with self._begun.pop(pid) as begun:
-            childless = not begun[0]
+        # A member without an assignment started nothing: any orphans belong to a member that still runs.
+        with self._assigned.pop(pid) as assigned:
+            childless = not assigned[0]
         _, status, usage = os.wait4(pid, 0)
         del self._kill_at[pid]
         orphans = 0 if childless else self._end_orphans()
         self._control.send(m.Exited(pid, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, orphans))
 
     def _end_orphans(self) -> int:
-        """Kill what the dead member has left: its children were inherited when it died, theirs are as they die."""
+        """Kill what the dead member has left: the zygote inherits its children now, and theirs as they die."""
         deadline = self._clock.now() + KILL_TIMEOUT_S
         ended = 0
         while orphans := process_tree.children() - self._kill_at.keys():
@@ -204,7 +204,7 @@ class Zygote:
 
     def _handle_signals(self) -> None:
         signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda signum, frame: None)  # a handler must exist for the wake-up
+        signal.signal(signal.SIGCHLD, lambda signum, frame: None)  # the wake-up needs a handler
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -214,7 +214,7 @@ class Zygote:
         self._end()
 
     def _wait(self) -> None:
-        """Until a message, the end of a child, or the moment of the next SIGKILL."""
+        """Wait for a message, the end of a child, or the moment of the next SIGKILL."""
         moment = min(self._kill_at.values(), default=_NEVER)
         timeout_s = None if moment == _NEVER else max(0.0, moment - self._clock.now())
         select.select([self._control.fileno(), self._wakeup[0]], [], [], timeout_s)
@@ -222,7 +222,7 @@ class Zygote:
             os.read(self._wakeup[0], 4096)
 
     def _end(self, status: int = 0) -> NoReturn:
-        """End every descendant, then this process: SIGTERM first, SIGKILL soon, for nobody waits for results now."""
+        """End every descendant, then this process: SIGTERM first, SIGKILL soon after."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         now = self._clock.now()
         term_until, kill_until = now + TERM_GRACE_S, now + TERM_GRACE_S + KILL_TIMEOUT_S
@@ -233,15 +233,14 @@ class Zygote:
                 for pid in alive:
                     os.waitpid(pid, os.WNOHANG)
             else:
-                process_tree.cull(
-                    process_tree.descendants()
-                )  # one with much memory dies slowly, and leaves its own only then
+                # All of them: a process with much memory dies slowly, and its children become visible only then.
+                process_tree.cull(process_tree.descendants())
             pause(_POLL_S)
         os._exit(status)
 
 
 def _signal_group(pid: int, signum: signal.Signals) -> None:
-    """To the process group that child `pid` leads; to `pid` alone where it leads none."""
+    """Signal the process group that child `pid` leads, or `pid` alone where it leads none."""
     try:
         os.killpg(pid, signum)
     except (ProcessLookupError, PermissionError):

@@ -119,7 +119,7 @@ def joined(joining: Joining, backend: str, thief: int) -> Any:
 def vanishes(joining: Joining, backend: str, missing: int) -> Any:
     """Rank `missing` begins to join, and then ends."""
     if joining.formation.rank == missing:
-        barrier.meet(joining, SystemClock())
+        barrier.wait_for_all(joining, SystemClock())
         os._exit(3)
     try:
         load(Backend(backend))(joining)

@@ -66,7 +66,7 @@ def test_a_member_that_does_not_join_is_named(backend: str) -> None:
     first, _, third = run_gang(breaking.never_comes, 3, backend, ring_timeout_s=1.0, missing=1)
 
     assert first == third
-    assert "after 1 s rank 1 on here had not begun to join" in first
+    assert "after 1 s rank 1 on here had not started to join" in first
 
 
 @both
@@ -83,7 +83,7 @@ def test_a_stolen_port_is_named() -> None:
 
     assert f"cannot listen on port {robbed['port']}" in robbed["error"]
     assert robbed["ring error"]
-    assert "rank 1 on here had not begun to join" in other["error"]
+    assert "rank 1 on here had not started to join" in other["error"]
 
 
 def test_operations_before_the_ring_are_the_users_to_move() -> None:

@@ -195,7 +195,7 @@ class _Job:
 
 
 class CheckpointSaver:
-    """Saves and restores the training of one member: `ctx.checkpoint`. Processes that the function forks cannot save."""
+    """Saves and restores the training of one member: `ctx.checkpoint`. A forked process cannot save."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From a formed gang to a framework's ring: the contract of backends, and the list of them."""
+"""Connects a gang to the ring of a framework: the contract of backends, and their list."""
 
 import importlib
 from collections.abc import Callable
@@ -11,33 +11,33 @@ from sparktrain.training.collectives.ring import LocalRing, Ring
 
 
 class Exchange(Protocol):
-    """Values that the members of a gang share while they form it. Every key is shared by one member, once."""
+    """Values that the members of a gang share during the rendezvous. One member shares each key, once."""
 
     def share(self, key: str, value: bytes) -> None:
-        """Give `value` (64 KiB at most) to all other members; does not wait for them. Raises OSError."""
+        """Send `value` (64 KiB at most) to all other members without waiting for them. Raises OSError."""
         ...
 
     def shared(self, timeout_s: float) -> tuple[str, bytes] | None:
-        """What another member has shared, each value once; None when nothing came within `timeout_s`."""
+        """A key and value that another member has shared, each once; None when none came within `timeout_s`."""
         ...
 
 
 @dataclass(frozen=True)
 class Joining:
-    """All that a member has for joining its gang's ring."""
+    """What a backend needs to join the gang's ring."""
 
     formation: Formation
     exchange: Exchange
     release_port: Callable[[], None]
-    """Stop holding this member's port (`formation.mine.port`), for the backend binds it now. Again: does nothing."""
+    """Stop holding this member's port (`formation.mine.port`), so that the backend can bind it. May be called twice."""
     timeout_s: float
-    """How long the ring waits for a member that does not answer: while it forms, and in each operation later."""
+    """How long the ring waits for a member that does not answer: in the rendezvous, and in each collective."""
     slow_s: float | None = None
-    """How long an operation waits for a member that answers, but has not called it yet; None: no longer."""
+    """How long a collective waits for a member that answers but has not called it yet; None: `timeout_s`."""
 
     @property
     def operation_s(self) -> float:
-        """How long an operation waits in all."""
+        """How long a collective waits in all."""
         return self.timeout_s if self.slow_s is None else max(self.timeout_s, self.slow_s)
 
 
@@ -45,7 +45,7 @@ class JoinRing(Protocol):
     """The one function of a backend's module."""
 
     def __call__(self, joining: Joining) -> Ring:
-        """Connect to the other members; returns when all are connected. Raises FormError."""
+        """Connect to the other members. Blocks until all are connected. Raises FormError."""
         ...
 
 

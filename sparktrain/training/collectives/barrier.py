@@ -1,4 +1,4 @@
-"""What the backends of rings have in common while they form: to meet, and to say who did not come."""
+"""The barrier at which members meet before a backend connects them, and its error for those that are missing."""
 
 from collections.abc import Collection
 from math import ceil
@@ -9,13 +9,13 @@ from sparktrain.state.topology import Formation
 from sparktrain.training.collectives.backend import Joining
 
 HERE = "here/"
-"""Before the rank of a member, the key by which it tells that it has begun to join."""
+"""Prefix of the key by which a member reports that it has started to join; its rank follows."""
 
 
-def meet(joining: Joining, clock: Clock) -> dict[str, bytes]:
-    """Wait until every member has begun to join, at most `joining.timeout_s`; give back what else they have shared.
+def wait_for_all(joining: Joining, clock: Clock) -> dict[str, bytes]:
+    """Block until every member has started to join, at most `joining.timeout_s`; returns what else they have shared.
 
-    From then on members are no further apart than a message takes. Raises FormError that names who did not come.
+    Raises FormError that names the missing members.
     """
     formation = joining.formation
     until = clock.now() + joining.timeout_s
@@ -34,17 +34,17 @@ def meet(joining: Joining, clock: Clock) -> dict[str, bytes]:
             else:
                 shared[key] = value
     except OSError as error:
-        raise FormError(f"{own(formation)} lost its agent while its ring formed: {error}") from error
+        raise FormError(f"{this_member(formation)} lost its agent while it joined the ring: {error}") from error
     return shared
 
 
-def own(formation: Formation) -> str:
-    """This member, as messages name it."""
+def this_member(formation: Formation) -> str:
+    """The name of this member in messages."""
     return f"rank {formation.rank} on {formation.mine.host}"
 
 
 def whole_seconds(seconds: float) -> int:
-    """For settings that take no fractions: rounded up, and 1 at least."""
+    """`seconds` rounded up, at least 1, for settings that take no fractions."""
     return max(1, ceil(seconds))
 
 
@@ -52,5 +52,5 @@ def _missing(formation: Formation, came: Collection[int], timeout_s: float) -> s
     missing = [f"{rank} on {place.host}" for rank, place in enumerate(formation.places) if rank not in came]
     return (
         f"the ring of {formation.size} members could not be formed: after {timeout_s:g} s rank {', '.join(missing)} "
-        "had not begun to join; the log of that member tells what it waits for"
+        "had not started to join; the log of that member shows what it waits for"
     )

@@ -1,7 +1,7 @@
-"""Tensors on their way through a ring: small ones joined, large ones cut.
+"""Joins small tensors and cuts large ones on their way through a ring.
 
-Each operation of a ring costs its latency, so that many small ones are slow; and one large one is slow too where the
-transport does not begin to send before all is there. Both as DistributedDataParallel's buckets (Li et al., "PyTorch
+Each collective costs its latency, so many small ones are slow; a large one is slow too if the transport starts to send
+only when all of it is there. Both as DistributedDataParallel's buckets (Li et al., "PyTorch
 Distributed", VLDB 2020, section 3.2.3), but with a size at which TensorFlow's gRPC transport is fastest.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 CHUNK_BYTES = 4 * 2**20
-"""What an operation carries at most.
+"""The most that one collective carries.
 
 Measured with TensorFlow's collectives, two members on one host of two cores: 100 MB in one piece takes 430-1,000 ms, in
 pieces of 12 MB 190-410 ms, of 4 MB 200-220 ms, of 1 MB 220-250 ms; 40 tensors of 1 KB take 49 ms one by one, and
@@ -23,9 +23,9 @@ Operate = Callable[[tf.Tensor, str], tf.Tensor]
 def in_chunks(tensors: Sequence[tf.Tensor], operate: Operate) -> list[tf.Tensor]:
     """Each of `tensors` after `operate`, in its own shape.
 
-    `operate` is given flat tensors of one type each and a label that is unique within this call; it keeps their
-    lengths. Tensors without elements do not travel. A tensor whose size is unknown while a function is traced travels
-    by itself, whole.
+    `operate` gets flat tensors of one type each and a label that is unique within this call; it keeps their lengths.
+    Tensors without elements are not sent. A tensor with a size that is unknown while a function is traced is sent
+    alone and whole.
     """
     done: dict[int, tf.Tensor] = {}
     small: dict[tf.DType, list[int]] = {}

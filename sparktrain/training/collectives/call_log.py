@@ -1,7 +1,7 @@
-"""Which operations of a ring this member has begun: noted as each begins, eagerly or in a graph, for others to compare.
+"""Logs the collectives that this member has started, eagerly or in a graph, for others to compare.
 
-The members call the same operations in the same order; so those with one number are one operation, or a mistake of the
-function.
+The members call the same collectives in the same order: those with one number are one collective, or the function has
+a mistake.
 """
 
 import zlib
@@ -13,39 +13,39 @@ import tensorflow as tf
 from sparktrain.training.collectives.collective_call import CollectiveCall
 
 KEPT = 32
-"""How many of the newest operations are known."""
+"""How many of the newest collectives the log keeps."""
 
 _SHOWN = 3
 _LAST = ("last-weights", "closing")
-"""Operations in which a member waits for the others once its function has returned."""
+"""Collectives in which a member waits for the others once its function has returned."""
 
 
 class CallLog:
-    """The operations of one ring. `note` is for the thread that trains, `newest` for any thread."""
+    """The collectives of one ring. `note` is for the thread that trains, `newest` for any thread."""
 
     def __init__(self) -> None:
         self._sites: list[tuple[str, str]] = []
-        """Key and text of each place in the program at which an operation begins."""
+        """Key and text of each place in the program that starts a collective."""
         self._known: dict[tuple[str, str], int] = {}
-        self._begun: Any = None
+        self._count: Any = None
         self._rows: Any = None
 
     def note(self, kind: str, name: str, tensors: Sequence[tf.Tensor]) -> Any:
-        """What notes that an operation begins: one that is to come before it, in a graph."""
+        """An operation that logs the start of a collective; in a graph, run it first."""
         site = (_key(kind, name, tensors), _shown(kind, name, tensors))
         number = self._known.setdefault(site, len(self._sites))
         if number == len(self._sites):
             self._sites.append(site)
-        if self._begun is None:
+        if self._count is None:
             with tf.init_scope():
-                self._begun = tf.Variable(-1, trainable=False, dtype=tf.int64)
+                self._count = tf.Variable(-1, trainable=False, dtype=tf.int64)
                 self._rows = tf.Variable([[-1, 0, 0]] * KEPT, trainable=False, dtype=tf.int64)
-        begun = self._begun.assign_add(1)
-        row = tf.stack([begun, tf.constant(number, tf.int64), _elements(kind, tensors)])
-        return self._rows.scatter_nd_update([[begun % KEPT]], [row])
+        count = self._count.assign_add(1)
+        row = tf.stack([count, tf.constant(number, tf.int64), _elements(kind, tensors)])
+        return self._rows.scatter_nd_update([[count % KEPT]], [row])
 
     def newest(self) -> dict[int, CollectiveCall]:
-        """The newest operations, by number."""
+        """The newest collectives, by number."""
         if self._rows is None:
             return {}
         rows = self._rows.numpy().tolist()
@@ -57,7 +57,7 @@ class CallLog:
 
 
 def _key(kind: str, name: str, tensors: Sequence[tf.Tensor]) -> str:
-    """In a graph shapes may be known on one member, and not on another: there the number of elements has to do."""
+    """In a graph shapes may be known on one member and not on another: there the key has the number of elements."""
     shapes = [_shape(kind, each) if tf.executing_eagerly() else "" for each in tensors]
     parts = [f"{each.dtype.name}{shape}" for each, shape in zip(tensors, shapes, strict=True)]
     return f"{kind} {name} {len(parts)} {zlib.crc32(' '.join(parts).encode())}"

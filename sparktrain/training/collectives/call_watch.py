@@ -1,8 +1,8 @@
-"""Finds out, while an operation of the ring waits, that the members of a gang have called different ones.
+"""Detects, while a collective waits, that the members of a gang have called different ones.
 
-Nothing of this costs a step anything but a note of what it calls. A member whose newest operation is old tells the
-others, by way of their agents, which ones it has begun; whoever knows another one under the same number has found the
-mistake. Members that are merely slow are told of as well, and left alone.
+It costs a step only a note of what it calls. A member with an old newest collective reports to the others, by way of
+their agents, which ones it has started; a member with another one under the same number has found the mismatch. Slow
+members send such reports too, and stay as they are.
 """
 
 import threading
@@ -16,105 +16,105 @@ from sparktrain.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
 from sparktrain.training.collectives.collective_call import CollectiveCall
 
-PATIENCE_S = 2.0
-"""An operation is old when the next one has not begun for so long; doubled where that turns out to be usual."""
-LOOK_S = 0.5
-MOST_PATIENCE_S = 60.0
+QUIET_S = 2.0
+"""How long after its start a newest collective is old; doubled where such a pause turns out to be usual."""
+POLL_S = 0.5
+MAX_QUIET_S = 60.0
 _KEY = "calls/"
 
 
-class Begun(Protocol):
-    """What a lookout needs of `CallLog`."""
+class StartedCalls(Protocol):
+    """What a `CallWatch` needs of `CallLog`."""
 
     def newest(self) -> dict[int, CollectiveCall]:
-        """The newest operations that this member has begun, by number."""
+        """The newest collectives that this member has started, by number."""
         ...
 
 
-class Lookout:
-    """One member's. Any thread may call it."""
+class CallWatch:
+    """Compares the collectives of one member with those of the others. Any thread may call it."""
 
-    def __init__(self, calls: Begun, exchange: Exchange, rank: int, clock: Clock) -> None:
+    def __init__(self, calls: StartedCalls, exchange: Exchange, rank: int, clock: Clock) -> None:
         self._calls = calls
         self._exchange = exchange
         self._rank = rank
         self._clock = clock
-        self._looking = threading.Lock()
+        self._lock = threading.Lock()
         self._others: dict[int, dict[int, CollectiveCall]] = {}
         self._newest = -1
         self._since = clock.now()
-        self._told = False
+        self._reported = False
         self._asked = False
-        self._patience_s = PATIENCE_S
+        self._quiet_s = QUIET_S
 
     def start(self, found: Callable[[str], None]) -> None:
-        """Look every now and then, in a thread, until a mistake is found: then call `found` with it, once."""
+        """Poll in a thread until there is a mismatch: then call `found` with the message, once. Does not block."""
 
         def watch() -> None:
             while True:
-                pause(LOOK_S)
+                pause(POLL_S)
                 try:
-                    said = self.look()
-                except OSError:  # the agent is gone, and ends this process
+                    mismatch = self.look()
+                except OSError:  # the agent is gone; this process ends too
                     return
-                if self._asked:  # whoever asks knows the mistake too, and its own error
+                if self._asked:  # `ask` reports the mismatch
                     return
-                if said is not None:
-                    found(said)
+                if mismatch is not None:
+                    found(mismatch)
                     return
 
-        spawn(watch, name="sparktrain-lookout")
+        spawn(watch, name="sparktrain-call-watch")
 
     def ask(self, timeout_s: float) -> str | None:
-        """Tell the others at once, and wait until each has answered in the same way, or a mistake is known.
+        """Report to the others at once, and block until there is a mismatch, at most `timeout_s`; returns its message.
 
-        For a member whose operation has failed: where it failed because others called another one, they do this too.
+        For a member with a failed collective: if others called another one, they ask too.
         """
         self._asked = True
         until = self._clock.now() + timeout_s
-        with self._looking:
-            self._tell(self._calls.newest())
-        while (said := self.look()) is None and self._clock.now() < until:
-            pause(LOOK_S / 10)
-        return said
+        with self._lock:
+            self._report(self._calls.newest())
+        while (mismatch := self.look()) is None and self._clock.now() < until:
+            pause(POLL_S / 10)
+        return mismatch
 
     def look(self) -> str | None:
-        """What is wrong, as far as it is known now. Raises OSError when the agent is gone."""
-        with self._looking:
+        """The mismatch that is known now, or None; does not block. Raises OSError when the agent is gone."""
+        with self._lock:
             mine = self._calls.newest()
-            self._hear()
-            self._consider(max(mine, default=-1), mine)
+            self._receive()
+            self._report_if_old(max(mine, default=-1), mine)
             for rank, theirs in sorted(self._others.items()):
                 for number in sorted(mine.keys() & theirs.keys()):
                     if mine[number].key != theirs[number].key:
-                        return self._said(number, rank, mine[number], theirs[number])
+                        return self._message(number, rank, mine[number], theirs[number])
         return None
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         while (shared := self._exchange.shared(0.0)) is not None:
             key, value = shared
             if key.startswith(_KEY):
                 calls = msgspec.json.decode(value, type=list[CollectiveCall])
                 self._others[int(key.removeprefix(_KEY))] = {call.number: call for call in calls}
 
-    def _consider(self, newest: int, mine: dict[int, CollectiveCall]) -> None:
-        """Tell the others where this member's newest operation is old."""
+    def _report_if_old(self, newest: int, mine: dict[int, CollectiveCall]) -> None:
+        """Report to the others when this member's newest collective is old."""
         now = self._clock.now()
         if newest != self._newest:
-            if self._told:
-                self._patience_s = min(max(self._patience_s, 2 * (now - self._since)), MOST_PATIENCE_S)
-            self._newest, self._since, self._told = newest, now, False
-        elif not self._told and newest >= 0 and now - self._since >= self._patience_s:
-            self._tell(mine)
+            if self._reported:
+                self._quiet_s = min(max(self._quiet_s, 2 * (now - self._since)), MAX_QUIET_S)
+            self._newest, self._since, self._reported = newest, now, False
+        elif not self._reported and newest >= 0 and now - self._since >= self._quiet_s:
+            self._report(mine)
 
-    def _tell(self, mine: dict[int, CollectiveCall]) -> None:
-        self._told = True
+    def _report(self, mine: dict[int, CollectiveCall]) -> None:
+        self._reported = True
         self._exchange.share(f"{_KEY}{self._rank}", msgspec.json.encode([mine[number] for number in sorted(mine)]))
 
-    def _said(self, number: int, rank: int, mine: CollectiveCall, theirs: CollectiveCall) -> str:
+    def _message(self, number: int, rank: int, mine: CollectiveCall, theirs: CollectiveCall) -> str:
         calls = sorted([(self._rank, mine.shown), (rank, theirs.shown)])
-        told = "; ".join(f"rank {who} calls {shown}" for who, shown in calls)
+        listed = "; ".join(f"rank {caller} calls {shown}" for caller, shown in calls)
         return (
-            f"the members of the gang call different operations of the ring, as operation {number + 1}: {told}. All "
+            f"the members of the gang call different operations of the ring, as operation {number + 1}: {listed}. All "
             "members must call the same ones, in the same order, with equal shapes and types"
         )

@@ -1,14 +1,14 @@
-"""One operation of a ring, as members compare it."""
+"""One collective, as members compare it."""
 
 from msgspec import Struct
 
 
 class CollectiveCall(Struct, frozen=True):
-    """One operation, as a member started it."""
+    """One collective that a member has started."""
 
     number: int
-    """From 0, of all operations of the ring."""
+    """Its number among all collectives of the ring, from 0."""
     key: str
-    """Equal on all members that call the same."""
+    """Equal on all members that call the same collective."""
     shown: str
-    """For people."""
+    """The text for messages."""

@@ -1,4 +1,4 @@
-"""Finds members that train another model: by what they run, before the first step, and by their weights after it."""
+"""Finds members that train another model: by their programs before the first step, by their weights after it."""
 
 import json
 import re
@@ -18,12 +18,12 @@ _SHOWN = 3
 
 
 def check_same_program(ring: Ring, model: Any, *, steps: int | None = None) -> None:
-    """Raise OutOfStepError, on all members, when their models or optimizers are not of the same make.
+    """Raise OutOfStepError, on all members, when their models or optimizers differ.
 
-    Compared are shapes, types and names of all variables, the optimizer with its configuration, and `steps`, how many
-    a member takes in an epoch. Numbers that Keras appends to names do not count. All members call it once the model is
-    built and compiled, before the first step; it blocks until they do. An optimizer that `compile()` has given a loss
-    scale is put right. Raises SpecError for a model that XLA is to compile, and RingError.
+    It compares shapes, types and names of all variables, the optimizer with its configuration, and `steps`, a member's
+    steps in an epoch; it ignores numbers that Keras appends to names. All members call it once the model is built and
+    compiled, before the first step; it blocks until they do. It moves the reduction of an optimizer to the loss scale
+    that `compile()` has put around it. Raises SpecError for a model with jit_compile on, and RingError.
     """
     if ring.size > 1 and getattr(model, "jit_compile", False):
         raise SpecError(
@@ -40,31 +40,31 @@ def check_same_program(ring: Ring, model: Any, *, steps: int | None = None) -> N
     lengths = ring.allgather(tf.constant([len(text)], tf.int64), name="program-lengths").numpy()
     texts = ring.allgather(tf.constant(np.frombuffer(text, np.uint8)), name="program-texts").numpy()
     parts = np.split(texts, np.cumsum(lengths)[:-1])
-    told = [dict(json.loads(part.tobytes())) for part in parts]
-    raise OutOfStepError("\n".join(["the members of the gang do not run the same program:", *_differences(told)]))
+    programs = [dict(json.loads(part.tobytes())) for part in parts]
+    raise OutOfStepError("\n".join(["the members of the gang do not run the same program:", *_differences(programs)]))
 
 
 def check_equal(ring: Ring, model: Any) -> None:
     """Raise OutOfStepError, on all members, when their trainable weights or their optimizers' variables differ.
 
-    To the last bit. All members call it at the same step, the first one at best; it blocks until they do, and reads
-    all of the weights once. Raises RingError too.
+    It compares every bit. All members call it at the same step, best the first one; it blocks until they do, and reads
+    all weights once. Raises RingError too.
     """
     variables = list(model.trainable_variables)
     if getattr(model, "optimizer", None) is not None:
         variables += model.optimizer.variables
     own = [digest(each.numpy()) for each in variables]
     table = ring.allgather(tf.constant([own], tf.int64), name="weights").numpy()
-    if said := unequal(table, [each.path for each in variables]):
+    if difference := unequal(table, [each.path for each in variables]):
         raise OutOfStepError(
-            f"{said}: the members do not train one model. Make the optimizer with ctx.distribute(...) after the model "
-            "was loaded, start from equal weights (the callbacks of ctx.keras_callbacks() see to it), and change "
+            f"{difference}: the members do not train one model. Make the optimizer with ctx.distribute(...) after the "
+            "model was loaded, start from equal weights (ctx.keras_callbacks() ensures that), and change "
             "weights and learning rate on all ranks alike"
         )
 
 
 def _facts(model: Any, steps: int | None) -> list[tuple[str, str]]:
-    """What must be equal, each with its name; in an order that is told first where it differs."""
+    """What must be equal, with names, in the order in which messages list differences."""
     facts = [("steps", "not known" if steps is None else str(steps)), ("variables", str(len(model.variables)))]
     for number, each in enumerate(model.variables):
         kind = "trainable" if each.trainable else "not trainable"
@@ -77,10 +77,10 @@ def _facts(model: Any, steps: int | None) -> list[tuple[str, str]]:
     return facts
 
 
-def _differences(told: Sequence[dict[str, str]]) -> list[str]:
+def _differences(programs: Sequence[dict[str, str]]) -> list[str]:
     found = []
-    for key in dict.fromkeys(key for facts in told for key in facts):
-        values = [facts.get(key, "nothing") for facts in told]
+    for key in dict.fromkeys(key for facts in programs for key in facts):
+        values = [facts.get(key, "nothing") for facts in programs]
         usual, _ = Counter(values).most_common(1)[0]
         for rank, value in enumerate(values):
             if value != usual:
@@ -90,5 +90,5 @@ def _differences(told: Sequence[dict[str, str]]) -> list[str]:
 
 
 def _stem(text: str) -> str:
-    """Without the numbers that Keras appends to the names of layers of one class as it makes them."""
+    """`text` without the numbers that Keras appends to the names of layers of one class."""
     return re.sub(r'_\d+(?=[/"]|$)', "", text)

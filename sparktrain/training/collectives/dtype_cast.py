@@ -1,4 +1,4 @@
-"""Tensors of types that a ring's operation does not take, carried as a type that it does, without loss."""
+"""Casts tensors of types that a collective does not take to a type that it takes, without loss."""
 
 from collections.abc import Callable, Collection
 
@@ -8,9 +8,9 @@ Back = Callable[[tf.Tensor], tf.Tensor]
 
 
 def carry(tensor: tf.Tensor, taken: Collection[tf.DType]) -> tuple[tf.Tensor, Back]:
-    """`tensor` as one of the types `taken`, and the way back to its own; complex numbers get one more axis, of 2.
+    """`tensor` as one of the types `taken`, and the cast back to its own; complex numbers get one more axis, of 2.
 
-    Integers keep their sums, which wrap as those of their own type do. Raises TypeError for a type with no carrier.
+    Sums of integers wrap as those of their own type do. Raises TypeError for a type without such a cast.
     """
     own = tensor.dtype
     if own in taken:

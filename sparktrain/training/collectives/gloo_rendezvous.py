@@ -1,7 +1,7 @@
-"""What Gloo needs to find the other members: a key-value server, inside the member's own process.
+"""The key-value server that Gloo needs to find the other members, inside the member's own process.
 
-Gloo speaks plain HTTP/1.0 without authentication. So its server lives on 127.0.0.1, for as long as `hvd.init()` takes,
-and answers nobody but this very process; what it is given travels to the other members over the gang's exchange.
+Gloo speaks plain HTTP/1.0 without authentication. So its server listens on 127.0.0.1 during `hvd.init()`, and answers
+only this process; the gang's exchange carries its values to the other members.
 """
 
 import os
@@ -16,23 +16,23 @@ from sparktrain.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
 
 MAX_VALUE_BYTES = 64 * 1024
-"""Largest value that is taken, and larger than any of Gloo's."""
+"""The largest value that the server takes; larger than any of Gloo's."""
 
 _ADDRESS = "127.0.0.1"
 _WAIT_S = 0.005
-"""How long a key that is not there yet is waited for before Gloo is told to ask again."""
+"""How long the server waits for a missing key before it answers that Gloo must ask again."""
 _REQUEST_TIMEOUT_S = 5.0
 
 
 class Rendezvous:
-    """The server, within `with`. Its one thread owns the exchange meanwhile."""
+    """The server, as a context manager. Its one thread owns the exchange within the context."""
 
     def __init__(self, rank: int, exchange: Exchange, shared: dict[str, bytes]) -> None:
         self._rank = rank
         self._exchange = exchange
         self._values: dict[str, bytes] = {}
         self.heard: set[int] = {rank}
-        """The members of which at least one value has come."""
+        """The ranks that have sent at least one value."""
         for key, value in shared.items():
             self._keep(key, value)
 
@@ -51,16 +51,16 @@ class Rendezvous:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where the server listens, while `with` lasts."""
+        """The address and port of the server, within the context."""
         return _ADDRESS, self._server.server_port
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep what Gloo tells, and give it to the other members. Raises OSError. In the server's thread."""
+        """Keep a value of Gloo, and send it to the other members; for the server's thread. Raises OSError."""
         self._values[key] = value
         self._exchange.share(f"{self._rank}{key}", value)
 
     def get(self, key: str) -> bytes | None:
-        """What a member has put, waited for a moment. Raises OSError. In the server's thread."""
+        """The value that a member has put, or None; waits 5 ms. For the server's thread. Raises OSError."""
         if key not in self._values:
             self._take(_WAIT_S)
         return self._values.get(key)
@@ -70,7 +70,7 @@ class Rendezvous:
             self._server.handle_request()
 
     def _take(self, timeout_s: float) -> None:
-        """All that has come; the first of it may take `timeout_s`."""
+        """Store all values that have come; waits `timeout_s` for the first."""
         while (found := self._exchange.shared(timeout_s)) is not None:
             self._keep(*found)
             timeout_s = 0.0
@@ -82,26 +82,26 @@ class Rendezvous:
 
 
 class _Server(HTTPServer):
-    """Takes one connection at a time, for Gloo opens one for each request."""
+    """Takes one connection at a time: Gloo opens one for each request."""
 
-    timeout = 0.02  # for handle_request(): how soon the end of `with` is noticed
+    timeout = 0.02  # seconds until handle_request() returns
 
     def __init__(self, rendezvous: Rendezvous) -> None:
         super().__init__((_ADDRESS, 0), _Request)
         self.rendezvous = rendezvous
 
     def server_bind(self) -> None:
-        """As of any TCP server: the HTTP server's own looks the host's name up, which may take seconds."""
+        """Bind without the name lookup of HTTPServer, which may take seconds."""
         socket_address = self.server_address
         self.socket.bind(socket_address)
         self.server_name, self.server_port = _ADDRESS, self.socket.getsockname()[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether the connection comes from this process. All others are closed unread."""
+        """Whether the connection comes from this process; the server closes all others unread."""
         return comes_from_here(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A request that broke off, or an exchange that is gone: Gloo asks again until its own deadline."""
+        """Ignore a request that broke off or an exchange that is gone: Gloo asks again until its own deadline."""
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -125,10 +125,10 @@ class _Request(BaseHTTPRequestHandler):
             self._answer(200)
 
     def do_DELETE(self) -> None:
-        self._answer(200)  # the keys of a forming gang go with its rendezvous
+        self._answer(200)  # the keys end with the rendezvous
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Not logged."""
+        """Requests are not logged."""
 
     def _answer(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
@@ -144,7 +144,7 @@ def comes_from_here(connection: socket.socket) -> bool:
 
 
 def _inode(local: tuple[str, int], remote: tuple[str, int]) -> str | None:
-    """Of the socket at `local` that is connected to `remote`."""
+    """The inode of the socket at `local` that is connected to `remote`."""
     wanted = [_hexadecimal(local), _hexadecimal(remote)]
     with open("/proc/self/net/tcp", encoding="ascii") as table:
         for row in table:
@@ -155,7 +155,7 @@ def _inode(local: tuple[str, int], remote: tuple[str, int]) -> str | None:
 
 
 def _hexadecimal(address: tuple[str, int]) -> str:
-    """As /proc/net/tcp writes it: the address as one number in the machine's byte order."""
+    """`address` in the format of /proc/net/tcp: one number in the machine's byte order."""
     number = int.from_bytes(socket.inet_aton(address[0]), "little")
     return f"{number:08X}:{address[1]:04X}"
 

@@ -1,4 +1,4 @@
-"""Gradients of all members averaged: dense and sparse ones, at full or at half width."""
+"""Averages dense and sparse gradients over all members, at full or half width."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ Gradient: TypeAlias = Any
 """A tf.Tensor, a tf.IndexedSlices, or None."""
 
 DENSE_BYTES = 4 * 2**20
-"""Where rows are added up, a sparse gradient of a larger variable travels as rows; of a smaller one as a whole.
+"""Where rows are added up, a sparse gradient of a larger variable is sent as rows, of a smaller one as a whole.
 
 Measured between two members, 8,192 rows: with 5 MiB both take the same (TensorFlow 26 and 23 ms, Horovod 15 and 15 ms);
 with 49 MiB rows take 16 and 20 ms, the whole 247 and 79 ms.
@@ -23,7 +23,7 @@ _WIDTHS = {"none": None, "fp16": tf.float16, "bf16": tf.bfloat16}
 
 
 def width(compression: object) -> tf.DType | None:
-    """The type that gradients travel as; None for their own. Raises SpecError."""
+    """The type in which gradients are sent; None for their own. Raises SpecError."""
     if isinstance(compression, str) and compression in _WIDTHS:
         return _WIDTHS[compression]
     raise SpecError(f"compression ({shown(compression)}) must be one of {', '.join(map(repr, _WIDTHS))}")
@@ -34,10 +34,11 @@ def averaged_gradients(
 ) -> list[Gradient]:
     """The mean over all members of each gradient; None stays None.
 
-    All members pass gradients of the same shapes, None at the same places. With `single`, a sparse gradient stays one:
-    each occurrence of a row by itself, of all members, is what one process has of the whole batch, and what not every
-    Keras optimizer takes for their sum. Without, they are added up, and small variables' made dense, which is less to
-    send. `narrow` is what they travel as. Raises RingError when called eagerly.
+    All members pass gradients of the same shapes, None at the same places. With `single`, a sparse gradient stays
+    sparse, with each occurrence of a row of all members, as in one process with the whole batch: some Keras optimizers
+    treat these otherwise than their sum. Without it, the rows are added up, and gradients of small variables become
+    dense, which is less to send. `narrow` is the type in which they are sent. Blocks until all members call it. Raises
+    RingError when called eagerly.
     """
     if ring.size == 1:
         return list(gradients)
@@ -52,13 +53,13 @@ def averaged_gradients(
 
 
 def _sparse_ones(gradients: Sequence[Gradient], single: bool) -> list[int]:
-    """Which gradients travel as rows."""
+    """Which gradients are sent as rows."""
     sparse = [index for index, each in enumerate(gradients) if isinstance(each, tf.IndexedSlices)]
     return [index for index in sparse if single or _rows(gradients[index])]
 
 
 def _rows(gradient: tf.IndexedSlices) -> bool:
-    """Whether it is so large that it travels as rows."""
+    """Whether the gradient is so large that it is sent as rows."""
     shape = tf.get_static_value(gradient.dense_shape) if gradient.dense_shape is not None else None
     if shape is None:
         return True
@@ -68,7 +69,7 @@ def _rows(gradient: tf.IndexedSlices) -> bool:
 def _dense(ring: Ring, tensors: list[tf.Tensor], narrow: tf.DType | None, name: str) -> list[tf.Tensor]:
     if narrow is None:
         return ring.allreduce(tensors, average=True, name=name)
-    # Divided before, not after: the sum of many members may be more than the narrow type holds.
+    # Divide first: the sum of many members may exceed the range of the narrow type.
     narrowed = [_narrowed(each / ring.size, narrow) for each in tensors]
     sums = ring.allreduce(narrowed, average=False, name=name)
     return [tf.cast(each, own.dtype) for each, own in zip(sums, tensors, strict=True)]

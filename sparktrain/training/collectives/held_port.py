@@ -1,4 +1,4 @@
-"""A port that is held for a backend, from the moment at which the others are told of it until the backend binds it."""
+"""Holds a port for a backend, from the report to the other members until the backend binds it."""
 
 import socket
 
@@ -6,7 +6,7 @@ import socket
 class HeldPort:
     """A free port of `address`, bound but not listened to, in a way that lets a second socket bind it too.
 
-    TensorFlow's server binds with SO_REUSEPORT, so that the port need not be let go of before. Raises OSError.
+    TensorFlow's server binds with SO_REUSEPORT, so the port stays held until then. Raises OSError.
     """
 
     def __init__(self, address: str) -> None:
@@ -16,5 +16,5 @@ class HeldPort:
         self.number: int = self._sock.getsockname()[1]
 
     def release(self) -> None:
-        """Hold it no longer. Again: does nothing."""
+        """Release the port. A second call does nothing."""
         self._sock.close()

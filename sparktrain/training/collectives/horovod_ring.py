@@ -1,7 +1,7 @@
 """A ring of Horovod, over Gloo.
 
-Only the operations of `horovod.tensorflow` are used: the optimizer and callbacks that Horovod has for Keras do not know
-Keras 3, and its optimizer then reduces nothing, without a word. Operations run on the CPU, and tensors of a GPU travel
+It uses only the operations of `horovod.tensorflow`: Horovod's optimizer and callbacks for Keras do not know Keras 3,
+and its optimizer then reduces nothing, without an error. Operations run on the CPU, and tensors of a GPU travel
 through host memory: the wheel that `scripts/build_horovod.sh` makes has no GPU operations.
 """
 
@@ -38,12 +38,12 @@ _MOVED = (*_REDUCED, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.bool)
 
 
 def join(joining: Joining) -> Ring:
-    """See `sparktrain.training.collectives.backend.Join`."""
+    """See `sparktrain.training.collectives.backend.JoinRing`."""
     formation = joining.formation
     if formation.size == 1:
         return LocalRing()
     joining.release_port()  # Gloo takes ports of its own
-    shared = barrier.meet(joining, SystemClock())
+    shared = barrier.wait_for_all(joining, SystemClock())
     with Rendezvous(formation.rank, joining.exchange, shared) as rendezvous:
         os.environ.pop("HOROVOD_ELASTIC", None)
         os.environ.update(_environment(formation, rendezvous.address, joining))
@@ -51,14 +51,14 @@ def join(joining: Joining) -> Ring:
             hvd.init()
         except Exception as error:
             raise FormError(_not_formed(formation, rendezvous.heard, error)) from error
-    # At exit it would wait for members that are dead; and those that live are left in peace by `close` alone.
+    # At exit it would wait for dead members; `close` leaves the living ones.
     atexit.unregister(hvd.shutdown)
     return HorovodRing(formation, joining.operation_s)
 
 
 def _environment(formation: Formation, address: tuple[str, int], joining: Joining) -> dict[str, str]:
-    """What Horovod reads of the environment. Raises FormError."""
-    patience = barrier.whole_seconds(joining.operation_s)
+    """The environment variables that Horovod reads. Raises FormError."""
+    wait_s = barrier.whole_seconds(joining.operation_s)
     values = {
         "RANK": formation.rank,
         "SIZE": formation.size,
@@ -73,20 +73,20 @@ def _environment(formation: Formation, address: tuple[str, int], joining: Joinin
         "GLOO_RENDEZVOUS_PORT": address[1],
         "GLOO_IFACE": _interface(formation),
         "GLOO_TIMEOUT_SECONDS": barrier.whole_seconds(joining.timeout_s),
-        "STALL_CHECK_TIME_SECONDS": max(1, patience // 2),
-        "STALL_SHUTDOWN_TIME_SECONDS": max(2, patience),  # must be more than the check's
+        "STALL_CHECK_TIME_SECONDS": max(1, wait_s // 2),
+        "STALL_SHUTDOWN_TIME_SECONDS": max(2, wait_s),  # must be more than the check's
     }
     return {f"HOROVOD_{name}": str(value) for name, value in values.items()}
 
 
 def _interface(formation: Formation) -> str:
-    """Name of the network interface that has this member's address: without it, Gloo takes any, such as loopback."""
+    """The network interface with this member's address: without a name, Gloo takes any, such as loopback."""
     address = formation.mine.address
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address == address for each in addresses):
             return name
     raise FormError(
-        f"{barrier.own(formation)}: no network interface of this host has the address {address}; "
+        f"{barrier.this_member(formation)}: no network interface of this host has the address {address}; "
         "the executor's host name must resolve to an address of the host itself"
     )
 
@@ -94,8 +94,8 @@ def _interface(formation: Formation) -> str:
 def _not_formed(formation: Formation, heard: set[int], error: Exception) -> str:
     silent = sorted(set(range(formation.size)) - heard)
     hosts = ", ".join(f"{rank} on {formation.places[rank].host}" for rank in silent)
-    who = f"nothing came from rank {hosts}, whose log tells why" if silent else "all members had begun to connect"
-    return f"{barrier.own(formation)}: Horovod's ring could not be formed; {who} ({error})"
+    detail = f"nothing came from rank {hosts}: see its log" if silent else "all members had started to connect"
+    return f"{barrier.this_member(formation)}: Horovod's ring could not be formed; {detail} ({error})"
 
 
 class HorovodRing(Ring):
@@ -146,7 +146,7 @@ class HorovodRing(Ring):
         if self._closed:
             return
         self._closed = True
-        with suppress(RingError):  # a member that is gone takes nothing from what the others have done
+        with suppress(RingError):  # a member that is gone does not undo the work of the others
             self.allreduce([tf.zeros([1])], average=False, name="closing")
             hvd.shutdown()
 
@@ -171,6 +171,6 @@ class HorovodRing(Ring):
                 yield self._names.unique(name)
         except tf.errors.OpError as error:
             raise RingError(
-                f"{barrier.own(self._formation)}: operation {name!r} of the ring failed: a member is gone, has not "
-                f"called it for {self._timeout_s:g} s, or passed another shape ({error.message})"
+                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone, has "
+                f"not called it for {self._timeout_s:g} s, or passed another shape ({error.message})"
             ) from error

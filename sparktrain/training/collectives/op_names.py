@@ -1,4 +1,4 @@
-"""Names of a ring's operations: equal on all members, and unique among those that may be under way together."""
+"""Names of collectives: equal on all members, and unique among those that may run at the same time."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,30 +8,29 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 PREFIX = "sparktrain_ring"
-"""Begins the name of each operation of a ring in a graph: by it an error of a graph is known as the ring's."""
+"""Prefix of each collective's name in a graph: it shows that an error of the graph is the ring's."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def as_written(function: F) -> F:
-    """`function`, and all that it calls, which AutoGraph is not to rewrite when a user's `tf.function` comes by."""
+    """`function`, protected together with all that it calls from AutoGraph in a user's `tf.function`."""
     return cast(F, tf.autograph.experimental.do_not_convert(function))
 
 
 class OpNames:
     """Counts the uses of a name within a graph.
 
-    A name that is counted while a function is traced, not while it runs, stays equal on members that trace it
-    different numbers of times, for each trace begins to count anew. Eager operations come one after the other: they
-    need no count.
+    Counting while a function is traced, not while it runs, gives equal names on members that trace it different
+    numbers of times, because each trace starts a new count. Eager operations run one after the other and need none.
     """
 
     def __init__(self) -> None:
         self._uses: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
 
     def unique(self, name: str) -> str:
-        """`name`, with its number within the function that is traced now."""
+        """`name` with its number within the function that is being traced."""
         if tf.executing_eagerly():
             return name
         graph = tf.compat.v1.get_default_graph()

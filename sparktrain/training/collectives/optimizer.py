@@ -16,18 +16,17 @@ from sparktrain.training.keras.missing_wrappers import FirstStep
 
 
 def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
-    """`optimizer` itself, which from now on averages gradients over all members before it applies them.
+    """Make `optimizer` average gradients over all members before it applies them; returns `optimizer` itself.
 
-    It keeps its state and its class: what is saved of it loads as the plain optimizer, without this package. Clipping
-    acts on the averaged gradients. With `gradient_accumulation_steps` the gradients of each call are averaged, not only
-    those of the last: so the accumulators are equal on all members, and a checkpoint between two updates is exact. In a
-    ring of one it is left as it is.
+    It keeps its state and its class: a saved one loads as the plain optimizer, without this package. Clipping acts on
+    the averaged gradients. With `gradient_accumulation_steps` each call averages its gradients, not only the last one:
+    the accumulators stay equal on all members, and a checkpoint between two updates is exact. In a ring of one nothing
+    changes.
 
-    `compression` is what gradients travel as: "none" for their own type, "fp16" or "bf16" (which saves nothing with
-    Horovod: it has no sums of that type). Raises SpecError for anything but a Keras optimizer, for one that is
-    distributed already, and for an unknown compression.
-
-    A model is to be compiled with `jit_compile=False`: no ring's operations can be compiled by XLA.
+    `compression` is the type in which gradients are sent: "none" for their own, "fp16" or "bf16" (which saves nothing
+    with Horovod: it has no sums of that type). Compile the model with `jit_compile=False`: XLA cannot compile
+    collectives. Does not block. Raises SpecError for anything but a Keras optimizer, for one that is distributed
+    already, and for an unknown compression.
     """
     narrow = width(compression)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
@@ -42,17 +41,17 @@ def distribute(optimizer: Any, ring: Ring, *, compression: str = "none") -> Any:
             "and before it is compiled into a model"
         )
     if ring.size > 1:
-        # An attribute, and no subclass: Keras saves the name of the class, and knows its own by identity.
+        # An attribute instead of a subclass: Keras saves the name of the class, and knows its own by identity.
         optimizer.apply = _Reducer(optimizer, ring, narrow)
     return optimizer
 
 
 def reduce_outside_scale(optimizer: Any) -> None:
-    """Where a loss scale was put around an optimizer after it was distributed, have the scale's optimizer reduce.
+    """Move the averaging to the loss scale that was put around a distributed optimizer.
 
-    `compile()` does so in a model of policy `mixed_float16`. The loss scale skips an update when a gradient is not
-    finite: its members agree about that only when they look at the same gradients, the averaged ones. Otherwise some
-    would wait in the ring for those that skip. To be called before the first step; does nothing for other optimizers.
+    `compile()` puts one in a model of policy `mixed_float16`. The loss scale skips an update when a gradient is not
+    finite: the members agree about that only if they look at the averaged gradients. Otherwise some would wait in the
+    ring for those that skip. Call it before the first step; it does nothing for other optimizers.
     """
     inner = getattr(optimizer, "inner_optimizer", None)
     reducer = _reducer(inner)
@@ -67,15 +66,15 @@ def is_distributed(optimizer: Any) -> bool:
 
 
 def own_optimizers(model: Any) -> dict[str, Any]:
-    """The optimizers that `model` has for a train_step of its own, by the names of its attributes."""
+    """The optimizers in the attributes of `model`, for its own train_step, by attribute."""
     found = {name: each for name, each in vars(model).items() if isinstance(each, keras.optimizers.Optimizer)}
     return {name: each for name, each in found.items() if each is not getattr(model, "optimizer", None)}
 
 
 def stray_optimizer(model: Any) -> str | None:
-    """How to call an optimizer of `model` that does not know the gang; None where all do that train it.
+    """The name of an optimizer of `model` that is not distributed; None if all that train it are.
 
-    `compile()` without one makes one that is not used, where train_step has its own.
+    `compile()` without an optimizer creates one, which a train_step with its own optimizers does not use.
     """
     own = own_optimizers(model)
     alone = [name for name, each in own.items() if not _reduces(each)]
@@ -89,16 +88,16 @@ def _reduces(optimizer: Any) -> bool:
 
 
 def distribute_tape(tape: tf.GradientTape, ring: Ring, *, compression: str = "none") -> "DistributedTape":
-    """`tape`, whose `gradient` averages over all members. Raises SpecError for an unknown compression."""
+    """Wrap `tape` so that its `gradient` averages over all members. Raises SpecError for an unknown compression."""
     return DistributedTape(tape, ring, width(compression))
 
 
 _FIRST_TAPE: "WeakKeyDictionary[Ring, FirstStep]" = WeakKeyDictionary()
-"""A loop makes a tape for each of its steps: the first one of a ring is looked at."""
+"""A loop makes a tape for each step; only the first one of a ring is checked."""
 
 
 class DistributedTape:
-    """A gradient tape; what is not here is the tape's own."""
+    """A gradient tape that averages; all other attributes are those of the wrapped tape."""
 
     def __init__(self, tape: tf.GradientTape, ring: Ring, narrow: tf.DType | None) -> None:
         self._tape = tape
@@ -118,10 +117,13 @@ class DistributedTape:
 
     @as_written
     def gradient(self, target: Any, sources: Any, **options: Any) -> Any:
-        """The averaged gradients of `target`, in the structure of `sources`: Keras variables, or TensorFlow's."""
+        """The averaged gradients of `target`, in the structure of `sources`: Keras variables, or TensorFlow's.
+
+        Every member calls it. Blocks until all do. Raises RingError when called eagerly.
+        """
         plain = tf.nest.map_structure(lambda each: each.value if isinstance(each, keras.Variable) else each, sources)
         gradients = tf.nest.flatten(self._tape.gradient(target, plain, **options))
-        self._first.begin([each for each in tf.nest.flatten(sources) if hasattr(each, "numpy")])
+        self._first.check_start([each for each in tf.nest.flatten(sources) if hasattr(each, "numpy")])
         averaged = averaged_gradients(self._ring, gradients, self._narrow, "tape", single=True)
         self._first.compare(gradients, averaged)
         return tf.nest.pack_sequence_as(plain, averaged)
@@ -135,7 +137,7 @@ class _Reducer:
         self.narrow = narrow
         self._optimizer = optimizer
         self._apply = optimizer.apply
-        self._looked = False
+        self._checked = False
         self._first = FirstStep(ring, narrow)
 
     @as_written
@@ -145,17 +147,19 @@ class _Reducer:
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
             gradients = [_shaped(*each) for each in zip(gradients, trainable_variables, strict=True)]
-        self._first.begin(self._optimizer._trainable_variables if trainable_variables is None else trainable_variables)
+        self._first.check_start(
+            self._optimizer._trainable_variables if trainable_variables is None else trainable_variables
+        )
         single = not _adds_rows(self._optimizer)
         averaged = averaged_gradients(self.ring, gradients, self.narrow, "gradients", single=single)
         self._first.compare(gradients, averaged)
         self._apply(averaged, trainable_variables)
 
     def _refuse_outer_scale(self) -> None:
-        """Raise SpecError when a loss scale calls, for it has decided by this member's gradients alone."""
-        if self._looked and tf.executing_eagerly():
+        """Raise SpecError when a loss scale calls: it has decided by this member's gradients alone."""
+        if self._checked and tf.executing_eagerly():
             return
-        self._looked = True
+        self._checked = True
         for frame, _ in traceback.walk_stack(None):
             caller = frame.f_locals.get("self")
             if isinstance(caller, keras.optimizers.LossScaleOptimizer) and caller.inner_optimizer is self._optimizer:
@@ -166,9 +170,9 @@ class _Reducer:
 
 
 def _adds_rows(optimizer: Any) -> bool:
-    """Whether a row that occurs twice in a gradient is to the optimizer what the sum of the two is.
+    """Whether the optimizer treats a row that occurs twice in a gradient as the sum of the two.
 
-    To others it is not: Adam adds up the squares of the two, and clipping measures them one by one.
+    Others do not: Adam adds up the squares of the two, and clipping measures them one by one.
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     clips = any(getattr(inner, name, None) for name in ("clipnorm", "clipvalue", "global_clipnorm"))
@@ -176,7 +180,7 @@ def _adds_rows(optimizer: Any) -> bool:
 
 
 def _shaped(gradient: Gradient, variable: Any) -> Gradient:
-    """`gradient` with the variable's shape, where its own is not known while a function is traced."""
+    """`gradient` with the variable's shape, where its own is unknown while a function is traced."""
     if isinstance(gradient, tf.Tensor) and not gradient.shape.is_fully_defined():
         return tf.ensure_shape(gradient, variable.shape)
     return gradient

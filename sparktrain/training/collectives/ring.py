@@ -1,9 +1,9 @@
-"""The contract of a ring: operations in which every member of a gang takes part, in the same order.
+"""The contract of a ring: collectives, which every member of a gang calls in the same order.
 
-Every operation may be called eagerly and while a `tf.function` is traced; what it adds to a graph runs at each call.
-The members call the same operations with tensors of equal dtypes, and but for `allgather` of equal shapes. A ring whose
-members do not is broken: it raises `sparktrain.errors.RingError`, at the latest when its timeout is over, and the
-`Lookout` of a member finds out what each has called. A ring keeps `calls` for it.
+Every collective may be called eagerly and while a `tf.function` is traced; what it adds to a graph runs at each call.
+The members call the same collectives with tensors of equal dtypes and, except for `allgather`, equal shapes. Otherwise
+the ring raises `sparktrain.errors.RingError`, at the latest after its timeout, and the `CallWatch` of a member
+finds out from `calls` what each has called.
 """
 
 from abc import ABC, abstractmethod
@@ -22,20 +22,20 @@ class Ring(ABC):
     rank: int
     size: int
     calls: "CallLog | None" = None
-    """The operations that this member has begun; None where there is nobody to compare them with."""
+    """The collectives that this member has started; None where there is no other member to compare them with."""
     mirrored = False
-    """The other members are assumed to do what this one does, so that equal values of all members mean nothing."""
+    """Whether the other members only mirror this one; then equal values of all members prove nothing."""
 
     @abstractmethod
     def allreduce(self, tensors: "Sequence[tf.Tensor]", *, average: bool, name: str) -> "list[tf.Tensor]":
         """Elementwise sum, or mean, of each dense tensor over all members; of any float or integer dtype.
 
-        `name` tells operations that may be under way at the same time apart; the same on all members.
+        `name` distinguishes collectives that may run at the same time; it is the same on all members.
         """
 
     @abstractmethod
     def broadcast(self, tensors: "Sequence[tf.Tensor]", *, name: str) -> "list[tf.Tensor]":
-        """The values that rank 0 has, of any dtype but strings."""
+        """The values of rank 0, on every member; of any dtype but strings."""
 
     @abstractmethod
     def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
@@ -43,7 +43,7 @@ class Ring(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the ring in peace, when all members do; may be called again."""
+        """Leave the ring together with all other members. A second call does nothing."""
 
 
 def averaged(sums: "Sequence[tf.Tensor]", size: int) -> "list[tf.Tensor]":
@@ -52,7 +52,7 @@ def averaged(sums: "Sequence[tf.Tensor]", size: int) -> "list[tf.Tensor]":
 
 
 class LocalRing(Ring):
-    """The ring of a member that is alone: every operation gives back what it is given."""
+    """The ring of a member without others: every collective returns its argument."""
 
     rank = 0
     size = 1

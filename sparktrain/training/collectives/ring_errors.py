@@ -1,4 +1,4 @@
-"""Which exceptions tell of a broken ring, and not of a mistake in the training function."""
+"""Recognizes exceptions of a broken ring, as opposed to a mistake in the training function."""
 
 import sys
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sparktrain.errors import RingError
 
 _MARKS = (
-    "sparktrain_ring",  # the name of the failed operation, as graphs tell it
+    "sparktrain_ring",  # in the name of the failed operation of a graph
     "Collective ops is aborted by",
     "Horovod has been shut down",
     "HorovodAllreduce",
@@ -17,9 +17,9 @@ _MARKS = (
 
 
 def is_ring_error(error: BaseException) -> bool:
-    """Whether `error`, or what it was raised from or while handling, comes of an operation of a ring that failed.
+    """Whether `error`, or one of its causes or contexts, comes from a failed collective of any backend.
 
-    Of any backend; for exceptions that leave user code such as `model.fit`. Imports nothing.
+    For exceptions that leave user code such as `model.fit`. Imports nothing.
     """
     return any(isinstance(each, RingError) or _of_operation(each) for each in causes(error))
 
@@ -32,12 +32,12 @@ def _of_operation(error: BaseException) -> bool:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """`error` and what it came from, each once."""
+    """`error`, its causes and contexts, each once."""
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen:
         seen.add(id(following))
         yield following
-        aborted_by = getattr(following, "original_exception", None)  # of a coordinator's ClosureAbortedError
+        aborted_by = getattr(following, "original_exception", None)  # the cause of a ClosureAbortedError
         implicit = None if following.__suppress_context__ else following.__context__
         following = aborted_by or following.__cause__ or implicit

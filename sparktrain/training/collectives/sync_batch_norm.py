@@ -1,6 +1,6 @@
 """`BatchNormalization(synchronized=True)` in a ring: the moments of the batches of all members.
 
-Keras synchronizes within TensorFlow's own strategies alone; a ring is none of them.
+Keras itself synchronizes only within TensorFlow's strategies, and a ring is not one.
 """
 
 from typing import Any
@@ -14,10 +14,10 @@ from sparktrain.training.keras import keras_patches
 
 
 def synchronize_batches(ring: Ring) -> None:
-    """Have synchronized batch normalization know the ring, for the life of this process.
+    """Make synchronized batch normalization use the ring, for the life of this process.
 
-    To be called before the first step; every member takes part in each training step of such a layer. Again, or in a
-    ring of one: does nothing.
+    Call it before the first step; every member takes part in each training step of such a layer. A second call does
+    nothing, nor does one in a ring of one.
     """
     if ring.size == 1:
         return
@@ -47,7 +47,7 @@ def _moments(ring: Ring, inputs: Any, mask: Any, axes: list[int]) -> tuple[Any, 
 
 
 def _summed(ring: Ring, tensor: Any) -> Any:
-    """The sum over all members, and so it is of its gradients: what a member has told the others, their losses use."""
+    """The sum over all members; its gradients are summed too, because the losses of all members use the sum."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator] # TensorFlow has no types
     def summed(own: Any) -> tuple[Any, Any]:

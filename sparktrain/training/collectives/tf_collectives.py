@@ -1,8 +1,8 @@
 """A ring on TensorFlow's own collectives: needs no compiler, no Horovod, and no patch of Keras.
 
 The members are servers of one TensorFlow cluster. Operations run on the CPU; tensors of a GPU travel through host
-memory. TensorFlow's server listens on all interfaces, without authentication, for as long as the process lives: such a
-ring belongs into a network of which all hosts are trusted.
+memory. TensorFlow's server listens on all interfaces, without authentication, for the life of the process: use such
+a ring only in a network with trusted hosts.
 """
 
 import zlib
@@ -36,7 +36,7 @@ _MOVED = (tf.float32, tf.float64, tf.half, tf.int32, tf.int64)
 
 
 def join(joining: Joining) -> Ring:
-    """See `sparktrain.training.collectives.backend.Join`. No TensorFlow operation may have run in this process.
+    """See `sparktrain.training.collectives.backend.JoinRing`. No TensorFlow operation may have run in this process.
 
     Raises FunctionError when one has.
     """
@@ -45,19 +45,19 @@ def join(joining: Joining) -> Ring:
         return LocalRing()
     joining.release_port()
     _start_server(formation)
-    barrier.meet(joining, SystemClock())
+    barrier.wait_for_all(joining, SystemClock())
     ring = CollectiveRing(formation, joining.timeout_s)
     try:
         ring.allreduce([tf.zeros([1])], average=False, name="forming")
     except RingError as error:
         raise FormError(f"the ring of {formation.size} members could not be formed: {error}") from error
-    # A member whose process or host is gone is noticed by its connection, and by its agent's lease.
+    # The connection, and the agent's lease, detect the loss of a process or host.
     ring.timeout_s = joining.operation_s
     return ring
 
 
 def _start_server(formation: Formation) -> None:
-    """Become one server of the cluster. Raises FormError, FunctionError."""
+    """Start this member's server of the cluster. Raises FormError, FunctionError."""
     addresses = [f"{place.address}:{place.port}" for place in formation.places]
     cluster = tf.train.ClusterSpec({_JOB: addresses}).as_cluster_def()
     server = tensorflow_server_pb2.ServerDef(cluster=cluster, job_name=_JOB, task_index=formation.rank, protocol="grpc")
@@ -80,8 +80,8 @@ def _start_server(formation: Formation) -> None:
     except tf.errors.OpError as error:
         mine = formation.mine
         raise FormError(
-            f"{barrier.own(formation)}: TensorFlow's server cannot listen on port {mine.port}; another process "
-            f"has taken it meanwhile, and the gang is formed again with another port ({error.message})"
+            f"{barrier.this_member(formation)}: TensorFlow's server cannot listen on port {mine.port}; another process "
+            f"has taken it meanwhile, and the gang restarts with another port ({error.message})"
         ) from error
 
 
@@ -142,7 +142,7 @@ class CollectiveRing(Ring):
         """See base class. The members wait for each other, so that none ends while another still needs it."""
         if not self._closed:
             self._closed = True
-            with suppress(RingError):  # a member that is gone already takes nothing from what the others have done
+            with suppress(RingError):  # a member that is gone does not undo the work of the others
                 self.allreduce([tf.zeros([1])], average=False, name="closing")
 
     @contextmanager
@@ -154,8 +154,8 @@ class CollectiveRing(Ring):
                 yield self._names.unique(name)
         except tf.errors.OpError as error:
             raise RingError(
-                f"{barrier.own(self._formation)}: operation {name!r} of the ring failed: a member is gone, has not "
-                f"called it for {self.timeout_s:g} s, or passed another shape ({error.message})"
+                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone, has "
+                f"not called it for {self.timeout_s:g} s, or passed another shape ({error.message})"
             ) from error
 
     def _sum(self, flat: tf.Tensor, name: str) -> tf.Tensor:
@@ -188,9 +188,9 @@ _UNORDERED: dict[str, Any] = {"ordering_token": []}
 
 
 def _instance_key(name: str, flat: tf.Tensor) -> int | tf.Tensor:
-    """Names the operation to TensorFlow: equal on all members, for the same name and the same length alone.
+    """TensorFlow's key of the operation: equal on all members, and only for the same name and length.
 
-    TensorFlow remembers the shape of the first tensor of each key for ever, and refuses any other.
+    TensorFlow stores the shape of the first tensor of each key, and refuses any other.
     """
     base = zlib.crc32(f"{name}/{flat.dtype.name}".encode())
     if flat.shape[0] is not None:

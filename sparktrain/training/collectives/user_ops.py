@@ -1,4 +1,4 @@
-"""A ring's operations on values that users have: Python numbers, numpy arrays, tensors, and nests of them."""
+"""Collectives on users' values: Python numbers, numpy arrays, tensors, and nested lists and dicts of them."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from sparktrain.training.collectives.ring import Ring
 def allreduce(ring: Ring, value: Any, *, average: bool = True) -> Any:
     """The mean, or the sum, over all members of a number, an array, a tensor, or of each in a list or dict.
 
-    Each comes back as the kind that it is; means of integers and booleans are float64. All members call it, with equal
-    shapes and types; blocks until they do. Raises RingError, and TypeError for what is no number.
+    Each value keeps its kind; means of integers and booleans are float64. All members call it, with equal shapes and
+    types; it blocks until they do. Raises RingError, and TypeError for a value that is not a number.
     """
     kinds = tf.nest.flatten(value)
     tensors = [_number(each, average) for each in kinds]
@@ -22,16 +22,16 @@ def allreduce(ring: Ring, value: Any, *, average: bool = True) -> Any:
 
 
 def broadcast(ring: Ring, value: Any) -> Any:
-    """What rank 0 has passed, on every member; kinds and rules as for `allreduce`. Booleans stay what they are."""
+    """The value of rank 0, on every member; kinds and rules as for `allreduce`. Booleans stay booleans."""
     kinds = tf.nest.flatten(value)
     return _as(value, kinds, ring.broadcast([_tensor(each) for each in kinds], name="value"))
 
 
 def allgather(ring: Ring, value: Any) -> Any:
-    """The members' arrays or tensors one after the other, by rank; their first axes may differ in length.
+    """Concatenate the members' arrays or tensors by rank, along their first axis, which may differ in length.
 
-    Of numbers, an array with one for each member. All members call it, and wait for each other.
-    Raises RingError, TypeError.
+    Numbers give an array with one element for each member. All members call it; it blocks until they do. Raises
+    RingError, and TypeError for a value that is not a number.
     """
     tensor = _tensor(value)
     if tensor.shape.rank == 0:
@@ -67,7 +67,7 @@ _OF_ML_DTYPES = ("bfloat16",)
 
 
 def _as(structure: Any, kinds: list[Any], tensors: list[tf.Tensor]) -> Any:
-    """`tensors` in the structure of `structure`, each as the kind of value that was there."""
+    """`tensors` in the structure of `structure`, each as the kind of its original value."""
     return tf.nest.pack_sequence_as(structure, [_kind(*each) for each in zip(kinds, tensors, strict=True)])
 
 

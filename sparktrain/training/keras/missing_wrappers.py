@@ -1,7 +1,7 @@
-"""What a training function has forgotten to tell its gang: found in its first step, or when it has returned.
+"""Finds calls of `ctx` that a training function has forgotten: in its first step, or when it has returned.
 
-Each finding names the line to write. What would train something else is an error; what may be meant is a line in the
-chief's log.
+Each finding names the line to write. A call that changes what is trained is an error; an omission that may be intended
+is a line in the chief's log.
 """
 
 import hashlib
@@ -24,55 +24,55 @@ SHOWN = 3
 
 
 class FirstStep:
-    """Looks at the first step of one optimizer, or of the first tape, in a ring of several members."""
+    """Checks the first step of one optimizer, or of the first tape, in a ring of several members."""
 
     def __init__(self, ring: Ring, narrow: tf.DType | None) -> None:
         self._ring = ring
         self._tolerance = 1e-6 if narrow is None else 1e-2  # a narrow type has rounded the gradients
-        self._begun = False
-        self._looked: Any = None
+        self._started = False
+        self._compared: Any = None
 
-    def begin(self, variables: Sequence[Any]) -> None:
-        """Raise OutOfStepError, on all members, where they begin with different `variables`.
+    def check_start(self, variables: Sequence[Any]) -> None:
+        """Raise OutOfStepError, on all members, if they start with different `variables`.
 
-        All members call it at their first step, eagerly or as they trace it; again, it does nothing. It waits for all,
-        and reads the weights once.
+        All members call it at their first step, eagerly or while they trace it; it blocks until they do, and reads the
+        weights once. Later calls do nothing.
         """
-        if self._begun or self._ring.size == 1 or not variables:
+        if self._started or self._ring.size == 1 or not variables:
             return
-        self._begun = True
+        self._started = True
         with tf.init_scope():
             own = [digest(each.numpy()) for each in variables]
             found = self._ring.allgather(tf.constant(own, tf.int64), name="first-weights").numpy()
         if len(found) != self._ring.size * len(own):
             raise OutOfStepError("the members of the gang train different numbers of variables: build the same model")
-        if said := unequal(found.reshape(self._ring.size, -1), [*map(_path, variables)]):
+        if difference := unequal(found.reshape(self._ring.size, -1), [*map(_path, variables)]):
             raise OutOfStepError(
-                f"{said} before the first step: the members would train models of their own. Pass "
+                f"{difference} before the first step: the members would train models of their own. Pass "
                 "callbacks=ctx.keras_callbacks() to fit(); before a loop of your own, call "
                 "model.set_weights(ctx.broadcast(model.get_weights()))"
             )
 
     def compare(self, gradients: Sequence[Any], means: Sequence[Any]) -> None:
-        """Tell the chief's log when all members have the same gradients in the first step, which are not all zero."""
+        """Print to the chief's log when all members have the same gradients, not all zero, in the first step."""
         pairs = [(own, mean) for own, mean in zip(gradients, means, strict=True) if _dense(own) and _dense(mean)]
         if self._ring.size == 1 or self._ring.mirrored or not pairs:
             return
-        # Of all members, not of the chief alone: another graph would be optimized in another way, to other last bits.
+        # On all members, not only on the chief: another graph would be optimized differently, to other last bits.
         if tf.executing_eagerly():
-            if self._looked is None:
-                self._looked = True
-                self._tell(self._same(pairs).numpy())
+            if self._compared is None:
+                self._compared = True
+                self._report(self._same(pairs).numpy())
             return
-        if self._looked is None:
+        if self._compared is None:
             with tf.init_scope():
-                self._looked = tf.Variable(False, trainable=False)
+                self._compared = tf.Variable(False, trainable=False)
 
         def look() -> tf.Tensor:
-            with tf.control_dependencies([self._looked.assign(True)]):
-                return tf.numpy_function(self._tell, [self._same(pairs)], tf.bool)
+            with tf.control_dependencies([self._compared.assign(True)]):
+                return tf.numpy_function(self._report, [self._same(pairs)], tf.bool)
 
-        tf.cond(self._looked, lambda: False, look)
+        tf.cond(self._compared, lambda: False, look)
 
     def _same(self, pairs: Sequence[tuple[Any, Any]]) -> tf.Tensor:
         largest = [tf.reduce_max(tf.abs(mean)) for _, mean in pairs]
@@ -80,7 +80,7 @@ class FirstStep:
         near = [one <= tf.cast(self._tolerance, one.dtype) * most for one, most in zip(apart, largest, strict=True)]
         return tf.reduce_all(near) & tf.reduce_any([most > 0 for most in largest])
 
-    def _tell(self, same: Any) -> Any:
+    def _report(self, same: Any) -> Any:
         if same and self._ring.rank == 0:
             notice(
                 "all members had the same gradients in the first step, and so the same batch: each "
@@ -90,24 +90,24 @@ class FirstStep:
         return np.bool_(same)
 
 
-class Strays:
-    """Optimizers that have updated weights of this member alone, while it belongs to a gang."""
+class UndistributedOptimizers:
+    """Detects optimizers that have updated only the weights of this member of a gang."""
 
     def __init__(self) -> None:
         self.newest: Any = None
-        """The optimizer; kept to the end, with the weights that it has trained."""
+        """The newest such optimizer, with the weights that it has trained."""
 
     def watch(self) -> None:
-        """From now on, note each Keras optimizer that applies gradients without a ring."""
+        """Start to note each Keras optimizer that applies gradients without a ring."""
         from keras.src.optimizers.base_optimizer import BaseOptimizer
 
         _watching.add(self)
         keras_patches.replace(BaseOptimizer, "apply", _watched)
 
     def compare(self, ring: Ring) -> None:
-        """Tell the chief's log when such an optimizer leaves the members with different weights.
+        """Print to the chief's log when such an optimizer leaves the members with different weights.
 
-        All members call it once their training function has returned; it waits for all. Raises RingError.
+        All members call it once their training function has returned; it blocks until they do. Raises RingError.
         """
         variables = [] if self.newest is None else self.newest._trainable_variables
         mine = [len(variables), digest(*(each.numpy() for each in variables))]
@@ -120,13 +120,13 @@ class Strays:
             )
 
 
-_watching: "WeakSet[Strays]" = WeakSet()
+_watching: "WeakSet[UndistributedOptimizers]" = WeakSet()
 
 
 def _watched(plain: Callable[..., None]) -> Callable[..., None]:
     @as_written
     def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        if "apply" not in vars(optimizer):  # where a ring's reducer is
+        if "apply" not in vars(optimizer):  # a distributed optimizer has its own
             for each in _watching:
                 each.newest = optimizer
         return plain(optimizer, grads, trainable_variables)
@@ -135,7 +135,7 @@ def _watched(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def unequal(table: np.ndarray[Any, Any], names: Sequence[str]) -> str:
-    """Which ranks differ, and in what; empty where none does. `table` has a row for each rank, a column for a name."""
+    """Which ranks differ, and in what; empty if none does. `table` has a row for each rank, a column for each name."""
     columns = [index for index in range(len(names)) if len(set(table[:, index].tolist())) > 1]
     if not columns:
         return ""
@@ -148,7 +148,7 @@ def unequal(table: np.ndarray[Any, Any], names: Sequence[str]) -> str:
 
 
 def digest(*arrays: Any) -> int:
-    """Of the bytes of arrays, as a number of 64 bits."""
+    """A digest of the bytes of arrays, as a number of 64 bits."""
     found = hashlib.blake2b(digest_size=8)
     for each in arrays:
         found.update(np.ravel(each).view(np.uint8).data)

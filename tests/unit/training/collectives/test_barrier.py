@@ -1,4 +1,4 @@
-"""Members meet before their ring forms, and those that do not come are named."""
+"""Members wait for each other before a backend connects them; an error names the missing ones."""
 
 from collections import deque
 
@@ -8,14 +8,14 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError, RingError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.backend import Joining
-from sparktrain.training.collectives.barrier import meet
+from sparktrain.training.collectives.barrier import wait_for_all
 from sparktrain.training.collectives.ring_errors import is_ring_error
 
 PLACES = tuple(MemberAddress(host, "10.0.0.1", 4000, Role.WORKER) for host in ("one", "two", "three"))
 
 
 class Hand:
-    """A clock and an exchange in one: time passes only while the exchange is waited for."""
+    """A clock and an exchange in one: time passes only while a call waits for the exchange."""
 
     def __init__(self, *coming: tuple[str, bytes]) -> None:
         self.time = 0.0
@@ -42,42 +42,42 @@ class Hand:
         return None
 
 
-def met(hand: Hand, timeout_s: float = 5.0) -> dict[str, bytes]:
-    return meet(Joining(Formation(1, PLACES), hand, lambda: None, timeout_s), hand)
+def wait(hand: Hand, timeout_s: float = 5.0) -> dict[str, bytes]:
+    return wait_for_all(Joining(Formation(1, PLACES), hand, lambda: None, timeout_s), hand)
 
 
-def test_returns_when_all_have_come_with_what_else_was_shared() -> None:
+def test_returns_when_all_have_started_with_the_other_shared_values() -> None:
     hand = Hand(("here/2", b""), ("2/global/key", b"value"), ("here/0", b""), ("0/later", b""))
 
-    assert met(hand) == {"2/global/key": b"value"}
+    assert wait(hand) == {"2/global/key": b"value"}
     assert hand.sent == ["here/1"]
     assert len(hand.coming) == 1
 
 
-def test_names_who_did_not_come() -> None:
-    with pytest.raises(FormError, match=r"of 3 members .* after 5 s rank 2 on three had not begun") as raised:
-        met(Hand(("here/0", b"")))
+def test_names_the_missing_members() -> None:
+    with pytest.raises(FormError, match=r"of 3 members .* after 5 s rank 2 on three had not started") as raised:
+        wait(Hand(("here/0", b"")))
 
     assert "rank 0" not in str(raised.value)
 
 
-def test_does_not_wait_for_ever_for_one_while_others_keep_sharing() -> None:
+def test_the_timeout_holds_while_others_keep_sharing() -> None:
     hand = Hand(*[("0/key", b"")] * 100)
 
     with pytest.raises(FormError, match="rank 0 on one, 2 on three"):
-        met(hand)
+        wait(hand)
     assert hand.time == 5.0
 
 
-def test_an_agent_that_is_gone_is_no_crash() -> None:
+def test_a_lost_agent_is_a_form_error() -> None:
     hand = Hand()
     hand.share = lambda key, value: (_ for _ in ()).throw(BrokenPipeError("closed"))  # type: ignore[method-assign]
 
     with pytest.raises(FormError, match="rank 1 on two lost its agent"):
-        met(hand)
+        wait(hand)
 
 
-def test_a_ring_error_is_found_behind_others() -> None:
+def test_a_ring_error_is_found_among_causes() -> None:
     try:
         try:
             raise RingError("a peer is gone")
