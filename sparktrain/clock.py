@@ -21,6 +21,18 @@ class Clock(Protocol):
         ...
 
 
+class BlockingClock(Protocol):
+    """A source of time for code that blocks its thread. Tests pass one whose pauses take no time."""
+
+    def now(self) -> float:
+        """See `Clock.now`."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Block the calling thread for `seconds`."""
+        ...
+
+
 class SystemClock:
     """The machine's clock."""
 
@@ -35,6 +47,10 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """See base class."""
         await asyncio.sleep(seconds)
+
+    def pause(self, seconds: float) -> None:
+        """See `BlockingClock.pause`."""
+        pause(seconds)
 
     def stamp(self) -> str:
         """The local date and time, for names: `20260131-235959`."""

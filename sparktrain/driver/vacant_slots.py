@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock
 
 PAUSE_S = 15.0
@@ -26,7 +27,7 @@ C = TypeVar("C", bound=Carrier)
 @dataclass
 class _Vacancy(Generic[C]):
     due: float
-    pause_s: float
+    backoff: Backoff
     job: C | None = None
     """That carries the slot now, once it was submitted again."""
 
@@ -45,10 +46,12 @@ class Vacancies(Generic[C]):
         now, vacant = self._clock.now(), set[int]().union(*(job.vacant() for job in jobs))
         self._vacancies = {slot: each for slot, each in self._vacancies.items() if slot in vacant or each.job}
         for slot in sorted(vacant):
-            vacancy = self._vacancies.setdefault(slot, _Vacancy[C](now + PAUSE_S, PAUSE_S))
+            if slot not in self._vacancies:
+                backoff = Backoff(PAUSE_S, PAUSE_AT_MOST_S)
+                self._vacancies[slot] = _Vacancy(now + backoff.next_s(), backoff)
+            vacancy = self._vacancies[slot]
             if vacancy.job is not None and slot in vacancy.job.vacant():
-                vacancy.pause_s = min(2 * vacancy.pause_s, PAUSE_AT_MOST_S)
-                vacancy.job, vacancy.due = None, now + vacancy.pause_s
+                vacancy.job, vacancy.due = None, now + vacancy.backoff.next_s()
             if vacancy.job is None and now >= vacancy.due:
                 vacancy.job = self._submit(slot)
 

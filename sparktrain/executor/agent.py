@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Coroutine
 from contextlib import closing, suppress
 
+from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.code import LocalCode, keep
@@ -80,7 +81,7 @@ class Attendance:
 
     async def run(self) -> tuple[str, bool]:
         """Attend until dismissed or refused: why it ended, and whether it ever reached the coordinator."""
-        reached, rest_s, away = False, REST_S, ""
+        reached, rests, away = False, Backoff(REST_S, REST_AT_MOST_S), ""
         try:
             link = await self._dialer.attend(self._ticket.connect_s)
             while True:
@@ -90,8 +91,7 @@ class Attendance:
                     return reason, reached
                 lost_at = self._clock.now()
                 if life.unfit:
-                    await self._clock.sleep(rest_s)
-                    rest_s = min(2 * rest_s, REST_AT_MOST_S)
+                    await self._clock.sleep(rests.next_s())
                     self._warm.forgive()
                 link = await self._dial(life.cut)
                 away = f"away for {self._clock.now() - lost_at:.0f} s: {life.cut}"
@@ -107,7 +107,7 @@ class Attendance:
         Raises Unreachable where the ticket says that Spark does not, when the driver's host has said for too long that
         nobody of this pool listens there.
         """
-        pause_s, refused_since = PAUSE_S, None
+        backoff, refused_since = Backoff(PAUSE_S, PAUSE_AT_MOST_S), None
         while True:
             begun = self._clock.now()
             try:
@@ -117,10 +117,9 @@ class Attendance:
                 limit_s = self._ticket.refused_s
                 if limit_s is not None and refused_since is not None and self._clock.now() >= refused_since + limit_s:
                     raise
-                if pause_s == PAUSE_S:
+                if backoff.pause_s == PAUSE_S:
                     logger.warning("the agent on %s tries to come back (%s): %s", self._place.host, cause, error)
-            await self._clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_AT_MOST_S)
+            await self._clock.sleep(backoff.next_s())
 
 
 class Agent:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
 from sparktrain.executor.folders import discard, remove
@@ -217,18 +217,16 @@ class SnapshotKeeper:
         """`attempt` until it succeeds, or says that trying again is of no use; for `time_s` seconds at most."""
 
         def work() -> T:
-            clock, patience = SystemClock(), self._patience
-            begun, between_s = clock.now(), patience.between_s
+            patience = self._patience
+            retries = RetryBudget(time_s, Backoff(patience.between_s, patience.longest_between_s))
             for _ in range(patience.attempts - 1):
                 try:
                     return attempt()
                 except CheckpointError:
                     raise
                 except OSError:
-                    if abandoned.wait(0.0) or clock.now() + between_s > begun + time_s:
+                    if abandoned.is_set() or not retries.wait():
                         raise
-                    pause(between_s)
-                    between_s = min(2 * between_s, patience.longest_between_s)
             return attempt()
 
         return work

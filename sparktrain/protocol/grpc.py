@@ -11,7 +11,6 @@ before `grpc` is imported first in the process, keeps it from that.
 """
 
 import asyncio
-import random
 import socket
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from urllib.parse import unquote
 import grpc
 from grpc import aio
 
+from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import codec
@@ -328,7 +328,7 @@ class GrpcDialer(Dialer):
         self._link = self._carrier = self._channel = None
 
     async def _find(self, causes: dict[str, AttemptError], limit_s: float) -> Any:
-        hosts, pause_s = list(self._ticket.hosts), _PAUSE_S
+        hosts, backoff = list(self._ticket.hosts), Backoff(_PAUSE_S, _PAUSE_AT_MOST_S, jitter=(0.5, 1.5))
         while hosts:
             for host in tuple(hosts):
                 causes.setdefault(host, AttemptError("no answer before the deadline", final=False))
@@ -340,8 +340,7 @@ class GrpcDialer(Dialer):
                         hosts.remove(host)
             if hosts:
                 # Of a crowd that comes at the same time the gate lets few in at once: they come again one by one.
-                await self._clock.sleep(pause_s * random.uniform(0.5, 1.5))
-                pause_s = min(2 * pause_s, _PAUSE_AT_MOST_S)
+                await self._clock.sleep(backoff.next_s())
         return None
 
     async def _try(self, host: str, limit_s: float) -> Any:

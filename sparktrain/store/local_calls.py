@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.backoff import Backoff, RetryBudget
+from sparktrain.clock import BlockingClock
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
@@ -62,12 +63,10 @@ _OF_THE_CONTRACT = (FileNotFoundError, FileExistsError, NotADirectoryError, IsAD
 class LocalCall:
     """One call of a store: its steps share one deadline. They are short, unless the file system itself hangs."""
 
-    def __init__(self, file: Path, seconds: float) -> None:
+    def __init__(self, file: Path, seconds: float, clock: BlockingClock | None = None) -> None:
         self._file = file
         self._seconds = seconds
-        self._clock = SystemClock()
-        self._until = self._clock.now() + seconds
-        self._pause_s = _FIRST_PAUSE_S
+        self._retries = RetryBudget(seconds, Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S), clock)
 
     def ask(self, step: Callable[[], T]) -> T:
         """What `step` returns, which is taken again from its beginning while it may help.
@@ -90,11 +89,9 @@ class LocalCall:
         return self._told(kind, error, "")
 
     def _wait(self, error: OSError) -> None:
-        if self._clock.now() + self._pause_s >= self._until:
+        if not self._retries.wait():
             kind = StoreRefusedError if error.errno in _FULL else StoreTimeoutError
             raise self._told(kind, error, f", for {self._seconds:g} s") from error
-        pause(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def _told(self, kind: type[StoreError], error: OSError, since: str) -> StoreError:
         cause, step = explained(error, self._file)

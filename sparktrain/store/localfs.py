@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
-from sparktrain.clock import SystemClock
+from sparktrain.clock import BlockingClock, SystemClock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError, StoreError
 from sparktrain.store.base import (
@@ -45,9 +45,16 @@ class LocalStore(Store):
     what a disk did not take when a large file or a log was synced is in no memory any more: write it again.
     """
 
-    def __init__(self, root: str | os.PathLike[str], timeout_s: float = STORE_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        timeout_s: float = STORE_TIMEOUT_S,
+        *,
+        clock: BlockingClock | None = None,
+    ) -> None:
         self.root = Path(os.path.abspath(root))
         self._timeout_s = timeout_s
+        self._clock = clock
         self._durable: set[Path] = set()
         """Folders beneath the root whose entry in their parent is on disk."""
 
@@ -159,13 +166,13 @@ class LocalStore(Store):
         if call.ask(lambda: os.path.lexists(target)):
             raise FileExistsError(errno.EEXIST, "there is such a file in the store already", str(target))
         unpublished = target.parent / f"{UNPUBLISHED}{uuid4().hex}"
-        return LocalNewFile(call.ask(lambda: _opened(unpublished)), unpublished, target, self._timeout_s)
+        return LocalNewFile(call.ask(lambda: _opened(unpublished)), unpublished, target, partial(self._call, path))
 
     def open_stream(self, path: str) -> WriteStream:
         """See base class."""
         target, call = self._file(path), self._call(path)
         call.ask(lambda: self._make_folder(target.parent))
-        return LocalStream(call.ask(lambda: _opened(target)), target, self._timeout_s)
+        return LocalStream(call.ask(lambda: _opened(target)), target, partial(self._call, path))
 
     def delete(self, path: str) -> None:
         """See base class."""
@@ -193,10 +200,13 @@ class LocalStore(Store):
         path = Path(left.name)
         if not path.name.startswith(UNPUBLISHED) or not path.is_relative_to(self.root):
             raise BugError(f"{left.name} is nothing that a writer left in {self.root}")
-        LocalCall(path, self._timeout_s).ask(lambda: path.unlink(missing_ok=True))
+        self._call_of(path).ask(lambda: path.unlink(missing_ok=True))
 
     def _call(self, path: str) -> LocalCall:
-        return LocalCall(self._file(path) if path else self.root, self._timeout_s)
+        return self._call_of(self._file(path) if path else self.root)
+
+    def _call_of(self, file: Path) -> LocalCall:
+        return LocalCall(file, self._timeout_s, self._clock)
 
     def _of_file(self, path: str, look: Callable[[Path], T]) -> T:
         """What `look` returns, which looks at a file; FileNotFoundError when there is none."""
@@ -227,20 +237,20 @@ class LocalStore(Store):
 class LocalStream(WriteStream):
     """A growing file: what `write` has taken is visible at once."""
 
-    def __init__(self, file: FileIO, path: Path, timeout_s: float) -> None:
+    def __init__(self, file: FileIO, path: Path, call: Callable[[], LocalCall]) -> None:
         self._file = file
         self._path = path
-        self._timeout_s = timeout_s
+        self._call = call
 
     def write(self, data: bytes) -> None:
         """See base class."""
-        _write_all(self._file, data, LocalCall(self._path, self._timeout_s))
+        _write_all(self._file, data, self._call())
 
     def close(self) -> None:
         """See base class."""
         if self._file.closed:
             return
-        call = LocalCall(self._path, self._timeout_s)
+        call = self._call()
         try:
             _sync(self._file, call)
         finally:
@@ -251,22 +261,22 @@ class LocalStream(WriteStream):
 class LocalNewFile(NewFile):
     """A file under another name, until it is linked to its own."""
 
-    def __init__(self, file: FileIO, unpublished: Path, target: Path, timeout_s: float) -> None:
+    def __init__(self, file: FileIO, unpublished: Path, target: Path, call: Callable[[], LocalCall]) -> None:
         self._file = file
         self._unpublished = unpublished
         self._target = target
-        self._timeout_s = timeout_s
+        self._call = call
         self._digest, self._size = hashlib.sha256(), 0
 
     def write(self, data: bytes) -> None:
         """See base class."""
-        _write_all(self._file, data, LocalCall(self._target, self._timeout_s))
+        _write_all(self._file, data, self._call())
         self._digest.update(data)
         self._size += len(data)
 
     def publish(self) -> Written:
         """See base class."""
-        call = LocalCall(self._target, self._timeout_s)
+        call = self._call()
         try:
             _sync(self._file, call)
             created = call.ask(lambda: _link(self._unpublished, self._target))

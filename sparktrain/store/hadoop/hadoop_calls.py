@@ -1,14 +1,13 @@
 """Calls of a client of HDFS: each bounded in time, and made again where that may help."""
 
 import os
-import random
 from collections.abc import Callable
 from threading import Lock
 from typing import TypeVar
 
 from msgspec import Struct
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.config.store_address import STORE_TIMEOUT_S
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.call_timeout import THREADS, OverdueError
@@ -116,14 +115,14 @@ class HdfsCall:
         self._calls = calls
         self._what = what
         self._where = where
-        self._clock = SystemClock()
-        self._begun = self._clock.now()
-        self._pause_s = calls.patience.first_pause_s
+        patience = calls.patience
+        backoff = Backoff(patience.first_pause_s, patience.longest_pause_s, jitter=(0.5, 1.0))
+        self._retries = RetryBudget(min(patience.again_s, patience.total_s), backoff)
 
     def once(self, work: Callable[[HadoopClient], T]) -> T:
         """See `HdfsCalls.once`; for as long as the deadlines of both calls allow."""
         patience = self._calls.patience
-        left = patience.total_s - (self._clock.now() - self._begun)
+        left = patience.total_s - self._retries.spent_s()
         return self._calls.once(work, min(patience.call_s, max(left, _LEAST_S)))
 
     def ask(self, work: Callable[[HadoopClient], T]) -> T:
@@ -136,17 +135,10 @@ class HdfsCall:
 
     def again(self, trouble: TroubleError) -> None:
         """Wait before the next attempt. Raises StoreError when there is no use in it, or no time for it."""
-        patience, spent = self._calls.patience, self._clock.now() - self._begun
         if trouble.kind is HdfsErrorKind.REFUSED:
             raise StoreRefusedError(f"{self._what} {self._where}: {trouble.cause}; {trouble.step}") from trouble
-        if spent + self._pause_s > min(patience.again_s, patience.total_s):
-            raise self._given_up(trouble, spent) from trouble
-        pause(self._pause_s * random.uniform(0.5, 1.0))
-        self._pause_s = min(2 * self._pause_s, patience.longest_pause_s)
-
-    def failed(self, trouble: TroubleError) -> StoreError:
-        """The error of a call that is not made again."""
-        return self._given_up(trouble, self._clock.now() - self._begun)
+        if not self._retries.wait():
+            raise self.failed(trouble) from trouble
 
     def clean_up(self, work: Callable[[HadoopClient], None]) -> None:
         """`work`, if it can be done soon; never raises for a failure."""
@@ -155,12 +147,14 @@ class HdfsCall:
         except OSError:
             return
 
-    def _given_up(self, trouble: TroubleError, spent: float) -> StoreError:
+    def failed(self, trouble: TroubleError) -> StoreError:
+        """The error of a call that is not made again."""
         error = {
             HdfsErrorKind.OVERDUE: StoreTimeoutError,
             HdfsErrorKind.FULL: StoreRefusedError,
             HdfsErrorKind.REFUSED: StoreRefusedError,
         }.get(trouble.kind, StoreError)
         return error(
-            f"{self._what} {self._where} failed, the last time after {spent:.1f} s: {trouble.cause}; {trouble.step}"
+            f"{self._what} {self._where} failed, the last time after {self._retries.spent_s():.1f} s: "
+            f"{trouble.cause}; {trouble.step}"
         )

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
 
+from sparktrain.backoff import Backoff
 from sparktrain.clock import pause
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
@@ -82,9 +83,10 @@ class HdfsStore(HadoopStore):
 
 def _with_bounds(settings: Mapping[str, str], patience: RetryPolicy) -> dict[str, str]:
     """`settings` by which a client tries NameNodes no longer than its caller waits: nothing goes on behind its back."""
-    budget_s, pause_s, attempts = 0.7 * min(patience.call_s, patience.again_s), _FAILOVER_MS / 1000, 1
-    while budget_s > pause_s:
-        budget_s, pause_s, attempts = budget_s - pause_s, min(2 * pause_s, _FAILOVER_MAX_MS / 1000), attempts + 1
+    budget_s, attempts = 0.7 * min(patience.call_s, patience.again_s), 1
+    backoff = Backoff(_FAILOVER_MS / 1000, _FAILOVER_MAX_MS / 1000)
+    while budget_s > backoff.pause_s:
+        budget_s, attempts = budget_s - backoff.next_s(), attempts + 1
     bounds = {
         "dfs.client.failover.max.attempts": str(attempts),
         "dfs.client.failover.sleep.base.millis": str(_FAILOVER_MS),

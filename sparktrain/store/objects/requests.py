@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.objects.bucket import Bucket, ObjectInfo, RequestErrorKind, RequestFailure
 
@@ -35,9 +35,7 @@ class ObjectStoreCall:
         self._bucket = bucket
         self._name = f"{bucket.url}/{key}"
         self._seconds = seconds
-        self._clock = SystemClock()
-        self._until = self._clock.now() + seconds
-        self._pause_s = _FIRST_PAUSE_S
+        self._retries = RetryBudget(seconds, Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S))
         self._request_s = _REQUEST_S + size / _SLOWEST_BYTES_PER_S
 
     def ask(self, ask: Ask[T]) -> T:
@@ -78,17 +76,15 @@ class ObjectStoreCall:
     def _once(self, ask: Ask[T]) -> T:
         from fsspec import asyn
 
-        left = max(self._until - self._clock.now(), 0.001)  # fsspec takes 0 for no limit at all
+        left = max(self._seconds - self._retries.spent_s(), 0.001)  # fsspec takes 0 for no limit at all
         answer: T = asyn.sync(asyn.get_loop(), ask, self._bucket, timeout=min(left, self._request_s))
         return answer
 
     def _wait(self, failure: RequestFailure, error: Exception) -> None:
         """Wait before the next request; StoreTimeoutError when there is no time for one."""
-        if self._clock.now() + self._pause_s >= self._until:
+        if not self._retries.wait():
             problem = f"{failure.cause}, for {self._seconds:g} s; {failure.step}"
             raise StoreTimeoutError(errno.ETIMEDOUT, problem, self._name) from error
-        pause(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def _error(self, failure: RequestFailure) -> OSError:
         if failure.kind is RequestErrorKind.TAKEN:

@@ -12,7 +12,6 @@ import pytest
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
-from sparktrain.store import local_calls
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
@@ -131,8 +130,8 @@ def test_probe_without_permission() -> None:
 # ---- what may pass
 
 
-class Broken:
-    """A disk that refuses system calls so many times; and the pauses of who tries again, which take no time."""
+class FaultyDisk:
+    """A disk whose system calls fail a number of times, and the clock of the store on it: its pauses take no time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pauses: list[float] = []
@@ -140,13 +139,11 @@ class Broken:
         self._patch = monkeypatch
         self._code = 0
         self._now = 0.0
-        monkeypatch.setattr(local_calls, "pause", self._pause)
-        monkeypatch.setattr(local_calls, "SystemClock", lambda: self)
 
     def now(self) -> float:
         return self._now
 
-    def _pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self._now += seconds
 
@@ -166,8 +163,14 @@ class Broken:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Broken:
-    return Broken(monkeypatch)
+def disk(monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
+    return FaultyDisk(monkeypatch)
+
+
+@pytest.fixture
+def faulty(disk: FaultyDisk, tmp_path: Path) -> LocalStore:
+    """A store whose pauses between attempts take no time: `disk` lists them."""
+    return LocalStore(tmp_path / "runs", clock=disk)
 
 
 def _create(store: LocalStore) -> bytes:
@@ -205,65 +208,65 @@ CASES = [(name, call) for name, (calls, _, _) in OPERATIONS.items() for call in 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ESTALE])
 @pytest.mark.parametrize(("operation", "call"), CASES)
-def test_what_passes_is_tried_again(store: LocalStore, disk: Broken, operation: str, call: str, code: int) -> None:
-    store.put_if_absent("a", b"first")
+def test_what_passes_is_tried_again(faulty: LocalStore, disk: FaultyDisk, operation: str, call: str, code: int) -> None:
+    faulty.put_if_absent("a", b"first")
     disk.at(*PLACES.get(call, (os, call)), code)
     _, work, expected = OPERATIONS[operation]
-    assert work(store) == expected
+    assert work(faulty) == expected
     assert disk.left == 0
     assert disk.pauses == [0.1, 0.2, 0.4]
-    assert list(store.root.rglob(".tmp-*")) == []
+    assert list(faulty.root.rglob(".tmp-*")) == []
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_stays_ends_when_the_time_is_over_with_path_and_step(
-    store: LocalStore, disk: Broken, operation: str
+    faulty: LocalStore, disk: FaultyDisk, operation: str
 ) -> None:
-    store.put_if_absent("a", b"first")
+    faulty.put_if_absent("a", b"first")
     (call, *_), work, _ = OPERATIONS[operation]
     disk.at(*PLACES.get(call, (os, call)), errno.EDQUOT, times=10**9)
     with pytest.raises(StoreRefusedError, match=r"the disk quota is used up, for 300 s; free some space") as caught:
-        work(store)
-    assert str(store.root) in str(caught.value)
+        work(faulty)
+    assert str(faulty.root) in str(caught.value)
     assert 290 < sum(disk.pauses) < 300
 
 
-def test_what_no_time_mends_is_told_at_once(store: LocalStore, disk: Broken) -> None:
+def test_what_no_time_mends_is_told_at_once(faulty: LocalStore, disk: FaultyDisk) -> None:
     for code, words in ((errno.EACCES, "permission denied for"), (errno.EROFS, "is mounted read-only")):
         disk.at(os, "link", code, times=1)
         with pytest.raises(StoreRefusedError, match=words):
-            store.put_if_absent("a", b"1")
+            faulty.put_if_absent("a", b"1")
     disk.at(os, "link", errno.EFBIG, times=1)
     with pytest.raises(StoreError, match="File too large; choose another directory"):
-        store.put_if_absent("a", b"1")
+        faulty.put_if_absent("a", b"1")
     with pytest.raises(FileNotFoundError):
-        store.read("b")
+        faulty.read("b")
     assert disk.pauses == []
 
 
-def test_who_put_a_file_is_known_whatever_was_tried_again(store: LocalStore, disk: Broken) -> None:
+def test_who_put_a_file_is_known_whatever_was_tried_again(faulty: LocalStore, disk: FaultyDisk) -> None:
     disk.at(os, "link", errno.EIO, times=1, effect=True)
-    assert store.put_if_absent("a", b"1") is True
+    assert faulty.put_if_absent("a", b"1") is True
     disk.at(os, "fsync", errno.EIO, times=2)
-    assert store.put_if_absent("b", b"1") is True
-    assert store.put_if_absent("a", b"2") is False
-    assert store.read("a") == b"1"
+    assert faulty.put_if_absent("b", b"1") is True
+    assert faulty.put_if_absent("a", b"2") is False
+    assert faulty.read("a") == b"1"
 
 
-def test_a_large_file_that_was_not_synced_is_not_published(store: LocalStore, disk: Broken) -> None:
+def test_a_large_file_that_was_not_synced_is_not_published(faulty: LocalStore, disk: FaultyDisk) -> None:
     """A second sync would succeed, and the data be lost."""
-    new, stream = store.create("a"), store.open_stream("b")
+    new, stream = faulty.create("a"), faulty.open_stream("b")
     new.write(b"1")
     stream.write(b"1")
     disk.at(os, "fsync", errno.EIO, times=2)
     for end in (new.publish, stream.close):
         with pytest.raises(StoreError, match="Input/output error; see the kernel's log"):
             end()
-    assert store.list() == ["b"]
+    assert faulty.list() == ["b"]
     assert disk.pauses == []
 
 
-def test_a_log_goes_on_where_the_disk_was_full(store: LocalStore, disk: Broken) -> None:
+def test_a_log_goes_on_where_the_disk_was_full(faulty: LocalStore, disk: FaultyDisk) -> None:
     class Full:
         """Takes two bytes at a time, and none now and then."""
 
@@ -279,11 +282,11 @@ def test_a_log_goes_on_where_the_disk_was_full(store: LocalStore, disk: Broken) 
         def __getattr__(self, name: str) -> object:
             return getattr(self.file, name)
 
-    stream = store.open_stream("log")
+    stream = faulty.open_stream("log")
     stream._file = Full(stream._file)  # type: ignore[attr-defined]
     stream.write(b"12345")
     stream.close()
-    assert store.read("log") == b"12345"
+    assert faulty.read("log") == b"12345"
     assert len(disk.pauses) == 3
 
 
