@@ -60,9 +60,10 @@ class _Block(NamedTuple):
 class MetricLog:
     """The writer of one driver. Its methods block on the store; for one thread at a time."""
 
-    def __init__(self, store: Store, layout: RunLayout) -> None:
+    def __init__(self, store: Store, layout: RunLayout, full_bytes: int = FULL_BYTES) -> None:
         self._store = store
         self._layout = layout.reports
+        self._full_bytes = full_bytes
         self._key = uuid4().hex[:8]
         self._number = 0
         self._levels: list[list[_Block]] = []
@@ -76,13 +77,13 @@ class MetricLog:
 
     def _add(self, level: int, name: BlockName, content: bytes) -> None:
         self._store.put_if_absent(self._layout.block(name), content)
-        if len(content) >= FULL_BYTES:
+        if len(content) >= self._full_bytes:
             return
         if level == len(self._levels):
             self._levels.append([])
         blocks = self._levels[level]
         blocks.append(_Block(name, content))
-        if len(blocks) >= FAN_IN or sum(len(block.content) for block in blocks) >= FULL_BYTES:
+        if len(blocks) >= FAN_IN or sum(len(block.content) for block in blocks) >= self._full_bytes:
             self._join(level, blocks)
 
     def _join(self, level: int, blocks: list[_Block]) -> None:

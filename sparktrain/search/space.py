@@ -177,6 +177,7 @@ class Grid(Space):
 
     axes: tuple[tuple[str, tuple[Any, ...] | When], ...]
     where: Predicate | None = None
+    max_refused: int = MAX_REFUSED
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -201,9 +202,9 @@ class Grid(Space):
                 yield params
                 continue
             refused += 1
-            if refused > MAX_REFUSED:
+            if refused > self.max_refused:
                 raise SpecError(
-                    f"grid(where=...) refused {MAX_REFUSED:,} combinations in a row, up to {shown(params)}; "
+                    f"grid(where=...) refused {self.max_refused:,} combinations in a row, up to {shown(params)}; "
                     "narrow the lists, or list the combinations with cases()"
                 )
         if not found:

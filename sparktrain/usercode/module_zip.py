@@ -22,21 +22,21 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 _CODE_SUFFIXES = frozenset({".py", ".pyi", ".so"})
 
 
-def archive_beside(folder: Path) -> bytes:
+def archive_beside(folder: Path, most_files: int = MAX_ARCHIVE_FILES) -> bytes:
     """The modules and packages in `folder`. Raises FunctionError when they are too large, naming the largest."""
     entries = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() and path.stem not in NEVER_SENT]
     modules = [path for path in entries if path.suffix == ".py" and os.path.isfile(path)]
     packages = [path for path in entries if _may_be_package(path)]
     imported = {name.partition(".")[0] for name in imports_of_files(modules).modules}
     chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in imported]
-    return archive_of([*modules, *chosen])
+    return archive_of([*modules, *chosen], most_files)
 
 
-def archive_of(places: Iterable[Path]) -> bytes:
+def archive_of(places: Iterable[Path], most_files: int = MAX_ARCHIVE_FILES) -> bytes:
     """The module files and package folders in `places`; empty for none. Raises FunctionError when too large."""
     files = {}
     for place in places:
-        for path in [place] if place.is_file() else _belonging(place):
+        for path in [place] if place.is_file() else _belonging(place, most_files):
             files[path.relative_to(place.parent).as_posix()] = path
     if not files:
         return b""
@@ -56,14 +56,14 @@ def _may_be_package(path: Path) -> bool:
     return os.path.isdir(path) and path.name.isidentifier() and not skipped
 
 
-def _belonging(package: Path) -> list[Path]:
+def _belonging(package: Path, most_files: int) -> list[Path]:
     found = []
     for path in files_below(package):
         if path.suffix in _CODE_SUFFIXES or path.stat().st_size <= MAX_DATA_BYTES:
             found.append(path)
-        if len(found) > MAX_ARCHIVE_FILES:
+        if len(found) > most_files:
             raise FunctionError(
-                f"{package}: more than {MAX_ARCHIVE_FILES:,} files, too many to send to executors; "
+                f"{package}: more than {most_files:,} files, too many to send to executors; "
                 "move the data out of the package"
             )
     return found

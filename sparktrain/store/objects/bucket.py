@@ -64,11 +64,11 @@ class Upload(Protocol):
     """A large object that nobody sees yet. Its requests come one after another."""
 
     async def add(self, part: bytes) -> None:
-        """Send the next part, of `PART_BYTES`. When it fails, the same part may be sent again."""
+        """Send the next part; all have the same size. When it fails, the same part may be sent again."""
         ...
 
     async def publish(self, last: bytes) -> None:
-        """Send the last part, of 0 to `PART_BYTES`, and make the object visible unless its name is taken.
+        """Send the last part, which may be smaller or empty, and make the object visible unless its name is taken.
 
         TAKEN then. When it fails otherwise, the same may be asked again.
         """

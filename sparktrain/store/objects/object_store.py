@@ -28,10 +28,14 @@ class ObjectStore(Store):
     A log that grows is not seen before it is closed; a process that dies before leaves none of it.
     """
 
-    def __init__(self, bucket: Bucket, prefix: str, timeout_s: float = STORE_TIMEOUT_S) -> None:
+    def __init__(
+        self, bucket: Bucket, prefix: str, timeout_s: float = STORE_TIMEOUT_S, part_bytes: int = PART_BYTES
+    ) -> None:
+        """Large files are sent in parts of `part_bytes`."""
         self._bucket = bucket
         self._prefix = prefix
         self._timeout_s = timeout_s
+        self._part_bytes = part_bytes
 
     @property
     def address(self) -> StoreAddress:
@@ -149,7 +153,7 @@ class ObjectStore(Store):
         return self._new(path)
 
     def _new(self, path: str) -> "LargeObject":
-        return LargeObject(self._bucket, self._key(path), self._timeout_s)
+        return LargeObject(self._bucket, self._key(path), self._timeout_s, self._part_bytes)
 
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{check_path(path)}" if self._prefix else check_path(path)
@@ -164,10 +168,11 @@ class ObjectStore(Store):
 class LargeObject(NewFile):
     """Parts that the service keeps, and up to one part in memory, until it is published."""
 
-    def __init__(self, bucket: Bucket, key: str, timeout_s: float) -> None:
+    def __init__(self, bucket: Bucket, key: str, timeout_s: float, part_bytes: int) -> None:
         self._bucket = bucket
         self._key = key
         self._timeout_s = timeout_s
+        self._part_bytes = part_bytes
         self._writer = uuid4().hex
         self._upload: Upload | None = None
         self._buffer = bytearray()
@@ -181,14 +186,14 @@ class LargeObject(NewFile):
         self._size += len(data)
         rest = memoryview(data)
         while rest:
-            room = PART_BYTES - len(self._buffer)
+            room = self._part_bytes - len(self._buffer)
             self._buffer += rest[:room]
             rest = rest[room:]
-            if len(self._buffer) == PART_BYTES:
+            if len(self._buffer) == self._part_bytes:
                 self._send()
 
     def _send(self) -> None:
-        call, part = self._call(PART_BYTES), bytes(self._buffer)
+        call, part = self._call(self._part_bytes), bytes(self._buffer)
         try:
             upload = self._begin(call)
             call.ask(lambda _: upload.add(part))

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sparktrain.rundir import metric_log
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.store.base import Store
 from tests.contract.metric_log_contract import LAYOUT, MetricLogContract, row, steps
@@ -16,9 +15,8 @@ class TestReportsInADict(MetricLogContract):
 
 
 def test_a_full_block_is_never_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metric_log, "FULL_BYTES", 1000)
     store = MemoryStore()
-    log = MetricLog(store, LAYOUT)
+    log = MetricLog(store, LAYOUT, full_bytes=1000)
     written: list[int] = []
     put = store.put_if_absent
 

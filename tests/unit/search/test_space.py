@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from sparktrain.config.load import load_params
 from sparktrain.errors import SpecError
 from sparktrain.search import space as module
-from sparktrain.search.space import Space, as_space, cases, from_file, grid, when, zipped
+from sparktrain.search.space import Grid, Space, as_space, cases, from_file, grid, when, zipped
 
 NAMES = some.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True).map(lambda name: f"p_{name}")
 VALUES = (
@@ -135,10 +135,10 @@ def test_a_large_grid_is_lazy() -> None:
     assert list(itertools.islice(space, 2))[1]["p9"] == 1
 
 
-def test_where_that_goes_on_refusing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_REFUSED", 100)
+def test_a_condition_that_refuses_too_many_in_a_row_is_an_error() -> None:
+    space = Grid((("a", tuple(range(1000))),), where=lambda p: p["a"] > 500, max_refused=100)
     with pytest.raises(SpecError, match="refused 100 combinations in a row"):
-        grid(a=range(1000), where=lambda p: p["a"] > 500)
+        next(iter(space))
 
 
 def test_lists_of_numpy_and_pandas_become_python() -> None:

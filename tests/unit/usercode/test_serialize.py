@@ -240,13 +240,12 @@ def test_an_archive_that_is_too_large_names_the_largest(tmp_path: Path) -> None:
         pack(resolve(f"{file}:train"))
 
 
-def test_an_archive_of_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module_zip, "MAX_ARCHIVE_FILES", 3)
+def test_an_archive_of_too_many_files(tmp_path: Path) -> None:
     for index in range(5):
         write(tmp_path, f"ship_many/{index}.txt")
     write(tmp_path, "ship_many/__init__.py")
     with pytest.raises(FunctionError, match=r"ship_many: more than 3 files.*move the data"):
-        module_zip.archive_beside(tmp_path)
+        module_zip.archive_beside(tmp_path, most_files=3)
 
 
 def test_function_and_archive_together_have_a_limit_that_may_be_set(tmp_path: Path) -> None:

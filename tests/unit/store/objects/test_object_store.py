@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
-from sparktrain.store.objects import object_store
-from sparktrain.store.objects.bucket import ObjectInfo, Page, RequestErrorKind, RequestFailure, Upload
+from sparktrain.store.objects.bucket import PART_BYTES, ObjectInfo, Page, RequestErrorKind, RequestFailure, Upload
 from sparktrain.store.objects.memory_bucket import MemoryBucket
 from sparktrain.store.objects.object_store import ObjectStore
 
@@ -84,8 +83,8 @@ class FlakyUpload(Upload):
         await self._bucket._follow("abort", self._inner.abort)
 
 
-def store_on(bucket: MemoryBucket, timeout_s: float = 20) -> ObjectStore:
-    return ObjectStore(bucket, "exp", timeout_s)
+def store_on(bucket: MemoryBucket, timeout_s: float = 20, part_bytes: int = PART_BYTES) -> ObjectStore:
+    return ObjectStore(bucket, "exp", timeout_s, part_bytes)
 
 
 @pytest.mark.parametrize("lost", [["before"], ["after"], ["before", "after"], ["after", "before", "before"]])
@@ -140,12 +139,9 @@ def test_what_only_reads_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("lost", [["before"], ["after"]])
-def test_a_large_file_is_published_once_though_answers_are_lost(
-    lost: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(object_store, "PART_BYTES", 4)
+def test_a_large_file_is_published_once_though_answers_are_lost(lost: list[str]) -> None:
     bucket = FlakyBucket(add=["before"], publish=lost)
-    file = store_on(bucket).create("model")
+    file = store_on(bucket, part_bytes=4).create("model")
     file.write(b"0123")
     file.write(b"456789")
     assert file.publish().size == 10
@@ -153,10 +149,9 @@ def test_a_large_file_is_published_once_though_answers_are_lost(
     assert "abort" not in bucket.asked
 
 
-def test_a_large_file_that_cannot_be_sent_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "PART_BYTES", 4)
+def test_a_large_file_that_cannot_be_sent_is_forgotten() -> None:
     bucket = FlakyBucket(add=["answer", "deny"])
-    store = store_on(bucket)
+    store = store_on(bucket, part_bytes=4)
     file = store.create("model")
     file.write(b"0123")
     with pytest.raises(StoreRefusedError):
@@ -168,15 +163,14 @@ def test_a_large_file_that_cannot_be_sent_is_forgotten(monkeypatch: pytest.Monke
     assert store.list() == []
 
 
-def test_an_upload_that_was_ended_from_outside_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_that_was_ended_from_outside_is_no_success() -> None:
     class Forgetful(FlakyBucket):
         async def _follow(self, name: str, request: Callable[[], Awaitable[Any]]) -> Any:
             if name == "publish":
                 raise FileNotFoundError("no such upload")
             return await request()
 
-    monkeypatch.setattr(object_store, "PART_BYTES", 4)
-    file = store_on(Forgetful()).create("model")
+    file = store_on(Forgetful(), part_bytes=4).create("model")
     file.write(b"01234567")
     with pytest.raises(StoreError, match="has forgotten the parts that were sent; write the file again"):
         file.publish()
