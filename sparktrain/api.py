@@ -35,7 +35,7 @@ from sparktrain.search.space import Space, single, zipped
 from sparktrain.usercode.target import Target
 
 if TYPE_CHECKING:
-    from sparktrain.cluster.preflight import Session
+    from sparktrain.cluster.spark_facts import Session
 
 LateEngine = Callable[[], AbstractContextManager[Engine]]
 """Starts an engine, which is stopped when the context ends."""

@@ -59,7 +59,7 @@ def look_at(out: Output, request: CommandRequest) -> int:
     """Blocks on the session, the store and Hadoop's daemons."""
     import os
 
-    from sparktrain.cluster.finding import Level
+    from sparktrain.cluster.check_finding import Level
     from sparktrain.cluster.spark_session import is_submitted
     from sparktrain.doctor.doctor_report import DoctorReport, document
     from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest

@@ -1,12 +1,63 @@
-"""Where the coordinator of a driver listens."""
+"""Where the coordinator in the driver listens, and the addresses at which executors reach it."""
+
+import socket
+from collections.abc import Mapping
 
 from msgspec import Struct
 
+from sparktrain.config.param_values import shown
+from sparktrain.errors import SessionError
+
+HOST_KEY = "spark.sparktrain.driver.host"
+"""Address at which executors reach the driver, if it differs from Spark's own."""
+PORT_KEY = "spark.sparktrain.driver.port"
+"""Port on which the coordinator listens; 0 for any free one."""
+KEYS = ("spark.driver.host", "spark.driver.bindAddress", HOST_KEY, PORT_KEY)
+"""The configuration keys from which the address follows."""
+
 
 class Address(Struct, frozen=True):
-    """Where the coordinator listens, and what agents are told."""
+    """Where the coordinator listens, and where agents look for it."""
 
     bind: str
     hosts: tuple[str, ...]
-    """What agents try, the likeliest first."""
+    """The hosts that agents try, the likeliest first."""
     port: int
+
+
+def address_of(conf: Mapping[str, str]) -> Address:
+    """The address by the session's configuration, or this machine's name where Spark's driver runs elsewhere (Connect).
+
+    Raises SessionError when no host is an address of this machine, or the port is not valid.
+    """
+    named, of_spark = conf.get(HOST_KEY) or None, conf.get("spark.driver.host")
+    bind = conf.get("spark.driver.bindAddress")
+    hosts = [host for host in dict.fromkeys((named, of_spark, socket.getfqdn(), socket.gethostname())) if host]
+    here = [host for host in hosts if is_ours(host)]
+    if bind is None and not here:
+        raise SessionError(
+            f"none of {', '.join(hosts)} is an address of this machine: set {HOST_KEY} to the one that executors "
+            f"reach, and spark.driver.bindAddress to the one to listen on"
+        )
+    if named is not None:
+        return Address(bind or here[0], (named,), _port(conf))
+    # Spark's own may be the address of a router or a container's host, which forwards connections.
+    reachable = [*here, *(host for host in hosts if host == of_spark and host not in here)]
+    return Address(bind or here[0], tuple(reachable or hosts), _port(conf))
+
+
+def _port(conf: Mapping[str, str]) -> int:
+    port = conf.get(PORT_KEY, "0").strip()
+    if not port.isdecimal() or int(port) >= 2**16:
+        raise SessionError(f"{PORT_KEY} ({shown(port)}) must be a port: a number below 65536, or 0 for any free one")
+    return int(port)
+
+
+def is_ours(host: str) -> bool:
+    """Whether this machine can listen on `host`."""
+    try:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True

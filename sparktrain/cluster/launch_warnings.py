@@ -5,9 +5,9 @@ import logging
 from msgspec import Struct
 
 from sparktrain import formatting
-from sparktrain.cluster import preflight, yarn_capacity
-from sparktrain.cluster.finding import Finding, Level, failed, of_message, passed, warned
-from sparktrain.cluster.preflight import Facts
+from sparktrain.cluster import preflight, spark_facts, yarn_capacity
+from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import ResourceError
 
@@ -60,7 +60,7 @@ def slots_finding(facts: Facts, agents: int | None) -> tuple[Finding, int]:
         count = preflight.agents_for(facts, agents, None)
     except ResourceError as error:
         return of_message("slots", Level.FAIL, str(error)), 0
-    there = preflight.slots(facts)
+    there = spark_facts.slots(facts)
     if there is not None:
         return passed(
             "slots", f"{formatting.count(there, 'slot')} on {facts.master}, of which a run takes {count}"
@@ -151,9 +151,9 @@ def gpus_of_task(facts: Facts) -> float:
 
 def _memory(facts: Facts) -> list[Finding]:
     """YARN ends a container that outgrows its memory; on other masters nothing is counted."""
-    if facts.master != preflight.YARN:
+    if facts.master != spark_facts.YARN:
         return []
-    slots = max(1, preflight.slots_of_executor(facts))
+    slots = max(1, spark_facts.slots_of_executor(facts))
     heap, beside = yarn_capacity.heap_mib(facts.conf), yarn_capacity.beside_heap_mib(facts.conf)
     told = (
         f"an executor has {heap} MiB for its JVM, and {beside} MiB for the Python of {formatting.count(slots, 'slot')}"

@@ -6,7 +6,7 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster.preflight import Facts
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.errors import EnvironmentMismatchError
 
 VARIABLE = "PYSPARK_PYTHON"

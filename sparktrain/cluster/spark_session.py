@@ -11,8 +11,8 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster import jvm, master_check, yarn_client
-from sparktrain.cluster.preflight import FAILURES_KEY, YARN
+from sparktrain.cluster import jvm, spark_master, yarn_client
+from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import SessionError, SparktrainError
 
 _PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
@@ -61,7 +61,7 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
             settings = {**_absent(_PATIENCE, known), **conf}
         else:
             master = master or DEFAULT_MASTER
-            master_check.check(master)
+            spark_master.check_reachable(master)
             settings = {**_PATIENCE, **_ours(master, scratch), **conf}
         settings = {"spark.app.name": name, **settings} | ({"spark.master": master} if master is not None else {})
         if not submitted:

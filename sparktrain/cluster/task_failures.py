@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 MOST_TASKS = 10_000
 """Of a stage: failures of agents, which are few."""
 
-Words = Callable[[Iterable[int]], dict[int, str]]
+TaskFailures = Callable[[Iterable[int]], dict[int, str]]
 """Why tasks of these stages have failed, by task id. Blocks, in any thread; never raises."""
 
 logger = logging.getLogger("sparktrain")
 
 
-def words_of(session: "SparkSession") -> Words | None:
+def task_failures(session: "SparkSession") -> TaskFailures | None:
     """Of a classic session; None for Spark Connect, which tells nothing of executors."""
     context = getattr(session, "_sc", None)
     return None if context is None else lambda stages: _failed(context, stages)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktrain import formatting
-from sparktrain.cluster.finding import Finding, Level
+from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.doctor.examine import Examination
 
 VERSION = 1

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from sparktrain.clock import Clock, SystemClock
-from sparktrain.cluster import launch_warnings, preflight, yarn_capacity
-from sparktrain.cluster.finding import Finding, Level, failed, of_message, warned, worst
+from sparktrain.cluster import launch_warnings, preflight, spark_facts, yarn_capacity
+from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, warned, worst
 from sparktrain.cluster.launch_warnings import Driver
-from sparktrain.cluster.preflight import Facts
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.cluster.yarn_client import ResourceManager
 from sparktrain.config.quantities import count as number
 from sparktrain.config.store_address import StoreAddress
@@ -89,7 +89,7 @@ class ClusterExaminer:
             return self._found
         try:
             with self._asked.open_session() as spark:
-                self._look(spark, preflight.read_facts(spark, self._cores))
+                self._look(spark, spark_facts.read_facts(spark, self._cores))
         except UserError as error:  # no session could be made, or it cannot be used
             self._found.findings.append(of_message("session", Level.FAIL, str(error)))
             self._found.unseen.append("the executors: there is no session")
@@ -144,11 +144,11 @@ class ClusterExaminer:
 
     def _yarn(self, facts: Facts | None, agents: int) -> list[Finding]:
         manager = ResourceManager.configured()
-        on_yarn = facts is not None and facts.master == preflight.YARN
+        on_yarn = facts is not None and facts.master == spark_facts.YARN
         if not manager.urls:
             return []
         demand = yarn_capacity.demand_of(facts.conf) if facts is not None and on_yarn else None
-        executors = preflight.executors_for(facts, agents) if facts is not None else 0
+        executors = spark_facts.executors_for(facts, agents) if facts is not None else 0
         return hadoop.yarn_findings(manager.tell(), " or ".join(manager.urls), demand, executors)
 
     def _namenode(self) -> list[Finding]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sparktrain import formatting
 from sparktrain.cluster import yarn_capacity
-from sparktrain.cluster.finding import Finding, Level, failed, of_message, passed, warned
+from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
 from sparktrain.store.hadoop.hadoop_errors import KERBEROS_STEP
 
 SOON_S = 3600.0

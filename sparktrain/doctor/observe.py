@@ -15,7 +15,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from sparktrain.clock import Clock
-from sparktrain.cluster.finding import Finding, passed, warned
+from sparktrain.cluster.check_finding import Finding, passed, warned
 from sparktrain.cluster.launch_warnings import Driver
 from sparktrain.cluster.yarn_client import get_json
 from sparktrain.config.store_address import StoreAddress

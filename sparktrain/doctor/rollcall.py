@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from sparktrain import formatting
 from sparktrain.clock import Clock, SystemClock
+from sparktrain.cluster.driver_address import address_of
 from sparktrain.cluster.import_failures import advice
-from sparktrain.cluster.preflight import Facts, address_of
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.cluster.token_renewer import tokens_for
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.store_address import StoreAddress
@@ -56,7 +57,7 @@ def call_roll(spark: SparkSession, facts: Facts, slots: int, shared: Shared) -> 
 
     Raises SessionError when this machine has no address for executors, ListenError when it cannot listen there.
     """
-    address, name = address_of(facts), f"doctor-{uuid.uuid4().hex[:12]}"
+    address, name = address_of(facts.conf), f"doctor-{uuid.uuid4().hex[:12]}"
     certificates = issue(name)
     listener = GrpcListener(address.bind, (address.port,), certificates.server)
     keeper = tokens_for(spark, shared.address)

@@ -7,7 +7,7 @@ from itertools import combinations
 from msgspec import Struct
 
 from sparktrain import formatting
-from sparktrain.cluster.finding import Finding, Level, failed, of_message, passed, warned
+from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
 from sparktrain.cluster.launch_warnings import PYTHON_MIB, Driver
 from sparktrain.config.versions import COMPARED, mismatch
 from sparktrain.driver.gpu_claims import conflict

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sparktrain.clock import Clock
 from sparktrain.cluster.executor_loss import reading
-from sparktrain.cluster.task_failures import Words
+from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.sweep_spec import trial_seed
 from sparktrain.driver.agent_server import LEASE_S, Server
@@ -84,7 +84,7 @@ class Coordinator:
     """Owns the state of one pool of agents, and of the run that it is on."""
 
     def __init__(
-        self, server: Server, clock: Clock, outlook: Callable[[], str] = str, words: Words | None = None
+        self, server: Server, clock: Clock, outlook: Callable[[], str] = str, words: TaskFailures | None = None
     ) -> None:
         """`outlook` says why agents do not come, `words` why they were lost, where that can be known; both may block,
         and are called in threads of their own."""
@@ -390,7 +390,7 @@ class Coordinator:
             run.outlook = "; ".join(filter(None, (self._server.absences.told() if missing else "", said)))
             await self._clock.sleep(OUTLOOK_S)
 
-    async def _explain_losses(self, words: Words) -> None:
+    async def _explain_losses(self, words: TaskFailures) -> None:
         """Find out, as long as lost agents are unaccounted for, why Spark says that they were lost."""
         unexplained = self._server.unexplained
         while True:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from sparktrain.clock import SystemClock, pause
+from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.cluster.import_failures import advice
-from sparktrain.cluster.preflight import HOST_KEY, PORT_KEY
 from sparktrain.config.versions import installed_versions
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator

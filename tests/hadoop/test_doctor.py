@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.cluster.finding import Finding, Level
+from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest
 from sparktrain.doctor.hadoop import STALE_KEY
 from tests.conf import CONF

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparktrain.clock import SystemClock
-from sparktrain.cluster.finding import Finding, Level
-from sparktrain.cluster.preflight import HOST_KEY, read_facts
+from sparktrain.cluster.check_finding import Finding, Level
+from sparktrain.cluster.driver_address import HOST_KEY
+from sparktrain.cluster.spark_facts import read_facts
 from sparktrain.doctor import rollcall
 from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
 from sparktrain.doctor.rollcall import Shared, call_roll

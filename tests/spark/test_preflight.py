@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import sparktrain as st
 from sparktrain.clock import SystemClock
-from sparktrain.cluster.preflight import HOST_KEY, PORT_KEY
+from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.driver import pool as pool_module
 from sparktrain.protocol.ticket import AgentTicket
 from tests.support.functions import square

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster.task_failures import words_of
+from sparktrain.cluster.task_failures import task_failures
 
 
 def fail(batches: Any) -> Any:
@@ -24,7 +24,7 @@ def test_each_failed_task_is_told_by_the_id_that_it_knows(spark: SparkSession) -
     tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(None)]
     stage = max(each for job in jobs if job is not None for each in job.stageIds)
-    words = words_of(spark)
+    words = task_failures(spark)
     assert words is not None
     told = words({stage, 10**6})
     assert told
@@ -34,7 +34,7 @@ def test_each_failed_task_is_told_by_the_id_that_it_knows(spark: SparkSession) -
 def test_a_session_that_is_gone_or_of_spark_connect_tells_nothing() -> None:
     gone: Any = SimpleNamespace(_sc=SimpleNamespace(_jvm=None))
     connect: Any = SimpleNamespace()
-    words = words_of(gone)
+    words = task_failures(gone)
     assert words is not None
     assert words({1}) == {}
-    assert words_of(connect) is None
+    assert task_failures(connect) is None

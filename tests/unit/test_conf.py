@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sparktrain.cluster.preflight import Facts, slots
+from sparktrain.cluster.spark_facts import Facts, slots
 from sparktrain.cluster.yarn_capacity import demand_of
 from sparktrain.config.load import load_gang, load_params
 from sparktrain.errors import SpecError

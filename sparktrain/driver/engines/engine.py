@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import Missing
-from sparktrain.cluster.task_failures import Words
+from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
@@ -116,7 +116,7 @@ class Engine(Protocol):
         """Raises SessionError when the coordinator can listen nowhere."""
         ...
 
-    def loss_reasons(self) -> Words | None:
+    def loss_reasons(self) -> TaskFailures | None:
         """Explains lost agents; None where nobody can."""
         ...
 

@@ -9,7 +9,7 @@ from itertools import count
 from sparktrain import formatting
 from sparktrain.cluster import preflight
 from sparktrain.cluster.driver_address import Address
-from sparktrain.cluster.task_failures import Words
+from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
 from sparktrain.config.quantities import count as whole
 from sparktrain.config.store_address import StoreAddress
@@ -174,7 +174,7 @@ class LocalEngine:
         """See base class."""
         return Address(HERE, (HERE,), 0)
 
-    def loss_reasons(self) -> Words:
+    def loss_reasons(self) -> TaskFailures:
         """See base class."""
         return self._lost
 

@@ -7,13 +7,13 @@ from functools import cached_property
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster import preflight
+from sparktrain.cluster import agent_diagnosis, driver_address, preflight, spark_facts
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import warn
-from sparktrain.cluster.preflight import Facts
 from sparktrain.cluster.python_version import settle_python
-from sparktrain.cluster.task_failures import Words
+from sparktrain.cluster.spark_facts import Facts
+from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
@@ -45,12 +45,12 @@ class SparkEngine:
     @property
     def slots(self) -> int | None:
         """See base class."""
-        return preflight.slots(self._facts)
+        return spark_facts.slots(self._facts)
 
     @property
     def ended(self) -> bool:
         """See base class."""
-        return preflight.is_stopped(self._session)
+        return spark_facts.is_stopped(self._session)
 
     def check_run(self, spec: SweepSpec) -> None:
         """See base class."""
@@ -79,15 +79,15 @@ class SparkEngine:
 
     def address(self) -> Address:
         """See base class."""
-        return preflight.address_of(self._facts)
+        return driver_address.address_of(self._facts.conf)
 
-    def loss_reasons(self) -> Words | None:
+    def loss_reasons(self) -> TaskFailures | None:
         """See base class."""
-        return preflight.listener_of(self._session, self._facts)
+        return agent_diagnosis.loss_reasons(self._session, self._facts)
 
     def outlook(self, agents: int) -> Callable[[], str]:
         """See base class."""
-        return preflight.outlook_of(self._facts, agents)
+        return agent_diagnosis.start_outlook(self._facts, agents)
 
     def batch(self, ticket: AgentTicket, slots: range, on_end: OnBatchEnd, *, without_gpus: bool) -> AgentJob:
         """See base class."""
@@ -110,8 +110,8 @@ def spark_engine(spark: SparkSession | None) -> SparkEngine:
     Executors of a local master run this Python from now on, and what costs a run something is logged. Raises
     UserError.
     """
-    session = preflight.active_session(spark)
-    facts = preflight.read_facts(session, os.cpu_count() or 1)
+    session = spark_facts.active_session(spark)
+    facts = spark_facts.read_facts(session, os.cpu_count() or 1)
     settle_python(session, facts)
     hush(session)
     warn(facts)

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import sparktrain
-from sparktrain.cluster.preflight import Facts, agents_for, check_installed, check_pool
+from sparktrain.cluster.preflight import agents_for, check_installed, check_pool
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.load import load_params, parse_params
 from sparktrain.config.sweep_spec import SweepSpec

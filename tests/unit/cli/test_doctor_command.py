@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sparktrain import cli
-from sparktrain.cluster.finding import Finding, failed, passed, warned
+from sparktrain.cluster.check_finding import Finding, failed, passed, warned
 from sparktrain.doctor import examine
 from sparktrain.doctor.examine import Examination, ExaminationRequest
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 import sparktrain
-from sparktrain.cluster import preflight
-from sparktrain.cluster.finding import Level
+from sparktrain.cluster import spark_facts
+from sparktrain.cluster.check_finding import Level
 from sparktrain.cluster.launch_warnings import (
     launch_findings,
     packages_findings,
@@ -88,8 +88,8 @@ def test_a_launch_warns_of_what_costs_and_of_nothing_else(caplog: pytest.LogCapt
 def test_every_call_warns_before_it_starts_anything(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preflight, "active_session", lambda spark: spark)
-    monkeypatch.setattr(preflight, "read_facts", lambda session, cores: facts("local[1]", speculation="true"))
+    monkeypatch.setattr(spark_facts, "active_session", lambda spark: spark)
+    monkeypatch.setattr(spark_facts, "read_facts", lambda session, cores: facts("local[1]", speculation="true"))
     with caplog.at_level(logging.WARNING, "sparktrain"), pytest.raises(ResourceError):
         sparktrain.pool(agents=5)
     assert [said.partition(":")[0] for said in caplog.messages] == ["speculation"]
@@ -102,7 +102,7 @@ def test_gpus_are_what_spark_gives() -> None:
     assert told(
         only(session_findings(facts("spark://h:1"), 1), "gpus"), Level.FAIL, "gpus (1) must be what Spark gives"
     )
-    assert told(only(session_findings(facts("local[2]"), 1), "gpus"), Level.FAIL, "cannot be had on local[2]")
+    assert told(only(session_findings(facts("local[2]"), 1), "gpus"), Level.FAIL, "are not available on local[2]")
 
 
 def test_versions_of_spark_and_java() -> None:

@@ -1,8 +1,6 @@
-"""What a session has, against what a call wants: decided from its facts alone."""
+"""The checks before a launch, decided from the facts of a session alone."""
 
-import socket
 from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.cluster import preflight
-from sparktrain.cluster.preflight import HOST_KEY, PORT_KEY, Address, Facts
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import Backend, GangSpec
-from sparktrain.errors import ResourceError, SessionError, SpecError
+from sparktrain.errors import ResourceError, SpecError
 
 CORES = 8
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
@@ -21,45 +19,6 @@ YARN = {"executor.instances": "4", "executor.cores": "4"}
 
 def facts(master: str, executors: int | None = None, **conf: str) -> Facts:
     return Facts(master, {f"spark.{key}": value for key, value in conf.items()}, CORES, executors)
-
-
-SLOTS = [
-    ("local", {}, 1),
-    ("local[*]", {}, CORES),
-    ("local[4]", {}, 4),
-    ("local[*,3]", {}, CORES),
-    ("local[4, 3]", {}, 4),
-    ("local[5]", {"task.cpus": "2"}, 2),
-    (LOCAL_CLUSTER, {}, 2),
-    ("local-cluster[2, 4, 1024]", {"task.cpus": "2"}, 4),
-    ("local-cluster[2,4,1024]", {"executor.cores": "1"}, 2),
-    (LOCAL_CLUSTER, {"task.cpus": "2"}, 0),
-    ("yarn", YARN, 16),
-    ("yarn", {**YARN, "task.cpus": "4"}, 4),
-    ("yarn", {**YARN, "task.cpus": "3"}, 4),
-    ("yarn", {}, 2),
-    ("k8s://host:443", YARN, 16),
-    ("yarn", {**YARN, "dynamicAllocation.enabled": "true"}, None),
-    ("yarn", {**YARN, "dynamicAllocation.enabled": "true", "dynamicAllocation.maxExecutors": "10"}, 40),
-    ("yarn", {**YARN, "dynamicAllocation.enabled": "false", "dynamicAllocation.maxExecutors": "10"}, 16),
-    ("yarn", {**YARN, "executor.resource.gpu.amount": "2", "task.resource.gpu.amount": "1"}, 8),
-    ("yarn", {**YARN, "executor.resource.gpu.amount": "1", "task.resource.gpu.amount": "0.5"}, 8),
-    ("yarn", {**YARN, "executor.resource.gpu.amount": "8", "task.resource.gpu.amount": "1"}, 16),
-    ("yarn", {**YARN, "task.resource.gpu.amount": "1"}, 0),
-    ("spark://host:7077", {}, None),
-    ("spark://host:7077", {"executor.cores": "2"}, None),
-    ("spark://host:7077", {"cores.max": "6"}, 6),
-    ("spark://host:7077", {"cores.max": "6", "task.cpus": "4"}, 1),
-    ("spark://host:7077", {"cores.max": "10", "executor.cores": "4", "task.cpus": "2"}, 4),
-    ("spark://host:7077", {"executor.cores": "2", "dynamicAllocation.enabled": "true"}, None),
-    ("", {}, None),
-    ("other://host", {"executor.instances": "3"}, 3),
-]
-
-
-@pytest.mark.parametrize(("master", "conf", "expected"), SLOTS)
-def test_slots_by_configuration(master: str, conf: dict[str, str], expected: int | None) -> None:
-    assert preflight.slots(facts(master, **conf)) == expected
 
 
 AGENTS = [
@@ -198,7 +157,7 @@ def test_what_is_installed_is_found_without_importing_it() -> None:
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]"])
 def test_gpus_are_refused_on_a_local_master_whatever_its_configuration(master: str) -> None:
     conf = {"task.resource.gpu.amount": "1", "executor.resource.gpu.amount": "1"}
-    with pytest.raises(ResourceError, match=r"gpus \(1\) cannot be had on local.*would hang; use local-cluster"):
+    with pytest.raises(ResourceError, match=r"gpus \(1\) are not available on local.*would hang; use local-cluster"):
         preflight.check_gpus(facts(master, **conf), 1)
 
 
@@ -219,125 +178,6 @@ def test_gpus_that_a_task_gets_are_accepted_and_none_are_needed_for_none() -> No
     assert not facts(LOCAL_CLUSTER).local
 
 
-@pytest.fixture
-def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine is `ours`, with the address 127.0.0.1."""
-    monkeypatch.setattr(socket, "getfqdn", lambda: "ours.example")
-    monkeypatch.setattr(socket, "gethostname", lambda: "ours")
-    monkeypatch.setattr(preflight, "is_ours", lambda host: host in ("ours", "ours.example", "127.0.0.1"))
-
-
-ADDRESSES = [
-    ({}, Address("ours.example", ("ours.example", "ours"), 0)),
-    ({"driver.host": "127.0.0.1"}, Address("127.0.0.1", ("127.0.0.1", "ours.example", "ours"), 0)),
-    ({"driver.host": "ours"}, Address("ours", ("ours", "ours.example"), 0)),
-    ({"driver.bindAddress": "0.0.0.0"}, Address("0.0.0.0", ("ours.example", "ours"), 0)),
-    # Spark's driver is elsewhere, as with Connect; or here, behind a router: both kinds of address are worth a try.
-    ({"driver.host": "router"}, Address("ours.example", ("ours.example", "ours", "router"), 0)),
-    (
-        {"driver.host": "router", "driver.bindAddress": "0.0.0.0"},
-        Address("0.0.0.0", ("ours.example", "ours", "router"), 0),
-    ),
-    ({"sparktrain.driver.host": "named"}, Address("ours.example", ("named",), 0)),
-    ({"sparktrain.driver.host": "ours"}, Address("ours", ("ours",), 0)),
-    ({"sparktrain.driver.host": ""}, Address("ours.example", ("ours.example", "ours"), 0)),
-    (
-        {"sparktrain.driver.host": "named", "driver.host": "127.0.0.1", "sparktrain.driver.port": "4040"},
-        Address("127.0.0.1", ("named",), 4040),
-    ),
-    ({"sparktrain.driver.port": "0"}, Address("ours.example", ("ours.example", "ours"), 0)),
-]
-
-
-@pytest.mark.usefixtures("_machine")
-@pytest.mark.parametrize(("conf", "expected"), ADDRESSES)
-def test_where_the_coordinator_listens_and_what_executors_are_told(conf: dict[str, str], expected: Address) -> None:
-    assert preflight.address_of(facts("yarn", **conf)) == expected
-
-
-def test_a_machine_that_owns_none_of_its_names_is_told_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "is_ours", lambda host: False)
-    with pytest.raises(SessionError, match=rf"none of router, .* address of this machine: set {HOST_KEY}.*bindAddress"):
-        preflight.address_of(facts("yarn", **{"driver.host": "router"}))
-    bound = preflight.address_of(facts("yarn", **{"driver.host": "router", "driver.bindAddress": "10.0.0.1"}))
-    assert (bound.bind, bound.hosts[0]) == ("10.0.0.1", "router")
-
-
-@pytest.mark.usefixtures("_machine")
-@pytest.mark.parametrize("port", ["any", "-1", "65536", "4040.0", "²"])
-def test_a_port_is_a_number_below_65536(port: str) -> None:
-    with pytest.raises(SessionError, match=rf"^{PORT_KEY} \('.*'\) must be a port"):
-        preflight.address_of(facts("yarn", **{"sparktrain.driver.port": port}))
-
-
-def test_this_machine_owns_its_loopback_address_and_no_name_that_leads_nowhere() -> None:
-    assert preflight.is_ours("127.0.0.1")
-    assert not preflight.is_ours("no-such-host.invalid")
-
-
-class Broken:
-    """A session whose JVM is gone: every question is an error, of no known kind."""
-
-    class conf:  # noqa: N801 - Spark's name
-        @staticmethod
-        def get(key: str, default: object) -> str:
-            raise ConnectionError
-
-    def range(self) -> None: ...
-
-
-def test_a_session_that_does_not_answer_is_an_error_of_ours() -> None:
-    session: Any = Broken()
-    assert preflight.active_session(session) is session
-    with pytest.raises(SessionError, match=r"cannot be used \(ConnectionError\): make a new one"):
-        preflight.read_facts(session, CORES)
-    not_one: Any = "local[2]"
-    with pytest.raises(SessionError, match=r"spark \(str\) must be a SparkSession"):
-        preflight.active_session(not_one)
-
-
-class Py4JError(Exception):
-    """As Py4J's."""
-
-
-class Py4JNetworkError(Py4JError):
-    """As Py4J's."""
-
-
-class Py4JJavaError(Py4JError):
-    """As Py4J's."""
-
-
-def session_whose_jvm(answers: bool | Exception) -> Any:
-    """A classic session; its JVM says whether its context is stopped, or the call raises."""
-
-    def stopped() -> bool:
-        if isinstance(answers, Exception):
-            raise answers
-        return answers
-
-    java = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=stopped))
-    return SimpleNamespace(_sc=SimpleNamespace(_jsc=java), range=None)
-
-
-@pytest.mark.parametrize(
-    ("answers", "stopped"),
-    [
-        (True, True),
-        (False, False),
-        (ConnectionRefusedError(111, "Connection refused"), True),
-        (Py4JError("An error occurred while calling o1.sc"), True),
-        (Py4JNetworkError("Answer from Java side is empty"), True),
-        (Py4JJavaError("java.lang.OutOfMemoryError"), False),
-        (OSError(24, "Too many open files"), False),
-        (MemoryError(), False),
-        (RuntimeError("can't start new thread"), False),
-    ],
-)
-def test_only_a_jvm_that_does_not_answer_is_a_session_that_is_stopped(answers: bool | Exception, stopped: bool) -> None:
-    assert preflight.is_stopped(session_whose_jvm(answers)) == stopped
-
-
 def test_on_yarn_the_agents_job_must_outlive_every_restart_of_a_trial() -> None:
     for restarts, needed in ((0, 101), (3, 104)):
         preflight.check_failures(facts("yarn", **{"task.maxFailures": str(needed)}), restarts)
@@ -345,16 +185,9 @@ def test_on_yarn_the_agents_job_must_outlive_every_restart_of_a_trial() -> None:
             ResourceError, match=rf"^spark\.task\.maxFailures \({needed - 1}\) must be {needed} or more"
         ):
             preflight.check_failures(facts("yarn", **{"task.maxFailures": str(needed - 1)}), restarts)
-    with pytest.raises(ResourceError, match=r"\(4\) must be 104 .* set it when the session is made"):
+    with pytest.raises(ResourceError, match=r"\(4\) must be 104 .* set it when you create the session"):
         preflight.check_failures(facts("yarn"), 3)
     preflight.check_failures(facts("local[4]"), 3)
-
-
-def test_how_many_executors_agents_need() -> None:
-    there = facts("yarn", **{"executor.cores": "4", "task.cpus": "2"})
-    assert preflight.slots_of_executor(there) == 2
-    assert [preflight.executors_for(there, agents) for agents in (1, 2, 3)] == [1, 1, 2]
-    assert preflight.executors_for(facts("yarn", **{"task.cpus": "2"}), 3) == 3, "as if each had room for one"
 
 
 DYNAMIC = {"executor.resource.gpu.amount": "1", "dynamicAllocation.enabled": "true"}

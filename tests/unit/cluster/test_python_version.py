@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparktrain.cluster.preflight import Facts
 from sparktrain.cluster.python_version import settle_python
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.versions import mismatch
 from sparktrain.errors import EnvironmentMismatchError
 

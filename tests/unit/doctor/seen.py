@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktrain.cluster.finding import Finding, Level
+from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.cluster.launch_warnings import Driver
-from sparktrain.cluster.preflight import Facts
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.protocol.checkup_report import Peer, SlotTold
 
 GIB = 2**30

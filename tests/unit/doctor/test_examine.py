@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sparktrain.cluster.finding import Finding, Level, failed, passed, warned
-from sparktrain.cluster.preflight import Facts
+from sparktrain.cluster.check_finding import Finding, Level, failed, passed, warned
+from sparktrain.cluster.spark_facts import Facts
 from sparktrain.doctor import examine, observe
 from sparktrain.doctor.doctor_report import DoctorReport, document
 from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest, begin, settle
@@ -118,7 +118,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
     def opened() -> Iterator[Any]:
         yield asked
 
-    monkeypatch.setattr(examine.preflight, "read_facts", lambda spark, cores: facts("local-cluster[2,1,1024]"))
+    monkeypatch.setattr(examine.spark_facts, "read_facts", lambda spark, cores: facts("local-cluster[2,1,1024]"))
     monkeypatch.setattr(examine, "call_roll", call_roll)
     opened.asked = asked  # type: ignore[attr-defined]
     return opened

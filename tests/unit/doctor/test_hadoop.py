@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.cluster import yarn_capacity
-from sparktrain.cluster.finding import Level
+from sparktrain.cluster.check_finding import Level
 from sparktrain.doctor.hadoop import (
     AUTHENTICATION_KEY,
     CIPHER_KEY,

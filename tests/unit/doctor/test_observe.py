@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.cluster.finding import Level
+from sparktrain.cluster.check_finding import Level
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.doctor import observe
 from sparktrain.doctor.hadoop import AUTHENTICATION_KEY

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.cluster.finding import Finding, Level
+from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.doctor.slots import Roll, slots_findings
 from sparktrain.protocol.checkup_report import Peer, SlotTold
 from tests.unit.doctor.seen import DRIVER, GIB, OTHER, SLOT, VERSIONS, only, slot, told

@@ -12,7 +12,7 @@ _PORTS = {"spark": 7077, "k8s": 443}
 _HOST_AND_PORT = re.compile(r"(?:https?://)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d+))?/?")
 
 
-def check(master: str, connect: Callable[[str, int], None] | None = None) -> None:
+def check_reachable(master: str, connect: Callable[[str, int], None] | None = None) -> None:
     """Raises SessionError when no address of `master` can be connected to. Blocks, for some seconds at most.
 
     Local masters and YARN have no address here.

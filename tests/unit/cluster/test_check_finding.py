@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.cluster.finding import Level, failed, of_message, passed, warned, worst
+from sparktrain.cluster.check_finding import Level, failed, of_message, passed, warned, worst
 
 MESSAGES = [
     ("agents (5) exceeds the 2 slots (yarn): lower it, or give more", "agents (5) exceeds the 2 slots (yarn)",

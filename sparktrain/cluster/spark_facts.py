@@ -1,0 +1,186 @@
+"""What a Spark session is: its master, its configuration, its slots, and whether it has stopped."""
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sparktrain.cluster import driver_address, yarn_capacity
+from sparktrain.errors import SessionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Session = SparkSession
+    """A session of the user's, classic or Connect: for code that must not depend on Spark itself."""
+
+FAILURES_KEY = "spark.task.maxFailures"
+"""After this many failed attempts of one task, on any executor, Spark ends the job of the agents."""
+DEFAULT_FAILURES = 4
+"""Spark's default."""
+
+YARN = "yarn"
+"""As Spark's master."""
+
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
+
+KEYS = (
+    "spark.task.cpus",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.cores.max",
+    "spark.dynamicAllocation.enabled",
+    "spark.dynamicAllocation.maxExecutors",
+    "spark.executor.resource.gpu.amount",
+    "spark.task.resource.gpu.amount",
+    "spark.master",
+    "spark.speculation",
+    "spark.authenticate",
+    "spark.network.crypto.enabled",
+    "spark.ssl.rpc.enabled",
+    FAILURES_KEY,
+    *driver_address.KEYS,
+    *yarn_capacity.KEYS,
+)
+"""The configuration keys that sparktrain reads."""
+
+
+class Facts(Struct, frozen=True):
+    """What a run needs to know of a Spark session."""
+
+    master: str
+    conf: dict[str, str]
+    """The keys of `KEYS` that are set."""
+    cores: int
+    """Cores of this machine, for `local[*]`."""
+    executors: int | None = None
+    """Registered executors; None where the session does not report them."""
+
+    @property
+    def local(self) -> bool:
+        """Whether executors are threads of the driver's JVM."""
+        return _LOCAL.fullmatch(self.master) is not None
+
+    def number(self, key: str, default: int) -> int:
+        """The whole number at `key`, or `default` where it is not set."""
+        return int(self.conf.get(key, default))
+
+
+def slots(facts: Facts) -> int | None:
+    """How many tasks the session can run at a time, by its configuration; None where that does not determine it."""
+    cpus = max(1, facts.number("spark.task.cpus", 1))
+    if match := _LOCAL.fullmatch(facts.master):
+        cores = {None: 1, "*": facts.cores}.get(match[1])
+        return (cores if cores is not None else int(match[1])) // cpus
+    if match := _LOCAL_CLUSTER.fullmatch(facts.master):
+        return int(match[1]) * _slots_of_executor(facts, facts.number("spark.executor.cores", int(match[2])))
+    if facts.master.startswith("spark://"):
+        return _standalone_slots(facts)
+    if facts.conf.get("spark.dynamicAllocation.enabled") == "true":
+        executors = facts.number("spark.dynamicAllocation.maxExecutors", 0)
+    elif facts.master.startswith(("yarn", "k8s://")):
+        executors = facts.number("spark.executor.instances", 2)
+    else:
+        executors = facts.number("spark.executor.instances", 0)
+    return executors * _slots_of_executor(facts, facts.number("spark.executor.cores", 1)) if executors else None
+
+
+def _standalone_slots(facts: Facts) -> int | None:
+    """The slots of a standalone cluster, where an executor has all cores of its worker unless it is configured."""
+    if "spark.cores.max" not in facts.conf:
+        return None
+    cores, per_executor = facts.number("spark.cores.max", 1), facts.number("spark.executor.cores", 0)
+    if not per_executor:
+        return cores // max(1, facts.number("spark.task.cpus", 1))
+    return cores // per_executor * _slots_of_executor(facts, per_executor)
+
+
+def registered_slots(facts: Facts) -> int | None:
+    """The slots of the executors that have registered, to which others may be added; None where they are not known."""
+    if facts.executors is None:
+        return None
+    one_task = facts.number("spark.task.cpus", 1)
+    return facts.executors * _slots_of_executor(facts, facts.number("spark.executor.cores", one_task))
+
+
+def _slots_of_executor(facts: Facts, cores: int) -> int:
+    by_cores = cores // max(1, facts.number("spark.task.cpus", 1))
+    return min(by_cores, _gpu_slots(facts, by_cores))
+
+
+def _gpu_slots(facts: Facts, otherwise: int) -> int:
+    amount = float(facts.conf.get("spark.task.resource.gpu.amount", 0))
+    return int(facts.number("spark.executor.resource.gpu.amount", 0) / amount) if amount else otherwise
+
+
+def slots_of_executor(facts: Facts) -> int:
+    """How many tasks an executor runs at a time; it has one core unless the configuration sets another number."""
+    return _slots_of_executor(facts, facts.number("spark.executor.cores", 1))
+
+
+def executors_for(facts: Facts, agents: int) -> int:
+    """How many executors this many agents need."""
+    return -(-agents // max(1, slots_of_executor(facts)))
+
+
+def active_session(spark: "SparkSession | None") -> "SparkSession":
+    """`spark`, or else the active session. Raises SessionError where there is none, or it is stopped."""
+    session = spark if spark is not None else _default_session()
+    if session is None:
+        raise SessionError(
+            "there is no active SparkSession: make one with SparkSession.builder.getOrCreate(), or pass spark=; "
+            "the command line `sparktrain sweep` starts a local cluster by itself"
+        )
+    if not hasattr(session, "range"):
+        raise SessionError(f"spark ({type(session).__name__}) must be a SparkSession")
+    if is_stopped(session):
+        raise SessionError("the SparkSession is stopped: make a new one with SparkSession.builder.getOrCreate()")
+    return session
+
+
+def _default_session() -> "SparkSession | None":
+    """The active session of the calling thread, else that of the process: Spark's own default for a new thread."""
+    from pyspark.sql import SparkSession  # a run on this machine alone needs no Spark
+
+    try:
+        return SparkSession.getActiveSession() or SparkSession.active()
+    except Exception:  # there is none; PySpark's errors differ between classic and Connect sessions
+        return None
+
+
+def is_stopped(session: "SparkSession") -> bool:
+    """Whether the session is stopped or its JVM has ended. Any other error of the query counts as running."""
+    context = getattr(session, "_sc", None)
+    if context is None:  # Spark Connect
+        return bool(getattr(session, "is_stopped", False))
+    if context._jsc is None:
+        return True
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except Exception as error:
+        return _is_of_a_dead_jvm(error)
+
+
+def _is_of_a_dead_jvm(error: Exception) -> bool:
+    """Whether Py4J reports that the JVM does not answer, unlike an exception in Java or a shortage in this process."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}  # a driver with Spark Connect alone has no Py4J
+    return isinstance(error, ConnectionError | EOFError) or ("Py4JError" in kinds and "Py4JJavaError" not in kinds)
+
+
+def read_facts(session: "SparkSession", cores: int) -> Facts:
+    """Query the session. Raises SessionError when it cannot be reached."""
+    try:
+        found = {key: session.conf.get(key, None) for key in KEYS}
+        master = found.get("spark.master") or ""
+        return Facts(master, {k: str(v) for k, v in found.items() if v is not None}, cores, _executors(session))
+    except Exception as error:  # Py4J, gRPC and Spark errors have no common root
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise SessionError(f"the SparkSession cannot be used ({reason}): make a new one") from error
+
+
+def _executors(session: "SparkSession") -> int | None:
+    context = getattr(session, "_sc", None)
+    if context is None:  # Spark Connect does not report executors
+        return None
+    return max(0, int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1) or None

@@ -1,0 +1,69 @@
+"""Where the coordinator listens, and where executors look for it."""
+
+import socket
+
+import pytest
+
+from sparktrain.cluster import driver_address
+from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY, Address
+from sparktrain.errors import SessionError
+
+
+def _spark(conf: dict[str, str]) -> dict[str, str]:
+    return {f"spark.{key}": value for key, value in conf.items()}
+
+
+@pytest.fixture
+def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine is `ours`, with the address 127.0.0.1."""
+    monkeypatch.setattr(socket, "getfqdn", lambda: "ours.example")
+    monkeypatch.setattr(socket, "gethostname", lambda: "ours")
+    monkeypatch.setattr(driver_address, "is_ours", lambda host: host in ("ours", "ours.example", "127.0.0.1"))
+
+
+ADDRESSES = [
+    ({}, Address("ours.example", ("ours.example", "ours"), 0)),
+    ({"driver.host": "127.0.0.1"}, Address("127.0.0.1", ("127.0.0.1", "ours.example", "ours"), 0)),
+    ({"driver.host": "ours"}, Address("ours", ("ours", "ours.example"), 0)),
+    ({"driver.bindAddress": "0.0.0.0"}, Address("0.0.0.0", ("ours.example", "ours"), 0)),
+    # Spark's driver is elsewhere, as with Connect; or here, behind a router: both kinds of address are worth a try.
+    ({"driver.host": "router"}, Address("ours.example", ("ours.example", "ours", "router"), 0)),
+    (
+        {"driver.host": "router", "driver.bindAddress": "0.0.0.0"},
+        Address("0.0.0.0", ("ours.example", "ours", "router"), 0),
+    ),
+    ({"sparktrain.driver.host": "named"}, Address("ours.example", ("named",), 0)),
+    ({"sparktrain.driver.host": "ours"}, Address("ours", ("ours",), 0)),
+    ({"sparktrain.driver.host": ""}, Address("ours.example", ("ours.example", "ours"), 0)),
+    (
+        {"sparktrain.driver.host": "named", "driver.host": "127.0.0.1", "sparktrain.driver.port": "4040"},
+        Address("127.0.0.1", ("named",), 4040),
+    ),
+    ({"sparktrain.driver.port": "0"}, Address("ours.example", ("ours.example", "ours"), 0)),
+]
+
+
+@pytest.mark.usefixtures("_machine")
+@pytest.mark.parametrize(("conf", "expected"), ADDRESSES)
+def test_where_the_coordinator_listens_and_what_executors_are_told(conf: dict[str, str], expected: Address) -> None:
+    assert driver_address.address_of(_spark(conf)) == expected
+
+
+def test_a_machine_that_owns_none_of_its_names_is_told_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_address, "is_ours", lambda host: False)
+    with pytest.raises(SessionError, match=rf"none of router, .* address of this machine: set {HOST_KEY}.*bindAddress"):
+        driver_address.address_of({"spark.driver.host": "router"})
+    bound = driver_address.address_of({"spark.driver.host": "router", "spark.driver.bindAddress": "10.0.0.1"})
+    assert (bound.bind, bound.hosts[0]) == ("10.0.0.1", "router")
+
+
+@pytest.mark.usefixtures("_machine")
+@pytest.mark.parametrize("port", ["any", "-1", "65536", "4040.0", "²"])
+def test_a_port_is_a_number_below_65536(port: str) -> None:
+    with pytest.raises(SessionError, match=rf"^{PORT_KEY} \('.*'\) must be a port"):
+        driver_address.address_of({PORT_KEY: port})
+
+
+def test_this_machine_owns_its_loopback_address_and_no_name_that_leads_nowhere() -> None:
+    assert driver_address.is_ours("127.0.0.1")
+    assert not driver_address.is_ours("no-such-host.invalid")
