@@ -7,7 +7,7 @@ from tests.support.processes import wait_until
 
 
 class Followed(Protocol):
-    """Something that runs beside the test."""
+    """A process that runs while the test does."""
 
     @property
     def exit_code(self) -> int | None:
@@ -15,14 +15,17 @@ class Followed(Protocol):
 
     @property
     def output(self) -> str:
-        """What it printed, for messages."""
+        """What it has printed, for messages."""
 
     def wait(self, timeout_s: float) -> int:
         """Wait for its end; the exit code."""
 
 
 def wait_running(followed: Followed, condition: Callable[[], object], timeout_s: float, what: str) -> None:
-    """Wait until `condition` holds. AssertionError, with the output, when `followed` ends before, or with `what`, when
-    the time is over."""
-    wait_until(lambda: condition() or followed.exit_code is not None, timeout_s, what)
+    """Wait until `condition` holds. AssertionError, with `what` and the output, when `timeout_s` is over before or
+    `followed` has ended."""
+    try:
+        wait_until(lambda: condition() or followed.exit_code is not None, timeout_s, what)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; the output:\n{followed.output}") from error
     assert followed.exit_code is None, followed.output
