@@ -236,15 +236,15 @@ def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
 def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -> int:
     from sparktrain.runs.results import CODE_OF_STATUS
     from sparktrain.submit.command import Mode, line_of
-    from sparktrain.submit.follow import Sight, follow, run_here, spark_submit
+    from sparktrain.submit.follow import RunLookout, follow, run_here, spark_submit
 
     line = line_of(job, spark_submit(common.spark_home()))
     if job.place.mode is Mode.CLIENT:
         code = run_here(line)
-        if out.as_json and code in CODE_OF_STATUS.values() and (run := Sight(directory).look()) is not None:
+        if out.as_json and code in CODE_OF_STATUS.values() and (run := RunLookout(directory).look()) is not None:
             _show(out, run)
         return code
-    ended = follow(line, job.tag, Sight(directory), tell)
+    ended = follow(line, job.tag, RunLookout(directory), tell)
     if ended.run is not None:
         _show(out, ended.run)
     if ended.verdict.told:

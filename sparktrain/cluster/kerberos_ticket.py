@@ -1,11 +1,12 @@
-"""The Kerberos ticket of this process, as its clients of HDFS see it: they use the same library of the system."""
+"""The Kerberos ticket of this process, read with the system library that its HDFS clients also use."""
 
 import ctypes
 from ctypes import POINTER, byref, c_int, c_size_t, c_uint32, c_void_p
 
 from msgspec import Struct
 
-_LIBRARY = "libgssapi_krb5.so.2"
+LIBRARY = "libgssapi_krb5.so.2"
+"""MIT Kerberos, which Hadoop's clients load too."""
 _INDEFINITE = 2**32 - 1
 _INITIATE = 1
 _OUT = POINTER(c_void_p)
@@ -13,7 +14,7 @@ _STATUS = POINTER(c_uint32)
 
 
 class Ticket(Struct, frozen=True):
-    """A ticket that is there; it may have ended."""
+    """A ticket of this process, which may have expired."""
 
     principal: str
     left_s: float
@@ -23,10 +24,10 @@ class _Buffer(ctypes.Structure):
     _fields_ = (("length", c_size_t), ("value", c_void_p))
 
 
-def ticket() -> Ticket | None:
-    """The ticket of this process; None where there is none, or no library of Kerberos. Blocks for a local file."""
+def ticket(library_name: str = LIBRARY) -> Ticket | None:
+    """The ticket of this process; None without a ticket or without the Kerberos library. Blocks for a local file."""
     try:
-        library = _library()
+        library = _library(library_name)
     except OSError:
         return None
     minor, held, name = c_uint32(), c_void_p(), c_void_p()
@@ -46,8 +47,8 @@ def ticket() -> Ticket | None:
         library.gss_release_cred(byref(minor), byref(held))
 
 
-def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(_LIBRARY)
+def _library(name: str) -> ctypes.CDLL:
+    library = ctypes.CDLL(name)
     buffer = POINTER(_Buffer)
     library.gss_acquire_cred.argtypes = (_STATUS, c_void_p, c_uint32, c_void_p, c_int, _OUT, _OUT, _STATUS)
     library.gss_inquire_cred.argtypes = (_STATUS, c_void_p, _OUT, _STATUS, POINTER(c_int), _OUT)

@@ -1,4 +1,4 @@
-"""Asking each slot of a session about its host: over the connection that agents use, in one Spark job."""
+"""Queries each slot of a session about its host in one Spark job, over the connection that agents use."""
 
 import asyncio
 import uuid
@@ -32,28 +32,36 @@ from sparktrain.protocol.transport import Link, LinkClosedError, Listener
 from sparktrain.state.topology import MemberAddress
 
 FORM_S = 20.0
-"""How long the slots may take to come, and to try the store; those that are there then form."""
+"""How long the slots may take to connect and try the store; those that have done so then connect to each other."""
 CONNECTED_S = 5.0
-"""How long those that have formed may take to connect to each other."""
-TOLD_S = 32.0
+"""How long slots may take to connect to each other."""
+JOB_TIMEOUT_S = 32.0
 """How long the whole job may take."""
 CLOSE_S = 10.0
 
 
 @dataclass(frozen=True)
 class Shared:
-    """The store, and a file in it that the driver has written; slots try no store without an address."""
+    """The store that slots try, and a file in it that the driver has written. An empty address: no store."""
 
     address: StoreAddress = field(default_factory=lambda: StoreAddress(""))
     marker: str = ""
     tokens: m.Tokens | None = None
-    """By which slots use the store, where they need some."""
+    """Delegation tokens by which slots use the store, where it needs them."""
     made: tuple[str, ...] = ()
-    """Folders of this machine that were not there before, the outermost last."""
+    """Folders of this machine that did not exist before, the outermost last."""
 
 
-def call_roll(spark: SparkSession, facts: Facts, slots: int, shared: Shared) -> Roll:
-    """Ask so many slots. Blocks, for `TOLD_S` and some seconds.
+def call_roll(
+    spark: SparkSession,
+    facts: Facts,
+    slots: int,
+    shared: Shared,
+    *,
+    form_s: float = FORM_S,
+    job_timeout_s: float = JOB_TIMEOUT_S,
+) -> Roll:
+    """Query this many slots. Blocks for `job_timeout_s` and some seconds.
 
     Raises SessionError when this machine has no address for executors, ListenError when it cannot listen there.
     """
@@ -62,30 +70,33 @@ def call_roll(spark: SparkSession, facts: Facts, slots: int, shared: Shared) -> 
     listener = GrpcListener(address.bind, (address.port,), certificates.server)
     keeper = tokens_for(spark, shared.address)
     shared = replace(shared, tokens=keeper.tokens if keeper is not None else None)
-    hall = SlotSurvey(slots, shared, SystemClock(), FORM_S, CONNECTED_S)
-    port = call(hall.open(listener), OPEN_TIMEOUT_S)
+    survey = SlotSurvey(slots, shared, SystemClock(), form_s, CONNECTED_S)
+    port = call(survey.open(listener), OPEN_TIMEOUT_S)
     job = CheckupJob(spark, AgentTicket(name, address.hosts, port, certificates.agent, CONNECT_S), slots)
     try:
         job.start()
-        if not job.join(TOLD_S):
-            said = f"{formatting.count(hall.came, 'slot')} came, and its job did not end within {TOLD_S:g} s"
+        if not job.join(job_timeout_s):
+            problem = (
+                f"{formatting.count(survey.connected, 'slot')} connected, and the job did not end within "
+                f"{job_timeout_s:g} s"
+            )
             lacking = job.lacking()
-            return Roll(slots, error=advice(lacking) if lacking is not None else said)
+            return Roll(slots, error=advice(lacking) if lacking is not None else problem)
         return roll_of(slots, job.told, advice(job.missing) if job.missing is not None else job.error or "")
     finally:
         job.cancel()
-        call(hall.close(), CLOSE_S)
+        call(survey.close(), CLOSE_S)
 
 
 def roll_of(slots: int, rows: tuple[str, ...], error: str) -> Roll:
-    """From what the job returned, or why it ended."""
-    told: list[SlotTold] = []
+    """The answers that the job returned, and the error that ended it, if any."""
+    answers: list[SlotTold] = []
     for row in rows:
         try:
-            told.append(from_json(row))
+            answers.append(from_json(row))
         except msgspec.MsgspecError as problem:
-            error = f"a slot told what this version does not understand ({problem})"
-    return Roll(slots, tuple(sorted(told, key=lambda each: each.slot)), error)
+            error = f"a slot sent an answer that this version does not understand ({problem})"
+    return Roll(slots, tuple(sorted(answers, key=lambda each: each.slot)), error)
 
 
 async def _refuse(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
@@ -93,46 +104,47 @@ async def _refuse(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.Upl
 
 
 class SlotSurvey:
-    """Where the slots meet, as agents meet at the coordinator. All methods belong to the coordinators' loop."""
+    """The doctor's counterpart of the coordinator: slots connect to it. All methods belong to the event loop."""
 
     def __init__(self, slots: int, shared: Shared, clock: Clock, form_s: float, connected_s: float) -> None:
-        self.came = 0
-        """Slots that have connected so far, whatever became of them."""
+        self.connected = 0
+        """How many slots have connected so far, including those that left."""
         self._slots = slots
         self._shared = shared
         self._clock = clock
         self._form_s = form_s
         self._connected_s = connected_s
         self._listener: Listener | None = None
-        self._presiding: asyncio.Task[None] | None = None
+        self._leading: asyncio.Task[None] | None = None
         self._links: dict[int, Link] = {}
         self._places: dict[int, MemberAddress] = {}
-        """Of each slot that holds a port."""
-        self._connected: set[int] = set()
-        self._all_here = asyncio.Event()
+        """The address of each slot that has reserved a port."""
+        self._finished: set[int] = set()
+        """Slots that have connected to the others, or left."""
+        self._all_ready = asyncio.Event()
         self._all_connected = asyncio.Event()
         self._formed = False
 
     async def open(self, listener: Listener) -> int:
-        """Let slots in, and lead them; the port. Raises ListenError."""
+        """Accept slots and lead them through the checks; returns the port. Raises ListenError."""
         self._listener = listener
         _, port = await listener.start(self.serve, _refuse)
-        self._presiding = asyncio.create_task(self._preside())
+        self._leading = asyncio.create_task(self._lead())
         return port
 
     async def close(self) -> None:
-        """Send everybody away."""
-        if self._presiding is not None:
-            self._presiding.cancel()
+        """Close the connections of all slots."""
+        if self._leading is not None:
+            self._leading.cancel()
         if self._listener is not None:
             await self._listener.close(1.0)
 
     async def serve(self, link: Link) -> None:
-        """One slot's visit. Runs as a task of its own. Raises LinkClosedError when it is cut off."""
+        """Serve one slot until it leaves, in a task of its own. Raises LinkClosedError when the connection breaks."""
         join = await link.receive()
         if not isinstance(join, m.Join):
             raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
-        self.came += 1
+        self.connected += 1
         self._links[join.slot] = link
         link.post(m.Welcome(HEARTBEAT_S, LEASE_S, ()))
         try:
@@ -140,49 +152,49 @@ class SlotSurvey:
                 self._answer(join, link, message)
         finally:
             self._links.pop(join.slot, None)
-            self._connected.add(join.slot)  # nobody waits for it any more
-            self._look_round()
+            self._finished.add(join.slot)
+            self._check_progress()
 
     def _answer(self, join: m.Join, link: Link, message: m.Message) -> None:
-        guest = member(join.slot)
+        agent = member(join.slot)
         match message:
             case m.MemberShared(key=key) if key == CLOCK:
-                link.post(m.PeerShared(guest, CLOCK, repr(self._clock.wall()).encode()))
+                link.post(m.PeerShared(agent, CLOCK, repr(self._clock.wall()).encode()))
             case m.Ready() if not self._formed:
                 params, store = {MARKER: self._shared.marker}, self._shared.address
                 if self._shared.tokens is not None:
                     link.post(self._shared.tokens)
-                link.post(m.StartMember(guest, self._slots, params, 0, None, 0, store=store))
+                link.post(m.StartMember(agent, self._slots, params, 0, None, 0, store=store))
             case m.MemberReserved(port=port) if not self._formed:
                 self._places[join.slot] = MemberAddress(join.host, join.address, port, Role.WORKER)
             case m.Ready() | m.MemberReserved():
-                link.post(m.Dismiss("the others have formed already"))
+                link.post(m.Dismiss("the other slots have started without this one"))
             case m.MemberStarted():
-                self._connected.add(join.slot)
+                self._finished.add(join.slot)
             case _:
                 raise ProtocolError(f"slot {join.slot} sent {type(message).__name__} to the doctor")
-        self._look_round()
+        self._check_progress()
 
-    def _look_round(self) -> None:
+    def _check_progress(self) -> None:
         if len(self._places) == self._slots:
-            self._all_here.set()
-        if self._formed and self._places.keys() <= self._connected:
+            self._all_ready.set()
+        if self._formed and self._places.keys() <= self._finished:
             self._all_connected.set()
 
-    async def _preside(self) -> None:
+    async def _lead(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._all_here.wait(), self._form_s)
+            await asyncio.wait_for(self._all_ready.wait(), self._form_s)
         self._formed = True
-        guests = {slot: link for slot, link in self._links.items() if slot in self._places}
-        places = tuple(self._places[slot] for slot in sorted(guests))
-        for slot, link in guests.items():
+        ready = {slot: link for slot, link in self._links.items() if slot in self._places}
+        places = tuple(self._places[slot] for slot in sorted(ready))
+        for slot, link in ready.items():
             _post(link, m.FormGang(member(slot), places))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_connected.wait(), self._connected_s)
-        for link in guests.values():
-            _post(link, m.Dismiss("all have connected, or had the time to"))
+        for link in ready.values():
+            _post(link, m.Dismiss("all slots have connected, or their time is over"))
 
 
 def _post(link: Link, message: m.ToAgent) -> None:
-    with suppress(LinkClosedError):  # its own task finds out
+    with suppress(LinkClosedError):  # the slot's own task notices
         link.post(message)

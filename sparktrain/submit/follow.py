@@ -1,4 +1,4 @@
-"""Runs `spark-submit`, and follows its application to the end."""
+"""Runs `spark-submit` and follows its application until it ends."""
 
 import logging
 import os
@@ -26,46 +26,47 @@ from sparktrain.runs.watcher import Observer
 from sparktrain.submit.verdict import Verdict, verdict_of
 
 SUBMIT_TIMEOUT_S = 900.0
-"""For spark-submit to upload what it takes along, until the ResourceManager has the application."""
+"""How long spark-submit may upload files until the ResourceManager has the application."""
 OUTAGE_TIMEOUT_S = 900.0
-"""For the ResourceManager to answer again, where nobody else waits for the application."""
+"""How long the ResourceManager may not answer, where spark-submit does not wait for the application."""
 SETTLE_TIMEOUT_S = 30.0
-"""For the ResourceManager to know of an application's end, once spark-submit does, and of it at all after a restart."""
+"""How long the ResourceManager may take to report an end that spark-submit knows, or, restarted, the application."""
 END_TIMEOUT_S = 60.0
-"""For spark-submit to end after Ctrl-C, which it hears as well."""
+"""How long spark-submit may take to end after Ctrl-C, which reaches it too."""
 POLL_S = 2.0
+"""Between two looks at the application and the run."""
 _TAIL_BYTES = 64 * 1024
 
 logger = logging.getLogger("sparktrain")
 
 
 class JobEnded(Struct, frozen=True):
-    """A job whose driver ran elsewhere, after its end."""
+    """The end of a job with its driver on another machine."""
 
     verdict: Verdict
     run: RunView | None
-    """As its directory has it; None where the job has not ended it."""
+    """The run as its directory has it; None where the job has not ended it."""
     output: str = ""
-    """What to show of the driver's output, or where it is; empty when the run itself tells enough."""
+    """The driver's output, or where to find it; empty when the run itself explains the end."""
 
 
-class Sight:
-    """A run directory that may not be there yet, as it is seen from outside. For one thread."""
+class RunLookout:
+    """Reads a run from its directory, which may not exist yet. For one thread."""
 
     def __init__(self, directory: str) -> None:
         self._observer = Observer(place_of(directory, LOOK_TIMEOUT_S), SystemClock())
 
     def look(self) -> RunView | None:
-        """The run as it is now; None where there is none yet, or its store does not answer. Blocks on the store."""
+        """The run as it is now; None when it does not exist yet or its store does not answer. Blocks on the store."""
         try:
             return self._observer.look()
         except (RunDirectoryError, FileNotFoundError, StoreError) as error:
-            logger.info("the run cannot be seen: %s", error)
+            logger.info("the run cannot be read: %s", error)
             return None
 
 
 def spark_submit(home: str | None) -> str:
-    """The program, of the Spark in `home` where that is set, else the first on the path, else PySpark's own. Raises
+    """The program of the Spark in `home` if that is set, else the first on the path, else PySpark's own. Raises
     SpecError when there is none."""
     if home:
         return os.path.join(home, "bin", "spark-submit")
@@ -79,126 +80,143 @@ def spark_submit(home: str | None) -> str:
 
 
 def run_here(line: Sequence[str]) -> int:
-    """Run a job whose driver is on this machine, and prints to this process' stdout and stderr; its exit code, 128 and
-    more for a signal. Blocks until it has ended."""
+    """Run a job with its driver on this machine, which prints to stdout and stderr of this process. Blocks until it has
+    ended; returns its exit code, 128 and more for a signal."""
     with _started(line, None) as process:
         code = process.wait()
     return code if code >= 0 else 128 - code
 
 
-def follow(line: Sequence[str], tag: str, sight: Sight, tell: Callable[[str], None]) -> JobEnded:
-    """Run a job whose driver is in a container, and tell how application and run stand, in lines.
+def follow(
+    line: Sequence[str],
+    tag: str,
+    run_directory: RunLookout,
+    show: Callable[[str], None],
+    *,
+    poll_s: float = POLL_S,
+    submit_timeout_s: float = SUBMIT_TIMEOUT_S,
+) -> JobEnded:
+    """Run a job with its driver in a container, and `show` each change of the application and the run as a line.
 
     Blocks until the application has ended, also where spark-submit does not wait for that
-    (`spark.yarn.submit.waitAppCompletion`), which the ResourceManager can tell then. Raises InfraError when it is not
-    submitted in time, and KeyboardInterrupt for Ctrl-C, which the application does not hear.
+    (`spark.yarn.submit.waitAppCompletion`): the ResourceManager then reports it. Raises InfraError when YARN has no
+    application in time, and KeyboardInterrupt for Ctrl-C, which does not end the application.
     """
-    seen, before = _Seen(tag, ResourceManager.configured(), tell), sight.look()
+    application, before = _FollowedApplication(tag, ResourceManager.configured(), show, poll_s), run_directory.look()
     try:
-        with TemporaryFile() as said, _started(line, said) as process:
-            _wait(process, seen, sight, Changes(tell))
-            seen.settle()
-            output = _tail(said)
+        with TemporaryFile() as printed, _started(line, printed) as process:
+            _wait(process, application, run_directory, Changes(show), submit_timeout_s)
+            application.settle()
+            output = _tail(printed)
     except KeyboardInterrupt as error:
-        seen.look()  # it may have come since the last time
-        raise KeyboardInterrupt(_left(seen.application)) from error
-    run = sight.look()
-    verdict = verdict_of(seen.application, output, run, before.began if before is not None else None)
+        application.look()  # YARN may have accepted it since the last look
+        raise KeyboardInterrupt(_left(application.last)) from error
+    run = run_directory.look()
+    verdict = verdict_of(application.last, output, run, before.began if before is not None else None)
     if verdict.by_run:
         return JobEnded(verdict, run)
-    return JobEnded(verdict, None, _output_of(seen) if seen.application is not None else "")
+    return JobEnded(verdict, None, _output_of(application) if application.last is not None else "")
 
 
-def _wait(process: "subprocess.Popen[bytes]", seen: "_Seen", sight: Sight, changes: Changes) -> None:
+def _wait(
+    process: "subprocess.Popen[bytes]",
+    application: "_FollowedApplication",
+    run_directory: RunLookout,
+    changes: Changes,
+    submit_timeout_s: float,
+) -> None:
     clock = SystemClock()
-    begun = clock.now()
+    start = clock.now()
     while True:
         ended = process.poll() is not None
-        seen.look()
-        if ended and not (process.returncode == 0 and seen.goes_on):
+        application.look()
+        if ended and not (process.returncode == 0 and application.continues):
             return
-        run = sight.look() if seen.runs else None
+        run = run_directory.look() if application.runs else None
         if run is not None:
             changes.show(run)
         if run is None or run.state is not RunState.RUNNING:
-            seen.listen()
-        if seen.application is None and seen.missing and not ended and clock.now() - begun > SUBMIT_TIMEOUT_S:
+            application.read_output()
+        if application.last is None and application.missing and not ended and clock.now() - start > submit_timeout_s:
             process.kill()
             raise InfraError(
-                f"spark-submit has brought no application to YARN within {SUBMIT_TIMEOUT_S:g} s: look at the network "
+                f"spark-submit has brought no application to YARN within {submit_timeout_s:g} s: check the network "
                 "and the size of what it uploads, and submit again"
             )
-        pause(POLL_S)
+        pause(application.poll_s)
 
 
-def _output_of(seen: "_Seen") -> str:
-    if seen.printed:
-        return f"the end of what the driver printed:\n{seen.printed}"
-    id = seen.application.id if seen.application is not None else ""
+def _output_of(application: "_FollowedApplication") -> str:
+    if application.printed:
+        return f"the end of what the driver printed:\n{application.printed}"
+    id = application.last.id if application.last is not None else ""
     return (
-        f"the driver's output is at its node: `yarn logs -applicationId {id}` prints it where logs are aggregated "
-        "(yarn.log-aggregation-enable), else it is below yarn.nodemanager.log-dirs there"
+        f"the driver's output is on its node: `yarn logs -applicationId {id}` prints it where YARN aggregates logs "
+        "(yarn.log-aggregation-enable), otherwise it is below yarn.nodemanager.log-dirs there"
     )
 
 
-class _Seen:
-    """An application, as it was seen last."""
+class _FollowedApplication:
+    """The application of a job, as the ResourceManager reported it last."""
 
-    def __init__(self, tag: str, manager: ResourceManager, tell: Callable[[str], None]) -> None:
-        self.application: Application | None = None
+    def __init__(self, tag: str, manager: ResourceManager, show: Callable[[str], None], poll_s: float) -> None:
+        self.last: Application | None = None
+        """None until the ResourceManager has reported the application."""
         self.printed = ""
-        """The end of what the driver has printed, as far as its node has told."""
+        """The end of the driver's output, as its node returned it last."""
         self.missing = False
         """The ResourceManager answers, and has no such application."""
+        self.poll_s = poll_s
         self._tag = tag
         self._manager = manager
-        self._tell = tell
-        self._told = ""
+        self._show = show
+        self._shown = ""
         self._clock = SystemClock()
-        self._heard = 0.0
-        self._missed = 0.0
+        self._reported_at = 0.0
+        self._missing_since = 0.0
 
     @property
-    def goes_on(self) -> bool:
-        """It is not over, as far as the ResourceManager has told: that may be away, and not know it again at once."""
-        if self.application is None or self.application.over:
+    def continues(self) -> bool:
+        """Whether it has not ended, as far as is known: a ResourceManager may be down, or just have restarted."""
+        if self.last is None or self.last.over:
             return False
         if self.missing:
-            return self._clock.now() < self._missed + SETTLE_TIMEOUT_S
-        return self._clock.now() < self._heard + OUTAGE_TIMEOUT_S
+            return self._clock.now() < self._missing_since + SETTLE_TIMEOUT_S
+        return self._clock.now() < self._reported_at + OUTAGE_TIMEOUT_S
 
     @property
     def runs(self) -> bool:
-        """As far as is known: where the ResourceManager cannot be asked, it may."""
-        return not self.missing and (self.application is None or self.application.state == "RUNNING")
+        """Whether its driver may run: also true while the ResourceManager does not answer."""
+        return not self.missing and (self.last is None or self.last.state == "RUNNING")
 
     def look(self) -> None:
+        """Query the ResourceManager, and show the application when its state has changed."""
         found = self._manager.applications(self._tag)
         if found == [] and not self.missing:
-            self._missed = self._clock.now()
+            self._missing_since = self._clock.now()
         self.missing = found == []
         if not found:
             return
-        self.application, self._heard = found[0], self._clock.now()
-        if found[0].line != self._told:
-            self._told = found[0].line
-            self._tell(self._told)
+        self.last, self._reported_at = found[0], self._clock.now()
+        if found[0].line != self._shown:
+            self._shown = found[0].line
+            self._show(self._shown)
 
-    def listen(self) -> None:
-        """Ask for the driver's output, which its node forgets soon after the end."""
-        if self.application is not None:
-            self.printed = driver_output(self.application) or self.printed
+    def read_output(self) -> None:
+        """Read the driver's output, which its node deletes soon after the end."""
+        if self.last is not None:
+            self.printed = driver_output(self.last) or self.printed
 
     def settle(self) -> None:
-        """Look until it is over: spark-submit may know of that first."""
+        """Query until the application is over: spark-submit may know its end first."""
         clock = SystemClock()
-        begun = clock.now()
-        self.listen()
+        start = clock.now()
+        self.read_output()
         self.look()
-        while self.application is not None and not self.application.over:
-            if clock.now() - begun > SETTLE_TIMEOUT_S:
+        while self.last is not None and not self.last.over:
+            if clock.now() - start > SETTLE_TIMEOUT_S:
                 return
-            pause(POLL_S)
+            pause(self.poll_s)
             self.look()
 
 
@@ -206,14 +224,14 @@ def _left(application: Application | None) -> str:
     if application is None:
         return "interrupted before YARN had the application"
     return (
-        f"interrupted; {application.id} goes on without this command: yarn application -kill {application.id} ends it"
+        f"interrupted; {application.id} continues without this command: yarn application -kill {application.id} ends it"
     )
 
 
 @contextmanager
 def _started(line: Sequence[str], output: IO[bytes] | None) -> "Iterator[subprocess.Popen[bytes]]":
-    """spark-submit, which is gone at the end of the block, and ends when this process dies. Where its driver prints
-    here, it has time to end by itself."""
+    """A spark-submit that has ended at the end of the block, and that ends when this process dies. With a driver that
+    prints here, it has time to end by itself."""
     parent = os.getpid()
     process = subprocess.Popen(
         line,
@@ -234,7 +252,7 @@ def _started(line: Sequence[str], output: IO[bytes] | None) -> "Iterator[subproc
             process.wait()
 
 
-def _tail(said: IO[bytes]) -> str:
-    end = said.seek(0, os.SEEK_END)
-    said.seek(max(0, end - _TAIL_BYTES))
-    return said.read().decode(errors="replace")
+def _tail(printed: IO[bytes]) -> str:
+    end = printed.seek(0, os.SEEK_END)
+    printed.seek(max(0, end - _TAIL_BYTES))
+    return printed.read().decode(errors="replace")

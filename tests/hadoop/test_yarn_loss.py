@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparktrain.runs.view import TrialView
-from sparktrain.submit.follow import Sight
+from sparktrain.submit.follow import RunLookout
 from tests.hadoop.commands import command, kill_driver
 from tests.hadoop.held import GONE_S, Held
 from tests.support.hadoop import Yarn, submission
@@ -69,7 +69,7 @@ def lose_the_node(cluster: Yarn) -> None:
 
 def wait_seen(cluster: Yarn, name: str, condition: Callable[[TrialView], object], what: str) -> None:
     """Until it holds for each trial, as the run directory has it."""
-    sight = Sight(f"{cluster.hdfs.url}/runs/{name}")
+    sight = RunLookout(f"{cluster.hdfs.url}/runs/{name}")
 
     def holds() -> bool:
         run = sight.look()

@@ -5,14 +5,12 @@ import os
 from contextlib import nullcontext
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from sparktrain.clock import SystemClock
 from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.cluster.driver_address import HOST_KEY
 from sparktrain.cluster.spark_facts import read_facts
-from sparktrain.doctor import rollcall
 from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
 from sparktrain.doctor.rollcall import Shared, call_roll
 from tests.spark.command import MASTER, finish, start
@@ -86,19 +84,16 @@ def test_what_executors_tell_is_kept_when_the_store_cannot_be_used(spark: SparkS
     assert [each for each in found.findings if each.check == "store on executors"] == []
 
 
-def test_slots_that_do_not_run_side_by_side_are_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollcall, "FORM_S", 3.0)
-    roll = call_roll(spark, read_facts(spark, 1), 3, Shared())
+def test_slots_that_do_not_run_side_by_side_are_noticed(spark: SparkSession) -> None:
+    roll = call_roll(spark, read_facts(spark, 1), 3, Shared(), form_s=3.0)
     assert roll.error == ""
     assert [each.late for each in roll.told].count(True) == 1
     assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"
     assert not descendants(os.getpid(), "sparktrain.training")
 
 
-def test_a_job_that_does_not_end_is_given_up(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollcall, "FORM_S", 20.0)
-    monkeypatch.setattr(rollcall, "TOLD_S", 6.0)
-    roll = call_roll(spark, read_facts(spark, 1), 3, Shared())
+def test_a_job_that_does_not_end_is_given_up(spark: SparkSession) -> None:
+    roll = call_roll(spark, read_facts(spark, 1), 3, Shared(), form_s=20.0, job_timeout_s=6.0)
     assert roll.told == ()
-    assert roll.error == "2 slots came, and its job did not end within 6 s"
+    assert roll.error == "2 slots connected, and the job did not end within 6 s"
     assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"

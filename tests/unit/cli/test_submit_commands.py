@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "spark"
     (home / "bin").mkdir(parents=True)
     monkeypatch.setenv("SPARK_HOME", str(home))
-    monkeypatch.setattr(follow, "POLL_S", 0.02)
+    monkeypatch.setattr(follow, "follow", partial(follow.follow, poll_s=0.02))
     return home
 
 
@@ -171,7 +172,7 @@ def test_what_spark_submit_refuses_is_told(yarn: Yarn, spark: Path, tmp_path: Pa
 def test_a_spark_submit_that_submits_nothing_is_ended(
     yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "SUBMIT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(follow, "follow", partial(follow.follow, submit_timeout_s=0.2))
     behave(spark, "exec sleep 600")
     assert cli.main(in_cluster(tmp_path)) == 5
     assert "has brought no application to YARN within 0.2 s" in capfd.readouterr().err

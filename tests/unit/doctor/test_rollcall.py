@@ -51,7 +51,7 @@ async def hall(
 async def test_all_come_and_reach_each_other() -> None:
     async with hall(3) as (made, transport):
         told = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(3)))
-    assert made.came == 3
+    assert made.connected == 3
     for slot, each in enumerate(told):
         assert (each.problem, each.late, each.store, each.shared) == ("", False, "", None)
         assert [(peer.host, peer.problem) for peer in each.peers] == [(f"h{(slot + step) % 3}", "") for step in (1, 2)]
