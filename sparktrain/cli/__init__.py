@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, by default that of this process; the exit code, see `EXIT_CODES`. Blocks."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return int(app(arguments or ["--help"], prog_name="sparktrain", standalone_mode=False) or 0)
+        return int(_command()(arguments or ["--help"], prog_name="sparktrain", standalone_mode=False) or 0)
     except Exception as error:
         # Typer has its own copy of click, under a private name: its usage errors are known by what they can do.
         tell = getattr(error, "format_message", None)
@@ -63,6 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{tell()}{_in_place_of(error, known)}\nsee: {' '.join(['sparktrain', *filter(None, [known]), '--help'])}",
             2,
         )
+
+
+@cache
+def _command() -> Any:
+    """The command line as click has it, which takes longer to build than most commands take."""
+    return typer.main.get_command(app)
 
 
 def _in_place_of(error: Exception, known: str) -> str:
