@@ -88,17 +88,18 @@ def source_files_of(name: str) -> list[Path]:
 def files_below(folder: Path) -> Iterator[Path]:
     """All files below `folder` that belong to it, sorted; no hidden ones, no caches, no virtual environments."""
     try:
-        entries = sorted(folder.iterdir())
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
     except OSError:  # what cannot be read here cannot be imported here either
         return
-    for path in entries:
-        if path.name.startswith(".") or path.name in SKIPPED_FOLDERS:
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
             continue
-        if os.path.isdir(path):  # as Path.is_dir, but False where Path raises PermissionError
-            if not path.is_symlink() and not os.path.exists(path / "pyvenv.cfg"):
-                yield from files_below(path)
-        elif os.path.isfile(path):
-            yield path
+        if entry.is_dir(follow_symlinks=False):  # what scandir knows already costs no further call
+            if not os.path.exists(os.path.join(entry, "pyvenv.cfg")):
+                yield from files_below(Path(entry))
+        elif entry.is_file(follow_symlinks=False) or os.path.isfile(entry):
+            yield Path(entry)
 
 
 def imports_of_file(path: Path) -> Imports:
