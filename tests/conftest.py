@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # what helpers com
 
 settings.register_profile("sparktrain", deadline=None)  # an example's time is the machine's matter, not the product's
 settings.load_profile("sparktrain")
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process of the tests would compile all that it imports
+sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell: programs that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)  # would not hear of it
