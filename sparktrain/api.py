@@ -74,9 +74,7 @@ def sweep(
         InfraError: the cluster failed; `results.json` has what was done until then.
         KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has what was done until then.
     """
-    check_not_nested("sweep")
-    chosen = SweepOptions(**settled(SweepKeywords, options, "sweep"))
-    return _alone(compose(train, space, chosen), chosen.asked["progress"], spark, None)
+    return _sweep("sweep", SweepKeywords, train, space, spark, options)
 
 
 @users_call
@@ -89,18 +87,17 @@ def launch(
 ) -> SweepResult:
     """Call `map_fun` once for each position of the lists in `args_dict`, each in a fresh process on a Spark executor.
 
-    The lists must have equal lengths; `map_fun` may return nothing. Blocks, and raises, as `sweep`.
+    A short form of `sweep(map_fun, zipped(args_dict), spark=spark, ...)` that needs no `metric`. It blocks, returns and
+    raises as `sweep` does.
 
     Args:
         spark: the session to use; None for the active one.
-        map_fun: the training function, as of `sweep`.
-        args_dict: a list of values for each of its parameters.
+        map_fun: the training function, as of `sweep`. Without `metric` it may return nothing.
+        args_dict: a list of values for each of its parameters; the lists have equal lengths.
         **options: the options that `LaunchKeywords` in `sparktrain.config.option_catalog` defines: those of `sweep`,
-            and none is needed.
+            none of them required.
     """
-    check_not_nested("launch")
-    chosen = SweepOptions(**settled(LaunchKeywords, options, "launch"))
-    return _alone(compose(map_fun, zipped(args_dict), chosen), chosen.asked["progress"], spark, None)
+    return _sweep("launch", LaunchKeywords, map_fun, zipped(args_dict), spark, options)
 
 
 @users_call
@@ -308,6 +305,20 @@ def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKe
     started = AgentPool(engine, count, asked["preload"], asked["idle_timeout"])
     started.open()
     return Pool(started)
+
+
+def _sweep(
+    call: str,
+    keywords: type,
+    train: Callable[..., Any],
+    space: SpaceLike,
+    spark: "Session | LocalMachine | None",
+    options: Mapping[str, Any],
+) -> SweepResult:
+    """A sweep with agents of its own, for the public function `call`, with the options that it takes."""
+    check_not_nested(call)
+    chosen = SweepOptions(**settled(keywords, options, call))
+    return _alone(compose(train, space, chosen), chosen.asked["progress"], spark, None)
 
 
 def _alone(
