@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sparktrain.clock import Clock
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.run_request import RunRequest
@@ -16,7 +17,6 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import grid
 from sparktrain.state import events as on

@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 
 from benchmarks.machine import at_most, show
 from benchmarks.session import stage
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.finish import finished
 from sparktrain.driver.journal_writer import COMPACT_AFTER, JournalPort, next_compaction
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.ids import Generation, TrialId
 from sparktrain.runs.history import this_driver
-from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.space import grid
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -53,8 +53,11 @@ if TYPE_CHECKING:
     from sparktrain.api import Pool, launch, pool, resume, run, sweep
     from sparktrain.config.gang_spec import Backend, Role
     from sparktrain.driver.engines.local_engine import LocalMachine, local
-    from sparktrain.runs.results import MemberResult, RunResult, SweepResult, SweepStatus, TrialResult
-    from sparktrain.runs.stored_result import load
+    from sparktrain.results.run_result import RunResult
+    from sparktrain.results.stored_result import load
+    from sparktrain.results.sweep_result import SweepResult
+    from sparktrain.runs.sweep_outcome import SweepStatus
+    from sparktrain.runs.trial_result import MemberResult, TrialResult
     from sparktrain.search.space import Cases, Grid, Space, When, Zipped, cases, grid, when, zipped
     from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
     from sparktrain.state.trial import TrialStatus
@@ -71,12 +74,12 @@ _HOMES = {
     "sweep": "sparktrain.api",
     "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
-    "MemberResult": "sparktrain.runs.results",
-    "RunResult": "sparktrain.runs.results",
-    "SweepResult": "sparktrain.runs.results",
-    "SweepStatus": "sparktrain.runs.results",
-    "TrialResult": "sparktrain.runs.results",
-    "load": "sparktrain.runs.stored_result",
+    "MemberResult": "sparktrain.runs.trial_result",
+    "RunResult": "sparktrain.results.run_result",
+    "SweepResult": "sparktrain.results.sweep_result",
+    "SweepStatus": "sparktrain.runs.sweep_outcome",
+    "TrialResult": "sparktrain.runs.trial_result",
+    "load": "sparktrain.results.stored_result",
     "Cases": "sparktrain.search.space",
     "Grid": "sparktrain.search.space",
     "Space": "sparktrain.search.space",

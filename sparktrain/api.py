@@ -18,6 +18,7 @@ from sparktrain.config.option_catalog import (
     SweepKeywords,
 )
 from sparktrain.display.live import choose_display
+from sparktrain.display.progress import Display
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.driver.engines.selection import engine_of
@@ -28,9 +29,8 @@ from sparktrain.driver.options import Options, RunOptions, SweepOptions
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.nesting import check_not_nested
-from sparktrain.runs.progress import Display
-from sparktrain.runs.results import RunResult, SweepResult
-from sparktrain.runs.run_result import RunEnd
+from sparktrain.results.run_result import RunEnd, RunResult
+from sparktrain.results.sweep_result import SweepResult
 from sparktrain.search.space import Space, single, zipped
 from sparktrain.usercode.target import Target
 

@@ -82,7 +82,7 @@ def check(
 
 def show_check(out: Output, request: "CheckRequest") -> int:
     """Blocks until the function has ended, or its time is over."""
-    from sparktrain.runs.summary import Lines
+    from sparktrain.display.summary import Lines
     from sparktrain.testing.check_process import checked
 
     report = checked(request)

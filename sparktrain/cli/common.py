@@ -16,8 +16,8 @@ from sparktrain.errors import InfraError, SparktrainError, SpecError, UserError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sparktrain.runs.progress import Display
-    from sparktrain.runs.results import SweepResult
+    from sparktrain.display.progress import Display
+    from sparktrain.runs.sweep_outcome import SweepOutcome
     from sparktrain.usercode.target import Target
 
 EXIT_CODES = {
@@ -82,14 +82,14 @@ class PreparedCommand:
 class CommandOutcome:
     """What a command has to show."""
 
-    result: "SweepResult"
+    result: "SweepOutcome"
     summary: "RenderableType"
     """For people."""
 
 
 def perform(request: CommandRequest, work: Callable[[], CommandOutcome]) -> int:
     """Work, show the result, and turn every error into its exit code. Blocks."""
-    from sparktrain.runs.results import CODE_OF_STATUS
+    from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 
     if not request.debug:
         # Py4J logs a traceback for each socket that Ctrl-C closes under it.
@@ -312,7 +312,7 @@ def _results(as_json: bool) -> Iterator[int]:
 
 
 def _show(ended: CommandOutcome, out: Output) -> None:
-    from sparktrain.runs.summary import to_bytes
+    from sparktrain.runs.results_json import to_bytes
 
     if out.as_json:
         out.write(to_bytes(ended.result))

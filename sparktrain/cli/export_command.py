@@ -13,7 +13,8 @@ from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
-    from sparktrain.runs.results import RunResult, SweepResult
+    from sparktrain.results.run_result import RunResult
+    from sparktrain.results.sweep_result import SweepResult
 
 EXPORT_EXAMPLES = """\
 One row for each trial, for a spreadsheet:
@@ -55,7 +56,7 @@ def export(
 
 def write_table(out: Output, directory: str, jsonl: bool, history: bool, output: str | None) -> int:
     """Blocks on the store. Raises SpecError when the file cannot be written."""
-    from sparktrain.runs.stored_result import load
+    from sparktrain.results.stored_result import load
 
     target = None if output is None else _checked(output)
     result = load(directory)
@@ -75,7 +76,7 @@ def _values(result: "SweepResult | RunResult", history: bool) -> bytes:
 def _lines(result: "SweepResult | RunResult", history: bool) -> bytes:
     import msgspec
 
-    from sparktrain.runs.summary import trial_json
+    from sparktrain.runs.results_json import trial_json
 
     if history:
         written: str = result.history().to_json(orient="records", lines=True, date_format="iso", date_unit="us")

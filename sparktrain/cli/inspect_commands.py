@@ -105,7 +105,7 @@ def _show_run(out: Output, place: "RunLocation", every_s: float | None) -> None:
     from sparktrain.display.status_json import run_json
     from sparktrain.display.status_view import StatusScreen
     from sparktrain.display.watch import Changes, Documents, watch, watch_live
-    from sparktrain.runs.run_result import model_of
+    from sparktrain.runs.trial_result import model_of
     from sparktrain.runs.watcher import Observer
 
     clock = SystemClock()
@@ -242,8 +242,8 @@ def show_best(out: Output, directory: str, metric: str | None, mode: str | None,
     """3 when no trial has succeeded yet. Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.display.best import best_in
+    from sparktrain.display.summary import Lines
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
-    from sparktrain.runs.summary import Lines
     from sparktrain.runs.watcher import Observer
 
     place = run_in(directory, LOOK_TIMEOUT_S)

@@ -234,7 +234,7 @@ def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -> int:
-    from sparktrain.runs.results import CODE_OF_STATUS
+    from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
     from sparktrain.submit.command import Mode, line_of
     from sparktrain.submit.follow import RunLookout, follow, run_here, spark_submit
 
@@ -255,17 +255,19 @@ def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -
 
 
 def _show(out: Output, run: "RunView") -> None:
+    from sparktrain.display.run_outcome import outcome_lines
+    from sparktrain.display.summary import Lines, summary_table
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
-    from sparktrain.runs.run_result import RunEnd, model_of
-    from sparktrain.runs.summary import Lines, summary_table, to_bytes
+    from sparktrain.runs.results_json import to_bytes
+    from sparktrain.runs.trial_result import model_of
 
-    result = run.as_result()
+    result = run.as_outcome()
     if out.as_json:
         out.write(to_bytes(result))
     elif run.kind == "run":
         place = place_of(run.directory, LOOK_TIMEOUT_S)
         model = model_of(place.store, place.layout, next(iter(result.trials), None))
-        out.show(Lines(RunEnd(result, model).lines()))
+        out.show(Lines(outcome_lines(result, model)))
     else:
         out.show(summary_table(result))
 

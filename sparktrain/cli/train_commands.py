@@ -196,8 +196,8 @@ def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
         target = common.load(request.target)
 
         from sparktrain.api import sweep_target
+        from sparktrain.display.summary import summary_table
         from sparktrain.driver.options import SweepOptions
-        from sparktrain.runs.summary import summary_table
 
         options = SweepOptions(**settings)
         result = sweep_target(target, space, options, engine=call.engine, display=call.display)
@@ -214,8 +214,8 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
         target = common.load(request.target)
 
         from sparktrain.api import run_target
+        from sparktrain.display.summary import Lines
         from sparktrain.driver.options import RunOptions
-        from sparktrain.runs.summary import Lines
 
         options = RunOptions(**settings)
         end = run_target(target, params, options, engine=call.engine, display=call.display)
@@ -229,9 +229,9 @@ def perform_resume(request: CommandRequest) -> CommandOutcome:
     """
     with closing(common.prepare(request, "sparktrain resume")) as call:
         from sparktrain.api import resume_target
+        from sparktrain.display.summary import Lines, summary_table
         from sparktrain.driver.forwarded_env import environment
-        from sparktrain.runs.run_result import RunEnd
-        from sparktrain.runs.summary import Lines, summary_table
+        from sparktrain.results.run_result import RunEnd
 
         settings = request.settings
 

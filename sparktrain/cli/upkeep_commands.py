@@ -62,10 +62,10 @@ def look_for_damage(out: Output, directory: str, fast: bool, repairing: bool, qu
     """Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.display.byte_bar import shown_bytes
+    from sparktrain.display.summary import Lines
     from sparktrain.runs.fsck import RunExaminer
     from sparktrain.runs.locate import run_in
     from sparktrain.runs.repair import repair
-    from sparktrain.runs.summary import Lines
 
     place, done = run_in(directory, damaged=True), []
     with shown_bytes("verifying", quiet=quiet) as told:
@@ -112,9 +112,9 @@ def make_room(out: Output, directory: str, keep: str, older_than: str, dry_run: 
     """Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.config.quantities import seconds
+    from sparktrain.display.summary import Lines
     from sparktrain.runs.gc import Tidier, keep_of
     from sparktrain.runs.locate import run_in
-    from sparktrain.runs.summary import Lines
     from sparktrain.runs.watcher import this_process
 
     chosen, older_than_s = keep_of(keep), seconds(older_than, "--older-than") or 0.0

@@ -8,13 +8,12 @@ from sparktrain import formatting
 from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.config.sweep_spec import metric_name
+from sparktrain.display import gang_text
 from sparktrain.errors import SpecError
-from sparktrain.runs import gang_text
 from sparktrain.runs.locate import RunLocation
-from sparktrain.runs.results import SweepResult
-from sparktrain.runs.run_result import model_of
-from sparktrain.runs.summary import trial_json
-from sparktrain.runs.trial_table import names
+from sparktrain.runs.results_json import trial_json
+from sparktrain.runs.sweep_outcome import SweepOutcome, names
+from sparktrain.runs.trial_result import model_of
 from sparktrain.runs.view import RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 
@@ -86,7 +85,7 @@ def _check_metric(by: str | None, succeeded: Sequence[TrialView], view: RunView)
 
 
 def _ranked(view: RunView, by: str, way: str) -> list[TrialView]:
-    result = SweepResult(name=view.name, status=view.as_result().status, metric=by, mode=way, trials=view.results)
+    result = SweepOutcome(name=view.name, status=view.as_outcome().status, metric=by, mode=way, trials=view.results)
     trials = {trial.result.id: trial for trial in view.trials}
     return [trials[each.id] for each in result.ranked]
 

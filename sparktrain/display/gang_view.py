@@ -10,8 +10,8 @@ from rich.text import Text
 
 from sparktrain import formatting
 from sparktrain.config.gang_spec import Role
-from sparktrain.runs import gang_text
-from sparktrain.runs.progress import MemberLine, MemberState, Progress
+from sparktrain.display import gang_text
+from sparktrain.display.progress import MemberLine, MemberState, Progress
 
 LAG = 0.2
 """The slowest member is told when it makes so much fewer steps per second than the median."""

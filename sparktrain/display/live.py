@@ -13,10 +13,9 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from sparktrain import formatting
-from sparktrain.display import gang_view, sweep_view
-from sparktrain.runs import gang_text
-from sparktrain.runs.progress import Display, NullDisplay, Progress
-from sparktrain.runs.results import TrialResult
+from sparktrain.display import gang_text, gang_view, sweep_view
+from sparktrain.display.progress import Display, NullDisplay, Progress
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
 from sparktrain.threads import spawn
 

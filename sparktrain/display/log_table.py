@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktrain import formatting
-from sparktrain.runs.failure_causes import STYLES
+from sparktrain.display.failure_causes import STYLES
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, Wanted, chosen
 from sparktrain.runs.view import RunView

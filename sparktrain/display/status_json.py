@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sparktrain.runs.summary import json_value, trial_json
+from sparktrain.runs.results_json import json_value, trial_json
 from sparktrain.runs.view import RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from sparktrain import formatting
 from sparktrain.clock import time_of_day
+from sparktrain.display import gang_text, trial_table
+from sparktrain.display.run_outcome import outcome_lines
+from sparktrain.display.summary import Lines, Summary
 from sparktrain.display.sweep_view import failed_lines, one_line
-from sparktrain.runs import gang_text, trial_table
-from sparktrain.runs.run_result import RunEnd
-from sparktrain.runs.summary import Lines, Summary
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 
@@ -64,9 +64,9 @@ class StatusScreen:
             yield one_line(_best(view))
 
     def _ended(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        result = self._view.as_result()
+        result = self._view.as_outcome()
         if self._view.kind == "run":
-            yield from console.render(Lines(RunEnd(result, self._model).lines()), options)
+            yield from console.render(Lines(outcome_lines(result, self._model)), options)
         else:
             yield from console.render(Summary(result), options)
         yield Text(driver_words(self._view, self._now), style="dim")

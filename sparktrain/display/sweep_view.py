@@ -11,9 +11,9 @@ from rich.text import Text
 
 from sparktrain import formatting
 from sparktrain.display import gang_view
+from sparktrain.display.progress import Progress, RunningTrial
 from sparktrain.ids import TrialId
-from sparktrain.runs.progress import Progress, RunningTrial
-from sparktrain.runs.results import TrialResult
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
 
 _GAP = 2

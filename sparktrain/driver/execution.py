@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from sparktrain.cluster import preflight
+from sparktrain.display.progress import Display
 from sparktrain.driver.admission import admit
 from sparktrain.driver.backend_choice import HOROVOD
 from sparktrain.driver.engines.engine import Engine
@@ -12,8 +13,7 @@ from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare import PreparedRun
-from sparktrain.runs.progress import Display
-from sparktrain.runs.results import SweepResult
+from sparktrain.results.sweep_result import SweepResult
 from sparktrain.state.sweep import Ending
 
 

@@ -8,13 +8,14 @@ from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import FunctionError, UserError
+from sparktrain.results.run_result import RunEnd
+from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.history import this_driver
-from sparktrain.runs.results import SweepResult, status_of
-from sparktrain.runs.run_result import RunEnd, model_of
-from sparktrain.runs.summary import to_bytes
-from sparktrain.runs.trial_result import result_of
+from sparktrain.runs.results_json import to_bytes
+from sparktrain.runs.sweep_outcome import status_of
+from sparktrain.runs.trial_result import model_of, result_of
 from sparktrain.state.commands import EndRun
 from sparktrain.state.outcome import Failure
 from sparktrain.state.records import RunEnded

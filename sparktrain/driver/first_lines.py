@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from sparktrain import formatting
 from sparktrain.config.direction import first_line
 from sparktrain.driver.prepare import PreparedRun
-from sparktrain.runs.results import SweepResult, SweepStatus
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.state.trial import TrialStatus
 
 RETRY = "retry_failed=True (--retry-failed)"

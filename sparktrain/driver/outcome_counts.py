@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import best_of
+from sparktrain.runs.sweep_outcome import best_of
 from sparktrain.state.trial import Trial, TrialStatus
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from itertools import takewhile
 
+from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial, eta
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import CHIEF, Rank, TrialId
-from sparktrain.runs.progress import MemberLine, MemberState, Progress, RunningTrial, eta
 from sparktrain.state.gang import Gang, GangStatus
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart

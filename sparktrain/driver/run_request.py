@@ -5,11 +5,11 @@ from typing import Protocol
 
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.display.progress import Progress
 from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.progress import Progress
-from sparktrain.runs.results import TrialResult
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.sampler import Sampler
 from sparktrain.state.commands import EndRun
 from sparktrain.state.events import RunLimits

@@ -129,7 +129,7 @@ class RunLayout:
 
     @property
     def results(self) -> str:
-        """What `sparktrain.runs.summary` writes at the end of the run."""
+        """What `sparktrain.runs.results_json` writes at the end of the run."""
         return f"{self.path}/results.json"
 
     def old_results(self, epoch: int) -> str:

@@ -5,25 +5,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparktrain import formatting
-from sparktrain.runs import trial_table
+from sparktrain.runs.sweep_outcome import SweepOutcome, names
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure
 from sparktrain.state.trial import TrialStatus
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sparktrain.runs.results import SweepResult, TrialResult
-
 COLUMNS = ("trial", "status", "kind", "error", "host", "rank", "loss", "generations", "log")
 _FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
 
 
-def log_of(trial: "TrialResult", failure: Failure) -> str | None:
+def log_of(trial: TrialResult, failure: Failure) -> str | None:
     """Where the log of the member that failed is; that of the chief when it is not known which it was."""
     return next((member.log for member in trial.members if member.rank == failure.rank), trial.log)
 
 
-def failure_frame(trials: "Sequence[TrialResult]") -> "pd.DataFrame":
+def failure_frame(trials: Sequence[TrialResult]) -> "pd.DataFrame":
     """`SweepResult.failures`."""
     import pandas as pd
 
@@ -45,11 +44,11 @@ def failure_frame(trials: "Sequence[TrialResult]") -> "pd.DataFrame":
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def no_best(result: "SweepResult") -> str:
+def no_best(result: SweepOutcome) -> str:
     """Why there is no best trial, and what to do."""
     succeeded = [trial for trial in result.trials if trial.status is TrialStatus.SUCCEEDED]
     if result.metric is None:
-        known = ", ".join(trial_table.names(trial.metrics for trial in succeeded))
+        known = ", ".join(names(trial.metrics for trial in succeeded))
         there = f"pass metric=, one of {known}" if known else "pass metric=, and return that metric"
         return f"run {result.name} has no metric to compare its trials by: {there}; result.trials has all trials"
     if succeeded:
@@ -62,7 +61,7 @@ def no_best(result: "SweepResult") -> str:
     return f"no trial of run {result.name} succeeded ({told}){_commonest(result)}"
 
 
-def _commonest(result: "SweepResult") -> str:
+def _commonest(result: SweepOutcome) -> str:
     """The failure that most trials have, with the log of the first of them."""
     failed = [trial for trial in result.trials if trial.error is not None]
     if not failed:

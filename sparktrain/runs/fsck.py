@@ -17,7 +17,7 @@ from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records
 from sparktrain.runs.plan import Plan
-from sparktrain.runs.summary import from_json
+from sparktrain.runs.results_json import from_json
 from sparktrain.runs.view import RunData, RunState, RunView, TrialView, view_of
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.events import RunLimits

@@ -13,8 +13,9 @@ from sparktrain import formatting
 from sparktrain.errors import JournalDamagedError, SpecError
 from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.results import SweepResult, TrialResult
-from sparktrain.runs.summary import from_json
+from sparktrain.runs.results_json import from_json
+from sparktrain.runs.sweep_outcome import SweepOutcome
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded, TrialsAdded
 from sparktrain.state.trial import NOT_FORMED
 from sparktrain.store.base import Store
@@ -98,7 +99,7 @@ def restored(lost: Lost) -> list[AnyRecord]:
 
 @dataclass(frozen=True)
 class _Seen:
-    results: SweepResult | None
+    results: SweepOutcome | None
     generations: dict[TrialId, Generation]
     """The newest that has left a folder, of each trial that was looked at."""
 
@@ -137,7 +138,7 @@ def _judged(seen: _Seen, known: _Known) -> Lost:
     )
 
 
-def _results(store: Store, layout: RunLayout) -> SweepResult | None:
+def _results(store: Store, layout: RunLayout) -> SweepOutcome | None:
     """None where there are none, or they tell nothing."""
     try:
         return from_json(json.loads(store.read(layout.results)))

@@ -11,7 +11,7 @@ from sparktrain.runs.fsck import Examined, RunFinding, Severity
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records, restored
 from sparktrain.runs.plan import overview
-from sparktrain.runs.summary import to_bytes
+from sparktrain.runs.results_json import to_bytes
 from sparktrain.runs.view import RunState
 from sparktrain.runs.watcher import Observer, this_process
 from sparktrain.search.grid import SpaceSampler
@@ -114,5 +114,5 @@ def _files(place: RunLocation, writer: Journal, examined: Examined, clock: Clock
         writer.check()
         store.delete(layout.results)
         if view.state is RunState.ENDED:
-            store.put_if_absent(layout.results, to_bytes(view.as_result()))
+            store.put_if_absent(layout.results, to_bytes(view.as_outcome()))
             yield f"{store.where(layout.results)} was written anew"

@@ -1,13 +1,122 @@
-"""A trial as users see it, from the state that decides over it."""
+"""The result of a trial, and how it follows from the state of the trial."""
 
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from sparktrain.boundary import users_call
+from sparktrain.config.gang_spec import Role
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import Member, Rank, RunId
+from sparktrain.errors import MissingFileError
+from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.results import MemberResult, TrialResult
-from sparktrain.state.trial import NOT_FORMED, Trial
+from sparktrain.runs.run_files import RunFiles
+from sparktrain.state.outcome import Failure, Restart
+from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 from sparktrain.store.base import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberResult:
+    """One member of the newest gang of a trial."""
+
+    rank: int
+    role: Role
+    host: str | None
+    log: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TrialResult:
+    """The end of one trial."""
+
+    id: TrialId
+    params: dict[str, Any]
+    status: TrialStatus
+    """`succeeded`, `failed` (the training function's own fault), `lost` (the cluster's) or `stopped`."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What the training function returned; empty unless it succeeded."""
+    seconds: float = 0.0
+    """Of the training function, in its newest generation."""
+    log: str | None = None
+    """Where the log of the chief's newest generation is; None when it never ran."""
+    error: Failure | None = None
+    """The root cause, unless it succeeded."""
+    generations: int = 0
+    """How many times it was started."""
+    host: str | None = None
+    """Of the chief's newest generation."""
+    members: tuple[MemberResult, ...] = ()
+    """Of its newest gang, by rank; none when it never ran."""
+    restarts: tuple[Restart, ...] = ()
+    """Why its gang was formed again, and what that cost; oldest first."""
+    unsaved: str = ""
+    """Why what it saved last did not become a checkpoint; empty when it did, or nothing was saved."""
+    notices: tuple[str, ...] = ()
+    """What the user should know of how it trained, such as data that was not shared out; one line each."""
+
+    _files: ClassVar[RunFiles | None] = None
+    """Of its run; set by the result that the trial is of."""
+
+    @property
+    @users_call
+    def history(self) -> "pd.DataFrame":
+        """What the trial reported, one row for each step: `SweepResult.history` has the columns.
+
+        Blocks on the store. Raises RunDirectoryError for reports that are corrupt, OSError when the store fails.
+        """
+        return self._stored().history(self.id)
+
+    @users_call
+    def read_log(self, rank: int = 0, generation: int | None = None, tail: int | None = None) -> str:
+        """What the trial printed, as text: by default all that the chief of its newest generation did.
+
+        Args:
+            rank: of the member; 0 is the chief.
+            generation: the how manieth start of the trial, from 1; by default the newest.
+            tail: only so many lines, the last ones.
+
+        Blocks on the store. Raises MissingFileError, which names the logs that there are, and OSError when the store
+        fails.
+        """
+        return self._stored().log(self.id, self.generations if generation is None else generation, rank, tail)
+
+    @property
+    @users_call
+    def model_path(self) -> str | None:
+        """Where the model is that the chief of the newest generation exported; None when it exported none.
+
+        Blocks on the store. Raises OSError when the store fails.
+        """
+        return self._stored().model_path(self.id, self.generations)
+
+    @users_call
+    def load_model(self, **options: Any) -> Any:
+        """The Keras model that the trial exported by `ctx.export`, from any store.
+
+        Imports Keras, and what it needs, in this process. `options` are those of `keras.saving.load_model`, such as
+        `custom_objects`, `compile` and `safe_mode`. Blocks on the store and on the local disk. Raises MissingFileError
+        when the trial exported no model, OSError when the store fails, and what Keras raises.
+        """
+        return self._stored().load_model(self.id, self.generations, options)
+
+    def _stored(self) -> RunFiles:
+        if self._files is None:
+            raise MissingFileError(
+                f"trial {self.id} is of no run directory, so it has no history, logs or model: use the trials of a "
+                "result, or of sparktrain.load(directory)"
+            )
+        return self._files
+
+    def __repr__(self) -> str:
+        parts = [f"id={self.id}", f"status={self.status.value!r}", f"params={self.params!r}"]
+        if self.metrics:
+            parts.append(f"metrics={self.metrics!r}")
+        if self.error is not None:
+            parts.append(f"error={self.error.summary!r}")
+        return f"TrialResult({', '.join(parts)}, seconds={self.seconds:.3g})"
 
 
 class Home(Protocol):
@@ -64,3 +173,12 @@ def _member_results(trial: Trial, home: Home) -> tuple[MemberResult, ...]:
 def _hosts(trial: Trial) -> tuple[str | None, ...]:
     """Of its newest gang, by rank: a gang that has shrunk has fewer than its specification."""
     return trial.hosts or (trial.host,)
+
+
+def model_of(store: Store, layout: RunLayout, trial: TrialResult | None) -> str | None:
+    """Where the model is that the chief of the newest gang exported; None when it did not. Blocks on the store."""
+    if trial is None or trial.status is not TrialStatus.SUCCEEDED:
+        return None
+    chief = Member(RunId(layout.path), trial.id, Generation(trial.generations), CHIEF)
+    model = layout.member(chief).model
+    return store.where(model) if store.exists(model) else None

@@ -9,8 +9,8 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import RunId, TrialId
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult, best_of, status_of
-from sparktrain.runs.trial_result import Home, result_of
+from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, best_of, status_of
+from sparktrain.runs.trial_result import Home, TrialResult, result_of
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.events import RunLimits
 from sparktrain.state.outcome import Report
@@ -154,9 +154,9 @@ class RunView:
         until = now if self.state is RunState.RUNNING else max(self.began, self.heard or self.began)
         return self.ran_s + max(0.0, until - self.began)
 
-    def as_result(self) -> SweepResult:
+    def as_outcome(self) -> SweepOutcome:
         """The run as `results.json` has it, once it has ended."""
-        return SweepResult(
+        return SweepOutcome(
             name=self.name,
             status=self.status or SweepStatus.STOPPED,
             metric=self.metric,

@@ -5,7 +5,7 @@ import re
 from msgspec import Struct
 
 from sparktrain.cluster.yarn_application import Application, brief
-from sparktrain.runs.results import CODE_OF_STATUS
+from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.state.sweep import Ending
 

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom sparktrain import cli\nfrom sparktrain.cli import train_commands\n"
-        "from sparktrain.runs.results import SweepResult, SweepStatus\n"
-        "ended = train_commands.CommandOutcome(SweepResult(name='m', status=SweepStatus.SUCCEEDED), '')\n"
+        "from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus\n"
+        "ended = train_commands.CommandOutcome(SweepOutcome(name='m', status=SweepStatus.SUCCEEDED), '')\n"
         "train_commands.perform_sweep = lambda request: ended\n"
         "sys.stdin.read()\nsys.exit(cli.main(['sweep', 'a.py:b', '--json']))\n"
     )

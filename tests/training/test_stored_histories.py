@@ -15,6 +15,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain.clock import SystemClock
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.options import SweepOptions
@@ -24,7 +25,6 @@ from sparktrain.executor.agent import Agent
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.rundir.journal.writer import DriverIdentity
-from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.space import grid
 from sparktrain.store.hadoop.token_file import TokenFile
 from tests.process.agents import PLACE

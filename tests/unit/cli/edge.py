@@ -6,8 +6,10 @@ from typing import Any
 
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult
-from sparktrain.runs.run_result import RunEnd
+from sparktrain.results.run_result import RunEnd
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
 
 TRIAL = TrialResult(

@@ -9,12 +9,14 @@ import pytest
 
 from sparktrain import __version__, cli
 from sparktrain.cli import common, train_commands
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import AgentsLostError, IllegalMoveError, ResourceError
 from sparktrain.ids import TrialId
-from sparktrain.runs.progress import NullDisplay
-from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult
-from sparktrain.runs.summary import to_json
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.results_json import to_json
+from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import TrialStatus
 from tests.unit.cli.edge import RESULT, Edge

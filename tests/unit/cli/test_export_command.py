@@ -12,7 +12,7 @@ import sparktrain as st
 from sparktrain import cli
 from sparktrain.cli import common, export_command
 from sparktrain.cli.common import LOOKING_CODES
-from sparktrain.runs.summary import trial_json
+from sparktrain.runs.results_json import trial_json
 from tests.unit.driver.stored import ScriptedRun, typical
 
 Capture = pytest.CaptureFixture[str]
@@ -110,7 +110,7 @@ def test_a_store_that_fails(run: ScriptedRun, capfd: Capture, monkeypatch: pytes
     def fail(directory: str) -> None:
         raise st.StoreError("the NameNode does not answer")
 
-    monkeypatch.setattr("sparktrain.runs.stored_result.load", fail)
+    monkeypatch.setattr("sparktrain.results.stored_result.load", fail)
     assert cli.main(["export", run.directory]) == 5
     assert "the NameNode does not answer" in capfd.readouterr().err
 

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from sparktrain.cluster.executor_loss import FORGET_S, Unexplained, reading
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
@@ -17,7 +18,6 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link
 from sparktrain.rundir.journal.writer import DriverIdentity
-from sparktrain.runs.progress import NullDisplay
 from sparktrain.state.outcome import Loss, Outcome
 from tests.unit.driver.drivers import QuickClock, World, composed
 

@@ -9,9 +9,9 @@ from rich.cells import cell_len
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.display.gang_view import Lag, lag_of, member_lines, shown
+from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
 from sparktrain.display.sweep_view import Screen, status_line, summary
 from sparktrain.ids import TrialId
-from sparktrain.runs.progress import MemberLine, MemberState, Progress, RunningTrial
 from sparktrain.state.outcome import FailureKind, Restart
 from tests.unit.display.test_sweep_view import drawn
 

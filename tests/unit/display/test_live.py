@@ -12,9 +12,9 @@ import pytest
 from sparktrain.config.gang_spec import Role
 from sparktrain.display import live
 from sparktrain.display.live import LineDisplay, TerminalDisplay
+from sparktrain.display.progress import Display, MemberLine, MemberState, NullDisplay, Progress, RunningTrial
 from sparktrain.ids import TrialId
-from sparktrain.runs.progress import Display, MemberLine, MemberState, NullDisplay, Progress, RunningTrial
-from sparktrain.runs.results import TrialResult
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure, FailureKind, Restart
 from sparktrain.state.trial import TrialStatus
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from sparktrain.clock import SystemClock
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import coordinator, journal_writer
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
@@ -24,8 +25,7 @@ from sparktrain.rundir.journal.reader import Tail
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import read_blocks
-from sparktrain.runs.progress import NullDisplay
-from sparktrain.runs.results import TrialResult
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.sampler import Sampler, Suggestion
 from sparktrain.search.space import grid
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report

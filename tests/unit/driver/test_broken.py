@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from sparktrain.display.progress import NullDisplay, Progress
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.errors import PoolError
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.rundir.journal.writer import DriverIdentity
-from sparktrain.runs.progress import NullDisplay, Progress
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.drivers import Agent, Driver, QuickClock, World, composed, whole
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparktrain.clock import SystemClock
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.run_request import RunOutcome
@@ -13,7 +14,6 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Dialer, LinkClosedError
 from sparktrain.rundir.journal.writer import DriverIdentity
-from sparktrain.runs.progress import NullDisplay
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from sparktrain.driver.finish import result
-from sparktrain.runs.results import SweepStatus
+from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus

@@ -2,7 +2,9 @@
 
 from sparktrain.driver.finish import interrupted
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus as S
 
 

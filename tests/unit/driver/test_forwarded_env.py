@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from sparktrain.cli.common import variables_of
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.forwarded_env import environment
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.errors import ResumeError, SpecError
 from sparktrain.rundir.journal.writer import DriverIdentity
-from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.space import grid
 
 SECRET = "hunter2"

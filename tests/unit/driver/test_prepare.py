@@ -11,7 +11,9 @@ from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare import compose
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import SweepResult, SweepStatus, TrialResult
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.space import grid, single
 from sparktrain.state.trial import TrialStatus
 

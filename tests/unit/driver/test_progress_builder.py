@@ -9,13 +9,13 @@ import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.display.progress import MemberState, NullDisplay
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.ids import Generation, TrialId
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.progress import MemberState, NullDisplay
 from sparktrain.runs.trial_result import result_of
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import single

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import execution
 from sparktrain.driver.finish import finished
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.errors import ResumeError
-from sparktrain.runs.progress import NullDisplay
-from sparktrain.runs.results import SweepStatus
+from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.search.space import grid
 from sparktrain.usercode.code_changes import MOST_LINES
 from sparktrain.usercode.target import resolve

@@ -10,7 +10,7 @@ from sparktrain.errors import RunDirectoryError
 from sparktrain.runs import fsck
 from sparktrain.runs.fsck import Examined, RunExaminer
 from sparktrain.runs.repair import repair
-from sparktrain.runs.summary import from_json
+from sparktrain.runs.results_json import from_json
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 
 
@@ -170,7 +170,7 @@ def test_results_are_written_anew_from_the_journal(run: ScriptedRun, harm: str) 
     assert found.outlook == ("nothing is left to be done",)
     assert repaired(run, found).code == 0
     assert path.read_bytes() == good
-    assert from_json(json.loads(good)).best.id == 2
+    assert from_json(json.loads(good)).ranked[0].id == 2
 
 
 def test_nothing_is_repaired_under_a_driver(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.finish import finished, result
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.driver.run_request import RunOutcome
@@ -17,13 +18,13 @@ from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError
 from sparktrain.ids import RunId, TrialId
 from sparktrain.protocol.certificates import issue, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
+from sparktrain.results.sweep_result import SweepResult, sweep_result
 from sparktrain.rundir.journal import reader
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.runs import history
 from sparktrain.runs.plan import spec_fields
-from sparktrain.runs.progress import NullDisplay
-from sparktrain.runs.results import SweepResult, SweepStatus
-from sparktrain.runs.summary import from_json
+from sparktrain.runs.results_json import from_json
+from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.search.space import Space, grid
 from sparktrain.search.space_json import to_document
 from sparktrain.state.commands import EndRun
@@ -187,7 +188,7 @@ def test_the_results_of_the_last_end_stay_until_there_are_others() -> None:
     assert world.store.files[path] == before, "whoever reads them meanwhile finds a whole file"
     made, _ = driven(world, composed(TRIALS))
     assert len(made.trials) == TRIALS
-    assert from_json(json.loads(world.store.files[path])) == made
+    assert sweep_result(from_json(json.loads(world.store.files[path]))) == made
 
 
 def test_fewer_trials_take_none_away(done: tuple[World, SweepResult]) -> None:

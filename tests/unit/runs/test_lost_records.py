@@ -12,7 +12,7 @@ from sparktrain.runs import history, lost_records
 from sparktrain.runs.fsck import Examined, RunExaminer
 from sparktrain.runs.history import StoredRun, look
 from sparktrain.runs.repair import repair
-from sparktrain.runs.summary import from_json, to_bytes
+from sparktrain.runs.results_json import from_json, to_bytes
 from sparktrain.state.records import AnyRecord, TrialConcluded
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 from tests.unit.rundir.snapshots import quick_folder
@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> ScriptedRun:
 
 def publish(run: ScriptedRun) -> None:
     run.store.delete(run.layout.results)
-    run.store.put_if_absent(run.layout.results, to_bytes(looked_at(run).as_result()))
+    run.store.put_if_absent(run.layout.results, to_bytes(looked_at(run).as_outcome()))
 
 
 def batches(run: ScriptedRun) -> list[Path]:
@@ -257,5 +257,5 @@ def test_results_are_the_same_after_a_repair(run: ScriptedRun) -> None:
     before = from_json(json.loads(run.store.read(run.layout.results)))
     lose(run, 3)
     repair(run.place, examined(run), HandClock())
-    after = looked_at(run).as_result()
+    after = looked_at(run).as_outcome()
     assert [each.metrics for each in after.trials] == [each.metrics for each in before.trials]

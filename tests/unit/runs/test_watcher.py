@@ -6,7 +6,7 @@ import pytest
 
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs import watcher
-from sparktrain.runs.results import SweepStatus
+from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.view import RunState
 from sparktrain.runs.watcher import ASK_INTERVAL_S, Observer
 from sparktrain.state.trial import TrialStatus
@@ -68,7 +68,7 @@ def test_a_run_that_has_ended_is_told_as_results_json_has_it(run: ScriptedRun, a
     run.end("stopped", "the run's timeout (80 s) is over")
     view = looked_at(run)
     assert (view.state, view.status, view.complete) == (RunState.ENDED, SweepStatus.STOPPED, False)
-    result = view.as_result()
+    result = view.as_outcome()
     assert (result.seconds, result.reason, result.directory) == (80, "the run's timeout (80 s) is over", run.directory)
     assert [trial.status for trial in result.trials] == ["succeeded", "failed", "succeeded", "stopped"]
     assert not asked

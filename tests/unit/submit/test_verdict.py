@@ -7,7 +7,8 @@ from msgspec import structs
 
 from sparktrain.cluster.yarn_application import Application, application_of
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import SweepStatus, TrialResult
+from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus

@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
 
 from sparktrain import formatting
+from sparktrain.runs.sweep_outcome import GangOutcome
 from sparktrain.state.outcome import Restart
-
-if TYPE_CHECKING:
-    from sparktrain.runs.results import RunResult
 
 
 def restart_line(number: int, restart: Restart) -> str:
@@ -37,7 +34,7 @@ def metrics(of: Mapping[str, float]) -> str:
     return ", ".join(f"{formatting.plain(name)} {formatting.number(value)}" for name, value in of.items())
 
 
-def run_lines(result: "RunResult") -> list[str]:
+def run_lines(result: GangOutcome) -> list[str]:
     """A run, mostly one that succeeded, for `print` and for the command line."""
     lines = [_headline(result)]
     lines += [f"metrics: {metrics(result.metrics)}"] if result.metrics else []
@@ -49,7 +46,7 @@ def run_lines(result: "RunResult") -> list[str]:
     return lines
 
 
-def run_html(result: "RunResult") -> str:
+def run_html(result: GangOutcome) -> str:
     """The same for a notebook, and a table of its members. Everything that a program named is escaped."""
     headline, *lines = run_lines(result)
     rows = ["<tr><th>rank</th><th>role</th><th>host</th><th>log</th></tr>"]
@@ -60,7 +57,7 @@ def run_html(result: "RunResult") -> str:
     return "\n".join(["<div>", f"<p><b>{escape(headline)}</b></p>", f"{told}<table>", *rows, "</table>", "</div>"])
 
 
-def _headline(result: "RunResult") -> str:
+def _headline(result: GangOutcome) -> str:
     size = formatting.count(len(result.members), "member")
     again = f", {formatting.count(len(result.restarts), 'restart')}" if result.restarts else ""
     return (

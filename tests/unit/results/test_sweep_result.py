@@ -9,7 +9,9 @@ import pytest
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import NoBestTrialError
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import MemberResult, SweepResult, SweepStatus, TrialResult, status_of
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.sweep_outcome import SweepStatus, status_of
+from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.outcome import Failure, FailureKind, Loss
 from sparktrain.state.trial import TrialStatus
 

@@ -1,6 +1,6 @@
 """Tracebacks that a terminal has room for."""
 
-from sparktrain.runs.failure_causes import shortened
+from sparktrain.display.failure_causes import shortened
 
 USERS = ['  File "train.py", line 9, in train', "    model.fit(x)", "          ^^^"]
 KERAS = ['  File "/venv/lib/python3.11/site-packages/keras/trainer.py", line 4, in fit', "    self.step()"]

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 from sparktrain.boundary import users_call
 from sparktrain.clock import SystemClock
+from sparktrain.results.run_result import RunEnd, RunResult
+from sparktrain.results.sweep_result import SweepResult, sweep_result
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
-from sparktrain.runs.results import RunResult, SweepResult, SweepStatus
-from sparktrain.runs.run_result import RunEnd, model_of
+from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
+from sparktrain.runs.trial_result import model_of
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.runs.watcher import Observer
 
@@ -34,13 +36,13 @@ def load(directory: str) -> SweepResult | RunResult:
     view = Observer(place, clock).look()
     sweep = _as_it_stands(view, clock.wall())
     if view.kind != "run":
-        return sweep
+        return sweep_result(sweep)
     trial = next(iter(sweep.trials), None)
     return RunEnd(sweep, model_of(place.store, place.layout, trial)).as_loaded()
 
 
-def _as_it_stands(view: RunView, now: float) -> SweepResult:
-    result = view.as_result()
+def _as_it_stands(view: RunView, now: float) -> SweepOutcome:
+    result = view.as_outcome()
     if view.state is RunState.ENDED:
         return result
     if view.state is RunState.RUNNING:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sparktrain.display.live import LineDisplay, NotebookDisplay, TerminalDisplay, choose_display
-from sparktrain.runs.progress import NullDisplay, eta
+from sparktrain.display.progress import NullDisplay, eta
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """The trials of a run as a table: for a terminal, for a file, and for a notebook."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from io import StringIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -11,11 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktrain import formatting
-from sparktrain.runs.failure_causes import STYLES, explained
+from sparktrain.display.failure_causes import STYLES, explained
+from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
-
-if TYPE_CHECKING:
-    from sparktrain.runs.results import SweepResult, TrialResult
 
 BEST = "best"
 _TEXT_WIDTH = 100
@@ -46,7 +45,7 @@ class Column(NamedTuple):
 class TrialTable:
     """A rich renderable. Where there is little room, further metrics go first, then the ends of parameters."""
 
-    def __init__(self, result: "SweepResult") -> None:
+    def __init__(self, result: SweepOutcome) -> None:
         self._result = result
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -68,7 +67,7 @@ class TrialTable:
         yield from (Text(line, style="dim") for line in _notes(self._result, rows))
 
 
-def headline(result: "SweepResult") -> str:
+def headline(result: SweepOutcome) -> str:
     """The run on one line: how it ended, how many trials it had, and the best one."""
     counts = [(sum(trial.status is status for trial in result.trials), status.value) for status in _COUNTED]
     parts = [formatting.count(len(result.trials), "trial"), *(f"{count} {status}" for count, status in counts if count)]
@@ -82,7 +81,7 @@ def headline(result: "SweepResult") -> str:
     return f"{line} Best {formatting.plain(result.metric)} {value}: trial {best.id}."
 
 
-def as_text(result: "SweepResult") -> str:
+def as_text(result: SweepOutcome) -> str:
     """Headline, table, and why trials failed, without colours: for `print` and logs."""
     out = StringIO()
     # In a notebook rich would show the table by itself, beside the text that is asked for.
@@ -94,7 +93,7 @@ def as_text(result: "SweepResult") -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
-def as_html(result: "SweepResult") -> str:
+def as_html(result: SweepOutcome) -> str:
     """Headline and table for a notebook. Everything that a training function or its caller named is escaped."""
     rows = _shown(result)
     columns = [*_leading(result, rows), *_metrics(result, rows), *_trailing(rows, leader(result))]
@@ -112,30 +111,19 @@ def as_html(result: "SweepResult") -> str:
     return "\n".join(["<div>", *lines, "</div>"])
 
 
-def names(of: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Every key of the mappings, in the order in which they first come."""
-    return list(dict.fromkeys(name for mapping in of for name in mapping))
-
-
-def metric_names(result: "SweepResult") -> list[str]:
-    """Every metric of the trials; the one they are compared by comes first."""
-    found = names(trial.metrics for trial in result.trials)
-    return sorted(found, key=lambda name: name != result.metric)
-
-
-def leader(result: "SweepResult") -> "TrialResult | None":
+def leader(result: SweepOutcome) -> TrialResult | None:
     """The best trial; None where there is none."""
     return next(iter(result.ranked), None)
 
 
-def _shown(result: "SweepResult") -> "list[TrialResult]":
+def _shown(result: SweepOutcome) -> list[TrialResult]:
     """All trials, or the best ones when there are too many to read."""
     if len(result.trials) <= _MOST_ROWS:
         return list(result.trials)
     return (result.ranked if result.metric else list(result.trials))[:_BEST_ROWS]
 
 
-def _notes(result: "SweepResult", rows: "list[TrialResult]") -> Iterator[str]:
+def _notes(result: SweepOutcome, rows: list[TrialResult]) -> Iterator[str]:
     fixed = _fixed(result.trials)
     if fixed:
         yield f"every trial: {formatting.params(fixed)}"
@@ -144,7 +132,7 @@ def _notes(result: "SweepResult", rows: "list[TrialResult]") -> Iterator[str]:
         yield f"{order} {len(rows)} of {formatting.count(len(result.trials), 'trial')}"
 
 
-def _fixed(trials: "Sequence[TrialResult]") -> dict[str, Any]:
+def _fixed(trials: Sequence[TrialResult]) -> dict[str, Any]:
     """Parameters that are the same in every trial, when there are several trials."""
     if len(trials) < 2:
         return {}
@@ -158,13 +146,13 @@ def _fixed(trials: "Sequence[TrialResult]") -> dict[str, Any]:
     }
 
 
-def varying(trials: "Sequence[TrialResult]") -> list[str]:
+def varying(trials: Sequence[TrialResult]) -> list[str]:
     """Parameters in which the trials differ, in the order in which they first come; of one trial all."""
     fixed = _fixed(trials)
     return [name for name in names(trial.params for trial in trials) if name not in fixed]
 
 
-def _leading(result: "SweepResult", rows: "list[TrialResult]", limit: int = _CELL_LIMITS[0]) -> list[Column]:
+def _leading(result: SweepOutcome, rows: list[TrialResult], limit: int = _CELL_LIMITS[0]) -> list[Column]:
     """The trial's number and one column for each parameter in which trials differ."""
     columns = [Column("trial", [str(trial.id) for trial in rows], right=True)]
     for name in varying(result.trials):
@@ -177,7 +165,7 @@ def _leading(result: "SweepResult", rows: "list[TrialResult]", limit: int = _CEL
     return columns
 
 
-def _metrics(result: "SweepResult", rows: "list[TrialResult]") -> list[Column]:
+def _metrics(result: SweepOutcome, rows: list[TrialResult]) -> list[Column]:
     return [
         Column(
             formatting.shorten(formatting.plain(name), _CELL_LIMITS[0]),
@@ -188,7 +176,7 @@ def _metrics(result: "SweepResult", rows: "list[TrialResult]") -> list[Column]:
     ]
 
 
-def _trailing(rows: "list[TrialResult]", best: "TrialResult | None") -> list[Column]:
+def _trailing(rows: list[TrialResult], best: TrialResult | None) -> list[Column]:
     columns = [Column("status", [trial.status.value for trial in rows])]
     columns.append(Column("time", [formatting.duration(trial.seconds) for trial in rows], right=True))
     if best is not None:
@@ -196,7 +184,7 @@ def _trailing(rows: "list[TrialResult]", best: "TrialResult | None") -> list[Col
     return columns
 
 
-def _fitting(result: "SweepResult", rows: "list[TrialResult]", width: int) -> list[Column]:
+def _fitting(result: SweepOutcome, rows: list[TrialResult], width: int) -> list[Column]:
     """As many columns as fit into `width`; parameters share one column when they have no room each."""
     metrics, trailing = _metrics(result, rows), _trailing(rows, leader(result))
     candidates = (_leading(result, rows, limit) for limit in _CELL_LIMITS)
@@ -212,7 +200,7 @@ def _fitting(result: "SweepResult", rows: "list[TrialResult]", width: int) -> li
     return [*leading, *metrics[:1], *extra, *trailing]
 
 
-def _joined(result: "SweepResult", rows: "list[TrialResult]", width: int) -> Column:
+def _joined(result: SweepOutcome, rows: list[TrialResult], width: int) -> Column:
     differing = varying(result.trials)
     cells = [
         formatting.params({name: trial.params[name] for name in differing if name in trial.params}, width)

@@ -9,8 +9,10 @@ import pytest
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import InfraError, RunFailedError, RunLostError, RunStoppedError, UserError
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import MemberResult, RunResult, SweepResult, SweepStatus, TrialResult
-from sparktrain.runs.run_result import RunEnd
+from sparktrain.results.run_result import RunEnd, RunResult
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.outcome import Failure, FailureKind, Restart
 from sparktrain.state.trial import TrialStatus
 
@@ -132,11 +134,11 @@ def test_a_run_that_was_stopped() -> None:
     assert (error.rank, error.log, error.restarts) == (None, "/runs/big/rank-0/log.txt", ())
 
 
-def test_a_run_that_was_stopped_before_it_began() -> None:
+def test_a_run_that_was_stopped_before_it_started() -> None:
     sweep = SweepResult(name="big", status=SweepStatus.STOPPED, reason="timeout (1 s) has passed")
     error = error_of(RunEnd(sweep, None))
     assert type(error) is RunStoppedError
-    assert str(error) == "run big was stopped before it began: timeout (1 s) has passed"
+    assert str(error) == "run big was stopped before it started: timeout (1 s) has passed"
 
 
 def test_an_error_keeps_what_it_knows_on_its_way_through_a_process_pool() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import sparktrain as st
-from sparktrain.runs.summary import from_json, to_json
+from sparktrain.results.sweep_result import sweep_result
+from sparktrain.runs.results_json import from_json, to_json
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.stored import ScriptedRun, spoil, typical
 
@@ -29,7 +30,7 @@ def test_a_finished_run_is_what_its_call_returned(run: ScriptedRun) -> None:
     run.fail(3)
     run.end()
     result = sweep_of(run.directory)
-    assert result == from_json(to_json(result))
+    assert result == sweep_result(from_json(to_json(result)))
     assert (result.status, result.directory, len(result.trials)) == ("succeeded", run.directory, 4)
     assert result.best.id == 2
     assert result.best.read_log(generation=1) == "first\n"

@@ -3,16 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
-from typing import TYPE_CHECKING
 
 from rich.cells import chop_cells
 from rich.text import Text
 
 from sparktrain import formatting
+from sparktrain.runs.sweep_outcome import SweepOutcome
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
-
-if TYPE_CHECKING:
-    from sparktrain.runs.results import SweepResult, TrialResult
 
 STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow"}
 
@@ -24,7 +22,7 @@ _FRAME = re.compile(r'\s*(?:\| )?File "([^"]*)", line \d+')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen ")
 
 
-def explained(result: "SweepResult", width: int) -> Iterator[Text]:
+def explained(result: SweepOutcome, width: int) -> Iterator[Text]:
     """Lines for all causes of `result`, each broken only where `width` ends, an empty one before each cause."""
     groups = _causes(result.trials)
     for trials in groups[:_TOLD_CAUSES]:
@@ -66,7 +64,7 @@ def _is_library(frame: list[str]) -> bool:
     return named is not None and _LIBRARY.search(named[1]) is not None
 
 
-def _causes(trials: "Iterable[TrialResult]") -> "list[list[TrialResult]]":
+def _causes(trials: Iterable[TrialResult]) -> list[list[TrialResult]]:
     """Failed and lost trials, those with the same root cause together."""
     groups: dict[str, list[TrialResult]] = {}
     for trial in trials:
@@ -75,7 +73,7 @@ def _causes(trials: "Iterable[TrialResult]") -> "list[list[TrialResult]]":
     return list(groups.values())
 
 
-def _explained(trials: "list[TrialResult]", width: int) -> Iterator[Text]:
+def _explained(trials: list[TrialResult], width: int) -> Iterator[Text]:
     """The root cause first, then where it happened, then where to read on."""
     first = trials[0]
     if first.error is None:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import TrialId
-from sparktrain.runs.results import TrialResult
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Restart
 
 

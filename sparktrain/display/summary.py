@@ -1,0 +1,65 @@
+"""The end of a run as a table, for people."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.display.failure_causes import explained
+from sparktrain.display.trial_table import TrialTable, headline
+from sparktrain.runs.sweep_outcome import SweepOutcome
+
+_TABLE_WIDTH = 160
+"""At most, however wide the terminal is, or a file."""
+_MOST_WARNINGS = 5
+
+
+def summary_table(result: SweepOutcome) -> "Summary":
+    """What the command line shows at the end, as a rich renderable: headline, trials, and why trials failed."""
+    return Summary(result)
+
+
+class Summary:
+    """A rich renderable."""
+
+    def __init__(self, result: SweepOutcome) -> None:
+        self._result = result
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(headline(self._result), style="bold")
+        if self._result.trials:
+            yield Text()
+        yield from console.render(TrialTable(self._result), options.update(width=min(options.max_width, _TABLE_WIDTH)))
+        yield from explained(self._result, options.max_width)
+        yield from _warnings(self._result)
+        if self._result.directory is not None:
+            yield Text(f"\nresults and logs: {formatting.plain(self._result.directory)}", style="dim")
+
+
+class Lines:
+    """A rich renderable: lines as they are, the first one bold, broken only where the terminal ends."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for number, line in enumerate(self._lines):
+            style = "" if number else "bold"
+            yield from (
+                Text(part, style, no_wrap=True) for part in chop_cells(formatting.plain(line), options.max_width)
+            )
+
+
+def _warnings(result: SweepOutcome) -> Iterator[Text]:
+    """What is worth a warning, each once: trials whose last state is in no checkpoint, and what trials have noticed."""
+    trials: dict[str, list[int]] = {}
+    if unsaved := [trial for trial in result.trials if trial.unsaved]:
+        trials[unsaved[0].unsaved] = [trial.id for trial in unsaved]
+    for trial in result.trials:
+        for each in trial.notices:
+            trials.setdefault(each, []).append(trial.id)
+    for each, of in list(trials.items())[:_MOST_WARNINGS]:
+        others = f", and {formatting.count(len(of) - 1, 'other trial')} likewise" if len(of) > 1 else ""
+        yield Text(f"\nwarning: trial {of[0]}: {formatting.plain(each)}{others}", style="yellow")

@@ -1,0 +1,1 @@
+"""What calls return: the results of sweeps and runs."""

@@ -1,0 +1,117 @@
+"""The result of a run of one gang: what its call returns, or the error that it raises."""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.boundary import users_call
+from sparktrain.display import gang_text
+from sparktrain.display.run_outcome import failure_lines, outcome_lines
+from sparktrain.errors import MissingFileError, RunFailedError, RunLostError, RunStoppedError
+from sparktrain.results.sweep_result import stored_history, trial_frame
+from sparktrain.runs.failure_table import failure_frame, log_of
+from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome, SweepStatus, gang_outcome
+from sparktrain.runs.trial_result import TrialResult
+from sparktrain.state.trial import TrialStatus
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunResult(GangOutcome):
+    """The end of a run of one gang whose training function returned."""
+
+    @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """The only trial, or none: as of a `SweepResult`."""
+        return () if self.trial is None else (self.trial,)
+
+    @users_call
+    def history(self) -> "pd.DataFrame":
+        """What the members reported: as `SweepResult.history`."""
+        return stored_history(self._files)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The run as its only trial, or no row: as `SweepResult.to_pandas`."""
+        return trial_frame(SweepOutcome(name=self.name, status=SweepStatus.SUCCEEDED, trials=self.trials))
+
+    @users_call
+    def failures(self) -> "pd.DataFrame":
+        """The run when it failed or was lost: as `SweepResult.failures`, with one row or none."""
+        return failure_frame(self.trials)
+
+    @users_call
+    def read_log(self, rank: int = 0, generation: int | None = None, tail: int | None = None) -> str:
+        """What a member printed, as text: as `TrialResult.read_log`."""
+        return _only(self.trial).read_log(rank, generation, tail)
+
+    @users_call
+    def load_model(self, **options: Any) -> Any:
+        """The Keras model that the chief exported: as `TrialResult.load_model`."""
+        return _only(self.trial).load_model(**options)
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """Where the log of each member of the newest gang is, by rank."""
+        return tuple(member.log for member in self.members)
+
+    def __str__(self) -> str:
+        return "\n".join(gang_text.run_lines(self))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return gang_text.run_html(self)
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run of one gang ended, well or not."""
+
+    sweep: SweepOutcome
+    """The content of `results.json`: a sweep of one trial, or of none when the run was stopped before it started."""
+    model_path: str | None
+    """Where the model is that the chief of the newest gang exported."""
+
+    def result(self) -> RunResult:
+        """What the training function returned. Raises RunFailedError when it did not return."""
+        trial = self.trial
+        if trial is None or trial.status is not TrialStatus.SUCCEEDED:
+            raise _error(self.sweep, trial)
+        return self.as_loaded()
+
+    def as_loaded(self) -> RunResult:
+        """The run, whatever its status: the metrics are empty unless the training function has returned."""
+        outcome = gang_outcome(self.sweep, self.model_path)
+        return RunResult(**{each.name: getattr(outcome, each.name) for each in fields(outcome)})
+
+    def lines(self) -> list[str]:
+        """What the command line prints at the end."""
+        return outcome_lines(self.sweep, self.model_path)
+
+    @property
+    def trial(self) -> TrialResult | None:
+        """The only trial."""
+        return next(iter(self.sweep.trials), None)
+
+
+def _error(sweep: SweepOutcome, trial: TrialResult | None) -> RunFailedError:
+    """The error of a run that has no result: the root cause first, then what leads to it."""
+    failure = trial.error if trial is not None else None
+    kinds = {TrialStatus.LOST: RunLostError, TrialStatus.FAILED: RunFailedError}
+    kind = kinds.get(trial.status, RunStoppedError) if trial is not None else RunStoppedError
+    error = kind("\n".join(failure_lines(sweep)))
+    error.directory = sweep.directory
+    if trial is not None:
+        error.restarts = tuple(gang_text.restart_lines(trial.restarts))
+    if trial is not None and failure is not None:
+        error.rank, error.host = failure.rank, failure.host
+        error.traceback, error.log_tail = failure.traceback, failure.log_tail
+        error.log = log_of(trial, failure)
+    return error
+
+
+def _only(trial: TrialResult | None) -> TrialResult:
+    if trial is None:
+        raise MissingFileError("the run has no trial yet, so it has no log and no model")
+    return trial

@@ -1,0 +1,110 @@
+"""The result of a sweep: what its call returns."""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.boundary import users_call
+from sparktrain.display import trial_table
+from sparktrain.errors import MissingFileError, NoBestTrialError
+from sparktrain.runs.failure_table import failure_frame, no_best
+from sparktrain.runs.run_files import RunFiles
+from sparktrain.runs.sweep_outcome import SweepOutcome, best_of, metric_names, names
+from sparktrain.runs.trial_result import TrialResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SweepResult(SweepOutcome):
+    """The end of a run."""
+
+    @property
+    @users_call
+    def best(self) -> TrialResult:
+        """The succeeded trial with the best metric, the first one of equals.
+
+        Raises NoBestTrialError when there is none: it says how many trials failed, why most of them did, and where the
+        log is; or that the run has no metric.
+        """
+        found = best_of(self.trials, self.metric, self.mode)
+        if found is None:
+            raise NoBestTrialError(no_best(self))
+        return found
+
+    @users_call
+    def history(self) -> "pd.DataFrame":
+        """What all trials reported: one row for each step of each member that reports.
+
+        The columns are `trial`, `generation`, `rank`, `step`, `time` (UTC, by the clock of the member's host), then one
+        for each metric, NaN where a report has none of that name. A metric with the name of one of the first columns
+        has the column `metrics.NAME`. Rows are in the order of trials, steps and ranks.
+
+        Each step is there once. A generation that resumes from a checkpoint, or starts again, reports steps that the
+        one before it had reported too: the newest generation wins, from the first step on that it has reported itself.
+
+        Blocks on the store. Raises RunDirectoryError for reports that are corrupt, OSError when the store fails, and
+        MissingFileError for a result that has no directory.
+        """
+        return stored_history(self._files)
+
+    @users_call
+    def failures(self) -> "pd.DataFrame":
+        """The trials that failed or were lost, one row for each.
+
+        The columns are `trial`, `status`, `kind` (of the error, as in docs/results.md), `error` (its summary), `host`
+        and `rank` of the member that failed first, `loss` (what the cluster reported), `generations`, and `log` of that
+        member.
+        """
+        return failure_frame(self.trials)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row for each trial: `id`, `params.*`, `metrics.*`, `status`, `seconds`, `error`, `log`, and so on.
+
+        A cell is empty (NaN or None) where a trial has no such parameter, metric or error.
+        """
+        return trial_frame(self)
+
+    def __str__(self) -> str:
+        return trial_table.as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return trial_table.as_html(self)
+
+
+def sweep_result(outcome: SweepOutcome) -> SweepResult:
+    """`outcome`, as a call returns it."""
+    return SweepResult(**{each.name: getattr(outcome, each.name) for each in fields(outcome)})
+
+
+def trial_frame(outcome: SweepOutcome) -> "pd.DataFrame":
+    """`SweepResult.to_pandas`."""
+    import pandas as pd
+
+    found = [f"params.{name}" for name in names(trial.params for trial in outcome.trials)]
+    found += [f"metrics.{name}" for name in metric_names(outcome)]
+    columns = ["id", *found, "status", "seconds", "error", "log", "generations", "host"]
+    return pd.DataFrame([_row(trial) for trial in outcome.trials], columns=columns)
+
+
+def stored_history(files: RunFiles | None) -> "pd.DataFrame":
+    """`SweepResult.history`. Blocks on the store."""
+    if files is None:
+        raise MissingFileError("the result has no directory, so it has no history: use sparktrain.load(directory)")
+    return files.history()
+
+
+def _row(trial: TrialResult) -> dict[str, Any]:
+    return {
+        "id": trial.id,
+        **{f"params.{name}": value for name, value in trial.params.items()},
+        **{f"metrics.{name}": value for name, value in trial.metrics.items()},
+        "status": trial.status.value,
+        "seconds": trial.seconds,
+        "error": trial.error.summary if trial.error else None,
+        "log": trial.log,
+        "generations": trial.generations,
+        "host": trial.host,
+    }

@@ -1,0 +1,188 @@
+"""The end of a run as plain data, and which of its trials is best."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from sparktrain.ids import TrialId
+from sparktrain.runs.run_files import RunFiles
+from sparktrain.runs.trial_result import MemberResult, TrialResult
+from sparktrain.state.outcome import Failure, Restart
+from sparktrain.state.trial import TrialStatus
+
+
+class SweepStatus(StrEnum):
+    """How a run ended. The value is the word in `results.json`."""
+
+    SUCCEEDED = "succeeded"  # at least one trial succeeded, none was lost, and it was not stopped; some may have failed
+    FAILED = "failed"  # no trial succeeded, or so many failed that the run ended early
+    STOPPED = "stopped"  # by the user, or by the run's timeout, before every trial had ended
+    LOST = "lost"  # a trial was lost more often than it is retried
+    RUNNING = "running"  # its driver answers: `sparktrain.load` has read the run before its end
+
+
+CODE_OF_STATUS = {SweepStatus.SUCCEEDED: 0, SweepStatus.FAILED: 3, SweepStatus.LOST: 4, SweepStatus.STOPPED: 6}
+"""Exit codes of programs that run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOutcome:
+    """The fields of a `SweepResult`, which adds what reads files and what draws."""
+
+    name: str
+    status: SweepStatus
+    metric: str | None = None
+    """What trials are compared by; None when they are not."""
+    mode: str = "max"
+    """`max` or `min`: which end of the metric is best."""
+    seconds: float = 0.0
+    directory: str | None = None
+    """Where the run's files are."""
+    trials: tuple[TrialResult, ...] = ()
+    """In the order of their ids."""
+    reason: str | None = None
+    """Why it was stopped, when it was."""
+
+    _files: ClassVar[RunFiles | None] = None
+
+    def __post_init__(self) -> None:
+        files = None if self.directory is None else RunFiles(self.directory)
+        for each in (self, *self.trials):
+            object.__setattr__(each, "_files", files)
+
+    @property
+    def ranked(self) -> list[TrialResult]:
+        """The succeeded trials that have a finite metric, the best first; none without a metric."""
+        metric = self.metric
+        if metric is None:
+            return []
+        return sorted(_comparable(self.trials, metric), key=lambda trial: _rank(trial, metric, self.mode))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangOutcome:
+    """The fields of a `RunResult`, which adds what reads files and what draws."""
+
+    name: str
+    metrics: dict[str, float]
+    """What the chief returned."""
+    seconds: float
+    """From the start of the run to its end."""
+    directory: str | None
+    """Where the run's files are."""
+    model_path: str | None = None
+    """Where the model is that the training function exported; None when it exported none."""
+    members: tuple[MemberResult, ...] = ()
+    """The members of the newest gang, by rank."""
+    restarts: tuple[Restart, ...] = ()
+    """Why the gang restarted, and what that cost; oldest first."""
+    unsaved: str = ""
+    """Why the last save did not become a checkpoint; empty when it did, or nothing was saved."""
+    notices: tuple[str, ...] = ()
+    """What the user should know about the training, such as data that was not sharded; one line each."""
+    trial: TrialResult | None = field(default=None, compare=False)
+    """The run as its only trial; None when its gang never started."""
+
+    _files: ClassVar[RunFiles | None] = None
+
+    def __post_init__(self) -> None:
+        files = None if self.directory is None else RunFiles(self.directory)
+        for each in (self, self.trial):
+            if each is not None:
+                object.__setattr__(each, "_files", files)
+
+    @property
+    def status(self) -> TrialStatus:
+        """`succeeded`; of a run that `sparktrain.load` has read, the status of its trial."""
+        return TrialStatus.SUCCEEDED if self.trial is None else self.trial.status
+
+    @property
+    def error(self) -> Failure | None:
+        """Why the run failed, where `sparktrain.load` has read a failed run."""
+        return None if self.trial is None else self.trial.error
+
+
+def gang_outcome(sweep: SweepOutcome, model_path: str | None) -> GangOutcome:
+    """The run of one gang whose `results.json` has `sweep`: a sweep of one trial, or of none."""
+    trial = next(iter(sweep.trials), None)
+    if trial is None:
+        return GangOutcome(name=sweep.name, metrics={}, seconds=sweep.seconds, directory=sweep.directory)
+    return GangOutcome(
+        name=sweep.name,
+        metrics=trial.metrics,
+        seconds=sweep.seconds,
+        directory=sweep.directory,
+        model_path=model_path,
+        members=trial.members,
+        restarts=trial.restarts,
+        unsaved=trial.unsaved,
+        notices=trial.notices,
+        trial=trial,
+    )
+
+
+class Measured(Protocol):
+    """A trial, as far as it is compared with others."""
+
+    @property
+    def id(self) -> TrialId:
+        """Its number."""
+        ...
+
+    @property
+    def status(self) -> TrialStatus:
+        """Its status."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Its result, once it has succeeded."""
+        ...
+
+
+M = TypeVar("M", bound=Measured)
+
+
+def best_of(trials: Sequence[M], metric: str | None, mode: str) -> M | None:
+    """The succeeded trial with the best finite `metric`, the lowest id of equals; None when there is none."""
+    if metric is None:
+        return None
+    return min(_comparable(trials, metric), key=lambda trial: _rank(trial, metric, mode), default=None)
+
+
+def status_of(trials: Sequence[TrialResult], *, stopped: bool, failing: bool = False) -> SweepStatus:
+    """How a run of `trials` ended: `stopped` by the user or its timeout, or early as `failing`."""
+    found = {trial.status for trial in trials}
+    if TrialStatus.LOST in found:
+        return SweepStatus.LOST
+    if stopped:
+        return SweepStatus.STOPPED
+    if failing:
+        return SweepStatus.FAILED
+    return SweepStatus.SUCCEEDED if TrialStatus.SUCCEEDED in found else SweepStatus.FAILED
+
+
+def names(of: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Every key of the mappings, in the order in which they first come."""
+    return list(dict.fromkeys(name for mapping in of for name in mapping))
+
+
+def metric_names(outcome: SweepOutcome) -> list[str]:
+    """Every metric of the trials; the one they are compared by comes first."""
+    found = names(trial.metrics for trial in outcome.trials)
+    return sorted(found, key=lambda name: name != outcome.metric)
+
+
+def _comparable(trials: Sequence[M], metric: str) -> list[M]:
+    return [
+        trial
+        for trial in trials
+        if trial.status is TrialStatus.SUCCEEDED and math.isfinite(trial.metrics.get(metric, math.nan))
+    ]
+
+
+def _rank(trial: Measured, metric: str, mode: str) -> tuple[float, int]:
+    value = trial.metrics[metric]
+    return (value if mode == "min" else -value, trial.id)
