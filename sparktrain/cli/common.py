@@ -43,8 +43,8 @@ LOOKING_CODES = {
 }
 """Of the commands that look after a run directory."""
 _PLAIN_FILES = (".py", ".zip", ".egg", ".whl")
-_PIPE_WIDTH = 4000
-"""Nothing is broken into lines for a file."""
+PIPE_WIDTH = 4000
+"""So wide that no line of a file or a pipe wraps."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,11 @@ def look(work: "Callable[[Output], int]", *, as_json: bool, debug: bool) -> int:
 class Output:
     """Where the answer of a command goes. With `as_json`, nothing else reaches it."""
 
-    def __init__(self, descriptor: int, as_json: bool) -> None:
+    def __init__(self, descriptor: int, as_json: bool, pipe_width: int = PIPE_WIDTH) -> None:
+        """`pipe_width` is how wide pictures are where `descriptor` is no terminal."""
         self.as_json = as_json
         self._descriptor = descriptor
+        self._pipe_width = pipe_width
 
     @property
     def terminal(self) -> bool:
@@ -138,7 +140,7 @@ class Output:
 
     def show(self, picture: "RenderableType") -> None:
         """Draw something for people; raises as `write`."""
-        self.write(_drawn(picture, self.terminal))
+        self.write(_drawn(picture, None if self.terminal else self._pipe_width))
 
     def document(self, value: Any, *, lines: bool = False) -> None:
         """One JSON object; with `lines`, on a line of its own. Raises as `write`."""
@@ -320,11 +322,11 @@ def _show(ended: CommandOutcome, out: Output) -> None:
         out.show(ended.summary)
 
 
-def _drawn(summary: "RenderableType", terminal: bool) -> bytes:
+def _drawn(summary: "RenderableType", width: int | None) -> bytes:
+    """`summary` on so many columns, without styles; None draws for the terminal."""
     from rich.console import Console
 
     text = StringIO()
-    width = None if terminal else _PIPE_WIDTH
-    Console(file=text, width=width, force_terminal=terminal, force_jupyter=False, highlight=False).print(summary)
+    Console(file=text, width=width, force_terminal=width is None, force_jupyter=False, highlight=False).print(summary)
     lines = (line.rstrip() for line in text.getvalue().splitlines())
     return "".join(f"{line}\n" for line in lines).encode(sys.stdout.encoding or "utf-8", "replace")

@@ -41,7 +41,8 @@ class DrawingDisplay(Display):
     interval_s = 0.1
     """Least time between two pictures."""
 
-    def __init__(self) -> None:
+    def __init__(self, close_timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        self._close_timeout_s = close_timeout_s
         self._latest: Progress | None = None
         self._ended: deque[TrialResult] = deque()
         self._lines: deque[str] = deque()
@@ -74,7 +75,7 @@ class DrawingDisplay(Display):
         self._closing.set()
         self._news.set()
         if self._thread is not None:
-            self._thread.join(CLOSE_TIMEOUT_S)
+            self._thread.join(self._close_timeout_s)
 
     def _work(self) -> None:
         try:
@@ -235,8 +236,8 @@ class NotebookDisplay(DrawingDisplay):
 class LineDisplay(DrawingDisplay):
     """Plain lines for a file or a pipe: one for each trial that ends, and now and then how the run stands."""
 
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
+    def __init__(self, stream: TextIO, close_timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        super().__init__(close_timeout_s)
         self._stream = stream
         self._told: tuple[float, str] | None = None
         """Seconds and text of the newest status line."""

@@ -33,7 +33,7 @@ from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
 
 ALIVE_TIMEOUT_S = 2.0
-"""How long the driver that was last on a run may take to answer."""
+"""How long the newest driver of a run may take to answer."""
 _PIECE_BYTES = 16384
 
 
@@ -144,32 +144,35 @@ def check_alone(found: StoredRun, where: str, this: DriverIdentity) -> None:
         )
 
 
-def answers(driver: DriverIdentity) -> bool:
-    """Whether the coordinator of that driver listens where it did; somebody else there does not count. Blocks."""
+def answers(driver: DriverIdentity, timeout_s: float = ALIVE_TIMEOUT_S) -> bool:
+    """Whether the coordinator of that driver still listens at its address; another program there does not count.
+
+    Blocks for `timeout_s` at most.
+    """
     host, _, port = driver.address.rpartition(":")
     if not host or not port.isdigit():
         return False
     try:
-        certificate = ssl.DER_cert_to_PEM_cert(_certificate_of((host, int(port))))
+        certificate = ssl.DER_cert_to_PEM_cert(_certificate_of((host, int(port)), timeout_s))
         return server_fingerprint(certificate.encode()) == driver.fingerprint
     except (OSError, ValueError, OverflowError):
         return False
 
 
-def _certificate_of(address: tuple[str, int]) -> bytes:
-    """The certificate of who listens there, in DER. Blocks for 2 s at most; raises OSError.
+def _certificate_of(address: tuple[str, int], timeout_s: float) -> bytes:
+    """The certificate of the process that listens there, in DER. Blocks for `timeout_s` at most; raises OSError.
 
-    It goes away without an answer to that certificate. A handshake that ends with the caller having none of its own is
-    one that gRPC refuses, and tells of on the driver's stderr: at each look at a run that goes on.
+    It closes the connection without answering that certificate: gRPC refuses a handshake without a client certificate,
+    and would log a line on the driver's stderr at each look at a run.
     """
     clock = SystemClock()
-    until = clock.now() + ALIVE_TIMEOUT_S
+    until = clock.now() + timeout_s
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.TLSv1_3  # in which the certificate comes before anything is asked for
     received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(received, to_send)
-    with socket.create_connection(address, ALIVE_TIMEOUT_S) as connection:
+    with socket.create_connection(address, timeout_s) as connection:
         while True:
             with suppress(ssl.SSLWantReadError):
                 tls.do_handshake()

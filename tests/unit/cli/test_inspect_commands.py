@@ -8,6 +8,7 @@ import pytest
 
 from sparktrain import cli
 from sparktrain.cli import common, inspect_commands, upkeep_commands
+from sparktrain.cli.common import Output
 from sparktrain.display import watch
 from sparktrain.runs import logs, watcher
 from tests.unit.driver.stored import ScriptedRun, spoil, typical
@@ -294,11 +295,11 @@ def test_examples_of_the_help_parse(capfd: Capture, monkeypatch: pytest.MonkeyPa
         assert cli.main(line.split()[1:]) == 0, capfd.readouterr().err
 
 
-def test_status_on_80_columns_shows_the_parameter_that_differs(
-    run: ScriptedRun, capfd: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(common, "_PIPE_WIDTH", 80)
-    lines = said(capfd, "status", run.directory).splitlines()
+def test_status_on_80_columns_shows_the_parameter_that_differs(run: ScriptedRun, tmp_path: Path) -> None:
+    page = tmp_path / "status.txt"
+    with page.open("wb") as file:
+        assert inspect_commands.show_status(Output(file.fileno(), False, pipe_width=80), run.directory, None) == 0
+    lines = page.read_text("utf-8").splitlines()
     [heading] = [line for line in lines if line.startswith("trial  step")]
     [row] = [line for line in lines if line.startswith("    2  ")]
     assert heading.endswith("parameters")

@@ -311,7 +311,7 @@ def test_a_driver_without_an_address_does_not_answer() -> None:
         assert not history.answers(structs.replace(OTHER, address=address))
 
 
-async def test_who_looks_whether_a_driver_answers_makes_no_noise_there(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_asking_whether_a_driver_answers_logs_nothing_there(capfd: pytest.CaptureFixture[str]) -> None:
     """gRPC writes a line to the driver's stderr for each connection that it refuses."""
     certificates = issue("run")
     listener = GrpcListener("127.0.0.1", [0], certificates.server)
@@ -325,11 +325,10 @@ async def test_who_looks_whether_a_driver_answers_makes_no_noise_there(capfd: py
     assert capfd.readouterr().err == ""
 
 
-def test_who_accepts_and_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "ALIVE_TIMEOUT_S", 0.05)
+def test_a_listener_that_accepts_and_stays_silent_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert not history.answers(structs.replace(OTHER, address=address))
+        assert not history.answers(structs.replace(OTHER, address=address), timeout_s=0.05)
 
 
 async def never_called(*arguments: Any) -> Any:
