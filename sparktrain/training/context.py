@@ -1,4 +1,4 @@
-"""What a training function knows of its run, and says to it: the `ctx` that is passed to functions that name it."""
+"""The `ctx` argument of a training function: what it knows of its run, and how it reports to it."""
 
 import json
 import math
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from sparktrain.training.collectives.ring import Ring
 
 SNAPSHOTS = "snapshots"
-"""Folder beside the log directory in which the chief's state waits for its agent."""
+"""The folder beside the log directory with snapshots of the chief for its agent."""
 HISTORY = "metrics.jsonl"
-"""File beside the log directory with one line for each report."""
+"""The file beside the log directory with one line for each report."""
 
 _RESERVED = "wall"  # the other key of a line in the history
 
 
 class TrainContext:
-    """One member's view of its trial. Belongs to the process that the function is called in, not to those it forks."""
+    """One member's view of its trial. It belongs to the process that calls the function, not to forks of it."""
 
     def __init__(self, assignment: Assignment, wire: Wire, clock: Clock, gang: JoinedGang | None = None) -> None:
         self._assignment = assignment
@@ -49,70 +49,73 @@ class TrainContext:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The hyperparameters of this trial, as the function gets them; read-only."""
+        """The parameters of this trial by name, equal to the arguments of the function; read-only."""
         return self._params
 
     @property
     def trial(self) -> int:
-        """Number of the trial within its run, from 0."""
+        """The number of the trial in its run, from 0."""
         return self._assignment.member.trial
 
     @property
     def seed(self) -> int:
-        """The trial's seed: the same for each generation, another for each trial.
+        """The seed of the trial, an integer: equal in each generation, different in each trial.
 
-        Python's, numpy's and Keras's generators are seeded with it before the function is called.
+        It seeds the generators of Python, numpy and Keras before the function is called.
         """
         return self._assignment.seed
 
     @property
     def rank(self) -> int:
-        """Number of this member within its gang, from 0; rank 0 is the chief."""
+        """The number of this member in its gang, from 0 to `size - 1`; rank 0 is the chief."""
         return self._assignment.member.rank
 
     @property
     def size(self) -> int:
-        """Members in the gang; 1 for an ordinary trial."""
+        """The number of members of the gang; 1 for an ordinary trial."""
         return self._assignment.size
 
     @property
     def local_rank(self) -> int:
-        """Number of this member among those of its gang on this host, from 0."""
+        """The number of this member among the members of its gang on this host, from 0."""
         return self._gang.formation.local_rank
 
     @property
     def role(self) -> str:
-        """What this member is to TensorFlow: `chief`, `worker`, `ps` or `evaluator`."""
+        """The role of this member: `chief`, `worker`, `ps` or `evaluator`."""
         return self._gang.formation.role.value
 
     @property
     def index(self) -> int:
-        """Number of this member among those of its role, from 0."""
+        """The number of this member among those with its role, from 0."""
         return self._gang.formation.index
 
     @property
     def cluster_spec(self) -> dict[str, list[str]]:
-        """`address:port` of the members of each role, as `tf.train.ClusterSpec` takes them."""
+        """The `address:port` of the members of each role, an argument for `tf.train.ClusterSpec`."""
         return cluster_spec(self._gang.formation)
 
     @property
     def generation(self) -> int:
-        """How many times the trial's gang was formed, from 1; more than 1 after the loss of a process."""
+        """How often the trial's gang has started, from 1; more than 1 after a restart."""
         return self._assignment.member.generation
 
     @property
     def log_dir(self) -> str:
-        """An existing local directory, for TensorBoard or anything else: its files are brought to the run directory."""
+        """The path of a local directory for TensorBoard or other files; the run directory stores what is in it."""
         return self._assignment.log_dir
 
     def report(self, step: int, **metrics: float) -> None:
-        """Send metrics of a finished step; does not wait for anyone but the local disk. Any thread of the process.
+        """Report metrics of a finished step. Blocks on the local disk only. Any thread may call it, on any rank.
 
-        `step` is an integer from 0 on that grows with each report; a metric is any real number, also NaN, or a scalar
-        array or tensor. Every report is kept in `metrics.jsonl` of the trial. Raises ValueError for a step that does
-        not grow or is 2**63 or more, and for more than 10,000 metrics, TypeError for a step or a metric that is no
-        number, RuntimeError in a process that the function forked, OSError when the executor is being lost or its disk
-        is full.
+        `step` is an integer from 0 that grows with each report; a metric is a real number, including NaN, or a scalar
+        array or tensor. `metrics.jsonl` of the trial keeps every report; the run shows those of the chief.
+
+        Raises:
+            ValueError: the step does not grow or is 2**63 or more, or there are more than 10,000 metrics.
+            TypeError: the step is not an integer, or a metric is not a number.
+            RuntimeError: the function has forked this process.
+            OSError: the executor is being lost, or its disk is full.
         """
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
@@ -132,62 +135,73 @@ class TrainContext:
             self._position.reported = count
 
     def should_stop(self) -> bool:
-        """Whether the trial is no longer needed, and the function should return what it has. Returns at once."""
+        """Whether the run asks this trial to stop: then return the result so far. Does not block. Any thread."""
         return self._wire.stop_advised()
 
     @property
     def checkpoint(self) -> "CheckpointSaver":
-        """Saves and restores the training: see `sparktrain.training.checkpoint.saver.Checkpoints`.
+        """Saves and restores the training: see `sparktrain.training.checkpoint.saver.CheckpointSaver`.
 
-        The Keras callbacks do both; loops of your own call `restore` before they train, and `save` on the chief.
+        The Keras callbacks do both. A loop of your own calls `restore` on every rank before it trains, and `save` on
+        rank 0.
         """
         if self._checkpoints is None:
             from sparktrain.training.checkpoint.saver import CheckpointSaver
 
             scratch = Path(self.log_dir).parent / SNAPSHOTS
-            told = self._assignment
-            self._checkpoints = CheckpointSaver(self._wire, scratch, told.restore_dir, self.rank, self._clock)
+            restore_dir = self._assignment.restore_dir
+            self._checkpoints = CheckpointSaver(self._wire, scratch, restore_dir, self.rank, self._clock)
         return self._checkpoints
 
     def export(self, model: Any) -> None:
-        """Save the finished Keras model as `model.keras` of the run directory: the chief does, others do nothing.
+        """Save the finished Keras model as `model.keras` in the run directory; on ranks other than 0 it does nothing.
 
-        `RunResult.model_path` names it. Blocks on the local disk. Raises OSError.
+        `RunResult.model_path` is its path. Blocks on the local disk. Raises OSError, and what Keras raises for a model
+        that it cannot save.
         """
         from sparktrain.training.checkpoint.saver import export
 
         export(model, Path(self.log_dir).parent, self.rank)
 
     def finish(self) -> None:
-        """The training function has returned: wait for what it saved last."""
+        """Wait for the last save after the training function has returned; sparktrain calls it."""
         if self._checkpoints is not None:
             self._checkpoints.finish()
 
     def strategy(self, kind: str | None = None, **options: Any) -> Any:
-        """A strategy of TensorFlow's for this gang, or for this member's own devices.
+        """A `tf.distribute.Strategy` for this gang, or for the devices of this member.
 
-        See `sparktrain.training.strategies.strategy.Strategies.strategy`. Raises SpecError, StrategyError, FormError.
+        `kind` is "multi_worker_mirrored", "parameter_server", "mirrored", "central_storage" or "one_device"; None
+        chooses by the roles of the gang. See `sparktrain.training.strategies.strategy.Strategies.strategy` for their
+        options. Call it in the main thread before any TensorFlow op. The first two kinds block until the other members
+        call it. Raises SpecError, StrategyError, FormError.
         """
         if self._strategies is None:
-            gang, told = self._gang, self._assignment
+            gang, backend = self._gang, self._assignment.backend
             self._strategies = Strategies(
-                gang.formation, told.backend, gang.release_port, timeout_s=RING_TIMEOUT_S, clock=self._clock
+                gang.formation, backend, gang.release_port, timeout_s=RING_TIMEOUT_S, clock=self._clock
             )
         return self._strategies.strategy(kind, **options)
 
     # ---- the gang's ring
 
     def distribute(self, optimizer: Any, *, compression: str = "none") -> Any:
-        """`optimizer` itself, a Keras 3 one, which from now on averages gradients over all members.
+        """Make a Keras 3 `optimizer` average its gradients over all members; returns `optimizer` itself.
 
-        See `sparktrain.training.collectives.optimizer.distribute`. Raises SpecError.
+        Every member calls it before `compile()`. `compression` is the type in which gradients are sent: "none" for
+        their own, "fp16" or "bf16". A saved model has the plain optimizer. Blocks only at the first use of the ring.
+        See `sparktrain.training.collectives.optimizer.distribute`. Raises SpecError, FormError.
         """
         from sparktrain.training.collectives.optimizer import distribute
 
         return distribute(optimizer, self._known_ring(), compression=compression)
 
     def distribute_tape(self, tape: Any, *, compression: str = "none") -> Any:
-        """A `tf.GradientTape` whose `gradient()` is averaged over all members; it takes Keras variables too."""
+        """Wrap a `tf.GradientTape` so that `gradient()` averages over all members; it also takes Keras variables.
+
+        Every member uses it in each step; `gradient()` blocks until all do. `compression`: as for `distribute`. Raises
+        SpecError, FormError.
+        """
         from sparktrain.training.collectives.optimizer import distribute_tape
 
         return distribute_tape(tape, self._known_ring(), compression=compression)
@@ -202,12 +216,21 @@ class TrainContext:
         seed: int | None = None,
         class_weight: Mapping[int, float] | None = None,
     ) -> Any:
-        """This member's share of `data`, for `fit`: each batch once in an epoch, over all members.
+        """This member's share of `data`, a `tf.data.Dataset` for `fit`: each batch once in an epoch, over all members.
 
-        A member has the same number of steps as the others; after a restart it goes on in the middle of the epoch. See
-        `sparktrain.training.data.shard.shard` for what `data` may be, and what becomes of data that cannot be shared
-        out evenly, for which `fit` cannot take `class_weight`: give it here. `seed` is that of `shuffle`; by default
-        `ctx.seed`. Raises SpecError.
+        All members have the same number of steps; after a restart training resumes in the middle of the epoch. Every
+        member calls it with the same data. Does not block. See `sparktrain.training.data.shard.shard`.
+
+        Args:
+            data: a dataset of batches, arrays such as `(x, y)` or `(x, y, sample_weight)` with examples along the first
+                axis, or a function that returns an iterator over batches.
+            batch_size: examples in one member's batch; for arrays only.
+            uneven: what to do with a last step that lacks examples: "drop", "repeat" or "pad".
+            shuffle: whether to draw a new order of the examples for each epoch; for arrays only.
+            seed: the seed of `shuffle`, by default `ctx.seed`.
+            class_weight: weights by class, in place of the argument of `fit`.
+
+        Raises SpecError.
         """
         from sparktrain.training.data.shard import shard
 
@@ -225,7 +248,10 @@ class TrainContext:
         )
 
     def scale_lr(self, lr: float) -> float:
-        """`lr` times the members of the gang, whose steps take in so many batches (arXiv 1706.02677, section 2.1)."""
+        """`lr` times the number of members, because a step uses a batch of each (arXiv 1706.02677, section 2.1).
+
+        Raises SpecError for a rate that is not a number from 0.
+        """
         from sparktrain.training.keras.lr_schedule import scale_lr
 
         return scale_lr(lr, self.size)
@@ -239,13 +265,20 @@ class TrainContext:
         mode: str | None = None,
         warmup: int = 0,
     ) -> list[Any]:
-        """The callbacks for one call of `fit`, in a gang and alone; your own go after them.
+        """The callbacks for one call of `fit`, in a gang and alone: put your own after them in the list.
 
-        They have all members begin with the chief's weights, average metrics, report each epoch, stop when that is
-        advised, and save and resume. `checkpoint_every` is a number of steps, a time such as "30s", "epoch", or None
-        for never; the newest `keep` checkpoints stay, and the best one by `monitor` in `mode`, which its name
-        tells by default ("min" for a loss). `warmup`: epochs in which the learning rate rises from that of one member.
-        Raises SpecError.
+        They start all members with the chief's weights, average metrics over members, report each epoch, stop on
+        request, save checkpoints and resume from them. Every member calls it. It blocks only at the first use of the
+        ring.
+
+        Args:
+            checkpoint_every: a number of steps, a time such as "30s", "epoch", or None for never.
+            keep: how many of the newest checkpoints stay, besides the best one by `monitor`.
+            monitor: the metric of the best checkpoint, such as "val_loss"; None for no best one.
+            mode: "max" or "min", by default inferred from the name of the metric ("min" for a loss).
+            warmup: epochs in which the learning rate rises from that of one member.
+
+        Raises SpecError, FormError.
         """
         from sparktrain.training.keras.glue import keras_callbacks
 
@@ -266,36 +299,39 @@ class TrainContext:
         )
 
     def allreduce(self, value: Any, *, average: bool = True) -> Any:
-        """The mean, or the sum, over all members of a number, an array, a tensor, or a nest of them.
+        """The mean, or the sum, over all members of a number, an array, a tensor, or nested lists and dicts of them.
 
-        All members call it, with values of one shape; it waits for them. Raises RingError.
+        Every member calls it, with equal shapes and types; it blocks until all do. The result has the kinds and shapes
+        of `value`. Raises RingError, FormError, and TypeError for a value that is not a number.
         """
         from sparktrain.training.collectives.user_ops import allreduce
 
         return allreduce(self._gang.ring, value, average=average)
 
     def broadcast(self, value: Any) -> Any:
-        """What the chief has of a number, an array, a tensor, or a nest of them.
+        """The chief's value of a number, an array, a tensor, or nested lists and dicts of them.
 
-        All members call it, and wait for the chief. Raises RingError.
+        Every member calls it, with equal shapes and types; it blocks until all do. Raises RingError, FormError, and
+        TypeError for a value that is not a number.
         """
         from sparktrain.training.collectives.user_ops import broadcast
 
         return broadcast(self._gang.ring, value)
 
     def allgather(self, value: Any) -> Any:
-        """The arrays or tensors of all members, by rank, one after the other along their first axis.
+        """Concatenate the arrays or tensors of all members by rank, along the first axis, which may differ in length.
 
-        All members call it; the first axis may differ in length. Raises RingError.
+        Every member calls it, with equal types and equal other axes; it blocks until all do. Numbers give an array with
+        one element for each member. Raises RingError, FormError, and TypeError for a value that is not a number.
         """
         from sparktrain.training.collectives.user_ops import allgather
 
         return allgather(self._gang.ring, value)
 
-    # ---- within
+    # ---- internal
 
     def _known_ring(self) -> "Ring":
-        """The ring, which Keras in this process knows from now on."""
+        """The ring, after patching Keras in this process to use it."""
         from sparktrain.training.collectives.sync_batch_norm import synchronize_batches
         from sparktrain.training.keras.loss_scaling import weigh_losses
 
@@ -328,7 +364,7 @@ def _step(value: Any) -> int:
 
 def _metric(name: str, value: Any) -> float:
     if name == _RESERVED:
-        raise ValueError(f"ctx.report(): {name!r} is the time of a report, and cannot be a metric's name too")
+        raise ValueError(f"ctx.report(): {name!r} is the time of a report, and cannot be a metric's name")
     try:
         return number(value)
     except NotANumberError as error:
@@ -336,5 +372,5 @@ def _metric(name: str, value: Any) -> float:
 
 
 def _json(value: float) -> float | str:
-    """JSON has no number for NaN and infinity: their names, which float() reads back."""
+    """`value`, or the name of NaN and infinity, which JSON lacks and float() reads."""
     return value if math.isfinite(value) else str(value)

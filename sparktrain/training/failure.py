@@ -61,7 +61,7 @@ def where(frame: FrameType, called: CodeType) -> str:
 
 
 def of_loading(error: BaseException, host: str, homes: Homes = _ELSEWHERE) -> Failure:
-    """The failure of a member on `host` whose function could not be loaded."""
+    """The failure of a member on `host` that could not load its function."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         bring = "bring it with sc.addPyFile(...) / --py-files / spark.addArtifacts(..., pyfile=True)"
         summary = f"module {error.name!r} cannot be imported on executor host {host}; {bring}, or install it there"

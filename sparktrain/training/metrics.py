@@ -73,7 +73,7 @@ def _mapped(returned: Mapping[Any, Any]) -> dict[str, float]:
         try:
             metrics[sendable(name)] = number(value)
         except NotANumberError as error:
-            raise NotANumberError(f"a dict whose value {name!r:.100} is {error}") from error
+            raise NotANumberError(f"a dict with a value {name!r:.100} that is {error}") from error
     return metrics
 
 

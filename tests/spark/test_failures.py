@@ -39,7 +39,7 @@ FAILURES = {
     ),
     "misspelt": ("metric", "the result lacks metric 'accuracy'; it has 'acuracy', 'loss': is 'acuracy' meant?"),
     "text": ("result", f"the function returned a value of type str{ALLOWED}"),
-    "nested": ("result", f"the function returned a dict whose value 'accuracy' is a dict of 1{ALLOWED}"),
+    "nested": ("result", f"the function returned a dict with a value 'accuracy' that is a dict of 1{ALLOWED}"),
     "nothing": ("result", f"the function returned None{ALLOWED}"),
     "slow": ("timeout", "ran longer than trial_timeout (6 s) and was stopped"),
 }

@@ -15,7 +15,7 @@ from sparktrain.training.data.position import Position
 from sparktrain.training.data.shard import shard
 from sparktrain.training.keras.callbacks import CallbackDeps, keras_callbacks
 from sparktrain.training.keras.fit_stages import StagePosition
-from sparktrain.training.keras.user_callbacks import Ours
+from sparktrain.training.keras.user_callbacks import InternalCallback
 
 EXAMPLES = 90
 BATCH = 4
@@ -170,7 +170,7 @@ class KilledError(Exception):
     """Stands for the death of a process."""
 
 
-class Kill(Ours):
+class Kill(InternalCallback):
     """Raises after so many batches of this process, when all others have been called."""
 
     last = True

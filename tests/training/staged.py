@@ -18,7 +18,7 @@ from sparktrain.training import process_setup
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.context import TrainContext
 from sparktrain.training.gang_join import JoinedGang, alone
-from sparktrain.training.keras.user_callbacks import Ours
+from sparktrain.training.keras.user_callbacks import InternalCallback
 
 ROWS, WHOLE_BATCH = 48, 12
 STEPS = ROWS // WHOLE_BATCH
@@ -228,7 +228,7 @@ class KilledError(Exception):
     """Stands for the death of all members."""
 
 
-class Kill(Ours):
+class Kill(InternalCallback):
     """Raises after so many steps of this process, when all else of the step is done."""
 
     last = True

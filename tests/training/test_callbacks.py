@@ -13,7 +13,7 @@ from sparktrain.errors import SpecError
 from sparktrain.training.collectives.optimizer import distribute
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.data.position import Position
-from sparktrain.training.keras.callbacks import AverageMetrics, StopWhenAsked, WarmUp, keras_callbacks
+from sparktrain.training.keras.callbacks import AverageMetrics, StopOnRequest, WarmUp, keras_callbacks
 from sparktrain.training.keras.fit_stages import StagePosition
 from tests.training.gluing import Memory, Outside, feed_of, ids, member
 from tests.training.rings import ThreadRing, together
@@ -198,14 +198,14 @@ def test_all_members_stop_after_the_same_step() -> None:
         outside, position = Outside(), Position()
         model = built()
         model.stop_training = False
-        callback = StopWhenAsked(ring, position, lambda: ring.rank == 1 and position.step >= 20, outside.clock)
+        callback = StopOnRequest(ring, position, lambda: ring.rank == 1 and position.step >= 20, outside.clock)
         callback.set_model(model)
-        position.begin_fit(1000)
+        position.start_fit(1000)
         callback.on_train_begin()
-        position.begin_epoch(0)
+        position.start_epoch(0)
         for step in range(200):
             outside.clock.time += 0.125 * (1 + ring.rank)
-            position.ran(step)
+            position.finish_step(step)
             callback.on_train_batch_end(step)
             if model.stop_training:
                 break
@@ -282,14 +282,17 @@ def test_all_members_go_on_where_the_chief_does() -> None:
     assert together(2, start) == [(2, 30, 8)] * 2
 
 
-def test_data_of_the_users_own_begins_its_epoch_anew(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_epoch_of_the_users_own_data_restarts(capsys: pytest.CaptureFixture[str]) -> None:
     outside, memory, model = Outside(), Memory(), built()
     model.optimizer.build(model.trainable_variables)
     memory.save(model, StagePosition(30, 2, 8), score=None)
     callbacks_of(model, LocalRing(), outside, snapshots=memory).on_train_begin()
 
     assert (outside.position.epoch, outside.position.batch) == (2, 0)
-    assert "[sparktrain] epoch 2 begins anew, and an order in which fit() shuffles is not" in capsys.readouterr().err
+    assert (
+        "[sparktrain] epoch 2 restarts from its first step, and fit() shuffles in a new order"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_learning_rate_rises_to_that_of_the_gang() -> None:
@@ -299,15 +302,15 @@ def test_the_learning_rate_rises_to_that_of_the_gang() -> None:
         callback = WarmUp(ring, position, 2)
         callback.set_model(model)
         callback.set_params({"steps": 2})
-        position.begin_fit(2)
+        position.start_fit(2)
         callback.on_train_begin()
         found = []
         for epoch in range(3):
-            position.begin_epoch(epoch)
+            position.start_epoch(epoch)
             for step in range(2):
                 callback.on_train_batch_begin(step)
                 found.append(float(model.optimizer.learning_rate))
-                position.ran(step)
+                position.finish_step(step)
         model.optimizer.learning_rate.assign(0.01)  # as ReduceLROnPlateau does
         callback.on_train_batch_begin(0)
         return [*found, float(model.optimizer.learning_rate)]
@@ -356,7 +359,7 @@ def test_the_chief_alone_writes_what_members_share(tmp_path: Path) -> None:
 
     chief, other = together(2, listed)
     assert chief == ["ModelCheckpoint", "ModelCheckpoint", "CSVLogger", "TensorBoard", "EarlyStopping"]
-    assert other == ["ModelCheckpoint", "Silent", "Silent", "Silent", "EarlyStopping"]
+    assert other == ["ModelCheckpoint", "SilencedCallback", "SilencedCallback", "SilencedCallback", "EarlyStopping"]
 
 
 def test_backup_and_restore_is_refused(tmp_path: Path) -> None:
@@ -393,7 +396,7 @@ def test_a_state_that_cannot_be_saved_is_told_once(tells: bool, capsys: pytest.C
         member().fit(**data, callbacks=[*ours, callback], epochs=epochs, verbose=0)
 
     assert callback.seen == ({0, 1, 2} if tells else {2})
-    said = "[sparktrain] Peculiar.seen (set) is not saved in checkpoints, and begins anew after a restart"
+    said = "[sparktrain] Peculiar.seen (set) is not saved in checkpoints, and gets its initial value after a restart"
     assert capsys.readouterr().err.count(said) == (0 if tells else 2)
 
 

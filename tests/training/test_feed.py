@@ -144,9 +144,9 @@ def test_no_example_is_read_for_the_sake_of_epochs_that_were_run_before() -> Non
     data = shard(
         noted.shuffle(40, seed=1).map(lambda x: tf.ensure_shape(x, [])).batch(4), rank=0, size=1, position=position
     )
-    position.begin_fit(10)
+    position.start_fit(10)
     position.resume(50, 0, 500)
-    position.begin_epoch(50)
+    position.start_epoch(50)
 
     assert sorted(np.concatenate(list(data))) == list(range(40))
     assert sorted(made) == list(range(40))
@@ -176,7 +176,7 @@ def test_iterators_that_are_not_read_begin_no_epoch() -> None:
         (generator(), {}, "pass the function that makes it, without calling it"),
         (lambda: iter(()), {}, "the data yields no batch at all"),
         (lambda: iter([[1, 2]]), {}, "the data yields lists"),
-        (lambda: iter([1, 2]), {}, "batches are arrays whose first axis is examples"),
+        (lambda: iter([1, 2]), {}, "batches are arrays with examples along the first axis"),
     ],
 )
 def test_data_that_cannot_be_shared_is_an_error(data: Any, options: dict[str, Any], words: str) -> None:
@@ -263,9 +263,9 @@ def test_a_pydataset_goes_on_in_the_epoch_that_is_resumed() -> None:
     third = [batch.numpy().tolist() for batch in straight]
     position = Position()
     resumed = shard(Shuffled(), rank=0, size=1, seed=5, position=position)
-    position.begin_fit(6)
+    position.start_fit(6)
     position.resume(2, 4, 16)
-    position.begin_epoch(2)
+    position.start_epoch(2)
 
     assert [batch.numpy().tolist() for batch in resumed] == third[4:]
 

@@ -86,7 +86,7 @@ def test_a_member_that_does_not_come_is_named() -> None:
 def test_a_strategy_after_an_op_is_refused_at_once(roles: tuple[str, ...], params: dict[str, Any]) -> None:
     for end in run(functions.late, roles, **params):
         assert end.result.startswith("StrategyError: ctx.strategy(")
-        assert "came after TensorFlow had begun" in end.result
+        assert "came after TensorFlow had started" in end.result
         assert end.ended_s < 10
 
 

@@ -1,4 +1,4 @@
-"""What a training function saves beside its model: numbers, texts and arrays, in lists and dicts."""
+"""The values that a training function saves beside its model: numbers, strings and arrays, in lists and dicts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,11 +12,11 @@ Path = list[str | int]
 
 
 def pack(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[Path, Array]]]:
-    """`values` as JSON has them, with null in place of each array, and copies of the arrays with their paths.
+    """`values` as JSON values, with null in place of each array, and copies of the arrays with their paths.
 
-    An array is whatever numpy can read as one: numpy's own arrays and scalars, tensors, variables. One that owns its
-    memory and is read-only is not copied, for nobody can change it. Raises TypeError for
-    anything that is neither that nor JSON, and for keys that are not texts.
+    An array is anything that numpy can read as one: numpy's arrays and scalars, tensors, variables. An array that owns
+    its memory and is read-only is not copied. Raises TypeError for anything else than these and JSON values, and for
+    keys that are not strings.
     """
     arrays: list[tuple[Path, Array]] = []
     packed = {name: _packed(value, [name], arrays) for name, value in values.items()}
@@ -24,7 +24,7 @@ def pack(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[Path, Ar
 
 
 def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Array]]) -> dict[str, Any]:
-    """The values again, in place; tuples have become lists, and numpy's scalars arrays of no dimension."""
+    """Restore the values in place; tuples have become lists, and numpy's scalars arrays without dimensions."""
     for path, array in arrays:
         place: Any = packed
         for key in path[:-1]:
@@ -47,8 +47,8 @@ def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(
-        f"{_named(path)} is of type {type(value).__name__}, and cannot be saved: numbers, texts, arrays, and lists and "
-        "dicts of them can"
+        f"{_named(path)} is of type {type(value).__name__}, and cannot be saved: numbers, strings, arrays, and lists "
+        "and dicts of them can"
     )
 
 
@@ -59,7 +59,7 @@ def _constant(value: Any) -> bool:
 
 def _key(key: Any, path: Path) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"{_named(path)} has the key {key!r:.100} of type {type(key).__name__}: keys must be texts")
+        raise TypeError(f"{_named(path)} has the key {key!r:.100} of type {type(key).__name__}: keys must be strings")
     return key
 
 

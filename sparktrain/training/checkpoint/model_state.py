@@ -1,7 +1,7 @@
-"""The state of a Keras model: every variable that training changes, each under a name, and the generators of chance.
+"""The state of a Keras model: every variable that training changes, by name, and the random generators.
 
-Keras 3's own files leave out the states of seed generators, so that a model with dropout does not train on as it would
-have; here they are part of the state.
+Keras 3's own files lack the states of seed generators, so that a model with dropout resumes with other numbers; here
+they are part of the state.
 """
 
 import random
@@ -17,18 +17,18 @@ from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 SEEDS = "seeds/"
 METRICS = "metrics/"
 OWN = "optimizers/"
-"""Of the optimizers that a model has beside that of `compile()`; those that are not built yet have no variables."""
+"""Prefix of a model's optimizers beside that of `compile()`; without a build they have no variables."""
 GLOBAL_SEED = "global_seed"
-"""The state of Keras's generator for random operations without a seed of their own."""
+"""The name of the state of Keras's generator for random operations without a seed of their own."""
 
 _SHOWN = 5
 """How many differing variables an error names, of each kind."""
 _COUNTER = re.compile(r"_\d+(?=[_/#]|$)")
-"""What Keras appends to the names of layers after the first of a kind in a process."""
+"""The suffix that Keras appends to the names of layers after the first of a kind in a process."""
 
 
 def named(model: Any) -> dict[str, Any]:
-    """All variables of a built model: its own, its seed generators', its optimizer's, and its metrics', in their order.
+    """All variables of a built model by name: its own, those of its seed generators, its optimizers and its metrics.
 
     Builds the optimizer. Raises UserError when the model is not built.
     """
@@ -45,7 +45,7 @@ def named(model: Any) -> dict[str, Any]:
     for variable in model.variables:
         _add(found, (SEEDS if variable.name == "seed_generator_state" else "model/") + variable.path, variable)
     for variable in optimizer.variables if optimizer is not None else ():
-        _add(found, f"optimizer/{variable.name}", variable)  # its path depends on who has built the optimizer
+        _add(found, f"optimizer/{variable.name}", variable)  # its path depends on what has built the optimizer
     for attribute, own in own_optimizers(model).items():
         for variable in own.variables if own.built else ():
             _add(found, f"{OWN}{attribute}/{variable.name}", variable)
@@ -55,13 +55,13 @@ def named(model: Any) -> dict[str, Any]:
 
 
 def value(variable: Any, spare: Array | None = None) -> Array:
-    """A copy of the variable's value, in memory of the host: in `spare`, when that has its dtype and shape.
+    """A copy of the variable's value in host memory: in `spare`, if that has its dtype and shape.
 
-    New memory may take the machine ten times as long as the copy.
+    Allocating new memory may take ten times as long as the copy.
     """
     held = variable.value
     tensor = held.read_value() if hasattr(held, "read_value") else held
-    seen = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training is going to change
+    seen = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training changes
     if spare is None or (spare.dtype, spare.shape) != (seen.dtype, seen.shape):
         return np.array(seen)
     np.copyto(spare, seen)
@@ -69,10 +69,10 @@ def value(variable: Any, spare: Array | None = None) -> Array:
 
 
 def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int) -> None:
-    """Give the variables the values in `files`; a rank that is not the chief keeps the seeds of its generators.
+    """Set the variables to the values in `files`; a rank other than the chief keeps the seeds of its generators.
 
-    Raises UserError, and changes nothing, when the files are not of this model. Metrics may differ, for they are built
-    with the first batch: those that do keep their values. So do a model's own optimizers that only one side has built.
+    Raises UserError, and changes nothing, if the files are of another model. Metrics that differ keep their values,
+    because the first batch builds them; so do a model's own optimizers that only one side has built.
     """
     stored = files.document["variables"]
     built, saved = _own(variables), _own(stored)
@@ -87,7 +87,7 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
 
 
 def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
-    """Give the metrics' variables the values in `files`; False, with none changed, when the files have others."""
+    """Set the metrics' variables to the values in `files`; False, without a change, if the files have other metrics."""
     metrics = {name: each for name, each in variables.items() if name.startswith(METRICS)}
     stored = {name: each for name, each in files.document["variables"].items() if name.startswith(METRICS)}
     try:
@@ -99,11 +99,11 @@ def assign_metrics(variables: Mapping[str, Any], files: TensorFiles) -> bool:
     return True
 
 
-# ---- generators of chance that belong to the process
+# ---- random generators of the process
 
 
 def global_seed() -> Array | None:
-    """The state of Keras's global seed generator; None when it was not used yet."""
+    """The state of Keras's global seed generator; None before its first use."""
     from keras.src.backend.common import global_state
     from keras.src.random import seed_generator
 
@@ -112,7 +112,7 @@ def global_seed() -> Array | None:
 
 
 def assign_global_seed(state: Array, rank: int) -> None:
-    """Make Keras's global seed generator go on from `state`; a rank that is not the chief keeps its seed."""
+    """Set Keras's global seed generator to `state`; a rank other than the chief keeps its seed."""
     from keras.src.random import seed_generator
 
     generator = seed_generator.global_seed_generator()
@@ -122,7 +122,7 @@ def assign_global_seed(state: Array, rank: int) -> None:
 
 
 def generators() -> dict[str, Any]:
-    """The states of Python's and NumPy's global generators, as JSON has them."""
+    """The states of Python's and NumPy's global generators, as JSON values."""
     version, internal, gauss = random.getstate()
     found: dict[str, Any] = {"python": [version, list(internal), gauss]}
     numpy_state: Any = np.random.get_state(legacy=False)
@@ -133,7 +133,7 @@ def generators() -> dict[str, Any]:
 
 
 def assign_generators(states: Mapping[str, Any]) -> None:
-    """Make Python's and NumPy's global generators go on from `states`."""
+    """Set Python's and NumPy's global generators to `states`."""
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     if "numpy" in states:
@@ -145,7 +145,7 @@ def assign_generators(states: Mapping[str, Any]) -> None:
 
 
 def spec(variable: Any) -> str:
-    """Dtype and shape, for comparing and for people."""
+    """Dtype and shape as text, for comparisons and messages."""
     return f"{variable.dtype} {tuple(variable.shape)}"
 
 
@@ -162,7 +162,7 @@ def _but_metrics(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _group(name: str) -> str:
-    """The attribute of the own optimizer that variable `name` is of; empty for all others."""
+    """The attribute of the model's own optimizer that has the variable `name`; empty for other variables."""
     return name.split("/")[1] if name.startswith(OWN) else ""
 
 
@@ -171,7 +171,7 @@ def _own(names: Iterable[str]) -> set[str]:
 
 
 def _matched(variables: Mapping[str, Any], stored: Mapping[str, str], step: int) -> dict[str, str]:
-    """By the name of each variable, the name under which it was stored. `stored` has the specs, by name, in order."""
+    """The stored name for each variable's name. `stored` has the specs by name, in order."""
     specs = {name: spec(each) for name, each in variables.items()}
     if specs == stored:
         return {name: name for name in specs}
@@ -179,12 +179,12 @@ def _matched(variables: Mapping[str, Any], stored: Mapping[str, str], step: int)
         return dict(zip(specs, stored, strict=True))
     raise UserError(
         f"the checkpoint of step {step} is of another model than the function has built: {_difference(specs, stored)}; "
-        "build the same model in each generation, or begin a new run"
+        "build the same model in each generation, or start a new run"
     )
 
 
 def _kind(name: str) -> str:
-    """The last two parts of a name, less Keras's counters: those go on where a function builds other models before."""
+    """The last two parts of a name without Keras's counters, which depend on the models that were built before."""
     return "/".join(_COUNTER.sub("", name).split("/")[-2:])
 
 
@@ -198,12 +198,12 @@ def _difference(specs: Mapping[str, str], stored: Mapping[str, str]) -> str:
     both = [(stored[there[name]], here[name]) for name in here if name in there]
     other = [f"{name} {specs[name]}, in the checkpoint {each}" for each, name in both if specs[name] != each]
     kinds = {"the model lacks": lacking, "the checkpoint lacks": new, "of another shape or type:": other}
-    said = [f"{kind} {_shown(names)}" for kind, names in kinds.items() if names]
-    return "; ".join(said) or f"the same variables come in another order, {_shown(specs)}"
+    parts = [f"{kind} {_shown(names)}" for kind, names in kinds.items() if names]
+    return "; ".join(parts) or f"the same variables come in another order, {_shown(specs)}"
 
 
 def _without_counters(names: Iterable[str]) -> dict[str, str]:
-    """The names by what is left of them without Keras's counters, told apart by their order."""
+    """The names by their text without Keras's counters, numbered where that is equal."""
     found: dict[str, str] = {}
     for name in names:
         _add(found, _COUNTER.sub("", name), name)

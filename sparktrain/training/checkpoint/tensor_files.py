@@ -1,4 +1,4 @@
-"""Tensors in files and back: safetensors files, and one JSON document beside them. No pickle."""
+"""Writes tensors to safetensors files with one JSON document beside them, and reads them. No pickle."""
 
 import json
 import math
@@ -15,25 +15,25 @@ from safetensors.numpy import save_file
 from sparktrain.errors import CheckpointError
 
 SHARD_BYTES = 127 * 2**20
-"""The most of tensors in one file: with its header it fits in a block of HDFS, 128 MiB. Larger tensors are cut."""
+"""The most bytes of tensors in one file, which with its header fits in an HDFS block. Larger ones are cut."""
 DOCUMENT = "state.json"
 
-_DAMAGED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What Python and numpy raise for names, types and numbers that `save` has not written."""
+_CORRUPT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""The errors of Python and numpy for names, types and numbers that `save` has not written."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _PLAIN = _INTEGERS | {"float16", "float32", "float64", "bool"}
-"""What safetensors' numpy API writes and reads; anything else, such as bfloat16, goes as integers of its size."""
+"""The types of safetensors' numpy API; any other, such as bfloat16, is stored as integers of its size."""
 _FOREIGN = "sparktrain"
-"""Key in a file's metadata: names, dtypes and shapes of what is stored as integers."""
+"""The key in a file's metadata with names, dtypes and shapes of tensors that are stored as integers."""
 _CUT = "\0"
-"""Between the name of a tensor that was cut, and the place of the part among its integers: both are the part's key."""
+"""Separates the name of a cut tensor from the offset of the part among its integers, in the part's key."""
 
 
 def save(folder: Path, tensors: Mapping[str, Array], document: Any, shard_bytes: int = SHARD_BYTES) -> None:
-    """Write the tensors, each C-contiguous, and what JSON can say, to files in the new `folder`. Blocks on the disk.
+    """Write the tensors, each C-contiguous, and a JSON document to files in the new `folder`. Blocks on the disk.
 
     Makes no copy of a tensor. Raises CheckpointError when the disk fails, or a dtype is not of fixed size.
     """
@@ -49,20 +49,20 @@ def save(folder: Path, tensors: Mapping[str, Array], document: Any, shard_bytes:
 class TensorFiles:
     """A folder that `save` has written, opened for reading; tensors are read one by one. A context manager.
 
-    Raises CheckpointError, here and in its methods, when the files are not what `save` has written.
+    Raises CheckpointError, here and in its methods, if the files are not those of `save`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open = ExitStack()
         self._parts: dict[str, list[tuple[int, str, Any]]] = {}
-        """By the name of each tensor: where each of its parts begins, its key, and its file."""
+        """For each tensor name, its parts: offset, key, and file."""
         self._foreign: dict[str, tuple[str, list[int]]] = {}
         try:
             self.document: Any = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
             for path in sorted(folder.glob("*.safetensors")):
                 self._index(self._open.enter_context(safe_open(path, framework="np")))
-        except (OSError, SafetensorError, *_DAMAGED) as error:
+        except (OSError, SafetensorError, *_CORRUPT) as error:
             self._parts.clear()
             self._open.close()
             raise CheckpointError(f"files in {folder} are no saved state: {error}") from error
@@ -91,7 +91,7 @@ class TensorFiles:
             [(_, key, file)] = parts
             whole: Array = file.get_tensor(key)
             return whole
-        except (SafetensorError, *_DAMAGED) as error:
+        except (SafetensorError, *_CORRUPT) as error:
             raise CheckpointError(f"tensor {name!r} cannot be read from {self.folder}: {error}") from error
 
     def _index(self, file: Any) -> None:
@@ -107,7 +107,7 @@ def numeric(dtype: np.dtype[Any]) -> bool:
 
 
 def _parts(tensors: Mapping[str, Array], shard_bytes: int) -> Iterator[tuple[str, Array]]:
-    """What is stored of the tensors, with its keys: views of their memory, none larger than a file."""
+    """The stored parts of the tensors with their keys: views of their memory, none larger than a file."""
     for name, tensor in tensors.items():
         if tensor.nbytes <= shard_bytes:
             yield name, tensor if tensor.dtype.name in _PLAIN else _as_integers(name, tensor)
@@ -119,7 +119,7 @@ def _parts(tensors: Mapping[str, Array], shard_bytes: int) -> Iterator[tuple[str
 
 
 def _groups(parts: Iterable[tuple[str, Array]], shard_bytes: int) -> Iterator[dict[str, Array]]:
-    """What goes to the same file, in its order."""
+    """The parts of each file, in order."""
     group: dict[str, Array] = {}
     size = 0
     for key, part in parts:
@@ -139,7 +139,7 @@ def _save_shard(path: Path, parts: dict[str, Array], tensors: Mapping[str, Array
 
 
 def _joined(name: str, parts: list[tuple[int, str, Any]], dtype: str, shape: list[int]) -> Array:
-    """A tensor of what is stored as integers."""
+    """A tensor from its parts, which are stored as integers."""
     stored = sum(math.prod(file.get_slice(key).get_shape()) for _, key, file in parts)
     if min(shape, default=0) < 0 or math.prod(shape) * _dtype(dtype).itemsize > 8 * stored:
         raise ValueError(f"it has the shape {shape}, and {stored} integers are stored")  # before it takes the memory
@@ -166,11 +166,11 @@ def _as_integers(name: str, tensor: Array) -> Array:
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    """The dtype of that name; those that numpy lacks come from `ml_dtypes`, which whoever saved one has."""
+    """The dtype `name`; one that numpy lacks comes from `ml_dtypes`, which TensorFlow installs."""
     try:
         return np.dtype(name)
     except TypeError:
-        import ml_dtypes  # comes with TensorFlow
+        import ml_dtypes
 
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return found

@@ -1,4 +1,4 @@
-"""Keras 3 optimizers and tapes whose gradients are averaged over all members of a ring."""
+"""Makes Keras 3 optimizers and tapes average their gradients over all members of a ring."""
 
 import traceback
 from collections.abc import Sequence

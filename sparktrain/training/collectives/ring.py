@@ -39,7 +39,7 @@ class Ring(ABC):
 
     @abstractmethod
     def allgather(self, tensor: "tf.Tensor", *, name: str) -> "tf.Tensor":
-        """The members' tensors, by rank, one after the other along their first axis, whose length may differ."""
+        """The members' tensors, by rank, one after the other along their first axis, which may differ in length."""
 
     @abstractmethod
     def close(self) -> None:

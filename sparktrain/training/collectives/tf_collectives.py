@@ -48,7 +48,7 @@ def join(joining: Joining) -> Ring:
     barrier.wait_for_all(joining, SystemClock())
     ring = CollectiveRing(formation, joining.timeout_s)
     try:
-        ring.allreduce([tf.zeros([1])], average=False, name="forming")
+        ring.allreduce([tf.zeros([1])], average=False, name="first")
     except RingError as error:
         raise FormError(f"the ring of {formation.size} members could not be formed: {error}") from error
     # The connection, and the agent's lease, detect the loss of a process or host.

@@ -1,7 +1,7 @@
-"""Which batches of the data are whose, and what becomes of the last ones, where they do not fill a step. Pure.
+"""Assigns batches to members, and decides about last batches that do not fill a step. Pure.
 
 A round is what a gang of k members trains on in one step: batches i*k to i*k+k-1, one for each rank. All its batches
-have the same number of examples, for the members average their gradients as equals.
+have the same number of examples, because the members average their gradients with equal weights.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ Indices = NDArray[np.int64]
 
 
 class Uneven(StrEnum):
-    """What becomes of a round that lacks batches, or has one that is smaller than the others."""
+    """What happens to a round that lacks batches, or has a smaller one."""
 
-    DROP = "drop"  # it is left out; where only one batch is smaller, all are cut to its size
+    DROP = "drop"  # it is dropped; if only one batch is smaller, all are cut to its size
     PAD = "pad"  # it is filled with examples of weight zero
-    REPEAT = "repeat"  # it is filled with examples from the beginning of the epoch
+    REPEAT = "repeat"  # it is filled with examples from the start of the epoch
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class BatchShare:
     uneven: Uneven
 
     def steps(self, batches: int) -> int:
-        """Rounds that so many batches make. Raises SpecError where they are fewer than the members."""
+        """The number of rounds in `batches` batches. Raises SpecError if there are fewer batches than members."""
         if batches < self.size:
             raise SpecError(too_few(f"{batches} batch{'es' * (batches != 1)}", self.size))
         return batches // self.size if self.uneven is Uneven.DROP else -(-batches // self.size)
@@ -41,7 +41,7 @@ class BatchShare:
     def rows(self, order: Indices, batch: int) -> tuple[Indices, Indices]:
         """This member's examples of one pass over `order`, in batches of `batch`.
 
-        A matrix (steps, batch) of full batches, and a vector of a last one that is smaller, else an empty one.
+        Returns a matrix (steps, batch) of full batches, and a vector: the last, smaller batch, or empty.
         """
         full = len(order) // (batch * self.size)
         cut = full * batch * self.size
@@ -52,14 +52,14 @@ class BatchShare:
         return matrix, last
 
     def real(self, rows: int, batch: int) -> int:
-        """Of this member's last batch of a pass over `rows` examples: how many come first that are no filling."""
+        """How many leading examples of this member's last batch are no filling, in a pass over `rows` examples."""
         left = rows % (batch * self.size)
         if not left or self.uneven is Uneven.DROP:
             return batch
         return min(batch, max(0, left - self.rank * batch))
 
     def _last(self, order: Indices, cut: int, batch: int) -> Indices:
-        """The examples of the last, uneven round; none where it is dropped."""
+        """The examples of the last, uneven round; none if it is dropped."""
         left = order[cut:]
         own = left[self.rank * batch : (self.rank + 1) * batch]
         if self.uneven is Uneven.DROP:
@@ -85,7 +85,7 @@ def too_few(found: str, size: int) -> str:
 
 
 def order(rows: int, seed: int | None, number: int) -> Indices:
-    """The order of `rows` examples in pass `number`, the same on every member; as they are where `seed` is None."""
+    """The order of `rows` examples in pass `number`, the same on every member; unshuffled if `seed` is None."""
     if seed is None:
         return np.arange(rows, dtype=np.int64)
     return np.random.default_rng([seed % 2**64, number]).permutation(rows).astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""Weights of examples by their class, as `fit(class_weight=...)` gives them to data that has no other weights."""
+"""Weights examples by their class, as `fit(class_weight=...)` does for data without other weights."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ from sparktrain.training.data.pipeline import plain
 
 
 def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
-    """`data`, arrays or a dataset of batches, whose examples also count for the weight of their class; other classes 1.
+    """Multiply the weights of examples in `data`, arrays or a dataset of batches, by that of their class, by default 1.
 
-    A class is a whole number, or the largest of several outputs. Raises SpecError for data that is no `(x, y)`, for
-    several outputs that have classes of their own, and for weights that are no numbers by class.
+    A class is an integer, or the index of the largest of several outputs. Raises SpecError for data other than
+    `(x, y)`, for several outputs with classes of their own, and for weights that are not numbers by class.
     """
     if class_weight is None:
         return data
@@ -36,7 +36,7 @@ def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
 
 
 def _table(class_weight: Any) -> np.ndarray[Any, Any]:
-    """Weights by class, and one more for all that are not known."""
+    """Weights by class, and one more for all other classes."""
     numbers = isinstance(class_weight, Mapping) and all(
         isinstance(key, int | np.integer) and key >= 0 and isinstance(value, int | float | np.number)
         for key, value in class_weight.items()

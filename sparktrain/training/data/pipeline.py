@@ -1,4 +1,4 @@
-"""The parts of a feed that are TensorFlow graphs: passes that begin at a position, and a member's share of batches."""
+"""The TensorFlow graphs of a feed: passes that start at a position, and a member's share of batches."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -11,7 +11,7 @@ from sparktrain.training.data.position import Cursor
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` for a graph, which holds no Python statement that AutoGraph would have to make operations of."""
+    """`function` without AutoGraph: none of its Python statements needs a conversion to operations."""
     return cast(Callable[..., Any], tf.autograph.experimental.do_not_convert(function))
 
 
@@ -21,33 +21,32 @@ _AT_ONCE = {
     *("_TakeDataset", "_SkipDataset", "_ShardDataset", "_TakeWhileDataset", "_ScanDataset", "_WindowDataset"),
     *("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset", "_AssertCardinalityDataset"),
 }
-"""Datasets whose iterator makes the iterators of its inputs when it is made, and once."""
+"""Datasets with an iterator that creates those of its inputs at once, and only once."""
 
 
 def passes(cursor: Cursor, begin: Callable[[Any, Any, Any], Any], steps: int | None) -> Any:
-    """A dataset that, each time it is read, is what `begin(number, played, skipped)` returns, in a graph, for the pass.
+    """A dataset that yields in each pass what `begin(number, replayed, skipped)` returns for it, in a graph.
 
-    `begin` is called when the first element is asked for: iterators that are made and never read, as Keras makes them,
-    begin no pass.
+    It calls `begin` for the first element: iterators that are never read, as Keras makes them, start no pass.
     """
 
     def one(_: Any) -> Any:
-        scalars = tf.numpy_function(lambda: np.array(cursor.begin(), np.int64), [], tf.int64)
+        scalars = tf.numpy_function(lambda: np.array(cursor.start_pass(), np.int64), [], tf.int64)
         scalars.set_shape([3])
         return begin(scalars[0], scalars[1], scalars[2])
 
     feed = tf.data.Dataset.range(1).flat_map(plain(one)).prefetch(tf.data.AUTOTUNE)
     if steps is not None:
-        # What the graph says is "unknown", and assert_cardinality() would fail in a pass that is resumed in its middle.
+        # The graph reports "unknown", and assert_cardinality() would fail in a pass that resumes in its middle.
         feed.cardinality = lambda: tf.constant(steps, tf.int64)
     return feed
 
 
 def untuned(feed: Any) -> Any:
-    """`feed` without the thread that tunes it: there is nothing to tune in arrays, and its end is waited for.
+    """`feed` without its tuning thread: arrays have nothing to tune.
 
-    The thread looks whether it shall end between two of its computations alone. On a busy machine, an iterator that was
-    let go of took seconds, for which the member held Python's lock.
+    The thread can end only between two of its computations. On a busy machine, releasing an iterator took seconds,
+    during which the member held Python's lock.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -58,17 +57,17 @@ def untuned(feed: Any) -> Any:
 
 
 def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
-    """The share of the dataset `batches` in passes that begin where the cursor says."""
+    """The share of the dataset `batches`, in passes that start at the cursor's position."""
     cardinality = int(batches.cardinality())
     own = _own(batches, cardinality, share)
-    watched = cardinality == tf.data.UNKNOWN_CARDINALITY
-    play = _play(batches, own)
+    unknown = cardinality == tf.data.UNKNOWN_CARDINALITY
+    replay = _replay(batches, own)
 
     @plain
-    def begin(number: Any, played: Any, skipped: Any) -> Any:
-        done = tf.while_loop(lambda i: i < played, play, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
+    def begin(number: Any, replayed: Any, skipped: Any) -> Any:
+        done = tf.while_loop(lambda i: i < replayed, replay, [tf.constant(0, tf.int64)], parallel_iterations=1)[0]
         with tf.control_dependencies([done]):
-            rest = (_watched(own, cursor, number) if watched else own).skip(tf.identity(skipped))
+            rest = (_measured(own, cursor, number) if unknown else own).skip(tf.identity(skipped))
         return rest
 
     feed = passes(cursor, begin, share.steps(cardinality) if cardinality >= 0 else None)
@@ -79,20 +78,20 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
 
 
 def shuffles(batches: Any) -> list[Any]:
-    """The datasets beneath `batches` that shuffle, this one among them."""
+    """The datasets that shuffle: `batches` itself and those below it."""
     below = [found for each in batches._inputs() for found in shuffles(each)]
     return [batches, *below] if hasattr(batches, "_reshuffle_each_iteration") else below
 
 
-def _play(batches: Any, own: Any) -> Callable[[Any], Any]:
-    """What stands for a pass that another process has made: it does to all that shuffles what that pass did."""
+def _replay(batches: Any, own: Any) -> Callable[[Any], Any]:
+    """Replays a pass of an earlier process: it advances all that shuffles as that pass did."""
 
     @plain
-    def play(number: Any) -> Any:
-        cost = _cost_of_playing(batches)
+    def replay(number: Any) -> Any:
+        cost = _replay_cost(batches)
         if cost == 0:
             return number + 1
-        if cost == 1:  # makes the iterator, and reads nothing of it
+        if cost == 1:  # creates the iterator, and reads nothing
             read = tf.data.Dataset.choose_from_datasets(
                 [batches], tf.data.Dataset.range(0), stop_on_empty_dataset=False
             )
@@ -100,24 +99,24 @@ def _play(batches: Any, own: Any) -> Callable[[Any], Any]:
             read = own.take(1) if cost == 2 else own
         return number + 1 + read.reduce(tf.constant(0, tf.int64), plain(lambda zero, *_: zero))
 
-    return play
+    return replay
 
 
-def _cost_of_playing(dataset: Any, lazily: bool = False) -> int:
-    """0: nothing shuffles; 1: an iterator must be made; 2: and one element read; 3: every element, to be sure."""
+def _replay_cost(dataset: Any, lazily: bool = False) -> int:
+    """0: nothing shuffles; 1: a replay needs an iterator; 2: and its first element; 3: all elements, to be sure."""
     if not shuffles(dataset):
         return 0
     inputs = dataset._inputs()
-    if hasattr(dataset, "_reshuffle_each_iteration"):  # it makes the iterator of its input when it is first read
-        below = max((_cost_of_playing(each, lazily=True) for each in inputs), default=0)
+    if hasattr(dataset, "_reshuffle_each_iteration"):  # creates the iterator of its input at the first read
+        below = max((_replay_cost(each, lazily=True) for each in inputs), default=0)
         return max(below, 2 if lazily else 1)
     if type(dataset).__name__ not in _AT_ONCE:
         return 3  # such as repeat(), concatenate() and cache()
-    return max(_cost_of_playing(each, lazily) for each in inputs)
+    return max(_replay_cost(each, lazily) for each in inputs)
 
 
 def _own(batches: Any, cardinality: int, share: BatchShare) -> Any:
-    """This member's batches. All batches are read, for only so are those of a shuffled dataset the same everywhere."""
+    """This member's batches. It reads all batches: only so are those of a shuffled dataset the same on all members."""
     dropped = cardinality % share.size if cardinality >= 0 and share.uneven is Uneven.DROP else 0
     even = cardinality == tf.data.INFINITE_CARDINALITY or (
         cardinality >= 0 and (cardinality - dropped) % share.size == 0
@@ -130,7 +129,7 @@ def _own(batches: Any, cardinality: int, share: BatchShare) -> Any:
 
 
 def _alike(batches: Any, but_last: bool) -> bool:
-    """Whether it is certain, without reading them, that all batches have the same number of examples."""
+    """Whether all batches are known, without reading them, to have the same number of examples."""
     shapes = [each.shape for each in tf.nest.flatten(batches.element_spec) if hasattr(each, "shape")]
     if all(shape.rank and shape[0] is not None for shape in shapes):
         return True
@@ -143,12 +142,12 @@ def _alike(batches: Any, but_last: bool) -> bool:
 
 
 def _packed(batch: tuple[Any, ...]) -> Any:
-    """An element from the arguments of a function that is mapped over a dataset."""
+    """The element of a dataset from the arguments of a mapped function."""
     return batch if len(batch) > 1 else batch[0]
 
 
 class _Held:
-    """Batches of one spec, or none, each as one scalar: what the state of a dataset's scan can be made of."""
+    """Holds a batch, or none, as one scalar: the state of a dataset's scan takes only such values."""
 
     def __init__(self, spec: Any) -> None:
         self._spec = spec
@@ -176,10 +175,9 @@ class _Held:
 
 
 def _in_rounds(batches: Any, share: BatchShare) -> Any:
-    """This member's batch of each round, of the same number of examples as the others'.
+    """This member's batch of each round, with as many examples as those of the others.
 
-    The state is a round: what it has had so far. Beyond the end of the data come voids, so that the last round is
-    seen as well.
+    The state is the round so far. Empty values follow the end of the data, so that the last round appears as well.
     """
     holds = _Held(batches.element_spec)
     given = batches.map(plain(holds.hold)).concatenate(tf.data.Dataset.from_tensors(holds.void).repeat(share.size - 1))
@@ -206,7 +204,7 @@ def _in_rounds(batches: Any, share: BatchShare) -> Any:
 
 
 def _evened(uneven: Uneven, holds: _Held, small: Any, large: Any, own: Any, first: Any) -> Any:
-    """A member's batch, cut to the smallest of its round or filled to the largest."""
+    """A member's batch, cut to the smallest or filled to the largest of its round."""
     if uneven is Uneven.DROP:
         return _chosen(holds.batch(own), tf.range(small))
     real, filling = holds.rows(own), holds.batch(first)
@@ -219,7 +217,7 @@ def _evened(uneven: Uneven, holds: _Held, small: Any, large: Any, own: Any, firs
 
 
 def rows(batch: Any) -> Any:
-    """How many examples `batch` has."""
+    """The number of examples in `batch`."""
     leaf = next(each for each in tf.nest.flatten(batch) if each is not None)
     return tf.cast(leaf.nrows(), tf.int32) if isinstance(leaf, tf.RaggedTensor) else tf.shape(leaf)[0]
 
@@ -229,7 +227,7 @@ def _chosen(batch: Any, indices: Any) -> Any:
 
 
 def weighed(batch: Any, real: Any) -> Any:
-    """`(x, y, weights)` of a batch whose first `real` examples count; None: all."""
+    """`(x, y, weights)` of a batch; all examples after the first `real` ones get weight 0; None: no example does."""
     count = rows(batch)
     weights = tf.cast(tf.range(count) < (count if real is None else real), tf.float32)
     x, y, given = batch if len(batch) == 3 else (*batch, None)
@@ -242,11 +240,11 @@ def weighed(batch: Any, real: Any) -> Any:
     return x, y, tf.nest.map_structure(scaled, given)
 
 
-def _watched(own: Any, cursor: Cursor, number: Any) -> Any:
-    """`own`, whose length is not known before: the cursor is told it before the last element is given."""
+def _measured(own: Any, cursor: Cursor, number: Any) -> Any:
+    """`own`, of unknown length: it reports the length to the cursor before its last element."""
 
-    def tell(number: np.int64, steps: np.int64) -> np.int64:
-        cursor.end(int(number), int(steps))
+    def report(number: np.int64, steps: np.int64) -> np.int64:
+        cursor.end_pass(int(number), int(steps))
         return steps
 
     @plain
@@ -254,8 +252,8 @@ def _watched(own: Any, cursor: Cursor, number: Any) -> Any:
         steps, held = state
         more = holds.full(given)
         last = holds.full(held) & ~more
-        told = tf.cond(last, lambda: tf.numpy_function(tell, [number, steps], tf.int64), lambda: steps)
-        with tf.control_dependencies([told]):
+        reported = tf.cond(last, lambda: tf.numpy_function(report, [number, steps], tf.int64), lambda: steps)
+        with tf.control_dependencies([reported]):
             return (steps + tf.cast(more, tf.int64), given), (holds.full(held), held)
 
     holds = _Held(own.element_spec)

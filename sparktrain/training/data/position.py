@@ -1,7 +1,7 @@
-"""Where a member is in its data: kept by the callbacks, read by the feeds whenever a pass over the data begins. Pure.
+"""A member's position in its data: the callbacks keep it, and the feeds read it at the start of each pass. Pure.
 
 A pass is one reading of the data. It is an epoch, unless `fit(steps_per_epoch=...)` cuts the data in another way. Each
-call of `fit` is a stage: its epochs and passes begin anew, and its steps go on from those of the stage before.
+call of `fit` is a stage: its epochs and passes count from 0, and its steps continue those of the stage before.
 """
 
 import threading
@@ -11,91 +11,91 @@ from sparktrain.training.keras.fit_stages import Stages
 
 
 class Position:
-    """Where training is, shared by a member's feeds and callbacks. Any thread, for feeds are read by threads."""
+    """The position of one member, shared by its feeds and callbacks. Any thread may use it: threads read the feeds."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.feeds: list[Cursor] = []
-        """Those that were made with this position, oldest first."""
+        """The feeds that were made with this position, oldest first."""
         self.spec: object = None
-        """Element spec of what the fit reads; before the first fit, that of the first feed."""
+        """Element spec of the data of the fit; before the first fit, that of the first feed."""
         self.order = 0
-        """A number that is equal on members whose first feeds are in the same order."""
+        """A number that is equal on members with the same order in their first feeds."""
         self.epoch = 0
         self.batch = 0
-        """Steps of this member in the epoch; those before a resume count too."""
+        """Steps of this member in the epoch, including those before a resume."""
         self.step = 0
         """Steps of this member in all epochs of all fits."""
         self.per_epoch: int | None = None
-        """Steps of an epoch; None where Keras does not know."""
+        """Steps of an epoch; None where Keras does not know them."""
         self.training = False
-        """Whether `fit` is reading its training data: the passes of other data do not count."""
+        """Whether `fit` reads its training data now: passes of other data do not count."""
         self.resumed = False
-        """Whether this fit goes on from a checkpoint."""
+        """Whether this fit resumes from a checkpoint."""
         self.fit = 0
         """Calls of `fit` so far: the number of the stage, from 1."""
-        self.began = 0
-        """`step` where this fit began."""
+        self.start_step = 0
+        """`step` at the start of this fit."""
         self.first: int | None = None
-        """The epoch in which this fit began; None until it has begun one."""
+        """The first epoch of this fit; None before it."""
         self.offset = 0
-        """Steps of this epoch that were run before the resume; 0 in all epochs but the resumed one."""
+        """Steps of this epoch before the resume; 0 in all epochs but the resumed one."""
         self.reported = -1
         """Step of the newest report; -1 before the first."""
-        self.asked = False
-        """Whether the members have stopped because one of them was asked to."""
+        self.stopped = False
+        """Whether the members have stopped on request."""
         self.stages = Stages()
-        self.warming: tuple[object, float, int] | None = None
-        """The optimizer whose learning rate rises, to what, and the step from which on."""
+        self.warmup: tuple[object, float, int] | None = None
+        """The optimizer of the warm-up, its final learning rate, and the first step."""
         self._base = 0
         self._pass_end: int | None = None
 
     @property
     def at_pass_end(self) -> bool:
-        """Whether every batch of the feed's pass has been trained on; False where there is no feed."""
+        """Whether the member has trained on every batch of the feed's pass; False without a feed."""
         return self._pass_end is not None and self.step >= self._pass_end
 
     @property
     def at_epoch_end(self) -> bool:
-        """Whether the epoch has run all its steps, as far as can be known before `on_epoch_end`."""
+        """Whether the epoch has run all its steps, as far as is known before `on_epoch_end`."""
         return self.at_pass_end or (self.per_epoch is not None and self.batch >= self.per_epoch)
 
     def describe(self, spec: object, order: int) -> None:
-        """What a feed gives, and in what order; of several feeds the first counts."""
+        """Note the element spec and the order of a feed; the first of several feeds counts."""
         if self.spec is None:
             self.spec, self.order = spec, order
 
     def reads(self, spec: object) -> None:
-        """What the fit that begins reads."""
+        """Note the element spec of the data of the fit that starts."""
         self.spec = spec
 
-    def begin_fit(self, per_epoch: int | None) -> None:
-        """A call of `fit` begins, with so many steps in an epoch; None where Keras does not know."""
+    def start_fit(self, per_epoch: int | None) -> None:
+        """Start a call of `fit` with `per_epoch` steps in an epoch; None where Keras does not know them."""
         with self.lock:
             self.fit += 1
-            self.began, self.first, self.offset = self.step, None, 0
+            self.start_step, self.first, self.offset = self.step, None, 0
             self.per_epoch, self.resumed, self._pass_end = per_epoch, False, None
 
-    def resume(self, epoch: int, batch: int, step: int, *, began: int = 0, first: int | None = 0) -> None:
-        """Go on in `epoch`, from 0, after `batch` of its steps, `step` in all. After `begin_fit`.
+    def resume(self, epoch: int, batch: int, step: int, *, start_step: int = 0, first: int | None = 0) -> None:
+        """Resume in `epoch`, from 0, after `batch` of its steps, `step` in all. Call it after `start_fit`.
 
-        `began` is the step in which the fit began, `first` its first epoch.
+        `start_step` is `step` at the start of the fit, `first` its first epoch.
         """
         with self.lock:
             self.epoch, self.batch, self.step, self.resumed = epoch, batch, step, True
-            self.began, self.first = began, first
+            self.start_step, self.first = start_step, first
 
-    def begin_epoch(self, epoch: int) -> None:
-        """An epoch begins: its first step comes next, or the one after the steps that a resumed epoch has."""
+    def start_epoch(self, epoch: int) -> None:
+        """Start an epoch, at its first step, or after the finished steps of a resumed epoch."""
         with self.lock:
             self.first = epoch if self.first is None else self.first
             self.offset = self.batch if self.resumed and epoch == self.epoch else 0
             self.epoch, self.batch, self._base, self.training = epoch, self.offset, self.step, True
 
-    def ran(self, last: int) -> None:
-        """Step `last` is done, and all before it; from 0 where the epoch, or what is left of it, begins.
+    def finish_step(self, last: int) -> None:
+        """Note that step `last` and all before it are done; 0 is the first step after `start_epoch`.
 
-        `last` may lie beyond the end of the data where Keras runs several steps at a time.
+        `last` may be beyond the end of the data where Keras runs several steps at a time.
         """
         with self.lock:
             steps = last + 1
@@ -105,57 +105,56 @@ class Position:
                 steps = min(steps, self.per_epoch)
             self.batch, self.step = self.offset + steps, self._base + steps
 
-    def rest(self) -> None:
-        """What is read from now on is no training data, until the next epoch begins."""
+    def leave_epoch(self) -> None:
+        """Stop counting passes as training data until the next epoch starts."""
         with self.lock:
             self.training = False
 
     def passes(self) -> list[list[int]]:
-        """By feed: how many passes were begun before this fit trained on it, and how many in all."""
+        """For each feed: how many passes started before this fit trained on it, and how many in all."""
         with self.lock:
             return [cursor.passes() for cursor in self.feeds]
 
     def recall(self, passes: Sequence[Sequence[int]]) -> None:
-        """Count passes on from those that `passes` told in a process that is gone."""
+        """Continue the counts that `passes` returned in an earlier process."""
         with self.lock:
             for cursor, (base, count) in zip(self.feeds, passes, strict=False):
                 cursor.recall(base, count)
 
     @property
     def fed(self) -> bool:
-        """Whether a feed is what this fit trains on."""
+        """Whether this fit trains on a feed."""
         return any(cursor.fit == self.fit for cursor in self.feeds)
 
-    def pass_ends(self, step: int | None) -> None:
-        """The feed's pass is over after `step` steps of all; None: it has no end, or none that is known."""
+    def end_pass_after(self, step: int | None) -> None:
+        """Note that the feed's pass ends after `step` steps in all; None: it has no end, or an unknown one."""
         with self.lock:
             self._pass_end = step
 
 
 class Cursor:
-    """The passes of one feed. Any thread."""
+    """The passes of one feed. Any thread may use it."""
 
     def __init__(self, position: Position, steps: int | None, *, endless: bool = False) -> None:
         self._position = position
         self.steps = steps
-        """Steps of a pass; None where that is not known, or where a pass has no end."""
+        """Steps of a pass; None where they are unknown or endless."""
         self.fit = 0
         """The newest fit that has trained on this feed, from 1."""
         self._endless = endless
-        self._made = 0  # passes that this process has read or played
-        self._count = 0  # passes begun, those of processes that are gone among them
+        self._made = 0  # passes that this process has read or replayed
+        self._count = 0  # passes started, including those of earlier processes
         self._base = 0
         self._recalled: int | None = None
         self._trained: tuple[int, int] | None = None
         with position.lock:
             position.feeds.append(self)
 
-    def begin(self) -> tuple[int, int, int]:
-        """A pass begins: its number, how many passes are to be played before it, and how many steps of it to skip.
+    def start_pass(self) -> tuple[int, int, int]:
+        """Start a pass; returns its number, how many passes to replay before it, and how many of its steps to skip.
 
-        Playing a pass advances the generators that shuffle as that pass would have. So pass number p is in the same
-        order whether the passes before it were read by this process or by one that is gone. Passes without an end
-        cannot be played.
+        Replaying a pass advances the generators that shuffle as that pass would have. So pass number p has the same
+        order whether this process has read the passes before it or an earlier one. Endless passes cannot be replayed.
         """
         with self._position.lock:
             training, started = self._position.training, self._position.step
@@ -165,37 +164,39 @@ class Cursor:
             self._count = number + 1
             self._trained = (number, started - skipped) if training else None
             if training:
-                self._position.pass_ends(None if self.steps is None else max(started, started - skipped + self.steps))
+                self._position.end_pass_after(
+                    None if self.steps is None else max(started, started - skipped + self.steps)
+                )
             return number, played, skipped
 
     @property
     def number(self) -> int:
-        """Of the pass that was begun last; 0 before any."""
+        """The number of the newest pass; 0 before any."""
         return max(0, self._count - 1)
 
-    def end(self, number: int, steps: int) -> None:
-        """Pass `number` turns out to have `steps` steps, the skipped ones among them. Before the last one is read."""
+    def end_pass(self, number: int, steps: int) -> None:
+        """Note that pass `number` has `steps` steps, including skipped ones; called before its last batch is read."""
         with self._position.lock:
             if self._trained is not None and self._trained[0] == number:
-                self._position.pass_ends(self._trained[1] + steps)
+                self._position.end_pass_after(self._trained[1] + steps)
 
     def passes(self) -> list[int]:
-        """How many passes were begun before the fit trained on this feed, and how many in all."""
+        """How many passes started before the fit trained on this feed, and how many in all."""
         return [self._base if self.fit == self._position.fit else self._count, self._count]
 
     def recall(self, base: int, count: int) -> None:
-        """Go on from what `passes` told in a process that is gone."""
+        """Continue the counts that `passes` returned in an earlier process."""
         self._recalled, self._count = base, max(count, self._count)
 
     def _target(self) -> tuple[int, int]:
         position = self._position
         first, self.fit = self.fit != position.fit, position.fit
         resumed = position.resumed and first
-        if first:  # without a word of a former process: passes before any training are made again by this one
+        if first:  # without counts of an earlier process, this one repeats the passes before any training
             self._base = self._recalled if resumed and self._recalled is not None else self._count
         if not resumed:
             return self._count, 0
-        done = position.step - position.began
+        done = position.step - position.start_step
         if self._endless or (self.steps is None and position.per_epoch is not None):
             return self._base, done
         if self.steps is not None and position.per_epoch not in (None, self.steps):

@@ -1,10 +1,10 @@
-"""A member's share of the data, as `fit` takes it: each batch once in an epoch, over all members, also after a restart.
+"""Shards data for `fit`: each batch once in an epoch, over all members, also after a restart.
 
     model.fit(ctx.shard(dataset), ...)
 
-Of a dataset of batches of B examples the gang's step i takes elements i*k to i*k+k-1, and rank r the r-th of them: k
-members train on what one process would train on with batches of k*B, in the same order. Every member has the same
-number of steps, and in each step all members have the same number of examples.
+In step i of a gang of k members, rank r gets element i*k+r of a dataset of batches of B examples: the gang trains on
+what one process would train on with batches of k*B, in the same order. Every member has the same number of steps, and
+in each step all members have the same number of examples.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from sparktrain.config.param_values import described, shown, type_name
 from sparktrain.errors import SpecError
 from sparktrain.training.data import assignment, class_weights, pipeline
 from sparktrain.training.data.assignment import BatchShare, Uneven
-from sparktrain.training.data.epoch_order import Turns, changes, tupled
+from sparktrain.training.data.epoch_order import EpochOrder, changes, tupled
 from sparktrain.training.data.position import Cursor, Position
 
 
@@ -36,31 +36,31 @@ def shard(
     class_weight: Mapping[int, float] | None = None,
     position: Position | None = None,
 ) -> Any:
-    """The share that member `rank` of `size` has of `data`, as a `tf.data.Dataset` of batches; pass it to `fit` as is.
+    """The share of member `rank` of `size` in `data`, as a `tf.data.Dataset` of batches; pass it to `fit` as is.
 
     `data` is one of
-    - a `tf.data.Dataset` of batches. Its own shuffling is kept; it must have a seed, and TensorFlow's global seed must
-      be the same on all members, for `shuffle(seed=...)` makes its order from both;
-    - an array, or `(x, y)` or `(x, y, sample_weight)` of arrays or of dicts, lists or tuples of them, whose first axes
-      are of one length: `batch_size` examples at a time, which are not copied before they are due, in the order of
-      `shuffle`: a new one in each epoch, the same on all members;
+    - a `tf.data.Dataset` of batches. Its own shuffling stays; it needs a seed, and TensorFlow's global seed must be the
+      same on all members, because `shuffle(seed=...)` uses both;
+    - an array, or `(x, y)` or `(x, y, sample_weight)` of arrays or of dicts, lists or tuples of them, with
+      first axes of one length: `batch_size` examples at a time, copied only when needed; `shuffle` draws a new order
+      for each epoch, the same on all members;
     - a function without parameters that returns an iterator over batches, called for each epoch, or an iterable that
-      can be read again and again. What it yields must be the same on all members. A `PyDataset` may change its order in
+      can be read repeatedly. It must yield the same on all members. A `PyDataset` may change its order in
       `on_epoch_end()`, by Python's or numpy's global generator, which is seeded for each call, or by one that it has
       seeded itself.
 
-    Lists within the data become tuples, for to TensorFlow a list is one tensor. `class_weight` is what `fit` takes by
-    that name, and cannot take beside sample weights: each example's weight is multiplied by that of its class.
+    Lists within the data become tuples: to TensorFlow a list is one tensor. `class_weight` is the argument of `fit`,
+    which `fit` refuses beside sample weights: it multiplies each example's weight by that of its class.
 
-    `uneven` says what becomes of a last step that lacks batches, or has one that is smaller than the others:
-    - `drop` leaves it out; where no batch is missing, all members' batches are cut to the smallest;
-    - `repeat` fills it with examples from the beginning of the epoch;
+    `uneven` decides about a last step that lacks batches, or has a smaller one:
+    - `drop` drops it; if no batch is missing, all members' batches are cut to the smallest;
+    - `repeat` fills it with examples from the start of the epoch;
     - `pad` fills it with examples of weight zero: data gets a sample weight, which is 1 elsewhere. An example then
-      weighs the same in every step, for Keras divides by the number of examples, not by the sum of their weights.
-    One member alone leaves nothing out and fills nothing.
+      weighs the same in every step, because Keras divides by the number of examples, not by the sum of weights.
+    A single member drops and fills nothing.
 
-    A resumed epoch begins at the batch that `position` tells, in the same order as if it had not been interrupted. The
-    batches before it are read and thrown away, those of arrays not even read. Raises SpecError.
+    A resumed epoch starts at the batch of `position`, in the same order as without the interruption. It reads and
+    discards the batches before that, except those of arrays. Does not block. Raises SpecError.
     """
     share = assignment.share(rank, size, uneven)
     where = position or Position()
@@ -69,7 +69,7 @@ def shard(
         return _of_batches(class_weights.by_class(data, class_weight), share, where)
     if callable(data) or (isinstance(data, Iterable) and not _holds_arrays(data)):
         _check_unused("an iterable of batches", batch_size, shuffle)
-        turns = Turns(data, seed) if changes(data) else None
+        turns = EpochOrder(data, seed) if changes(data) else None
         return _of_batches(class_weights.by_class(_generated(turns or data), class_weight), share, where, turns)
     return _of_arrays(
         class_weights.by_class(tupled(data), class_weight), share, _batch(batch_size), seed if shuffle else None, where
@@ -77,13 +77,13 @@ def shard(
 
 
 def steps_of(data: Any) -> int | None:
-    """Steps that `fit` makes of a dataset in an epoch; None where they are not known before, or have no end."""
+    """Steps of `fit` in an epoch of the dataset; None if they are unknown or endless."""
     return steps if (steps := int(data.cardinality())) >= 0 else None
 
 
 def order_of(data: Any) -> int:
-    """A number that tells datasets apart that are shuffled, batched or made in different ways; the same on all members
-    whose data is in the same order."""
+    """A number that differs between datasets that are shuffled, batched or made differently; equal on members with the
+    same order of data."""
 
     def parts(each: Any) -> list[Any]:
         seeds = [str(np.asarray(getattr(each, name))) for name in ("_seed", "_seed2") if hasattr(each, name)]
@@ -109,7 +109,7 @@ def _batch(batch_size: Any) -> int:
 # --- datasets of batches
 
 
-def _of_batches(batches: Any, share: BatchShare, position: Position, turns: Turns | None = None) -> Any:
+def _of_batches(batches: Any, share: BatchShare, position: Position, turns: EpochOrder | None = None) -> Any:
     spec = batches.element_spec
     _check_spec(spec, share)
     if share.size > 1:
@@ -139,8 +139,8 @@ def _check_seeds(batches: Any) -> None:
         seeds = [getattr(each, name, None) for name in ("_seed", "_seed2")]
         if all(seed is not None and not int(seed) for seed in seeds):
             raise SpecError(
-                "dataset.shuffle() has no seed, so that each member would shuffle in its own way, and some examples "
-                "would be trained on twice and others never: pass seed=ctx.seed to it"
+                "dataset.shuffle() has no seed, so that each member would shuffle in its own way, and train on some "
+                "examples that another member trains on too: pass seed=ctx.seed to it"
             )
 
 
@@ -195,7 +195,7 @@ def _length(arrays: list[Any]) -> int:
 
 
 class _Gather:
-    """From the numbers of examples to a batch of them. Arrays stay where they are, be it a memory-mapped file."""
+    """Makes a batch from the indices of examples. Arrays stay where they are, such as in a memory-mapped file."""
 
     def __init__(self, data: Any, arrays: list[Any], *, weighed: bool) -> None:
         self._data = data
@@ -221,11 +221,11 @@ class _Gather:
 
 
 def _generated(data: Any) -> Any:
-    """A dataset of what a function or an iterable yields."""
+    """A dataset of the batches that a function or an iterable yields."""
     again = data if callable(data) else lambda: data
     if inspect.isgenerator(data) or (hasattr(data, "__next__") and not callable(data)):
         raise SpecError(
-            f"the data is {shown(data)}, which can be read once, and each epoch reads it anew: pass the function "
+            f"the data is {shown(data)}, which can be read only once, and each epoch must read it: pass the function "
             "that makes it, without calling it"
         )
     dataset = tf.data.Dataset.from_generator(_reader(again), output_signature=_signature(again()))
@@ -245,7 +245,7 @@ def _reader(again: Callable[[], Iterable[Any]]) -> Callable[[], Any]:
 
 
 def _signature(batches: Iterable[Any]) -> Any:
-    """The types and shapes of the first two batches, less what differs between them and the number of examples."""
+    """Types and shapes of the first two batches; None for sides that differ, and for the number of examples."""
     found = [batch for batch, _ in zip(batches, range(2), strict=False)]
     if not found:
         raise SpecError("the data yields no batch at all")
@@ -255,7 +255,9 @@ def _signature(batches: Iterable[Any]) -> Any:
     def spec(*leaves: Any) -> Any:
         shapes = [np.shape(each) for each in leaves]
         if not all(shapes) or len({len(shape) for shape in shapes}) > 1:
-            raise SpecError(f"the data yields {shown(found[0])}, and batches are arrays whose first axis is examples")
+            raise SpecError(
+                f"the data yields {shown(found[0])}, and batches are arrays with examples along the first axis"
+            )
         sides = [side[0] if len(set(side)) == 1 else None for side in list(zip(*shapes, strict=True))[1:]]
         return tf.TensorSpec([None, *sides], tf.as_dtype(np.asarray(leaves[0]).dtype))
 

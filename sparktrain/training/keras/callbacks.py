@@ -1,7 +1,7 @@
-"""What a member does beside the training steps of `fit`: each concern one callback, and the list of them.
+"""The callbacks that do what a member needs between the steps of `fit`, one for each concern, and their list.
 
-The order of the list counts. Metrics are averaged before anyone reads them, so that the user's own callbacks, which
-come after these, decide the same on all members. Nothing of this works in graphs: a callback runs between the steps.
+The order of the list matters. Metrics are averaged before other callbacks read them, so that the user's own callbacks,
+which come later, decide the same on all members. Callbacks run between the steps, outside of graphs.
 """
 
 import math
@@ -31,80 +31,85 @@ from sparktrain.training.keras.checkpoint_callbacks import (
     Scoring,
     Snapshots,
 )
-from sparktrain.training.keras.user_callbacks import Arrange, CallbackStateKeeper, Ours, Past, stops_midway
+from sparktrain.training.keras.user_callbacks import (
+    Arrange,
+    CallbackStateKeeper,
+    InternalCallback,
+    ResumedState,
+    stops_midway,
+)
 from sparktrain.training.metrics import NotANumberError, number
 
 PROGRESS_S = 0.5
-"""A member tells its step at most so often."""
+"""The shortest time between two reports of a member's step."""
 AGREE_S = 1.0
-"""The members ask each other about so often whether to stop; never more often than once a step."""
+"""About how often the members agree whether to stop; at most once a step."""
 
 _SEEDS = (
-    "give each dataset.shuffle() a seed, and all members the same tf.random.set_seed(), for TensorFlow makes orders "
-    "from both; numbers of their own are drawn from keras.random.SeedGenerator(ctx.seed + ctx.rank)"
+    "give each dataset.shuffle() a seed, and all members the same tf.random.set_seed(): TensorFlow makes orders "
+    "from both; for numbers that differ between members use keras.random.SeedGenerator(ctx.seed + ctx.rank)"
 )
 
 
 @dataclass(frozen=True)
 class CallbackDeps:
-    """What a member's callbacks have of its context. All functions return at once."""
+    """What a member's callbacks need of its context. No function blocks."""
 
     ring: Ring
     position: Position
     clock: Clock
     report: Callable[..., None]
-    """`report(step, **metrics)`; the chief's alone is called."""
+    """`report(step, **metrics)`; only the chief calls it."""
     should_stop: Callable[[], bool]
-    """Whether this member was asked to stop."""
+    """Whether this member should stop."""
     stepped: Callable[[int, bool], None]
-    """So many steps are done in all, and whether more are to come. A sign of life, too."""
+    """`stepped(step, training)` reports progress: the steps in all, and whether more follow."""
     compare: Callable[[Any, int | None], None]
-    """`compare(model, steps)` by all members before the first step: raises where their programs differ."""
+    """`compare(model, steps)`, called by all members before the first step, raises if their programs differ."""
     check: Callable[[Any], None]
-    """`check(model)` by all members after the first step: raises where their weights differ."""
+    """`check(model)`, called by all members after the first step, raises if their weights differ."""
     snapshots: Snapshots | None
-    """None: nothing is restored or saved."""
+    """None: no restore and no save."""
     own_folders: tuple[str, ...] = ()
-    """Those whose files are this member's alone."""
+    """Folders that only this member uses."""
 
 
 def keras_callbacks(
-    ties: CallbackDeps,
+    deps: CallbackDeps,
     *,
     checkpoint_every: Any = "epoch",
     monitor: str | None = None,
     mode: str | None = None,
     warmup: int = 0,
 ) -> list[Any]:
-    """The callbacks of one call of `fit`; the user's own go after them.
+    """The callbacks of one call of `fit`; the user's own come after them.
 
     `checkpoint_every`: a number of steps, a time such as "30s", "epoch", or None for never. `monitor` names the metric
-    by which a checkpoint is the best one, in `mode` "max" or "min", by default as its name tells; it is known when an
-    epoch is over, so with a monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to
-    that of the optimizer from that of one member alone (`schedule.Warmup` counts steps instead). Raises SpecError.
+    of the best checkpoint, in `mode` "max" or "min", by default inferred from the name; it is known at the end of an
+    epoch, so with a monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to that of
+    the optimizer from that of one member (`lr_schedule.Warmup` counts steps instead). Raises SpecError.
     """
     cadence, scoring = Cadence.of(checkpoint_every), Scoring(monitor, mode_of(monitor, mode))
-    ring, position, past = ties.ring, ties.position, Past()
+    ring, position, past = deps.ring, deps.position, ResumedState()
     keep = CallbackStateKeeper(position, past)
-    found: list[Any] = [Arrange(ring.rank, ties.own_folders, position.reads), TrackPosition(position)]
+    found: list[Any] = [Arrange(ring.rank, deps.own_folders, position.reads), TrackPosition(position)]
     if warmup:
         found += [WarmUp(ring, position, warmup)]
-    found += [Resume(ring, position, ties.snapshots, past), StartTogether(ring, position, ties.compare)]
-    found += [AverageMetrics(ring), ProgressCallback(position, ties.stepped, ties.check, ties.clock)]
+    found += [Resume(ring, position, deps.snapshots, past), StartTogether(ring, position, deps.compare)]
+    found += [AverageMetrics(ring), ProgressCallback(position, deps.stepped, deps.check, deps.clock)]
     if ring.rank == 0:
-        found += [ReportMetrics(position, ties.report)]
-    found += [StopWhenAsked(ring, position, ties.should_stop, ties.clock), keep, StopTogether(ring)]
-    if ties.snapshots is not None:
-        found += [SaveCheckpoints(ring, ties.snapshots, keep, (cadence, scoring), ties.clock), EndStage(ring, keep)]
+        found += [ReportMetrics(position, deps.report)]
+    found += [StopOnRequest(ring, position, deps.should_stop, deps.clock), keep, StopTogether(ring)]
+    if deps.snapshots is not None:
+        found += [SaveCheckpoints(ring, deps.snapshots, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
     return found
 
 
-class TrackPosition(Ours):
-    """Keeps the position, for all others; and ends the epochs whose end Keras does not know.
+class TrackPosition(InternalCallback):
+    """Keeps the position for all other callbacks, and ends epochs where Keras does not know their end.
 
-    Keras expects all steps of a resumed epoch, and takes the length of a first epoch that runs out of data for that of
-    all epochs. It must not ask for data beyond the end, either: without data a step still does what needs none, such
-    as counting the optimizer's iterations.
+    Keras expects all steps of a resumed epoch, and assumes the length of a first epoch that runs out of data for all
+    epochs. It must not read beyond the end either: a step without data still counts the optimizer's iterations.
     """
 
     def __init__(self, position: Position) -> None:
@@ -116,14 +121,14 @@ class TrackPosition(Ours):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
-        self._position.begin_fit(self.params.get("steps"))
+        self._position.start_fit(self.params.get("steps"))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        self._position.begin_epoch(epoch)
+        self._position.start_epoch(epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Raises StopIteration, by which Keras knows that its iterator has come to its end, and warns of it."""
+        """Raises StopIteration, which ends the iterator of Keras; suppresses the warning about it."""
         if self._over:
             self._quiet.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", "Your input ran out of data")
@@ -132,7 +137,7 @@ class TrackPosition(Ours):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         position = self._position
-        position.ran(batch)
+        position.finish_step(batch)
         if not position.at_epoch_end:
             return
         if position.per_epoch is None or (position.offset and not position.at_pass_end):
@@ -142,22 +147,22 @@ class TrackPosition(Ours):
 
     def on_test_begin(self, logs: Any = None) -> None:
         """See base class."""
-        self._rest()
+        self._leave_epoch()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        self._rest()
+        self._leave_epoch()
         if self._cut:
             self._cut = self.model.stop_training = False
 
-    def _rest(self) -> None:
-        self._position.rest()
+    def _leave_epoch(self) -> None:
+        self._position.leave_epoch()
         self._over = False
         self._quiet.close()
 
 
-class StartTogether(Ours):
-    """All members begin with the weights and the optimizer that the chief has; random seeds stay their own."""
+class StartTogether(InternalCallback):
+    """Gives all members the weights and the optimizer state of the chief; random seeds stay their own."""
 
     def __init__(self, ring: Ring, position: Position, compare: Callable[[Any, int | None], None]) -> None:
         super().__init__()
@@ -166,7 +171,7 @@ class StartTogether(Ours):
         self._compare = compare
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Raises SpecError where members would not train together, and what comparing them raises."""
+        """Raises SpecError if members would not train together, and what comparing them raises."""
         if self._ring.size == 1:
             return
         if (stray := stray_optimizer(self.model)) is not None:
@@ -174,7 +179,7 @@ class StartTogether(Ours):
                 f"the {stray} does not know the gang, and each member would train for itself: compile the model with "
                 f"{stray}=ctx.distribute(...)"
             )
-        if self.model.jit_compile:  # XLA knows no operation of a ring
+        if self.model.jit_compile:  # XLA cannot compile collectives
             self.model.jit_compile = False
             self.model.make_train_function(force=True)
         self._compare_data()
@@ -186,22 +191,22 @@ class StartTogether(Ours):
             variable.assign(value)
 
     def _compare_data(self) -> None:
-        """Differences that would break the training, or spoil it silently: each member sees them, and raises."""
+        """Raise, on all members, for differences that would break the training or spoil it silently."""
         steps = self.params.get("steps")
-        told = [
+        facts = [
             (-1 if steps is None else steps, "steps in an epoch: give each member the same data, by ctx.shard()"),
             (self._position.order, "data, or would shuffle it in other orders: " + _SEEDS),
         ]
-        mine = tf.constant([[value for value, _ in told]], tf.int64)
+        mine = tf.constant([[value for value, _ in facts]], tf.int64)
         found = np.asarray(self._ring.allgather(mine, name="start_alike"))
-        for column, (_, difference) in zip(found.T, told, strict=True):
+        for column, (_, difference) in zip(found.T, facts, strict=True):
             if len(set(column.tolist())) > 1:
                 shown = f" ({', '.join(map(str, column))}, by rank)" if difference.startswith("steps") else ""
                 raise SpecError(f"the members of the gang have different {difference}{shown}")
 
 
-class AverageMetrics(Ours):
-    """Puts the mean over all members in place of each metric of an epoch, and of an `evaluate` on its own."""
+class AverageMetrics(InternalCallback):
+    """Replaces each metric of an epoch, and of a separate `evaluate`, by its mean over all members."""
 
     def __init__(self, ring: Ring) -> None:
         super().__init__()
@@ -217,12 +222,12 @@ class AverageMetrics(Ours):
         self._fitting = False
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Raises SpecError where the members do not have the same metrics."""
+        """Raises SpecError if the members do not have the same metrics."""
         self._average(logs, "epoch_metrics")
 
     def on_test_end(self, logs: Any = None) -> None:
         """See on_epoch_end."""
-        if not self._fitting:  # what is evaluated within fit is averaged with the metrics of the epoch
+        if not self._fitting:  # the metrics of the epoch include those of evaluations within fit
             self._average(logs, "test_metrics")
 
     def _average(self, logs: dict[str, Any] | None, name: str) -> None:
@@ -230,7 +235,7 @@ class AverageMetrics(Ours):
             return
         mine = scalars(logs)
         names = sorted(mine)
-        # Gathered rather than reduced: members with other metrics are found out in the same one operation.
+        # Gather instead of reduce: the same collective finds members with other metrics.
         sent = [len(names), zlib.crc32(repr(names).encode()), *(mine[each] for each in names)]
         gathered = np.asarray(self._ring.allgather(tf.constant(sent, tf.float64), name=name))
         rows = gathered.reshape(self._ring.size, -1) if len(gathered) == self._ring.size * len(sent) else None
@@ -242,10 +247,10 @@ class AverageMetrics(Ours):
         logs.update(zip(names, rows[:, 2:].mean(axis=0).tolist(), strict=True))
 
 
-class WarmUp(Ours):
+class WarmUp(InternalCallback):
     """Raises the learning rate step by step from that of one member (arXiv 1706.02677, section 2.2).
 
-    Once for each optimizer: a further `fit` with the same one goes on.
+    Once for each optimizer: another `fit` with the same one continues.
     """
 
     def __init__(self, ring: Ring, position: Position, epochs: int) -> None:
@@ -256,35 +261,35 @@ class WarmUp(Ours):
         self._position = position
         self._epochs = epochs
         self._goal = 0.0
-        self._began = self._steps = 0
+        self._start_step = self._steps = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Raises SpecError where there is no learning rate to raise, or no end of an epoch known."""
+        """Raises SpecError without a learning rate to raise, or with epochs of unknown length."""
         if isinstance(self.model.optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
             raise SpecError(
                 "warmup needs a learning rate that is a number, and this one is a schedule: let it be Warmup(...)"
             )
         if not self.params.get("steps"):
             raise SpecError(
-                "warmup counts epochs, whose steps are not known for this data: pass steps_per_epoch to fit"
+                "warmup counts epochs, and their steps are not known for this data: pass steps_per_epoch to fit"
             )
         position, optimizer = self._position, self.model.optimizer
-        if position.warming is None or position.warming[0] is not optimizer:  # before a checkpoint's takes its place
-            position.warming = optimizer, float(optimizer.learning_rate), position.step
-        _, self._goal, self._began = position.warming
+        if position.warmup is None or position.warmup[0] is not optimizer:  # before a checkpoint replaces it
+            position.warmup = optimizer, float(optimizer.learning_rate), position.step
+        _, self._goal, self._start_step = position.warmup
         self._steps = self._epochs * self.params["steps"]
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        done = self._position.step - self._began
+        done = self._position.step - self._start_step
         if done <= self._steps:
             start = self._goal / self._size
             rate = start + (self._goal - start) * min(1.0, done / self._steps)
             self.model.optimizer.learning_rate.assign(rate)
 
 
-class ProgressCallback(Ours):
-    """Tells that the member lives, and how far it is; and has the weights checked when they have first changed."""
+class ProgressCallback(InternalCallback):
+    """Reports the member's step, which shows progress, and checks the weights after their first change."""
 
     def __init__(
         self, position: Position, stepped: Callable[[int, bool], None], check: Callable[[Any], None], clock: Clock
@@ -295,7 +300,7 @@ class ProgressCallback(Ours):
         self._check = check
         self._checked = False
         self._clock = clock
-        self._told = -math.inf
+        self._reported_at = -math.inf
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
@@ -311,19 +316,19 @@ class ProgressCallback(Ours):
         if not self._checked:
             self._check(self.model)
             self._checked = True
-        self._tell()
+        self._report_step()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        self._tell()
+        self._report_step()
 
-    def _tell(self) -> None:
-        if (now := self._clock.now()) - self._told >= PROGRESS_S:
-            self._told = now
+    def _report_step(self) -> None:
+        if (now := self._clock.now()) - self._reported_at >= PROGRESS_S:
+            self._reported_at = now
             self._stepped(self._position.step, True)
 
 
-class ReportMetrics(Ours):
+class ReportMetrics(InternalCallback):
     """Reports the metrics of each epoch, by its number; numbers grow over all calls of `fit`."""
 
     def __init__(self, position: Position, report: Callable[..., None]) -> None:
@@ -336,11 +341,11 @@ class ReportMetrics(Ours):
         self._report(max(epoch, self._position.reported + 1), **scalars(logs or {}))
 
 
-class StopWhenAsked(Ours):
-    """Stops all members after the same step, soon after one of them was asked to.
+class StopOnRequest(InternalCallback):
+    """Stops all members after the same step, soon after a request to one of them.
 
-    They agree after the first step of a fit, and then about every `AGREE_S`: at a step that they reckon from what all
-    have told, for clocks differ. The steps between may only double, as the first ones are slow, or quick.
+    They agree after the first step of a fit, and then about every `AGREE_S`, at a step that they compute from the pace
+    of all, because clocks differ. The steps between two agreements at most double: the first steps may be slow or fast.
     """
 
     def __init__(self, ring: Ring, position: Position, should_stop: Callable[[], bool], clock: Clock) -> None:
@@ -367,7 +372,7 @@ class StopWhenAsked(Ours):
         elif self._position.step >= self._next:
             self._agree()
         if self._stop:
-            self._position.asked = self.model.stop_training = True
+            self._position.stopped = self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
@@ -377,17 +382,17 @@ class StopWhenAsked(Ours):
     def _agree(self) -> None:
         step, now = self._position.step, self._clock.now()
         pace = (now - self._since[1]) / max(1, step - self._since[0])
-        told = self._ring.allgather(tf.constant([[float(self._should_stop()), pace]], tf.float64), name="stop")
-        asked, slowest = np.asarray(told).max(axis=0).tolist()
-        self._stop = asked > 0
+        gathered = self._ring.allgather(tf.constant([[float(self._should_stop()), pace]], tf.float64), name="stop")
+        requested, slowest = np.asarray(gathered).max(axis=0).tolist()
+        self._stop = requested > 0
         self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
         self._since, self._next = (step, now), step + self._gap
 
 
-class StopTogether(Ours):
-    """All members stop when a callback of the user's has stopped one of them; after the same step.
+class StopTogether(InternalCallback):
+    """Stops all members after the same step when a callback of the user has stopped one of them.
 
-    They agree at the end of each epoch, and after each step where a callback is called then, which might stop there.
+    They agree at the end of each epoch, and after each step if a user's callback that might stop is called then.
     """
 
     last = True
@@ -416,7 +421,7 @@ class StopTogether(Ours):
 
 
 def scalars(logs: dict[str, Any]) -> dict[str, float]:
-    """The logs that are numbers, as floats."""
+    """The numbers among the logs, as floats."""
     found = {}
     for name, value in logs.items():
         try:

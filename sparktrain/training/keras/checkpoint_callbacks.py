@@ -1,4 +1,4 @@
-"""When a model is saved and where training goes on: the Keras side of checkpoints."""
+"""Saves a model when it is due and resumes its training: the Keras side of checkpoints."""
 
 import gc
 import zlib
@@ -20,15 +20,15 @@ from sparktrain.training.collectives.optimizer import own_optimizers
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.data.position import Position
 from sparktrain.training.keras.fit_stages import Finished, StagePosition
-from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, Ours, Past, continue_files
+from sparktrain.training.keras.user_callbacks import CallbackStateKeeper, InternalCallback, ResumedState, continue_files
 from sparktrain.training.notices import notice
 
 
 class Snapshots(Protocol):
-    """Where models are saved and restored; made for one member."""
+    """Saves and restores models, for one member."""
 
     def peek(self) -> StagePosition | None:
-        """Where the newest checkpoint was made; None where there is none. Changes nothing."""
+        """The position of the newest checkpoint; None without one. Changes nothing."""
         ...
 
     def restore(self, model: Any, *, alike: bool) -> None:
@@ -39,13 +39,13 @@ class Snapshots(Protocol):
         ...
 
     def save(self, model: Any, place: StagePosition, score: float | None) -> None:
-        """Save what `restore` needs; returns when the copy is taken. Only the chief calls it."""
+        """Save what `restore` needs; blocks until it is copied. Only the chief calls it."""
         ...
 
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often a checkpoint is made: one of the three, or never."""
+    """How often to make a checkpoint: one of the three, or never."""
 
     steps: int | None = None
     seconds: float | None = None
@@ -53,7 +53,7 @@ class Cadence:
 
     @classmethod
     def of(cls, value: Any) -> "Cadence":
-        """From a number of steps, a time such as "30s", "epoch", or None. Raises SpecError."""
+        """The cadence for a number of steps, a time such as "30s", "epoch", or None. Raises SpecError."""
         if value is None:
             return cls()
         if value == "epoch":
@@ -69,13 +69,13 @@ class Cadence:
 
 @dataclass(frozen=True)
 class Scoring:
-    """By which metric one checkpoint is better than another."""
+    """The metric by which one checkpoint is better than another."""
 
     monitor: str | None
     mode: Mode
 
     def score(self, logs: dict[str, Any]) -> float | None:
-        """Larger is better; None without a monitor. Raises SpecError where the metric is missing."""
+        """The score: larger is better; None without a monitor. Raises SpecError if the metric is missing."""
         if self.monitor is None:
             return None
         if self.monitor not in logs:
@@ -87,15 +87,15 @@ class Scoring:
         return value if self.mode == "max" else -value
 
 
-class Resume(Ours):
-    """Builds the model and its optimizer, and goes on from the newest checkpoint; all members where the chief does.
+class Resume(InternalCallback):
+    """Builds the model and its optimizer, and resumes from the newest checkpoint, all members at the chief's position.
 
-    A `fit` that was finished before that checkpoint was made runs no epoch, and one in which it was made runs the rest.
-    Goes before the callback that hands the chief's variables to the others. In an epoch that is resumed in its middle
-    metrics go on too, where they were saved.
+    A `fit` that had finished before that checkpoint runs no epoch, and the `fit` of the checkpoint runs the rest. Comes
+    before the callback that broadcasts the chief's variables. In an epoch that resumes in its middle the saved metrics
+    continue too.
     """
 
-    def __init__(self, ring: Ring, position: Position, snapshots: Snapshots | None, past: Past) -> None:
+    def __init__(self, ring: Ring, position: Position, snapshots: Snapshots | None, past: ResumedState) -> None:
         super().__init__()
         self._ring = ring
         self._position = position
@@ -104,7 +104,7 @@ class Resume(Ours):
         self._metrics: list[tuple[Any, Any]] = []
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Raises SpecError where the model cannot be built yet, and CheckpointError."""
+        """Raises SpecError if the model cannot be built yet, and CheckpointError."""
         self._past.states, self._past.values, self._past.midway, self._metrics = {}, [], False, []
         if self._snapshots is None and self._ring.size == 1:
             return
@@ -115,15 +115,15 @@ class Resume(Ours):
         _build(self.model, position.spec, needed=behind or self._ring.size > 1)
         if self._snapshots is None:
             return
-        if (finished := stages.went_by(position.fit)) is not None:
-            self._pass_by(finished)
+        if (finished := stages.finished_before(position.fit)) is not None:
+            self._skip(finished)
         elif stages.resumes(position.fit) and stages.place is not None:
             self._snapshots.restore(self.model, alike=stages.alike)
-            self._go_on(stages.place)
+            self._resume(stages.place)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        self.model._initial_epoch = None  # has been heeded; another fit begins where it says
+        self.model._initial_epoch = None  # used; another fit starts at its own epoch
         for variable, value in self._metrics:
             variable.assign(value)
         self._metrics = []
@@ -133,7 +133,7 @@ class Resume(Ours):
         self.model._initial_epoch = None
 
     def _open(self, snapshots: Snapshots) -> None:
-        """Agree on the checkpoint; the chief's word counts."""
+        """Agree on the checkpoint of the chief."""
         place = snapshots.peek()
         drawn = zlib.crc32(repr(model_state.generators()).encode())
         mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
@@ -142,7 +142,7 @@ class Resume(Ours):
         content = place.content if place is not None and place.step == step else {"stage": stage}
         self._position.stages.open(StagePosition(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
 
-    def _pass_by(self, finished: Finished) -> None:
+    def _skip(self, finished: Finished) -> None:
         facts, position = finished.facts, self._position
         position.step, position.reported = facts["step"], facts["reported"]
         position.recall(facts["passes"])
@@ -151,18 +151,18 @@ class Resume(Ours):
         self._past.states = facts["callbacks"]
         continue_files(self, self._past, None)
 
-    def _go_on(self, place: StagePosition) -> None:
+    def _resume(self, place: StagePosition) -> None:
         position, content, batch = self._position, place.content, place.batch
         if not content.get("fed", bool(position.feeds)):
-            begun = f"epoch {place.epoch} begins anew, and " if batch else ""
+            repeated = f"epoch {place.epoch} restarts from its first step, and " if batch else ""
             notice(
-                f"{begun}an order in which fit() shuffles is not gone on with: only data of ctx.shard() "
-                "can be resumed as if nothing had happened"
+                f"{repeated}fit() shuffles in a new order: only data of ctx.shard() resumes in the middle of an "
+                "epoch, in the same order"
             )
             batch = 0
         self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else place.epoch
-        began, first = content.get("began", 0), content.get("first", 0)
-        position.resume(place.epoch, batch, place.step, began=began, first=first)
+        start_step, first = content.get("start_step", 0), content.get("first", 0)
+        position.resume(place.epoch, batch, place.step, start_step=start_step, first=first)
         position.reported = max(position.reported, content.get("reported", -1))
         position.recall(content.get("passes", []))
         held = [*self.model.variables, *self.model.optimizer.variables]
@@ -174,12 +174,12 @@ class Resume(Ours):
         continue_files(self, self._past, place.epoch)
 
 
-class SaveCheckpoints(Ours):
-    """Has the chief save the model when it is due, after the user's callbacks, whose state is saved too.
+class SaveCheckpoints(InternalCallback):
+    """Saves the model on the chief when it is due, after the user's callbacks, with their state.
 
-    Of an epoch that is saved in its middle after a number of steps, which all members know, the metrics are those of
-    all members; where a time has passed, those of the chief. What falls due with the last step of an epoch is saved
-    when the epoch has ended, and goes on in the next one. An epoch that was stopped in its middle is not saved.
+    A save in the middle of an epoch after a number of steps, which all members know, has the metrics of all members;
+    one after a time has those of the chief. A save that is due with the last step of an epoch happens at the end of the
+    epoch, and resumes in the next one. An epoch that was stopped in its middle is not saved.
     """
 
     last = True
@@ -201,8 +201,8 @@ class SaveCheckpoints(Ours):
         """See base class."""
         position = self._position
         self._last = (position.step, self._clock.now())
-        # After a fit that was cut short, none is one to go on in; nor is one that only makes an earlier one again.
-        self._quiet = position.asked or position.stages.behind(position.fit)
+        # No restart resumes in a fit after a stopped one, or in one that only repeats an earlier one.
+        self._quiet = position.stopped or position.stages.behind(position.fit)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Raises what saving raises."""
@@ -227,17 +227,17 @@ class SaveCheckpoints(Ours):
         self._last = (position.step, self._clock.now())
         if self._quiet:
             return
-        shared = self._of_all() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
+        shared = self._averaged_metrics() if batch and self._cadence.steps is not None and self._ring.size > 1 else []
         if self._ring.rank:
             return
         content = {
             "stage": position.fit,
-            "began": position.began,
+            "start_step": position.start_step,
             "first": position.first,
             "reported": position.reported,
             "passes": position.passes(),
             "fed": position.fed,
-            "stopped": self.model.stop_training and not position.asked,
+            "stopped": self.model.stop_training and not position.stopped,
             "callbacks": self._keep.states(),
         }
         place = StagePosition(position.step, epoch, batch, content | position.stages.packed())
@@ -248,15 +248,15 @@ class SaveCheckpoints(Ours):
         for variable, value in own:
             variable.assign(value)
 
-    def _of_all(self) -> list[tuple[Any, Any]]:
-        """The variables of the metrics, each with its mean over all members: so each goes on with its part of them."""
+    def _averaged_metrics(self) -> list[tuple[Any, Any]]:
+        """The variables of the metrics, each with its mean over all members: each member resumes with its part."""
         found = [each for each in self.model.metrics_variables if tf.as_dtype(each.dtype).is_floating]
         held = [tf.convert_to_tensor(each.value) for each in found]
         return list(zip(found, self._ring.allreduce(held, average=True, name="saved_metrics"), strict=True))
 
 
-class EndStage(Ours):
-    """The last of all: notes what a `fit` leaves, or gives it to the model where a former process has noted it."""
+class EndStage(InternalCallback):
+    """The last callback: notes the state that a `fit` leaves, or restores it if an earlier process has noted it."""
 
     last = True
 
@@ -267,24 +267,24 @@ class EndStage(Ours):
         self._keep = keep
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """What other models' optimizers have is noted, as late as can be; and what is not needed is forgotten."""
+        """Note the optimizers of other models as late as possible, and drop what is not needed."""
         stages = self._position.stages
         if self._rank or stages.behind(self._position.fit):
             return
         if any(not each.optimizer for each in stages.others(self.model)):
-            gc.collect()  # models have cycles, and one that the function let go of needs nothing
+            gc.collect()  # models have reference cycles: this frees those that the function has released
         for each in stages.others(self.model):
             optimizer = each.model().optimizer
             if not each.optimizer and optimizer is not None and optimizer.built:
                 each.optimizer = _values(_named(each.model(), "optimizer/"))
-        if said := stages.make_room(self.model):
-            notice(said)
+        if text := stages.make_room(self.model):
+            notice(text)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Raises UserError where the model of a finished `fit` is another one than before."""
+        """Raises UserError if the model of a finished `fit` differs from the saved one."""
         position, stages = self._position, self._position.stages
-        if (finished := stages.went_by(position.fit)) is not None:
-            self._give(finished)
+        if (finished := stages.finished_before(position.fit)) is not None:
+            self._restore(finished)
             return
         facts = {
             "step": position.step,
@@ -294,10 +294,10 @@ class EndStage(Ours):
             "generators": _compact(model_state.generators()),
             "seed": model_state.global_seed(),
         }
-        chief = not self._rank and not position.asked
+        chief = not self._rank and not position.stopped
         stages.finish(position.fit, facts, _values(_named(self.model, "model/", "seeds/")) if chief else {}, self.model)
 
-    def _give(self, finished: Finished) -> None:
+    def _restore(self, finished: Finished) -> None:
         facts, stages = finished.facts, self._position.stages
         for part, prefixes in ((finished.weights, ("model/", "seeds/")), (finished.optimizer, ("optimizer/",))):
             if part:
@@ -310,7 +310,7 @@ class EndStage(Ours):
 
 
 class _Held:
-    """Tensors in memory, as `variables.assign` reads those in files."""
+    """Tensors in memory, with the interface of files for `model_state.assign`."""
 
     def __init__(self, tensors: dict[str, Array]) -> None:
         self._tensors = tensors
@@ -329,7 +329,7 @@ def _values(named: dict[str, Any]) -> dict[str, Array]:
 
 
 def _compact(generators: dict[str, Any]) -> dict[str, Any]:
-    """The states of generators, their thousands of numbers as arrays."""
+    """The states of generators, with arrays for their thousands of numbers."""
     version, internal, gauss = generators["python"]
     found = {"python": [version, np.array(internal, np.uint32), gauss]}
     if "numpy" in generators:
@@ -346,7 +346,7 @@ def _whole(generators: dict[str, Any]) -> dict[str, Any]:
 
 
 def optimizers_of(model: Any) -> list[Any]:
-    """The optimizer of `compile()`, those that the model has for a train_step of its own, and those that they wrap."""
+    """The optimizer of `compile()`, those of the model's own train_step, and the ones that they wrap."""
     found = []
     for optimizer in (getattr(model, "optimizer", None), *own_optimizers(model).values()):
         while optimizer is not None:
@@ -356,27 +356,27 @@ def optimizers_of(model: Any) -> list[Any]:
 
 
 def _build(model: Any, spec: Any, *, needed: bool) -> None:
-    """Make all variables of `model`, its metrics and its optimizer; `spec`: of its batches, None where not known.
+    """Build all variables of `model`, its metrics and its optimizer; `spec` is that of its batches, None if unknown.
 
-    Raises SpecError where the variables are `needed` and cannot be made; else Keras makes them with the first batch.
+    Raises SpecError if the variables are `needed` and cannot be built; else Keras builds them with the first batch.
     """
     if not optimizers_of(model):
         raise SpecError("the model has no optimizer: compile it with optimizer=ctx.distribute(...)")
     leaves = [] if spec is None else tf.nest.flatten(spec)
     if leaves and all(isinstance(each, tf.TensorSpec | tf.NoneTensorSpec) for each in leaves):
         batch = tf.nest.map_structure(lambda each: each if isinstance(each, tf.TensorSpec) else None, spec)
-        with suppress(RuntimeError):  # that says to build it by hand, as we do below
+        with suppress(RuntimeError):  # Keras asks to build it by hand, as below
             model._symbolic_build(data_batch=batch)
     if not model.built:
         if not needed:
             return
         raise SpecError(
-            "the model has no variables yet, which all members must begin with: give it an Input layer, or build() it "
-            "before fit()"
+            "the model has no variables yet, and all members must start with equal ones: give it an Input layer, or "
+            "build() it before fit()"
         )
     for name in [name for name, each in own_optimizers(model).items() if not each.built]:
         notice(
-            f"after a restart the model's {name} begins with no state, for it is built by its first step: "
+            f"after a restart the model's {name} has no state, because its first step builds it: "
             f"call {name}.build(...) with the variables that it trains before fit()"
         )
     if model.optimizer is not None and not model.optimizer.built:

@@ -1,8 +1,8 @@
-"""The calls of `fit` in a training function, in their order: what finished ones leave in a checkpoint. Pure.
+"""The calls of `fit` in a training function, in order, and what finished ones leave in a checkpoint. Pure.
 
-A process that resumes calls the function from its beginning. A `fit` that a former process has finished is not trained
-again: its model, its callbacks and the generators of chance are given what they had when it ended, so that whatever the
-function does between two calls of `fit` comes out as it did. All of that is part of each later checkpoint.
+A process that resumes calls the function from its start. A `fit` that an earlier process has finished does not train:
+its model, its callbacks and the random generators get the state that they had at its end, so that the function computes
+the same between two calls of `fit`. Each later checkpoint has all of that.
 """
 
 import weakref
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from sparktrain.training.checkpoint.tensor_files import Array
 
 KEPT_BYTES = 256 * 2**20
-"""The most that checkpoints hold of weights that were trained on since, or whose model is gone."""
+"""The most that checkpoints hold of superseded weights, and of weights of released models."""
 
 
 @dataclass(frozen=True)
 class StagePosition:
-    """Where a checkpoint was made."""
+    """The position at which a checkpoint was made."""
 
     step: int
     """Steps in all."""
     epoch: int
-    """The epoch to go on in, from 0."""
+    """The epoch to resume in, from 0."""
     batch: int
-    """Steps of that epoch that are done."""
+    """Finished steps of that epoch."""
     content: Mapping[str, Any] = field(default_factory=dict)
-    """What else a stage needs to go on; empty where a loop of the user's has saved."""
+    """What else a stage needs to resume; empty where the user's own loop has saved."""
 
     @property
     def stage(self) -> int:
@@ -37,72 +37,72 @@ class StagePosition:
 
 
 def _gone() -> None:
-    """Stands for a model that this process does not have."""
+    """The reference to a model that this process does not have."""
 
 
 @dataclass
 class Finished:
-    """What one `fit` has left."""
+    """The state that one `fit` has left."""
 
     facts: dict[str, Any]
-    """Step, newest report, passes of the feeds, states of callbacks and generators: as `content.pack` takes them."""
+    """Step, newest report, passes of the feeds, states of callbacks and generators: values for `extras.pack`."""
     weights: "dict[str, Array]"
-    """The model's variables when `fit` returned; empty where they took too much room."""
+    """The model's variables when `fit` returned; empty if they took too much memory."""
     optimizer: "dict[str, Array]" = field(default_factory=dict)
-    """The optimizer's, once another model is trained while the function still holds this one."""
+    """Variables of the optimizer, once another model trains while the function still holds this one."""
     model: Callable[[], Any] = _gone
-    """The model while the function holds it, else None."""
+    """Returns the model while the function holds it, else None."""
 
 
 class Stages:
-    """The stages of one member. Used by one thread."""
+    """The stages of one member. One thread uses it."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._kept_bytes = kept_bytes
         self.place: StagePosition | None = None
-        """Where a former process has come to."""
+        """The position that an earlier process has reached."""
         self.opened = False
-        """Whether that was looked for."""
+        """Whether `open` was called."""
         self.alike = False
-        """Whether this member had drawn the same random numbers as the chief until then."""
+        """Whether this member had drawn the same random numbers as the chief by then."""
         self._finished: dict[int, Finished] = {}
-        self._told = False
+        self._noticed = False
 
     def open(self, place: StagePosition | None, alike: bool) -> None:
-        """Take over what a former process has finished."""
+        """Take over the finished stages of an earlier process."""
         self.opened, self.place, self.alike = True, place, alike
         self._finished = dict(_unpacked(place.content)) if place is not None else {}
 
-    def went_by(self, fit: int) -> Finished | None:
-        """What `fit` left in a former process; None where it is still to be trained."""
+    def finished_before(self, fit: int) -> Finished | None:
+        """The state that `fit` left in an earlier process; None if it has not finished."""
         return self._finished.get(fit) if self.place is not None and fit < self.place.stage else None
 
     def resumes(self, fit: int) -> bool:
-        """Whether a former process was within this call of `fit`."""
+        """Whether an earlier process was within this call of `fit`."""
         return self.place is not None and fit == self.place.stage
 
     def behind(self, fit: int) -> bool:
-        """Whether a former process has come further than this call of `fit`."""
+        """Whether an earlier process was past this call of `fit`."""
         return self.place is not None and fit < self.place.stage
 
     def finish(self, fit: int, facts: dict[str, Any], weights: "dict[str, Array]", model: Any) -> None:
-        """Note the end of a `fit`. Tensors that did not change since an earlier one are held, and saved, once."""
+        """Note the end of a `fit`. Tensors without a change since an earlier one are held, and saved, once."""
         known = [each.weights for each in reversed(self._finished.values()) if each.weights.keys() == weights.keys()]
         for name, array in weights.items():
             weights[name] = next((old[name] for old in known[:1] if _equal(old[name], array)), _frozen(array))
         self._finished[fit] = Finished(facts, weights, model=weakref.ref(model))
 
     def attach(self, fit: int, model: Any) -> None:
-        """A process that resumes has made the model of a finished `fit` again."""
+        """Note the model of a finished `fit`, which a resuming process has rebuilt."""
         self._finished[fit].model = weakref.ref(model)
 
     def others(self, model: Any) -> list[Finished]:
-        """Of each model but this one that the function still holds, what it left when it was trained last."""
+        """The newest state of each other model that the function still holds."""
         newest = {id(held): each for each in self._finished.values() if (held := each.model()) is not None}
         return [each for each in newest.values() if each.model() is not model]
 
     def make_room(self, model: Any) -> str:
-        """Before `model` is trained: forget what takes too much room. Returns what there is to say of it, once."""
+        """Drop what takes too much memory before `model` trains. Returns a notice about it once, else an empty text."""
         needed = {id(each) for each in self.others(model)}
         room, seen, dropped = self._kept_bytes, set[int](), 0
         for number, each in sorted(self._finished.items(), reverse=True):
@@ -115,9 +115,9 @@ class Stages:
                 continue
             room -= size
             seen |= {id(array) for array in each.weights.values()}
-        if not dropped or self._told:
+        if not dropped or self._noticed:
             return ""
-        self._told = True
+        self._noticed = True
         return (
             f"the weights after fit {dropped} are too large to be kept beside the newest ({self._kept_bytes >> 20} "
             "MiB): what the function computes with them before its next fit would differ after a restart; send such "
@@ -125,7 +125,7 @@ class Stages:
         )
 
     def packed(self) -> dict[str, Any]:
-        """What `open` takes, for a checkpoint: each tensor once."""
+        """The finished stages for a checkpoint, each tensor once; `open` reads them."""
         tensors: list[Array] = []
         places: dict[int, int] = {}
 
@@ -151,7 +151,7 @@ def _unpacked(content: Mapping[str, Any]) -> Iterator[tuple[int, Finished]]:
 
 
 def _frozen(array: "Array") -> "Array":
-    """The array, of memory of its own, which nobody may change: `content.pack` makes no copy of it."""
+    """The array in memory of its own, read-only: `extras.pack` makes no copy of it."""
     own = array if array.flags.owndata and array.flags.c_contiguous else array.copy(order="C")
     own.flags.writeable = False
     return own

@@ -1,4 +1,4 @@
-"""Ties the Keras callbacks to the context of a member. Loads TensorFlow and Keras."""
+"""Connects the Keras callbacks to the context of a member. Imports TensorFlow and Keras."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,18 +13,18 @@ from sparktrain.training.keras.callbacks import keras_callbacks as callbacks
 from sparktrain.training.keras.fit_stages import StagePosition
 
 _FIT = "fit()"
-"""What `fit` saves beside its model."""
+"""The name under which `fit` saves its state beside the model."""
 
 
 class KerasSnapshots:
-    """What `fit` saves and restores, by way of `ctx.checkpoint`."""
+    """Saves and restores for `fit`, through `ctx.checkpoint`."""
 
     def __init__(self, checkpoints: CheckpointSaver, keep: int) -> None:
         self._checkpoints = checkpoints
         self._keep = keep
 
     def peek(self) -> StagePosition | None:
-        """Where the newest checkpoint was made; one that a loop of the user's saved has no epoch. CheckpointError."""
+        """The position of the newest checkpoint; one of the user's own loop has no epoch. Raises CheckpointError."""
         found = self._checkpoints.peek()
         return (
             None
@@ -37,7 +37,7 @@ class KerasSnapshots:
         self._checkpoints.restore(model, alike=alike)
 
     def save(self, model: Any, place: StagePosition, score: float | None) -> None:
-        """Copy what `restore` needs; it is written meanwhile."""
+        """Copy what `restore` needs; a thread writes the copy."""
         content: dict[str, Any] = {_FIT: dict(place.content)}
         self._checkpoints.save(
             place.step, model, epoch=place.epoch, batch=place.batch, score=score, keep=self._keep, **content
@@ -67,5 +67,5 @@ def keras_callbacks(
             check_equal(ring, model)
 
     snapshots = KerasSnapshots(checkpoints, keep)
-    ties = CallbackDeps(ring, position, clock, report, should_stop, stepped, compare, check, snapshots, own_folders)
-    return callbacks(ties, **options)
+    deps = CallbackDeps(ring, position, clock, report, should_stop, stepped, compare, check, snapshots, own_folders)
+    return callbacks(deps, **options)

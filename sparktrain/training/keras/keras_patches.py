@@ -1,6 +1,6 @@
-"""Attributes of Keras that this package replaces by its own functions.
+"""Replaces attributes of Keras by functions of this package.
 
-The process of a member ends with them replaced; a process that outlives the training has them put back.
+The process of a member ends with them replaced; a process that outlives the training restores them.
 """
 
 import functools
@@ -18,15 +18,15 @@ class _Patch:
     name: str
     maker: str
     held: object
-    """What the owner itself had under the name; `_ABSENT` where it inherited it."""
+    """The owner's own attribute of this name; `_ABSENT` if it inherited one."""
 
 
 _patches: list[_Patch] = []
-"""Those in place now, in the order of their making."""
+"""The current patches, oldest first."""
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Replace `owner.name`, of a class or a module, by what `make` returns for it; once for each `make`."""
+    """Replace `owner.name`, of a class or a module, by the result of `make` for it; once for each `make`."""
     plain = make.func if isinstance(make, functools.partial) else make
     maker = f"{plain.__module__}.{plain.__qualname__}"
     if any(each.owner is owner and (each.name, each.maker) == (name, maker) for each in _patches):
@@ -37,7 +37,7 @@ def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 
 @contextmanager
 def put_back() -> Iterator[None]:
-    """Put back on leaving what `replace` has replaced within this context. For one thread of a process."""
+    """Restore on exit what `replace` has replaced within this context. For one thread of a process."""
     before = len(_patches)
     try:
         yield

@@ -1,8 +1,9 @@
-"""Losses that are no plain mean over a batch: scaled on each member, so that the mean over members is one process's.
+"""Scales losses that are no plain mean over a batch, so that their mean over members is that of one process.
 
-Members average gradients as equals. That is right for a loss that divides by the number of examples, of which all have
-as many. One that sums is multiplied by the number of members; one that divides by what weights or a mask add up to is
-multiplied by the member's part in that, times the number of members. So scaled, what `fit` reports is right as well.
+Members average gradients with equal weights. That is right for a loss that divides by the number of examples, which is
+equal on all members. A loss that sums is multiplied by the number of members; one that divides by the sum of weights or
+of a mask is multiplied by the member's part of that sum, times the number of members. The losses that `fit` reports are
+right as well then.
 """
 
 from collections.abc import Iterator
@@ -27,14 +28,15 @@ _WEIGHTED = "mean_with_sample_weight"
 
 
 def weigh_losses(ring: Ring) -> None:
-    """Have the losses that `compile()` is given know the ring, in training alone, for the life of this process.
+    """Scale the losses of `compile()` for the ring, only in training, for the life of this process.
 
-    Of models whose optimizer is distributed; to be called before the first of them trains. Losses that the function
-    calls itself stay as they are, for nobody knows what it does with them. Again, or in a ring of one: does nothing.
+    This holds for models with a distributed optimizer; call it before the first of them trains. Losses that the
+    function calls itself stay as they are, because their use is unknown. A second call does nothing, nor does one in a
+    ring of one.
     """
     if ring.size == 1:
         return
-    say = _Once(ring)
+    notify = _Once(ring)
 
     def weighed(plain: Any) -> Any:
         @as_written
@@ -48,7 +50,7 @@ def weigh_losses(ring: Ring) -> None:
         ) -> Any:
             if not training or not any(is_distributed(each) for each in optimizers_of(self)):
                 return plain(self, x, y, y_pred, sample_weight, training)
-            with _weighed(ring, say):
+            with _weighed(ring, notify):
                 return plain(self, x, y, y_pred, sample_weight, training)
 
         return compute_loss
@@ -57,8 +59,8 @@ def weigh_losses(ring: Ring) -> None:
 
 
 @contextmanager
-def _weighed(ring: Ring, say: "_Once") -> Iterator[None]:
-    """Within it, what Keras reduces the values of a loss with knows the ring; Keras has no other place for that."""
+def _weighed(ring: Ring, notify: "_Once") -> Iterator[None]:
+    """Replace the function by which Keras reduces the values of a loss; Keras has no other hook for that."""
     plain = keras_losses.reduce_weighted_values
 
     def reduce(
@@ -71,7 +73,7 @@ def _weighed(ring: Ring, say: "_Once") -> Iterator[None]:
                 "reduction='sum' for the same, or reduction='sum_over_batch_size' for their mean"
             )
         if not tuple(values.shape):
-            say()
+            notify()
             return own
         return own * _factor(ring, values, sample_weight, mask, reduction)
 
@@ -83,7 +85,7 @@ def _weighed(ring: Ring, say: "_Once") -> Iterator[None]:
 
 
 def _factor(ring: Ring, values: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:
-    """What this member's loss is multiplied by."""
+    """The factor of this member's loss."""
     if reduction == "sum":
         return ring.size
     divisor = _divisor(values, sample_weight, mask, reduction)
@@ -95,7 +97,7 @@ def _factor(ring: Ring, values: Any, sample_weight: Any, mask: Any, reduction: s
 
 
 def _divisor(values: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:
-    """What the loss divides by the sum of; None for the number of examples."""
+    """The values that the loss sums to divide by; None for the number of examples."""
     if reduction in _MEANS:
         return mask
     if reduction == _WEIGHTED:
@@ -104,7 +106,7 @@ def _divisor(values: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:
 
 
 class _Once:
-    """Tells what cannot be known of a loss function: on the chief, once in a process."""
+    """Prints that the kind of a loss function is unknown: on the chief, once in a process."""
 
     def __init__(self, ring: Ring) -> None:
         self._due = ring.rank == 0

@@ -10,16 +10,17 @@ from sparktrain.errors import SpecError
 
 
 def scale_lr(lr: float, size: int) -> float:
-    """`lr` times the members of the gang: a step is on `size` times the examples (section 2.1). Raises SpecError."""
+    """`lr` times the number of members: a step uses `size` times the examples (section 2.1). Raises SpecError."""
     return _rate(lr, "lr") * size
 
 
 @keras.saving.register_keras_serializable(package="sparktrain")
 class Warmup(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc] # Keras has no types
-    """Rises in a straight line from `start` to `target` in `warmup_steps` steps, and then is `target` (section 2.2).
+    """Rises linearly from `start` to `target` in `warmup_steps` steps, and stays at `target` (section 2.2).
 
-    `target` is a rate, or a schedule, which then begins with its step 0 and whose first rate the line leads to.
-    `start` is the rate of one member alone, as `scale_lr` takes it; None: the target divided by `warmup_steps`.
+    `target` is a rate, or a schedule: then the line leads to its first rate, and the schedule starts after it, at its
+    step 0. `start` is the rate of one member, the argument of `scale_lr`; None: the target divided by `warmup_steps`.
+    Raises SpecError.
     """
 
     def __init__(self, target: Any, warmup_steps: int, start: float | None = None) -> None:
@@ -32,7 +33,7 @@ class Warmup(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[m
         self._start = None if start is None else _rate(start, "start")
 
     def __call__(self, step: Any) -> Any:
-        """The rate of `step`, counted from 0."""
+        """The rate of `step`, from 0."""
         step = tf.cast(step, tf.float32)
         goal = tf.cast(self._after(tf.zeros_like(step)), tf.float32)
         start = goal / self._steps if self._start is None else self._start

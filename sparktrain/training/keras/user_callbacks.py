@@ -1,6 +1,6 @@
-"""The user's own callbacks in a `fit`, beside ours: their order, which of them write files, and their state.
+"""Handles the user's own callbacks of a `fit`: their order, which of them write files, and their state.
 
-Keras hands a callback the model, and not the list that it is in: the list is found on the stack of the call.
+Keras gives a callback the model but not its list: the list is on the stack of the call.
 """
 
 import copy
@@ -24,7 +24,7 @@ from sparktrain.training.notices import notice
 
 _WRITERS = (keras.callbacks.ModelCheckpoint, keras.callbacks.CSVLogger, OrbaxCheckpoint)
 _SHOWN_ALONE = (keras.callbacks.TensorBoard, keras.callbacks.RemoteMonitor)
-"""Those whose output nobody reads back in the function."""
+"""Callbacks with output that the function never reads."""
 _NO_STATE = {"params", "model", "_model"}
 _COUNTERS = {
     keras.callbacks.ModelCheckpoint: {"best", "_batches_seen_since_last_saving", "_last_batch_seen"},
@@ -32,59 +32,59 @@ _COUNTERS = {
     keras.callbacks.TensorBoard: {"_global_train_batch", "_global_test_batch"},
     keras.callbacks.SwapEMAWeights: {"_ema_weights_in_model"},
 }
-"""What counts as the state of Keras's callbacks whose attributes are more than that, or are hidden."""
+"""The state of those Keras callbacks that have other attributes too, or hidden ones."""
 
 State = dict[str, Any]
 
 
-class Ours(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+class InternalCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """A callback of this package."""
 
     last = False
-    """Whether it goes after the user's own callbacks."""
+    """Whether it comes after the user's own callbacks."""
 
 
-class Silent(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
-    """Stands in the list for a callback whose files the chief writes."""
+class SilencedCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+    """Replaces a callback in the list where only the chief writes its files."""
 
     def __init__(self, original: Any) -> None:
         super().__init__()
         self.original = original
 
 
-class Arrange(Ours):
-    """The first of ours: puts the callbacks of a fit in order, and lets the chief alone write what members share."""
+class Arrange(InternalCallback):
+    """The first internal callback: orders the callbacks of a fit, and lets only the chief write shared files."""
 
-    def __init__(self, rank: int, own_folders: tuple[str, ...], tell: Callable[[Any], None]) -> None:
-        """`own_folders` are those that no other member has; `tell` is told the spec of the batches that fit reads."""
+    def __init__(self, rank: int, own_folders: tuple[str, ...], on_spec: Callable[[Any], None]) -> None:
+        """`own_folders` belong to this member alone; `on_spec` gets the element spec of the batches that fit reads."""
         super().__init__()
         self._rank = rank
         self._own = tuple(os.path.realpath(each) + os.sep for each in own_folders)
-        self._tell = tell
+        self._on_spec = on_spec
 
     def set_model(self, model: Any) -> None:
-        """Raises SpecError for a callback that would restore the training, too."""
+        """Raises SpecError for a callback that would also restore the training."""
         super().set_model(model)
         if (callbacks := listed(self)) is None:
             return
         if any(isinstance(each, keras.callbacks.BackupAndRestore) for each in callbacks.callbacks):
             raise SpecError(
                 "BackupAndRestore is among the callbacks, and ctx.keras_callbacks() saves and resumes already, all "
-                "members together: leave it out, and say by ctx.keras_callbacks(checkpoint_every=100) how often to save"
+                "members together: leave it out, and set how often to save by ctx.keras_callbacks(checkpoint_every=100)"
             )
         if self._rank:
-            found = [Silent(each) if self._shared(each) else each for each in callbacks.callbacks]
+            found = [SilencedCallback(each) if self._shared(each) else each for each in callbacks.callbacks]
             callbacks.callbacks[:] = found
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Move those that come last to the end; `CallbackStateKeeper`, one of them, puts the others in order."""
+        """Move the callbacks that come last to the end; `CallbackStateKeeper`, one of them, orders the others."""
         if (callbacks := listed(self)) is None:
             return
-        for each in [each for each in callbacks.callbacks if isinstance(each, Ours) and each.last]:
+        for each in [each for each in callbacks.callbacks if isinstance(each, InternalCallback) and each.last]:
             callbacks.callbacks.remove(each)
             callbacks.callbacks.append(each)
         if (spec := _batches()) is not None:
-            self._tell(spec)
+            self._on_spec(spec)
 
     def _shared(self, callback: Any) -> bool:
         if isinstance(callback, _SHOWN_ALONE):
@@ -93,49 +93,51 @@ class Arrange(Ours):
 
 
 @dataclass
-class Past:
-    """What a fit goes on with, where a former process was within it."""
+class ResumedState:
+    """The state with which a fit resumes that an earlier process has interrupted."""
 
     states: State = field(default_factory=dict)
-    """Of the user's callbacks, by name."""
+    """States of the user's callbacks, by name."""
     values: list[tuple[Any, Any]] = field(default_factory=list)
-    """The variables of the model and its optimizer, each with the value that it had."""
+    """The variables of the model and its optimizer, each with its saved value."""
     midway: bool = False
-    """Whether the epoch to go on in was begun by that process."""
+    """Whether that process has started the epoch to resume in."""
     appending: list[Any] = field(default_factory=list)
-    """The loggers that add to the file of that process, in this fit alone."""
+    """The loggers that append to the file of that process, in this fit only."""
 
 
-class CallbackStateKeeper(Ours):
-    """Has the user's callbacks begin with the state that they had where the fit goes on, and tells it for checkpoints.
+class CallbackStateKeeper(InternalCallback):
+    """Starts the user's callbacks with their state at the resume of the fit, and returns it for checkpoints.
 
-    The state of a callback is what it returns from `get_state`, if it has that and `set_state`, and else its attributes
-    which have changed since the fit began: numbers, texts, arrays, and lists and dicts of them; of Keras's own those
-    that are public. Neither the beginning of a fit that goes on, nor that of an epoch that goes on in its middle, is
-    made a second time: what callbacks do to the model then is undone.
+    The state of a callback is the result of `get_state`, if it has that and `set_state`, and else its attributes that
+    have changed since the start of the fit: numbers, strings, arrays, and lists and dicts of them; of Keras's own
+    callbacks only public ones. A resumed fit, and an epoch that resumes in its middle, do not start a second time: the
+    keeper undoes what callbacks do to the model at that point.
     """
 
     last = True
 
-    def __init__(self, position: Position, past: Past) -> None:
-        """`past` is filled before `on_train_begin`; empty where the fit begins."""
+    def __init__(self, position: Position, past: ResumedState) -> None:
+        """`past` is filled before `on_train_begin`, and empty for a fit that starts."""
         super().__init__()
         self.position = position
         self._past = past
         self._callbacks: dict[str, Any] = {}
-        self._began: dict[str, dict[str, int]] = {}
-        self._told: set[str] = set()
+        self._initial: dict[str, dict[str, int]] = {}
+        self._noticed: set[str] = set()
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
         self._callbacks = {}
         if (callbacks := listed(self)) is not None:
-            own = [each for each in callbacks.callbacks if not isinstance(each, Ours)]
-            ours = [each for each in callbacks.callbacks if isinstance(each, Ours)]
+            own = [each for each in callbacks.callbacks if not isinstance(each, InternalCallback)]
+            ours = [each for each in callbacks.callbacks if isinstance(each, InternalCallback)]
             first, last = [each for each in ours if not each.last], [each for each in ours if each.last]
-            callbacks.callbacks = first + own + last  # another list: Keras is going through this one
-            self._callbacks = dict(_named(each.original if isinstance(each, Silent) else each for each in own))
-        self._began = {
+            callbacks.callbacks = first + own + last  # a new list: Keras iterates over the old one
+            self._callbacks = dict(
+                _named(each.original if isinstance(each, SilencedCallback) else each for each in own)
+            )
+        self._initial = {
             name: {key: _digest(value) for key, value in _attributes(each)} for name, each in self._callbacks.items()
         }
         while self._past.appending:
@@ -153,27 +155,27 @@ class CallbackStateKeeper(Ours):
         self._past.values = []
 
     def states(self) -> State:
-        """What is to be in `Past.states` where the fit goes on from here. Raises TypeError for a wrong `get_state`."""
+        """`ResumedState.states` for a resume from here. Raises TypeError for a wrong `get_state`."""
         return {name: state for name, each in self._callbacks.items() if (state := self._state(name, each))}
 
     def _state(self, name: str, callback: Any) -> State:
-        if _tells(callback):
+        if _has_state_methods(callback):
             return {"": callback.get_state()}
-        found, began = {}, self._began[name]
+        found, initial = {}, self._initial[name]
         for key, value in _attributes(callback):
-            if _digest(value) == began.get(key):
+            if _digest(value) == initial.get(key):
                 continue
             try:
                 found[key] = _plain(value)
             except TypeError:
-                self._tell(f"{type(callback).__name__}.{key} ({type(value).__name__})", callback)
+                self._notice(f"{type(callback).__name__}.{key} ({type(value).__name__})", callback)
         return found
 
-    def _tell(self, attribute: str, callback: Any) -> None:
-        if attribute not in self._told and not _of_keras(callback):
-            self._told.add(attribute)
+    def _notice(self, attribute: str, callback: Any) -> None:
+        if attribute not in self._noticed and not _of_keras(callback):
+            self._noticed.add(attribute)
             notice(
-                f"{attribute} is not saved in checkpoints, and begins anew after a restart: give the "
+                f"{attribute} is not saved in checkpoints, and gets its initial value after a restart: give the "
                 "callback get_state() and set_state(state)"
             )
 
@@ -191,7 +193,7 @@ class CallbackStateKeeper(Ours):
 
 
 def listed(callback: Any) -> Any:
-    """The list of callbacks that has just called `callback`; None where it was called in another way."""
+    """The list of callbacks that has just called `callback`; None for any other caller."""
     for frame, _ in traceback.walk_stack(sys._getframe()):
         found = frame.f_locals.get("self")
         if isinstance(found, keras.callbacks.CallbackList) and callback in found.callbacks:
@@ -199,15 +201,15 @@ def listed(callback: Any) -> Any:
     return None
 
 
-def continue_files(callback: Any, past: Past, epoch: int | None) -> None:
-    """Have what callbacks wrote stay where a fit goes on in `epoch`, or is passed by (None); say what is gone."""
+def continue_files(callback: Any, past: ResumedState, epoch: int | None) -> None:
+    """Keep the files of callbacks for a fit that resumes in `epoch`, or is skipped (None); print which are gone."""
     callbacks = listed(callback)
     for index, each in enumerate(callbacks.callbacks if callbacks is not None else ()):
         if not isinstance(each, keras.callbacks.ModelCheckpoint | keras.callbacks.CSVLogger):
             continue
         path = _file(each)
         if isinstance(each, keras.callbacks.CSVLogger) and epoch is None:
-            callbacks.callbacks[index] = Silent(each)
+            callbacks.callbacks[index] = SilencedCallback(each)
         elif isinstance(each, keras.callbacks.CSVLogger) and not each.append:
             each.append = True
             past.appending.append(each)
@@ -220,7 +222,7 @@ def continue_files(callback: Any, past: Past, epoch: int | None) -> None:
 
 
 def _cut(path: str, separator: str, epoch: int) -> None:
-    """Drop what a CSVLogger has written of this epoch and later ones, which come again."""
+    """Remove what a CSVLogger has written of this epoch and later ones, which are repeated."""
     if not os.path.exists(path):
         return
     with open(path, encoding="utf-8") as file:
@@ -233,10 +235,10 @@ def _cut(path: str, separator: str, epoch: int) -> None:
 
 
 def stops_midway(callback: Any) -> bool:
-    """Whether the list of callbacks has one of the user's that is called after each step, and so may stop there."""
+    """Whether a user's callback is called after each step, and so may stop training there."""
     callbacks = listed(callback)
     return callbacks is not None and any(
-        not isinstance(each, Ours)
+        not isinstance(each, InternalCallback)
         and (not _of_keras(each) or isinstance(each, keras.callbacks.LambdaCallback | keras.callbacks.TerminateOnNaN))
         and not all(getattr(method, "_is_default", False) for method in (each.on_train_batch_end, each.on_batch_end))
         for each in callbacks.callbacks
@@ -260,7 +262,7 @@ def _of_keras(callback: Any) -> bool:
     return type(callback).__module__.startswith("keras.")
 
 
-def _tells(callback: Any) -> bool:
+def _has_state_methods(callback: Any) -> bool:
     return callable(getattr(callback, "get_state", None)) and callable(getattr(callback, "set_state", None))
 
 
@@ -277,7 +279,7 @@ def _attributes(callback: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _set(callback: Any, name: str, value: Any) -> None:
-    """Lists, dicts and variables keep their identity: the function may hold them, too."""
+    """Set an attribute; lists, dicts and variables keep their identity: the function may hold them too."""
     held: Any = getattr(callback, name, None)
     value = copy.deepcopy(value)
     if isinstance(held, list) and isinstance(value, list):
@@ -292,7 +294,7 @@ def _set(callback: Any, name: str, value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A copy of what a checkpoint can have. Raises TypeError for anything else."""
+    """A copy of a value that a checkpoint can carry. Raises TypeError for any other."""
     found = _converted(value)
     pack({"": found})
     return found
@@ -308,12 +310,12 @@ def _converted(value: Any) -> Any:
     if not hasattr(value, "__array__"):
         return value
     array = np.array(value.__array__(), order="C")
-    array.flags.writeable = False  # a copy already: nobody needs another one
+    array.flags.writeable = False  # a copy already: it needs no other
     return array
 
 
 def _digest(value: Any) -> int:
-    """A number that changes with the value, as far as a checkpoint could have it; of other objects, with its size."""
+    """A number that changes with a value that a checkpoint can carry; for other objects, with their size."""
     if isinstance(value, Mapping):
         return zlib.crc32(repr([(repr(key), _digest(each)) for key, each in value.items()]).encode())
     if isinstance(value, list | tuple):
@@ -334,7 +336,7 @@ def _file(callback: Any) -> str:
 
 
 def _batches() -> Any:
-    """The spec of the batches that the `fit` on the stack reads; None where it cannot be told."""
+    """The element spec of the batches that the `fit` on the stack reads; None if it is unknown."""
     for frame, _ in traceback.walk_stack(sys._getframe()):
         reader = frame.f_locals.get("epoch_iterator")
         if reader is not None and isinstance(frame.f_locals.get("self"), keras.Model):

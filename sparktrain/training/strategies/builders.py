@@ -1,4 +1,4 @@
-"""How TensorFlow's strategies are made. Imports TensorFlow and Keras: only what builds a strategy imports this."""
+"""Creates TensorFlow's strategies. Imports TensorFlow and Keras: import it only to build a strategy."""
 
 import os
 from collections.abc import Callable
@@ -15,13 +15,13 @@ _TF_CONFIG = "TF_CONFIG"
 _COMMUNICATION = ("ring", "nccl")
 
 
-def begun() -> bool:
-    """Whether TensorFlow has run an op in this process, or given itself devices otherwise."""
+def initialized() -> bool:
+    """Whether TensorFlow has initialised its devices in this process, by an op or otherwise."""
     return context.context()._context_handle is not None
 
 
 def multi_worker(tf_config: str, communication: str | None = None) -> tf.distribute.Strategy:
-    """All devices of all members in step. Blocks until all members call. Raises SpecError, RuntimeError too late."""
+    """All devices of all members in step. Blocks until all members call. Raises SpecError; RuntimeError after an op."""
     gpus = tf.config.list_physical_devices("GPU")
     chosen = communication or ("nccl" if gpus else "ring")
     if chosen not in _COMMUNICATION:
@@ -40,7 +40,7 @@ def multi_worker(tf_config: str, communication: str | None = None) -> tf.distrib
 
 
 def parameter_server(tf_config: str, variable_partitioner: Callable[..., Any] | None = None) -> tf.distribute.Strategy:
-    """The chief's view of its servers. Blocks until all of them serve. Raises SpecError."""
+    """The chief's strategy with its servers. Blocks until all of them serve. Raises SpecError."""
     if variable_partitioner is not None and not callable(variable_partitioner):
         raise SpecError(
             f"variable_partitioner is {described(variable_partitioner)}, a partitioner is expected, such as "
@@ -56,7 +56,7 @@ def parameter_server(tf_config: str, variable_partitioner: Callable[..., Any] | 
 
 
 def mirrored(devices: int | list[str] | None = None) -> tf.distribute.Strategy:
-    """The devices of this process in step: all GPUs, or the CPU, unless told otherwise. Raises SpecError."""
+    """The devices of this process in step: by default all GPUs, or the CPU. Raises SpecError."""
     strategy = tf.distribute.MirroredStrategy(_devices(devices))
     keras_guards.install()
     return strategy
@@ -70,17 +70,17 @@ def central_storage(devices: int | list[str] | None = None) -> tf.distribute.Str
 
 
 def one_device(device: str | None = None) -> tf.distribute.Strategy:
-    """Everything on one device: the first GPU, or the CPU, unless told otherwise. Raises SpecError."""
+    """One device: by default the first GPU, or the CPU. Raises SpecError."""
     if device is not None and not isinstance(device, str):
         raise SpecError(f"device is {described(device)}, a name such as 'GPU:0' is expected")
     return tf.distribute.OneDeviceStrategy(device or _devices(1)[0])
 
 
 class CentralStorage(tf.distribute.experimental.CentralStorageStrategy):  # type: ignore[misc]  # TensorFlow has no types
-    """TensorFlow's strategy, which says what is wrong with layers that keep a state of their own."""
+    """TensorFlow's strategy, with a readable error for layers that have a state of their own."""
 
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        """See base class. Raises StrategyError where a layer changes a variable of its own, with several devices."""
+        """See base class. Raises StrategyError if a layer changes a variable of its own, with several devices."""
         try:
             return super().run(fn, args, kwargs, options)
         except ValueError as error:
@@ -96,7 +96,7 @@ class CentralStorage(tf.distribute.experimental.CentralStorageStrategy):  # type
 
 
 def _devices(devices: int | list[str] | None) -> list[str]:
-    """Names of the devices; logical ones are made of the CPU where there is no GPU."""
+    """Names of the devices; without a GPU it splits the CPU into logical ones."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     if isinstance(devices, list | tuple) and devices and all(isinstance(each, str) for each in devices):
         return list(devices)
@@ -119,7 +119,7 @@ def _of_cpu(count: int) -> list[str]:
             each = tf.config.LogicalDeviceConfiguration()
             tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [each] * count)
         except RuntimeError:
-            # TensorFlow has begun: its logical devices stay as they are, which may be as they were wanted.
+            # TensorFlow is initialised: its logical devices stay, and may be enough.
             if len(tf.config.list_logical_devices("CPU")) < count:
                 raise
     return [f"CPU:{number}" for number in range(count)]

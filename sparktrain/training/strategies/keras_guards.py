@@ -1,12 +1,12 @@
-"""What Keras 3 cannot do under TensorFlow's strategies: worked around where that was measured, refused elsewhere.
+"""Works around what Keras 3 cannot do under TensorFlow's strategies where a test covers that, and refuses the rest.
 
-Keras fails there in ways that nobody can read (a placeholder without a value), or computes wrong metrics in silence.
-`install` puts a check in front of the methods of `keras.Model`, which looks at the model's strategy at each call.
+Keras fails there with unreadable errors (a placeholder without a value), or computes wrong metrics silently. `install`
+adds a check to the methods of `keras.Model`, which examines the model's strategy at each call.
 
 The workaround is for two bugs of `keras/src/backend/tensorflow/trainer.py` under MultiWorkerMirroredStrategy:
-- `_maybe_symbolic_build` averages a batch over all members only to learn its shapes, which no batch of a
-  `PerReplica` survives; the member's own part has the same shapes.
-- `reduce_per_replica` averages logs, which are scalars, along their first axis; over the members is what is meant.
+- `_maybe_symbolic_build` averages a batch over all members only to get its shapes, which fails for a `PerReplica`; the
+  member's own part has the same shapes.
+- `reduce_per_replica` averages logs, which are scalars, along their first axis instead of over the members.
 """
 
 import functools
@@ -22,7 +22,7 @@ from sparktrain.errors import StrategyError
 from sparktrain.training.keras.keras_patches import replace
 
 WORKED_AROUND = ("3.15.1",)
-"""Versions of Keras that have the two bugs, with these names, and train rightly with the workaround."""
+"""Versions of Keras that have the two bugs, with these names, and train correctly with the workaround."""
 
 _METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 
@@ -30,7 +30,7 @@ _sharding: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def install() -> None:
-    """Check Keras's models from now on, in this process. Again: does nothing."""
+    """Start to check Keras's models in this process. A second call does nothing."""
     for name in _METHODS:
         replace(keras.Model, name, functools.partial(_checked, name))
     replace(keras.Metric, "add_variable", _checked_metric)
@@ -39,13 +39,13 @@ def install() -> None:
 
 
 def refuse_keras_variables(strategy: Any) -> None:
-    """From now on no variable of Keras's can be made under `strategy`, for its partitioner would cut it into shards."""
+    """Refuse Keras variables under `strategy`: its partitioner would cut them into shards."""
     replace(keras.Variable, "__init__", _checked_variable)
     _sharding.add(strategy)
 
 
 def passing(error: StrategyError) -> StrategyError:
-    """`error`, which AutoGraph shall hand on as it is, in place of an error of its own that tells its text."""
+    """Mark `error` so that AutoGraph raises it unchanged, in place of an error of its own with the same text."""
     error.ag_pass_through = True  # type: ignore[attr-defined]
     return error
 
@@ -64,7 +64,7 @@ def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _problems(model: Any, name: str) -> Iterator[str]:
-    """What is wrong with calling method `name` of `model`, worst first; nothing when it works."""
+    """Why calling method `name` of `model` fails, worst first; empty if it works."""
     strategy = model.distribute_strategy
     if _is_ps(strategy):
         yield (
@@ -83,7 +83,7 @@ def _problems(model: Any, name: str) -> Iterator[str]:
 
 
 def problems_in_step(model: Any, name: str, *, multi_worker: bool) -> Iterator[str]:
-    """What is wrong with method `name` of `model` under a strategy of several devices, or members, worst first."""
+    """Why method `name` of `model` fails under a strategy of several devices or members, worst first."""
     if name == "predict_on_batch":
         yield "it would predict the batch once for each device; use model.predict(x), or model(x)"
     if multi_worker:
@@ -100,14 +100,14 @@ def problems_in_step(model: Any, name: str, *, multi_worker: bool) -> Iterator[s
 def _problems_of_version() -> Iterator[str]:
     if keras.__version__ not in WORKED_AROUND:
         yield (
-            f"Keras {keras.__version__} was not measured there, and Keras 3 fails without a workaround for its "
+            f"Keras {keras.__version__} is not tested there, and Keras 3 fails without a workaround for its "
             f"version; install Keras {' or '.join(WORKED_AROUND)}, write a loop with strategy.run as in "
             "examples/multi_worker_mirrored.py, or use ctx.distribute(optimizer) without a strategy"
         )
 
 
 def _check_metrics(model: Any) -> None:
-    """Once the model's metrics have their variables. Raises StrategyError."""
+    """Check metrics that have their variables. Raises StrategyError."""
     for container in model.metrics if model.compiled else []:
         for metric in getattr(container, "metrics", None) or [container]:
             if not all(_is_distributed(variable) for variable in metric.variables):

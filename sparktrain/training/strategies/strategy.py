@@ -1,4 +1,4 @@
-"""What `ctx.strategy` gives: TensorFlow's strategies for a member of a gang, or a sentence that says why not."""
+"""Implements `ctx.strategy`: TensorFlow's strategies for a member of a gang, or an error that explains why not."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -29,13 +29,13 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     DEFAULT: (),
 }
 _CONNECTED = (MULTI_WORKER, PARAMETER_SERVER)
-_MUST_CALL = "every member that trains must call ctx.strategy(), and soon after the others: look at what its log says"
-_MUST_SERVE = "it should serve the chief: look at what its log says"
+_MUST_CALL = "every member that trains must call ctx.strategy(), and soon after the others: see its log"
+_MUST_SERVE = "it should serve the chief: see its log"
 _TOO_LATE = ("program startup", "already configured", "after being initialized")
 
 
 class Strategies:
-    """The strategies of one member. All belongs to the main thread of the process that trains."""
+    """The strategies of one member. Only the main thread of the process that trains may use it."""
 
     def __init__(
         self,
@@ -54,22 +54,21 @@ class Strategies:
         self._connected: tuple[str, dict[str, Any], Any] | None = None
 
     def strategy(self, kind: str | None = None, **options: Any) -> "tf.distribute.Strategy":
-        """The strategy to build a model under, before TensorFlow has run any op.
+        """The strategy to build a model under. Call it before TensorFlow has run any op.
 
         | kind | what it connects | options |
         |---|---|---|
         | `multi_worker_mirrored` | the devices of all members, in step | `communication`: "ring", or "nccl" for GPUs |
-        | `parameter_server` | the chief with the servers that all other members are | `variable_partitioner` |
-        | `mirrored` | the devices of this member, in step | `devices`: how many (logical ones of a CPU too), or names |
+        | `parameter_server` | the chief with all other members, which serve | `variable_partitioner` |
+        | `mirrored` | the devices of this member, in step | `devices`: how many (also logical CPUs), or names |
         | `central_storage` | the same, with the variables in one place | `devices` |
         | `one_device` | nothing | `device`: a name |
 
-        None: `parameter_server` in a gang that has parameter servers, `multi_worker_mirrored` in one that has none, and
-        TensorFlow's own default for a member that trains alone or evaluates. A second call for the same gives the same.
+        None: `parameter_server` in a gang with parameter servers, `multi_worker_mirrored` in one without, and
+        TensorFlow's default for a member that trains alone or evaluates. An equal second call returns the same object.
 
-        The first two wait for the other members, for as long as a ring forms. Raises SpecError for an unknown kind or
-        option, StrategyError where this gang has no such strategy, or TensorFlow has run an op, FormError when a member
-        does not come.
+        The first two block until the other members call, at most 30 s. Raises SpecError for an unknown kind or option,
+        StrategyError if this gang has no such strategy or TensorFlow has run an op, FormError for a missing member.
         """
         wanted = self._default() if kind is None else _known(kind)
         _check_options(wanted, options, named=kind is not None)
@@ -107,7 +106,7 @@ class Strategies:
             )
         if gang.role is Role.EVALUATOR and kind in _CONNECTED:
             raise StrategyError(
-                f"{call} in the evaluator: it watches a cluster and is no part of one; call ctx.strategy(), or test "
+                f"{call} in the evaluator: it watches a cluster and is not a part of it; call ctx.strategy(), or test "
                 "ctx.role == 'evaluator' before"
             )
         if kind == PARAMETER_SERVER:
@@ -130,7 +129,7 @@ class Strategies:
             )
         if tf_cluster.trainers(self._formation) < 2:
             raise StrategyError(
-                f"{call} in a gang whose only worker is the chief, who computes nothing: pass workers=2"
+                f"{call} in a gang with the chief as its only worker, which computes nothing: pass workers=2"
             )
 
     def _again(self, kind: str, options: dict[str, Any]) -> Any:
@@ -157,8 +156,8 @@ class Strategies:
         from sparktrain.training.strategies import builders
 
         alone = self._formation.size == 1
-        if kind == MULTI_WORKER and builders.begun():
-            raise _too_late(kind)  # before the others are waited for, who may not come because of the same
+        if kind == MULTI_WORKER and builders.initialized():
+            raise _too_late(kind)  # before it waits for the others, which may fail for the same reason
         environment = tf_cluster.tf_config(self._formation)
         make: Callable[..., Any]
         make = builders.multi_worker if kind == MULTI_WORKER else builders.parameter_server
@@ -172,9 +171,9 @@ class Strategies:
 
 def _too_late(kind: str) -> StrategyError:
     return StrategyError(
-        f"ctx.strategy({kind!r}) came after TensorFlow had begun: it has run an op, made another strategy or joined a "
-        "ring; call ctx.strategy() before you build a model, a dataset or a tensor, and before any other method of ctx "
-        "that talks to the gang"
+        f"ctx.strategy({kind!r}) came after TensorFlow had started: it has run an op, made another strategy or joined "
+        "a ring; call ctx.strategy() before you build a model, a dataset or a tensor, and before any other method of "
+        "ctx that uses the gang"
     )
 
 
@@ -195,7 +194,7 @@ def _check_options(kind: str, options: dict[str, Any], *, named: bool) -> None:
             continue
         takers = [each for each, names in _OPTIONS.items() if name in names]
         if not named and takers:
-            raise SpecError(f"ctx.strategy({name}=...): name the kind too, of which {' and '.join(takers)} take {name}")
+            raise SpecError(f"ctx.strategy({name}=...): name the kind too: {' and '.join(takers)} take {name}")
         allowed = _OPTIONS[kind]
         takes = f"it takes {', '.join(allowed)}" if allowed else "there it takes no option"
         raise SpecError(f"ctx.strategy({kind!r}): unknown option {name!r}, {takes}{did_you_mean(name, allowed)}")

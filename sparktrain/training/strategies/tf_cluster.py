@@ -1,4 +1,4 @@
-"""TensorFlow's own cluster: what a gang with backend "tensorflow" is to TF_CONFIG, to servers, and when it breaks."""
+"""TensorFlow's cluster for a gang with backend "tensorflow": TF_CONFIG, servers, and errors of lost members."""
 
 import json
 import os
@@ -23,12 +23,12 @@ _LOST_WORDS = ("Collective ops is aborted", "stopped sending heartbeats", "coord
 
 
 def cluster_spec(formation: Formation) -> dict[str, list[str]]:
-    """`host:port` of the members by role, as TensorFlow writes a cluster; an evaluator watches it and is not in it."""
+    """The `host:port` of the members by role, in TensorFlow's format, without evaluators, which only watch."""
     return {role: addresses for role, addresses in formation.cluster().items() if role != Role.EVALUATOR}
 
 
 def tf_config(formation: Formation) -> str:
-    """TF_CONFIG, as JSON, of this member; without a cluster for one that is alone."""
+    """TF_CONFIG of this member, as JSON; without a cluster for a single member."""
     if formation.size == 1:
         return "{}"
     task = {"type": formation.role.value, "index": formation.index}
@@ -51,10 +51,10 @@ def is_server(formation: Formation) -> bool:
 
 
 def serve_if_server(formation: Formation, release_port: Callable[[], None]) -> bool:
-    """Be a server of TensorFlow until this process is ended; False, at once, for a member that is none.
+    """Run a server of TensorFlow until this process ends; returns False at once for a member that is not a server.
 
-    Blocks in native code for as long as the process lives, whatever becomes of the chief: whoever started the process
-    ends it, and SIGTERM does. To be called by the main thread, before any op. Raises FormError when the port is taken.
+    Blocks in native code for the life of the process, even after the loss of the chief: its parent ends it by SIGTERM.
+    Call it in the main thread, before any op. Raises FormError when the port is taken.
     """
     if not is_server(formation):
         return False
@@ -65,10 +65,10 @@ def _serve(formation: Formation, release_port: Callable[[], None]) -> NoReturn:
     import tensorflow as tf
 
     config = tf.compat.v1.ConfigProto()
-    # A worker that waits for a parameter server holds a thread: with fewer threads than workers all could wait.
+    # A worker that waits for a parameter server holds a thread: with fewer threads than workers all could block.
     config.inter_op_parallelism_threads = max(os.cpu_count() or 1, trainers(formation) + 1)
     if formation.role is Role.PS:
-        config.device_count["GPU"] = 0  # it keeps variables in memory, and shall leave the GPUs to those that compute
+        config.device_count["GPU"] = 0  # it keeps variables in memory: GPUs are for workers
     with port_kept(formation.mine, release_port):
         server = tf.distribute.Server(
             tf.train.ClusterSpec(cluster_spec(formation)),
@@ -83,11 +83,11 @@ def _serve(formation: Formation, release_port: Callable[[], None]) -> NoReturn:
 
 @contextmanager
 def port_kept(place: MemberAddress, release_port: Callable[[], None]) -> Iterator[None]:
-    """Hold the port of `place` until TensorFlow's server has bound it too, within this context; then let it go.
+    """Hold the port of `place` within this context, in which TensorFlow's server binds it too; then release it.
 
-    A port that is let go before could be given to anyone. The server binds a port that is held only when it is told so
-    by a variable of the environment; both sockets have SO_REUSEPORT then, and only the server's listens. Raises
-    FormError when the server cannot be started.
+    Another process could take a port that is released before. The server binds a held port only with a variable of the
+    environment; both sockets have SO_REUSEPORT then, and only the server's listens. Raises FormError when the server
+    cannot start.
     """
     kept = os.environ.get(_REUSE_PORT)
     os.environ[_REUSE_PORT] = "true"
@@ -106,10 +106,10 @@ def port_kept(place: MemberAddress, release_port: Callable[[], None]) -> Iterato
 
 
 def is_cluster_error(error: BaseException) -> bool:
-    """Whether `error` says that another member of TensorFlow's cluster is gone, and not that the function is wrong.
+    """Whether `error` shows the loss of another member of TensorFlow's cluster, not a mistake in the function.
 
-    It may be what such an error has caused: an error of the user's, or an aborted closure of a coordinator. The same
-    types are raised where a file system of TensorFlow's cannot be reached, which is no mistake of the function either.
+    The loss may be a cause of it: behind an error of the user, or an aborted closure of a coordinator. TensorFlow
+    raises the same types for a file system that it cannot reach, which is no mistake of the function either.
     """
     errors = getattr(sys.modules.get("tensorflow"), "errors", None)
     return errors is not None and any(_is_lost(each, errors) for each in causes(error))
@@ -122,11 +122,11 @@ def _is_lost(error: BaseException, errors: Any) -> bool:
 
 
 def await_members(formation: Formation, timeout_s: float, why: str, clock: Clock) -> None:
-    """Block until every other member of the cluster listens at its port, as this one does meanwhile.
+    """Block until every other member of the cluster listens at its port; this one listens meanwhile.
 
-    TensorFlow waits for its members too, but for an hour, and without letting any thread of Python's run. A member that
-    has gone on, and has its server at the port, listens as well: so nobody has to be told. Raises FormError, which
-    names who did not come and says `why` they should have, when `timeout_s` is over.
+    TensorFlow waits for its members too, but for an hour, and blocks all Python threads. A member that has continued
+    has its server at the port and listens as well, so no message is needed. Raises FormError, which names the missing
+    members and appends `why`, after `timeout_s`.
     """
     deadline = clock.now() + timeout_s
     missing = {rank for rank, place in enumerate(formation.places) if place.role is not Role.EVALUATOR}
@@ -146,7 +146,7 @@ def await_members(formation: Formation, timeout_s: float, why: str, clock: Clock
 
 @contextmanager
 def _listening(port: int) -> Iterator[None]:
-    """Listen at the port that this process holds. Nothing is accepted: the kernel greets whoever connects."""
+    """Listen at the port that this process holds. It accepts nothing: the kernel completes connections."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(("", port))

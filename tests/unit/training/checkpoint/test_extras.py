@@ -61,7 +61,7 @@ def test_any_order_of_memory_comes_back() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({1: 2}, "x has the key 1 of type int: keys must be texts"),
+        ({1: 2}, "x has the key 1 of type int: keys must be strings"),
         ([{"a": object()}], "x[0]['a'] is of type object, and cannot be saved"),
         ({1, 2}, "x is of type set"),
         (np.array(["a"]), "x is an array of <U1"),

@@ -7,24 +7,24 @@ from sparktrain.training.data.position import Cursor, Position
 
 def epoch(position: Position, cursor: Cursor, number: int, steps: int) -> tuple[int, int, int]:
     """One epoch of a fit: what the feed was told when its pass began."""
-    position.begin_epoch(number)
-    told = cursor.begin()
+    position.start_epoch(number)
+    told = cursor.start_pass()
     for step in range(steps):
-        position.ran(step)
-    position.rest()
+        position.finish_step(step)
+    position.leave_epoch()
     return told
 
 
 def test_passes_are_counted_without_any_callback() -> None:
     cursor = Cursor(Position(), 5)
 
-    assert [cursor.begin() for _ in range(3)] == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
+    assert [cursor.start_pass() for _ in range(3)] == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
 
 
 def test_a_resumed_epoch_plays_those_before_it_and_skips_its_first_steps() -> None:
     position = Position()
     cursor = Cursor(position, 5)
-    position.begin_fit(5)
+    position.start_fit(5)
     position.resume(epoch=3, batch=2, step=17)
 
     assert epoch(position, cursor, 3, 3) == (3, 3, 2)
@@ -36,11 +36,11 @@ def test_a_resumed_epoch_plays_those_before_it_and_skips_its_first_steps() -> No
 def test_steps_beyond_the_end_of_the_data_do_not_count() -> None:
     position = Position()
     cursor = Cursor(position, 6)
-    position.begin_fit(6)
-    position.begin_epoch(0)
-    cursor.begin()
-    position.ran(3)
-    position.ran(7)
+    position.start_fit(6)
+    position.start_epoch(0)
+    cursor.start_pass()
+    position.finish_step(3)
+    position.finish_step(7)
 
     assert (position.batch, position.step) == (6, 6)
 
@@ -48,21 +48,21 @@ def test_steps_beyond_the_end_of_the_data_do_not_count() -> None:
 def test_data_that_is_evaluated_is_read_from_its_beginning() -> None:
     position = Position()
     training, validation = Cursor(position, 5), Cursor(position, 3)
-    position.begin_fit(5)
+    position.start_fit(5)
     position.resume(epoch=1, batch=4, step=9)
 
     assert epoch(position, training, 1, 1) == (1, 1, 4)
-    assert validation.begin() == (0, 0, 0)
+    assert validation.start_pass() == (0, 0, 0)
     assert epoch(position, training, 2, 5) == (2, 0, 0)
-    assert validation.begin() == (1, 0, 0)
+    assert validation.start_pass() == (1, 0, 0)
 
 
 def test_a_pass_before_training_is_made_again_by_a_process_that_resumes() -> None:
     whole, resumed = Position(), Position()
     first, second = Cursor(whole, 5), Cursor(resumed, 5)
-    assert first.begin() == second.begin() == (0, 0, 0)  # such as that of adapt()
-    whole.begin_fit(5)
-    resumed.begin_fit(5)
+    assert first.start_pass() == second.start_pass() == (0, 0, 0)  # such as that of adapt()
+    whole.start_fit(5)
+    resumed.start_fit(5)
     resumed.resume(epoch=2, batch=0, step=10)
 
     assert [epoch(whole, first, number, 5)[0] for number in range(3)] == [1, 2, 3]
@@ -72,7 +72,7 @@ def test_a_pass_before_training_is_made_again_by_a_process_that_resumes() -> Non
 def test_data_without_an_end_goes_on_after_all_steps() -> None:
     position = Position()
     cursor = Cursor(position, None, endless=True)
-    position.begin_fit(7)
+    position.start_fit(7)
     position.resume(epoch=2, batch=3, step=17)
 
     assert epoch(position, cursor, 2, 4) == (0, 0, 17)
@@ -82,7 +82,7 @@ def test_data_without_an_end_goes_on_after_all_steps() -> None:
 def test_epochs_that_are_no_passes_go_on_by_steps() -> None:
     position = Position()
     cursor = Cursor(position, 10)
-    position.begin_fit(4)
+    position.start_fit(4)
     position.resume(epoch=6, batch=1, step=23)
 
     assert epoch(position, cursor, 6, 3) == (2, 2, 3)
@@ -91,32 +91,32 @@ def test_epochs_that_are_no_passes_go_on_by_steps() -> None:
 def test_the_end_of_a_pass_may_be_told_late() -> None:
     position = Position()
     cursor = Cursor(position, None)
-    position.begin_fit(None)
+    position.start_fit(None)
     position.resume(epoch=1, batch=2, step=8)
-    position.begin_epoch(1)
-    number, _, skipped = cursor.begin()
-    position.ran(0)
+    position.start_epoch(1)
+    number, _, skipped = cursor.start_pass()
+    position.finish_step(0)
     assert (number, skipped, position.at_epoch_end) == (1, 2, False)
 
-    cursor.end(number, 6)
-    position.ran(2)
+    cursor.end_pass(number, 6)
+    position.finish_step(2)
     assert not position.at_epoch_end
-    position.ran(3)
+    position.finish_step(3)
     assert position.at_epoch_end
-    cursor.end(number - 1, 100)  # of a pass that is over
+    cursor.end_pass(number - 1, 100)  # of a pass that is over
     assert position.at_epoch_end
 
 
 def test_each_fit_begins_at_its_first_epoch_and_steps_grow_over_all() -> None:
     position = Position()
     first, second = Cursor(position, 5), Cursor(position, 4)
-    position.begin_fit(5)
+    position.start_fit(5)
     assert [epoch(position, first, number, 5) for number in range(2)] == [(0, 0, 0), (1, 0, 0)]
-    position.begin_fit(4)
+    position.start_fit(4)
     assert [epoch(position, second, number, 4) for number in range(2)] == [(0, 0, 0), (1, 0, 0)]
-    position.begin_fit(5)
+    position.start_fit(5)
     assert epoch(position, first, 7, 5) == (2, 0, 0)
-    assert (position.fit, position.began, position.first, position.step) == (3, 18, 7, 23)
+    assert (position.fit, position.start_step, position.first, position.step) == (3, 18, 7, 23)
 
 
 def test_a_fit_that_resumes_counts_the_passes_of_those_before_it() -> None:
@@ -124,20 +124,20 @@ def test_a_fit_that_resumes_counts_the_passes_of_those_before_it() -> None:
     for position, first_fits in ((whole, 2), (resumed, 0)):
         trained, validated = Cursor(position, 5), Cursor(position, 3)
         for number in range(first_fits):
-            position.begin_fit(5)
+            position.start_fit(5)
             epoch(position, trained, number, 5)
-            validated.begin()
-    whole.begin_fit(5)
+            validated.start_pass()
+    whole.start_fit(5)
     epoch(whole, whole.feeds[0], 2, 5)
     epoch(whole, whole.feeds[0], 3, 2)
     for _ in range(3):
-        resumed.begin_fit(5)
+        resumed.start_fit(5)
     assert whole.passes() == [[2, 4], [2, 2]]
     resumed.recall(whole.passes())
-    resumed.resume(whole.epoch, whole.batch, whole.step, began=whole.began, first=whole.first)
+    resumed.resume(whole.epoch, whole.batch, whole.step, start_step=whole.start_step, first=whole.first)
 
     assert epoch(resumed, resumed.feeds[0], 3, 3) == (3, 3, 2)
-    assert resumed.feeds[1].begin() == (2, 2, 0)
+    assert resumed.feeds[1].start_pass() == (2, 2, 0)
     assert epoch(resumed, resumed.feeds[0], 4, 5) == (4, 0, 0)
     assert (resumed.step, resumed.passes()) == (whole.step + 3 + 5, [[2, 5], [3, 3]])
 
@@ -145,9 +145,9 @@ def test_a_fit_that_resumes_counts_the_passes_of_those_before_it() -> None:
 def test_a_pass_without_an_end_is_never_played() -> None:
     position = Position()
     cursor = Cursor(position, None, endless=True)
-    position.begin_fit(7)
+    position.start_fit(7)
     position.recall([[3, 4]])
-    position.resume(epoch=1, batch=2, step=30, began=21)
+    position.resume(epoch=1, batch=2, step=30, start_step=21)
 
     assert epoch(position, cursor, 1, 5) == (0, 0, 9)
 
@@ -156,9 +156,9 @@ def test_a_pass_without_an_end_is_never_played() -> None:
 def test_keras_rounds_up_where_it_runs_several_steps_at_a_time(feeds: int, steps: int) -> None:
     position = Position()
     cursors = [Cursor(position, None, endless=True) for _ in range(feeds)]
-    position.begin_fit(10)
-    position.begin_epoch(0)
-    assert [cursor.begin() for cursor in cursors] == [(0, 0, 0)] * feeds
-    position.ran(11)
+    position.start_fit(10)
+    position.start_epoch(0)
+    assert [cursor.start_pass() for cursor in cursors] == [(0, 0, 0)] * feeds
+    position.finish_step(11)
 
     assert position.step == steps

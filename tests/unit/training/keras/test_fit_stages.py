@@ -29,17 +29,17 @@ def test_a_process_finds_what_others_have_finished() -> None:
     first.open(None, alike=True)
     first.finish(1, {"step": 8, "callbacks": {"History#1": {"epoch": [0, 1]}}}, weights(1, 2), model)
     first.finish(2, {"step": 16, "callbacks": {}}, weights(1, 3), model)
-    assert [first.went_by(fit) for fit in (1, 2, 3)] == [None] * 3
+    assert [first.finished_before(fit) for fit in (1, 2, 3)] == [None] * 3
     second = Stages()
     second.open(saved(first, 3), alike=True)
 
-    assert [each and each.facts["step"] for each in map(second.went_by, (1, 2, 3, 4))] == [8, 16, None, None]
+    assert [each and each.facts["step"] for each in map(second.finished_before, (1, 2, 3, 4))] == [8, 16, None, None]
     assert [(second.behind(fit), second.resumes(fit)) for fit in (2, 3, 4)] == [
         (True, False),
         (False, True),
         (False, False),
     ]
-    found = second.went_by(2)
+    found = second.finished_before(2)
     assert found is not None
     assert {name: each.tolist() for name, each in found.weights.items()} == {"layer-0": [1] * 4, "layer-1": [3] * 4}
     assert saved(second, 3).content.keys() == saved(first, 3).content.keys()
@@ -68,7 +68,7 @@ def test_weights_that_take_too_much_room_are_forgotten_oldest_first_and_reported
 
     assert said[0].startswith("the weights after fit 3 are too large to be kept beside the newest")
     assert said[1] == ""
-    found = [second.went_by(fit) for fit in range(1, 6)]
+    found = [second.finished_before(fit) for fit in range(1, 6)]
     assert [each is not None and bool(each.weights) for each in found] == [True, False, False, True, True]
 
 

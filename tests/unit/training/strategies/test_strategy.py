@@ -21,11 +21,11 @@ def strategies(backend: Backend = Backend.TENSORFLOW, rank: int = 0, **counts: i
         ("mirored", {}, "a kind is one of .*; did you mean 'mirrored'"),
         (3, {}, r"ctx.strategy\(3 \(int\)\): a kind is one of 'multi_worker_mirrored'"),
         ("mirrored", {"device": 2}, "unknown option 'device', it takes devices; did you mean 'devices'"),
-        (None, {"devices": 2}, "name the kind too, of which mirrored and central_storage take devices"),
+        (None, {"devices": 2}, "name the kind too: mirrored and central_storage take devices"),
         (None, {"speed": 2}, r"ctx.strategy\('default'\): unknown option 'speed'"),
     ],
 )
-def test_unknown_words(kind: str | None, options: dict[str, int], message: str) -> None:
+def test_unknown_kinds_and_options(kind: str | None, options: dict[str, int], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         strategies().strategy(kind, **options)
 
@@ -34,8 +34,8 @@ def test_unknown_words(kind: str | None, options: dict[str, int], message: str) 
     ("counts", "rank", "kind", "message"),
     [
         ({"workers": 2}, 0, "parameter_server", "in a gang without parameter servers: pass ps=1"),
-        ({"workers": 1, "ps": 1}, 0, "parameter_server", "whose only worker is the chief"),
-        ({"workers": 1, "ps": 1}, 0, None, "whose only worker is the chief"),
+        ({"workers": 1, "ps": 1}, 0, "parameter_server", "with the chief as its only worker"),
+        ({"workers": 1, "ps": 1}, 0, None, "with the chief as its only worker"),
         ({"workers": 2, "ps": 1}, 0, "multi_worker_mirrored", "in a gang with parameter servers"),
         ({"workers": 2, "ps": 1}, 0, "mirrored", "in a gang with parameter servers"),
         ({"workers": 2}, 1, "mirrored", "they would train 2 separate models"),
@@ -43,7 +43,9 @@ def test_unknown_words(kind: str | None, options: dict[str, int], message: str) 
         ({"workers": 2, "evaluator": True}, 2, "multi_worker_mirrored", "in the evaluator: it watches a cluster"),
     ],
 )
-def test_strategies_that_the_gang_has_not(counts: dict[str, int], rank: int, kind: str | None, message: str) -> None:
+def test_strategies_that_the_gang_does_not_have(
+    counts: dict[str, int], rank: int, kind: str | None, message: str
+) -> None:
     with pytest.raises(StrategyError, match=message):
         strategies(rank=rank, **counts).strategy(kind)
 
