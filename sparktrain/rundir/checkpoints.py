@@ -25,7 +25,7 @@ from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import PIECE_BYTES, Store
-from sparktrain.store.parallel import GoOn, spread
+from sparktrain.store.parallel import CheckCancelled, spread
 
 VERSION = 1
 THREADS = 4
@@ -109,9 +109,9 @@ def write(
     if not files:
         raise CheckpointError(f"snapshot {draft.folder} of step {draft.step} has no files: a checkpoint needs one")
 
-    def put(file: Path, go_on: GoOn) -> Shard:
+    def put(file: Path, check_cancelled: CheckCancelled) -> Shard:
         def may() -> None:
-            go_on()
+            check_cancelled()
             check()
 
         return _put_shard(store, f"{data}.{file.name}", file, may)
@@ -151,11 +151,11 @@ def fetch(
         (folder / MANIFEST).write_bytes(content)
         manifest = _decode(store, checkpoint, content)
 
-        def bring(shard: Shard, go_on: GoOn) -> None:
+        def bring(shard: Shard, check_cancelled: CheckCancelled) -> None:
             if cache is None or not _link(cache / shard.name, folder / shard.name, shard):
                 with (folder / shard.name).open("xb") as file:
                     for piece in _fetched(store, checkpoint, manifest.path(shard), shard):
-                        go_on()
+                        check_cancelled()
                         file.write(piece)
 
         spread(bring, manifest.shards, threads)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.layout import BlockName, RunLayout
 from sparktrain.store.base import Store
-from sparktrain.store.parallel import GoOn, spread
+from sparktrain.store.parallel import CheckCancelled, spread
 
 FAN_IN = 32
 """So many blocks of one size become one."""
@@ -115,7 +115,7 @@ def read_blocks(store: Store, layout: RunLayout) -> tuple[tuple[str, ...], list[
     for look in range(_LOOKS):
         paths = block_paths(store, layout)
         try:
-            contents = spread(lambda path, go_on: _read(store, path, go_on), paths, READERS)
+            contents = spread(lambda path, check_cancelled: _read(store, path, check_cancelled), paths, READERS)
         except FileNotFoundError:  # joined with others since it was listed
             if look == _LOOKS - 1:
                 raise
@@ -124,8 +124,8 @@ def read_blocks(store: Store, layout: RunLayout) -> tuple[tuple[str, ...], list[
     raise AssertionError("unreachable")
 
 
-def _read(store: Store, path: str, go_on: GoOn) -> Sequence[StepRow]:
-    go_on()
+def _read(store: Store, path: str, check_cancelled: CheckCancelled) -> Sequence[StepRow]:
+    check_cancelled()
     content = store.read(path)
     try:
         return _rows.decode_lines(gzip.decompress(content))

@@ -1,1 +1,1 @@
-"""What outlives the processes of a run: the contract of a store, its implementations, and every path of a run."""
+"""Storage that outlives the processes of a run: the contract of a store and its implementations."""

@@ -1,4 +1,4 @@
-"""Calls of libraries that may never return: on threads that are left behind when they do not."""
+"""Timeouts for library calls that may never return: they run on threads that are abandoned on timeout."""
 
 import atexit
 import ctypes
@@ -17,22 +17,22 @@ T = TypeVar("T")
 
 _IDLE_S = 30.0
 _GRACE_S = 1.0
-"""At the end of the process, for calls that do not hang."""
+"""How long the process waits at its end for calls that do not hang."""
 _REST_S = 4.0
-"""After that, for the threads of those that hang to come to rest."""
+"""How long it then waits for threads of hanging calls to block in the kernel."""
 _END_S = 60
-"""From then on for the process to end, once threads are halted."""
+"""How long the process may then take to exit, once threads are halted."""
 _POLL_S = 0.01
 _HALT = signal.SIGRTMAX - 2
-"""No program of the product uses it, nor does Python."""
+"""Neither sparktrain nor Python uses this signal."""
 
 
 class OverdueError(TimeoutError):
-    """A call did not return in time; its thread is left behind, and it may take effect yet."""
+    """A call did not return in time; its thread is abandoned, and the call may still take effect."""
 
 
 class _Work:
-    """A call on its way to a thread and back."""
+    """A call that is handed to a thread, and its result."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
@@ -50,7 +50,7 @@ class _Work:
 
 
 class _Spare:
-    """A thread that makes one call after the other."""
+    """A thread that runs one call after the other."""
 
     def __init__(self, serve: "Callable[[_Spare], None]") -> None:
         self.inbox: SimpleQueue[_Work] = SimpleQueue()
@@ -58,10 +58,10 @@ class _Spare:
 
 
 class SpareThreads:
-    """Threads that wait for a call, so that bounding its time costs microseconds. Used by any thread.
+    """A pool of idle threads, so that a call with a timeout costs microseconds. Used by any thread.
 
-    Daemons: a call that hangs delays neither the caller nor the end of the process. There are as many as calls at one
-    time, and those that nothing asks for end after half a minute. A forked child begins with none.
+    They are daemons: a call that hangs delays neither the caller nor the exit of the process. There are as many threads
+    as concurrent calls; idle ones end after half a minute. A forked child starts with none.
     """
 
     def __init__(self) -> None:
@@ -71,12 +71,12 @@ class SpareThreads:
         self._idle: list[_Spare] = []
         """Only appended to, popped from and removed from: each is atomic."""
         self._busy: set[_Spare] = set()
-        """Those that make a call, or are given one. Only added to and removed from: each is atomic."""
+        """Threads that run a call or are about to. Only added to and removed from: each is atomic."""
         self._ended = False
         self._pid = os.getpid()
 
     def run(self, call: Callable[[], T], timeout_s: float) -> T:
-        """What `call` returns or raises; blocks for it. Raises OverdueError after `timeout_s` seconds."""
+        """Run `call` and return or raise its outcome. Blocks; raises OverdueError after `timeout_s` seconds."""
         work = self._give(call)
         if not work.done.wait(timeout_s):
             raise OverdueError(f"no answer within {timeout_s:.3g} s")
@@ -89,21 +89,22 @@ class SpareThreads:
         return result
 
     def start(self, call: Callable[[], None]) -> None:
-        """Have `call` run, whatever becomes of it; returns at once."""
+        """Run `call` in the background and ignore its outcome; returns at once."""
         self._give(call)
 
     def end(self) -> None:
-        """Before the interpreter ends: refuse further calls, wait a second for those under way, and halt the threads of
-        those that hang. Only the main thread calls it.
+        """Refuse further calls, wait a second for running ones, and halt the threads of those that hang.
 
-        One that came back while the interpreter ends would be ended by it, and a native library that is not made for
-        that, such as one written in Rust, then aborts the process, whose exit status is lost (CPython issue 87135;
-        mended in Python 3.14). What status the process means nobody knows before the interpreter has ended, so the
-        process cannot be ended here with it.
+        Only the main thread calls it, before the interpreter exits.
 
-        A thread that runs may hold a lock that the process needs to end, of the allocator or of the interpreter: it is
-        let run until its call ends, or waits in the kernel. There it holds none that is only held for a moment. Should
-        it hold another one, the process is ended by SIGALRM; one that runs on and on is left alone.
+        Python ends a thread that returns from native code while the interpreter exits. A native library that does not
+        expect that, such as one written in Rust, then aborts the process, and its exit status is lost (CPython issue
+        87135; fixed in Python 3.14). The exit status is unknown until the interpreter has exited, so `end` cannot
+        terminate the process with it.
+
+        A running thread may hold a lock that the process needs to exit, such as the allocator's or the interpreter's:
+        it may run until its call returns or blocks in the kernel, where it holds no short-lived lock. If it holds
+        another lock, SIGALRM ends the process; a thread that never blocks is left alone.
         """
         if self._pid != os.getpid():
             return
@@ -130,7 +131,7 @@ class SpareThreads:
         if self._pid != os.getpid():
             self._begin()
         if self._ended:
-            raise OverdueError("no call is made any more: this process ends")
+            raise OverdueError("no call is accepted any more: this process is exiting")
         work = _Work(call)
         try:
             spare = self._idle.pop()
@@ -149,26 +150,26 @@ class SpareThreads:
                 try:
                     self._idle.remove(spare)
                 except ValueError:
-                    continue  # somebody has just taken it, to give it work
+                    continue  # another thread has just taken it, to hand it a call
                 return
             work.run()
-            del work  # it holds what the call has returned
+            del work  # it holds the result of the call
             self._busy.remove(spare)
             self._idle.append(spare)
 
 
 def _rest(thread: Thread) -> str:
-    """The state of a thread that waits in the kernel: the same for as long as it has not run; empty while it runs."""
+    """The state of a thread that is blocked in the kernel, equal until it next runs; empty while it runs."""
     try:
         lines = Path(f"/proc/self/task/{thread.native_id}/status").read_text().splitlines()
     except OSError:
         return ""
-    told = [line for line in lines if line.startswith(("State:", "voluntary_ctxt", "nonvoluntary_ctxt"))]
-    return "".join(told) if any(line.startswith(("State:\tS", "State:\tD")) for line in told) else ""
+    fields = [line for line in lines if line.startswith(("State:", "voluntary_ctxt", "nonvoluntary_ctxt"))]
+    return "".join(fields) if any(line.startswith(("State:\tS", "State:\tD")) for line in fields) else ""
 
 
 def _halt(thread: Thread) -> None:
-    """Have a native thread wait for ever where it is, without Python."""
+    """Suspend a native thread for good where it is, without Python."""
     libc = ctypes.CDLL(None)
     libc.signal(_HALT, libc.pause)
     with suppress(ProcessLookupError):  # it has just ended
@@ -176,11 +177,11 @@ def _halt(thread: Thread) -> None:
 
 
 def _end_within(seconds: int) -> None:
-    """End the process by SIGALRM when it is still there, unless the program uses that signal itself."""
+    """Have SIGALRM end the process if it still runs after `seconds`, unless the program uses that signal itself."""
     if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and (before_s := signal.alarm(seconds)):
         signal.alarm(min(before_s, seconds))
 
 
 THREADS = SpareThreads()
-"""Of this process."""
+"""The pool of this process."""
 atexit.register(THREADS.end)

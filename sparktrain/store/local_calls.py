@@ -1,4 +1,4 @@
-"""The calls of a store in a directory: made again while what they fail for may pass."""
+"""The calls of a store in a directory: retried while their error may be transient."""
 
 import errno
 from collections.abc import Callable
@@ -23,18 +23,18 @@ CAUSES = {
     errno.ENAMETOOLONG: ("its path is too long", "choose a shorter one"),
     errno.EMFILE: ("this process has too many files open", "raise `ulimit -n`"),
     errno.ENFILE: ("this host has too many files open", "see which process has them open"),
-    errno.ESTALE: ("the file system's server has forgotten the file (ESTALE)", "see whether it was mounted anew"),
-    errno.EIO: ("{problem}", "see the kernel's log for what the disk says, or choose another directory"),
+    errno.ESTALE: ("the file server no longer knows the file (ESTALE)", "see whether it was mounted again"),
+    errno.EIO: ("{problem}", "see the kernel's log for the disk's error, or choose another directory"),
     errno.EOPNOTSUPP: (
         "its file system has no hard links, which make a file appear at once and only once",
         "choose a directory on a local disk or NFS",
     ),
 }
-"""By the error's number: what has happened, and what to do about it."""
+"""Cause and next step by the error's number."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Often passing; when it stays, somebody must act."""
-_PASSING = _FULL | {
+"""Often transient; if it persists, a person must act."""
+_TRANSIENT = _FULL | {
     errno.EAGAIN,
     errno.EBUSY,
     errno.EIO,
@@ -54,14 +54,14 @@ _PASSING = _FULL | {
     errno.ECONNREFUSED,
     errno.ECONNRESET,
 }
-"""What a disk, a server of files or a process short of something may be over in a moment."""
+"""Errors of a disk, a file server or a process short of a resource that may pass within a moment."""
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EOPNOTSUPP})
-"""Stays until somebody acts."""
-_OF_THE_CONTRACT = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+"""Persists until a person acts."""
+_CONTRACT_ERRORS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
 class LocalCall:
-    """One call of a store: its steps share one deadline. They are short, unless the file system itself hangs."""
+    """One call of a store: its steps share one deadline. A step is short, unless the file system itself hangs."""
 
     def __init__(self, file: Path, seconds: float, clock: BlockingClock | None = None) -> None:
         self._file = file
@@ -69,36 +69,36 @@ class LocalCall:
         self._retries = RetryBudget(seconds, Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S), clock)
 
     def ask(self, step: Callable[[], T]) -> T:
-        """What `step` returns, which is taken again from its beginning while it may help.
+        """The result of `step`, which is retried from its start while its error may be transient.
 
-        Raises FileNotFoundError and the like as they come, StoreRefusedError for what stays, and StoreError otherwise.
+        Raises FileNotFoundError and the like unchanged, StoreRefusedError for what persists, and StoreError otherwise.
         """
         while True:
             try:
                 return step()
-            except (*_OF_THE_CONTRACT, StoreError):
+            except (*_CONTRACT_ERRORS, StoreError):
                 raise
             except OSError as error:
-                if error.errno not in _PASSING:
+                if error.errno not in _TRANSIENT:
                     raise self.failed(error) from error
                 self._wait(error)
 
     def failed(self, error: OSError) -> StoreError:
-        """The error of a step that is not taken again."""
+        """The error of a step that is not retried."""
         kind = StoreRefusedError if error.errno in _REFUSED | _FULL else StoreError
-        return self._told(kind, error, "")
+        return self._error(kind, error, "")
 
     def _wait(self, error: OSError) -> None:
         if not self._retries.wait():
             kind = StoreRefusedError if error.errno in _FULL else StoreTimeoutError
-            raise self._told(kind, error, f", for {self._seconds:g} s") from error
+            raise self._error(kind, error, f", for {self._seconds:g} s") from error
 
-    def _told(self, kind: type[StoreError], error: OSError, since: str) -> StoreError:
+    def _error(self, kind: type[StoreError], error: OSError, since: str) -> StoreError:
         cause, step = explained(error, self._file)
         return kind(error.errno, f"{cause}{since}; {step}", str(self._file))
 
 
 def explained(error: OSError, file: Path) -> tuple[str, str]:
-    """What has happened to `file`, unless the error names another one, and what to do about it."""
+    """Cause and next step of an error on `file`, or on the file that the error names."""
     cause, step = CAUSES.get(error.errno or 0, ("{problem}", "choose another directory"))
     return cause.format(file=error.filename or file, problem=error.strerror or error), step

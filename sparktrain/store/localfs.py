@@ -1,4 +1,4 @@
-"""Runs kept in a directory of a local or network file system."""
+"""A store in a directory of a local or network file system."""
 
 import errno
 import hashlib
@@ -36,13 +36,13 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class LocalStore(Store):
-    """A directory. Safe between the processes of one host, and between hosts on NFS.
+    """A store in a directory. Safe between the processes of one host, and between hosts on NFS.
 
-    Files and folders get the modes that the umask gives, usually 0644 and 0755: a run directory is there for its user
-    to look into, and for TensorBoard, which may run as somebody else.
+    Files and folders get the modes of the umask, usually 0644 and 0755: users look into a run directory, and so does
+    TensorBoard, which may run as another user.
 
-    What may pass is tried again for `timeout_s` seconds: a full disk, or a server of files that does not answer. But
-    what a disk did not take when a large file or a log was synced is in no memory any more: write it again.
+    Errors that may be transient are retried for `timeout_s` seconds: a full disk, or a file server without answer.
+    A failed sync of a large file or log is not retried, because the kernel has dropped the data: write it again.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LocalStore(Store):
         self._timeout_s = timeout_s
         self._clock = clock
         self._durable: set[Path] = set()
-        """Folders beneath the root whose entry in their parent is on disk."""
+        """Folders beneath the root that are durable in their parent."""
 
     @property
     def address(self) -> StoreAddress:
@@ -68,7 +68,7 @@ class LocalStore(Store):
         return str(self._file(path) if path else self.root)
 
     def probe(self) -> None:
-        """See base class. Tries nothing again: a user waits for it."""
+        """See base class. Does not retry: a user waits for it."""
         try:
             LocalStore(self.root, 0.0)._probe(f"probe-{uuid4().hex}")
         except OSError as error:
@@ -91,7 +91,7 @@ class LocalStore(Store):
         target, call = self._file(path), self._call(path)
         call.ask(lambda: self._make_folder(target.parent))
         created = not call.ask(lambda: os.path.lexists(target)) and _publish(call, target, data)
-        # Also when it was there already: whoever created it may not have come this far, and the caller builds on it.
+        # Also when it existed already: its writer may not have synced the folder yet, and the caller relies on it.
         call.ask(lambda: _sync_folder(target.parent))
         return created
 
@@ -121,7 +121,7 @@ class LocalStore(Store):
         return self._of_file(path, look)
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """See base class. The deadline is of each piece."""
+        """See base class. Each piece has its own deadline."""
         return by_range(self, path)
 
     def exists(self, path: str) -> bool:
@@ -187,7 +187,7 @@ class LocalStore(Store):
             found = []
             for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
                 for name in (each for each in names if each.startswith(UNPUBLISHED)):
-                    with suppress(FileNotFoundError):  # its writer is done by now
+                    with suppress(FileNotFoundError):  # its writer has finished
                         seen = os.stat(os.path.join(folder, name))
                         if seen.st_mtime < before:
                             found.append(Leftover(os.path.join(folder, name), seen.st_size))
@@ -199,7 +199,7 @@ class LocalStore(Store):
         """See base class."""
         path = Path(left.name)
         if not path.name.startswith(UNPUBLISHED) or not path.is_relative_to(self.root):
-            raise BugError(f"{left.name} is nothing that a writer left in {self.root}")
+            raise BugError(f"{left.name} is not a leftover of a writer in {self.root}")
         self._call_of(path).ask(lambda: path.unlink(missing_ok=True))
 
     def _call(self, path: str) -> LocalCall:
@@ -209,7 +209,7 @@ class LocalStore(Store):
         return LocalCall(file, self._timeout_s, self._clock)
 
     def _of_file(self, path: str, look: Callable[[Path], T]) -> T:
-        """What `look` returns, which looks at a file; FileNotFoundError when there is none."""
+        """The result of `look` on a file; FileNotFoundError when there is none."""
         target = self._file(path)
         try:
             return self._call(path).ask(lambda: look(target))
@@ -220,7 +220,7 @@ class LocalStore(Store):
         return self.root / check_path(path)
 
     def _make_folder(self, folder: Path) -> None:
-        """Make `folder` and what is missing above it; durable from the root downwards."""
+        """Create `folder` and its missing parents; durable from the root downwards."""
         if folder in self._durable and folder.is_dir():
             return
         missing = not folder.is_dir()
@@ -235,7 +235,7 @@ class LocalStore(Store):
 
 
 class LocalStream(WriteStream):
-    """A growing file: what `write` has taken is visible at once."""
+    """A growing file: written data is visible at once."""
 
     def __init__(self, file: FileIO, path: Path, call: Callable[[], LocalCall]) -> None:
         self._file = file
@@ -259,7 +259,7 @@ class LocalStream(WriteStream):
 
 
 class LocalNewFile(NewFile):
-    """A file under another name, until it is linked to its own."""
+    """A file under a temporary name, until it is linked to its own."""
 
     def __init__(self, file: FileIO, unpublished: Path, target: Path, call: Callable[[], LocalCall]) -> None:
         self._file = file
@@ -299,7 +299,7 @@ def _missing(target: Path) -> FileNotFoundError:
 
 
 def _opened(path: Path) -> FileIO:
-    """A new file."""
+    """A new file, open for writing."""
     return open(path, "xb", buffering=0)
 
 
@@ -310,7 +310,7 @@ def _write_all(file: FileIO, data: bytes, call: LocalCall) -> None:
 
 
 def _sync(file: FileIO, call: LocalCall) -> None:
-    """Not tried again: the system has dropped what it could not write, and would say the next time that all is well."""
+    """Sync without a retry: the kernel drops what it could not write, and would report success the next time."""
     try:
         os.fsync(file.fileno())
     except OSError as error:
@@ -318,7 +318,7 @@ def _sync(file: FileIO, call: LocalCall) -> None:
 
 
 def _publish(call: LocalCall, target: Path, data: bytes) -> bool:
-    """Write `data` durably, then give it the name `target`, unless that is taken: whether it has that name now."""
+    """Write `data` durably, then link it to `target` unless that exists: whether it did."""
     unpublished = call.ask(lambda: _written(target.parent, data))
     try:
         return call.ask(lambda: _link(unpublished, target))
@@ -328,7 +328,7 @@ def _publish(call: LocalCall, target: Path, data: bytes) -> bool:
 
 
 def _written(folder: Path, data: bytes) -> Path:
-    """A durable file of a name of its own; none when it raises."""
+    """Write a durable file under a temporary name; leaves none when it raises."""
     unpublished = folder / f"{UNPUBLISHED}{uuid4().hex}"
     try:
         with open(unpublished, "xb") as file:
@@ -343,12 +343,12 @@ def _written(folder: Path, data: bytes) -> Path:
 
 
 def _link(unpublished: Path, target: Path) -> bool:
-    """Give a durable file the name `target`, unless that is taken: whether it has that name now."""
+    """Link a durable file to `target` unless that exists: whether it did."""
     try:
         os.link(unpublished, target)
     except OSError as error:
         if os.stat(unpublished).st_nlink == 2:
-            return True  # NFS repeats a request whose answer was lost, and the repeated one fails
+            return True  # NFS repeats a request when its answer was lost, and the repeated one fails
         if error.errno in _NO_LINKS:
             raise OSError(errno.EOPNOTSUPP, "the file system has no hard links", str(target)) from error
         if error.errno == errno.EEXIST:

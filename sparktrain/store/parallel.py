@@ -1,4 +1,4 @@
-"""The same work on many things, by a few threads at a time."""
+"""The same function on many items, by a few threads."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -9,15 +9,16 @@ from sparktrain.threads import spawn
 T = TypeVar("T")
 R = TypeVar("R")
 
-GoOn = Callable[[], None]
-"""Raises when the work has failed elsewhere, and need not be finished."""
+CheckCancelled = Callable[[], None]
+"""Raises when another item has failed, so that this one need not finish."""
 
 
-def spread(work: Callable[[T, GoOn], R], things: Sequence[T], threads: int) -> list[R]:
-    """What `work` returns for each of `things`, in their order; begun in that order too.
+def spread(work: Callable[[T, CheckCancelled], R], things: Sequence[T], threads: int) -> list[R]:
+    """The results of `work` for `things`, in order. Items also start in that order.
 
-    The first failure ends the rest: nothing more is begun, and what was begun ends at its next call of `GoOn`. Blocks
-    until no thread is at work any more, and raises that failure. With one thread the caller does it all.
+    The first failure cancels the rest: no further item starts, and running ones end at their next call of
+    `CheckCancelled`. Blocks until every thread has ended, and raises that failure. With `threads=1` the caller's thread
+    does all the work.
     """
     team = _Team(work, things)
     others = [spawn(team.run) for _ in range(min(threads, len(things)) - 1)]
@@ -30,20 +31,20 @@ def spread(work: Callable[[T, GoOn], R], things: Sequence[T], threads: int) -> l
 
 
 class _Team(Generic[T, R]):
-    """What the threads share. Its containers are used by operations that no other thread can interrupt."""
+    """State that the threads share. Every operation on its containers is atomic."""
 
-    def __init__(self, work: Callable[[T, GoOn], R], things: Sequence[T]) -> None:
+    def __init__(self, work: Callable[[T, CheckCancelled], R], things: Sequence[T]) -> None:
         self.results: dict[int, R] = {}
         self.failures: list[BaseException] = []
         self._work = work
         self._waiting = deque(enumerate(things))
 
     def run(self) -> None:
-        """Work until nothing is left, or something has failed."""
+        """Work until no item is left, or one has failed."""
         try:
             while not self.failures and (turn := self._next()) is not None:
                 index, thing = turn
-                self.results[index] = self._work(thing, self._go_on)
+                self.results[index] = self._work(thing, self._check_cancelled)
         except _EndedError:
             return
         except BaseException as failure:
@@ -55,7 +56,7 @@ class _Team(Generic[T, R]):
         except IndexError:
             return None
 
-    def _go_on(self) -> None:
+    def _check_cancelled(self) -> None:
         if self.failures:
             raise _EndedError
 

@@ -1,4 +1,4 @@
-"""From what the user writes as `dir=` to the store it names."""
+"""Opens the store that the user names with `dir=`."""
 
 import os
 import re
@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def open_store(dir: str | os.PathLike[str] | StoreAddress) -> Store:
-    """The store whose root is `dir`: a path, or a URL. Does not touch it: `Store.probe` does.
+    """Open the store with root `dir`, a path or a URL. Makes no request: `Store.probe` does.
 
     | `dir` | |
     |---|---|
@@ -23,12 +23,12 @@ def open_store(dir: str | os.PathLike[str] | StoreAddress) -> Store:
     | `hdfs:///runs`, `hdfs://nameservice/runs` | in HDFS, found by `$HADOOP_CONF_DIR` |
     | `hdfs://host:port/runs` | in HDFS; the address of the NameNode |
     | `webhdfs://host:port/runs`, `swebhdfs://...` | in HDFS; by HTTP, or HTTPS; several with `,` between |
-    | `s3://bucket/runs`, `s3a://...` | in Amazon S3, or what speaks like it |
+    | `s3://bucket/runs`, `s3a://...` | in Amazon S3, or a service with its API |
     | `gs://bucket/runs`, `gcs://...` | in Google Cloud Storage |
     | `abfs://container/runs`, `abfss://...`, `az://...` | in Azure |
     | `memory://name/runs` | in the memory of this process: for tests |
 
-    Raises SpecError for anything else, and when a library or a configuration is missing that it needs.
+    Raises SpecError for anything else, and when a required library or configuration is missing.
     """
     address = dir if isinstance(dir, StoreAddress) else StoreAddress(os.fspath(dir))
     text = address.url
@@ -41,7 +41,7 @@ def open_store(dir: str | os.PathLike[str] | StoreAddress) -> Store:
     if opener is None:
         raise SpecError(
             f"dir ({text}) names a {scheme[1]} store, which sparktrain does not have: pass a path on storage that all "
-            f"hosts share, or a URL that begins with one of {', '.join(f'{each}:' for each in sorted(_OPENERS))}"
+            f"hosts share, or a URL that starts with one of {', '.join(f'{each}:' for each in sorted(_OPENERS))}"
         )
     return opener(address)
 

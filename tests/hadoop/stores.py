@@ -11,7 +11,7 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.hadoop.client import HadoopClient
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_conf import USER, resolve, with_user
-from sparktrain.store.hadoop.hadoop_errors import TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
 from sparktrain.store.hadoop.hadoop_store import HadoopStore
 from sparktrain.store.hadoop.hdfs import HdfsStore
 from sparktrain.store.hadoop.webhdfs import WebHdfsStore
@@ -51,14 +51,14 @@ def opened_by_a_user(cluster: Hdfs, protocol: str, path: object, **patience: flo
     return opened(cluster, protocol, path, user="ann", **patience)
 
 
-def failures(store: HadoopStore) -> list[TroubleError]:
+def failures(store: HadoopStore) -> list[HadoopCallError]:
     """What requests of the store fail from now on, those included that it makes again."""
     once, found = store._calls.once, []
 
     def recorded(work: Callable[[HadoopClient], Any], timeout_s: float) -> Any:
         try:
             return once(work, timeout_s)
-        except TroubleError as trouble:
+        except HadoopCallError as trouble:
             found.append(trouble)
             raise
 

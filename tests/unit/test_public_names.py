@@ -126,7 +126,7 @@ INTERNAL = {
     "ListenError",
     "NotANumberError",
     "OverdueError",
-    "TroubleError",
+    "HadoopCallError",
     "UnfitError",
     "Unreachable",
     "UploadRefusedError",

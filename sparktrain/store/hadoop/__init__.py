@@ -1,12 +1,13 @@
-"""What `HdfsStore` and `WebHdfsStore` share: all of the store's contract, over two thin clients.
+"""Stores in HDFS. `HdfsStore` and `WebHdfsStore` share the whole contract of a store, over two thin clients.
 
 | module | |
 |---|---|
-| `client` | what a client must do |
-| `errors` | what an error of Hadoop means |
-| `calls` | calls of a client: bounded in time, and made again where that helps |
-| `files` | files on their way to their name, growing files, and files that are read |
-| `store` | the store |
-| `tokens` | delegation tokens of this process |
-| `conf` | Hadoop's configuration, and what of it executors need |
+| `client` | the interface of a client |
+| `hadoop_errors` | classifies and explains Hadoop's errors |
+| `hadoop_calls` | calls of a client, with timeouts and retries |
+| `transfers` | unpublished files, and files that are read |
+| `hdfs_stream`, `webhdfs_stream` | logs that grow |
+| `hadoop_store`, `hdfs`, `webhdfs` | the stores |
+| `token_file` | delegation tokens of this process |
+| `hadoop_conf`, `host_names` | Hadoop's configuration and what executors need of it; host names |
 """

@@ -1,4 +1,4 @@
-"""What a client of HDFS must do for a store. Thin: each method is one or two requests."""
+"""The interface of an HDFS client, as a store needs it. Thin: each method makes one or two requests."""
 
 from typing import Protocol
 
@@ -6,30 +6,30 @@ from msgspec import Struct
 
 
 class HdfsEntry(Struct, frozen=True):
-    """A file or a folder."""
+    """Metadata of a file or folder."""
 
     name: str
-    """The last part of its path."""
+    """The last part of the path."""
     is_file: bool
     size: int
     """In bytes; 0 for a folder."""
     modified_ms: int
-    """Milliseconds since 1970, of the NameNode; a rename does not change it."""
+    """Milliseconds since 1970, by the NameNode's clock; a rename does not change it."""
 
 
 class Writer(Protocol):
-    """A file that is being written. Never closed but by `close`: closing it publishes what it has."""
+    """A file that is being written. Only `close` may close it: closing publishes what has been written."""
 
     def write(self, data: memoryview) -> None:
-        """Add at most 4 MiB to the end."""
+        """Append at most 4 MiB."""
         ...
 
     def close(self) -> None:
-        """End the file. Durable, as far as the protocol can make it so."""
+        """Close the file, as durably as the protocol allows."""
         ...
 
     def abandon(self) -> None:
-        """Let go of a file that has been deleted. Never raises."""
+        """Release a file that has been deleted. Never raises."""
         ...
 
 
@@ -38,49 +38,49 @@ class Reader(Protocol):
 
     @property
     def size(self) -> int:
-        """In bytes, when it was opened."""
+        """Size in bytes when the file was opened."""
         ...
 
     def read(self, start: int, length: int) -> bytes:
-        """The `length` bytes from `start` on, all of them within `size`."""
+        """The `length` bytes from `start`, all within `size`."""
         ...
 
 
 class HadoopClient(Protocol):
-    """A connection to an HDFS. Used by any thread; not across a fork.
+    """A connection to HDFS. Used by any thread; not across a fork.
 
-    Each method blocks, perhaps for ever. Whoever makes a client says what its errors mean: below is what they must
-    mean, beside TroubleError. Paths are absolute.
+    Each method blocks, possibly forever. The store that creates a client maps the client's errors to those named
+    below, or to HadoopCallError. Paths are absolute.
     """
 
     def status(self, path: str) -> HdfsEntry:
-        """Raises FileNotFoundError."""
+        """The entry at `path`. Raises FileNotFoundError."""
         ...
 
     def folder(self, path: str) -> list[HdfsEntry]:
-        """What is in the folder, in no order. Raises FileNotFoundError, and NotADirectoryError for a file."""
+        """The entries of a folder, in no order. Raises FileNotFoundError, and NotADirectoryError for a file."""
         ...
 
     def create(self, path: str) -> Writer:
-        """A new file, and its folders where they are missing. Raises FileExistsError, here or when it is written."""
+        """Create a file and its missing folders. Raises FileExistsError, here or on the first write."""
         ...
 
     def append(self, path: str) -> Writer:
-        """Write on at the end of a file. Raises FileNotFoundError, and FileExistsError while somebody writes it."""
+        """Append to a file. Raises FileNotFoundError, and FileExistsError while another writer has it open."""
         ...
 
-    def settle(self, path: str) -> bool:
-        """End whoever may still write the file: True when its size is final, False to ask again."""
+    def recover_lease(self, path: str) -> bool:
+        """Take the file's lease from any writer: True when its size is final, False to call again."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Raises FileExistsError when there is a file `target`, FileNotFoundError when there is no `source`."""
+        """Rename a file. Raises FileExistsError when `target` exists, FileNotFoundError when `source` does not."""
         ...
 
     def delete(self, path: str) -> None:
-        """Delete the file, if it is there."""
+        """Delete the file, if it exists."""
         ...
 
     def open(self, path: str) -> Reader:
-        """Raises FileNotFoundError, also for a folder."""
+        """Open a file for reading. Raises FileNotFoundError, also for a folder."""
         ...

@@ -1,4 +1,4 @@
-"""Calls of a client of HDFS: each bounded in time, and made again where that may help."""
+"""Calls of an HDFS client, with timeouts and retries."""
 
 import os
 from collections.abc import Callable
@@ -13,38 +13,38 @@ from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.call_timeout import THREADS, OverdueError
 from sparktrain.store.hadoop import token_file
 from sparktrain.store.hadoop.client import HadoopClient
-from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
 
 T = TypeVar("T")
 
 _CLEANING_S = 1.0
-"""How long the caller waits for it; it goes on behind its back."""
+"""How long a caller waits for cleanup, which then continues in the background."""
 _LEAST_S = 1.0
 
 CALL_S = 30.0
 
 
 class RetryPolicy(Struct, frozen=True):
-    """How long a store tries; all times in seconds."""
+    """How long a store retries; all times in seconds."""
 
     total_s: float = STORE_TIMEOUT_S
-    """For a call of the store, whatever it takes."""
+    """Limit of a call of the store, with all its requests."""
     call_s: float = CALL_S
-    """For one request of its client, which is given up then, with the client."""
+    """Timeout of one request; a client that exceeds it is abandoned."""
     again_s: float = STORE_TIMEOUT_S
-    """After which nothing that failed is tried again."""
+    """No attempt starts later than this after the start of a call."""
     first_pause_s: float = 0.5
-    """Before the second attempt; twice that before the next one, and so on."""
+    """Pause before the second attempt; each later pause is twice as long."""
     longest_pause_s: float = 30.0
 
     @classmethod
     def of(cls, timeout_s: float) -> "RetryPolicy":
-        """For calls that go on trying for `timeout_s`."""
+        """A policy for calls that retry for `timeout_s` seconds."""
         return cls(total_s=timeout_s, again_s=timeout_s, call_s=min(CALL_S, timeout_s / 3))
 
 
 class _Connection:
-    """A client, from when it is first needed."""
+    """A client that is created on first use."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -54,7 +54,7 @@ class _Connection:
         self._client: HadoopClient | None = None
 
     def fits(self) -> bool:
-        """Whether it is this process' own, and was made with the tokens of now."""
+        """Whether the client belongs to this process and has its current tokens."""
         return self._pid == os.getpid() and self._tokens == token_file.changes()
 
     def client(self, build: Callable[[int], HadoopClient]) -> HadoopClient:
@@ -65,28 +65,28 @@ class _Connection:
 
 
 class HdfsCalls:
-    """How a store calls its client. Used by any thread."""
+    """Calls the client of a store. Used by any thread."""
 
     def __init__(
-        self, build: Callable[[int], HadoopClient], explain: Callable[[BaseException], OSError], patience: RetryPolicy
+        self, build: Callable[[int], HadoopClient], explain: Callable[[BaseException], OSError], policy: RetryPolicy
     ) -> None:
-        """`build` makes a client, given how many were abandoned before; it may block, and raise what clients raise.
+        """`build` creates a client, given the number of abandoned ones; it may block, and raise what clients raise.
 
-        `explain` says what that means: FileNotFoundError, FileExistsError, NotADirectoryError or TroubleError.
+        `explain` maps it to FileNotFoundError, FileExistsError, NotADirectoryError or HadoopCallError.
         """
         self._build = build
         self._explain = explain
-        self.patience = patience
+        self.policy = policy
         self._connection = _Connection(0)
 
-    def begin(self, what: str, where: str) -> "HdfsCall":
-        """A call of the store: what it does and to which file, for messages."""
+    def start(self, what: str, where: str) -> "HdfsCall":
+        """Start a call of the store; messages name its operation and its file."""
         return HdfsCall(self, what, where)
 
     def once(self, work: Callable[[HadoopClient], T], timeout_s: float) -> T:
-        """`work` with the client, explained when it fails. Blocks for at most `timeout_s` seconds.
+        """Run `work` with the client, and explain its errors. Blocks for at most `timeout_s` seconds.
 
-        The client of a call that does not return in time is abandoned: what hangs may be its connection.
+        The client of a call that exceeds its timeout is abandoned: its connection may hang.
         """
         connection = self._connection
         if not connection.fits():
@@ -95,7 +95,7 @@ class HdfsCalls:
         def run() -> T:
             try:
                 return work(connection.client(self._build))
-            except BaseException as error:  # a panic of a native library is no Exception
+            except BaseException as error:  # a panic of a native library is not an Exception
                 raise self._explain(error) from error
 
         try:
@@ -103,58 +103,58 @@ class HdfsCalls:
         except OverdueError as error:
             if self._connection is connection:
                 self._connection = _Connection(connection.number + 1)
-            raise TroubleError(
+            raise HadoopCallError(
                 str(error), "see whether its NameNode is stopped or overloaded", HdfsErrorKind.OVERDUE
             ) from error
 
 
 class HdfsCall:
-    """One call of the store, which may take many of its client. Used by one thread."""
+    """One call of the store, with any number of client requests. Used by one thread."""
 
     def __init__(self, calls: HdfsCalls, what: str, where: str) -> None:
         self._calls = calls
         self._what = what
         self._where = where
-        patience = calls.patience
-        backoff = Backoff(patience.first_pause_s, patience.longest_pause_s, jitter=(0.5, 1.0))
-        self._retries = RetryBudget(min(patience.again_s, patience.total_s), backoff)
+        policy = calls.policy
+        backoff = Backoff(policy.first_pause_s, policy.longest_pause_s, jitter=(0.5, 1.0))
+        self._retries = RetryBudget(min(policy.again_s, policy.total_s), backoff)
 
     def once(self, work: Callable[[HadoopClient], T]) -> T:
-        """See `HdfsCalls.once`; for as long as the deadlines of both calls allow."""
-        patience = self._calls.patience
-        left = patience.total_s - self._retries.spent_s()
-        return self._calls.once(work, min(patience.call_s, max(left, _LEAST_S)))
+        """See `HdfsCalls.once`; the timeout is the smaller one of the request and of the whole call."""
+        policy = self._calls.policy
+        left = policy.total_s - self._retries.spent_s()
+        return self._calls.once(work, min(policy.call_s, max(left, _LEAST_S)))
 
     def ask(self, work: Callable[[HadoopClient], T]) -> T:
-        """`once`, again and again until it succeeds: for work that may be done twice. Raises StoreError."""
+        """Retry `once` until it succeeds, for idempotent work. Raises StoreError."""
         while True:
             try:
                 return self.once(work)
-            except TroubleError as trouble:
-                self.again(trouble)
+            except HadoopCallError as failure:
+                self.retry_after(failure)
 
-    def again(self, trouble: TroubleError) -> None:
-        """Wait before the next attempt. Raises StoreError when there is no use in it, or no time for it."""
-        if trouble.kind is HdfsErrorKind.REFUSED:
-            raise StoreRefusedError(f"{self._what} {self._where}: {trouble.cause}; {trouble.step}") from trouble
+    def retry_after(self, failure: HadoopCallError) -> None:
+        """Wait before the next attempt. Raises StoreError when a retry is useless, or the budget is spent."""
+        if failure.kind is HdfsErrorKind.REFUSED:
+            raise StoreRefusedError(f"{self._what} {self._where}: {failure.cause}; {failure.step}") from failure
         if not self._retries.wait():
-            raise self.failed(trouble) from trouble
+            raise self.failed(failure) from failure
 
     def clean_up(self, work: Callable[[HadoopClient], None]) -> None:
-        """`work`, if it can be done soon; never raises for a failure."""
+        """Run `work` if it finishes soon; ignores its failure."""
         try:
-            THREADS.run(lambda: self._calls.once(work, self._calls.patience.call_s), _CLEANING_S)
+            THREADS.run(lambda: self._calls.once(work, self._calls.policy.call_s), _CLEANING_S)
         except OSError:
             return
 
-    def failed(self, trouble: TroubleError) -> StoreError:
-        """The error of a call that is not made again."""
+    def failed(self, failure: HadoopCallError) -> StoreError:
+        """The error of a call that is not retried."""
         error = {
             HdfsErrorKind.OVERDUE: StoreTimeoutError,
             HdfsErrorKind.FULL: StoreRefusedError,
             HdfsErrorKind.REFUSED: StoreRefusedError,
-        }.get(trouble.kind, StoreError)
+        }.get(failure.kind, StoreError)
         return error(
             f"{self._what} {self._where} failed, the last time after {self._retries.spent_s():.1f} s: "
-            f"{trouble.cause}; {trouble.step}"
+            f"{failure.cause}; {failure.step}"
         )

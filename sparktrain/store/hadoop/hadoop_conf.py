@@ -1,4 +1,4 @@
-"""Hadoop's configuration: read where the driver runs, and sent to executors, which may have none."""
+"""Hadoop's configuration: read by the driver, and sent to executors, which may have none."""
 
 import os
 import pwd
@@ -11,10 +11,10 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
 
 USER = "hadoop.user.name"
-"""The setting that says as whom executors write: Hadoop knows it by an environment variable alone."""
+"""The setting with the user as which executors write: Hadoop itself has only an environment variable for it."""
 
 _SHIPPED = os.path.join("__spark_conf__", "__hadoop_conf__")
-"""Below the working directory of a driver that runs on YARN: the submitter's configuration, which Spark sends along."""
+"""The submitter's configuration, which Spark puts below the working directory of a driver on YARN."""
 _URL = re.compile(r"([A-Za-z]+)://([^/]*)(/.*)?$")
 _PORT = re.compile(r"^[^:]+:[0-9]+$|^\[[0-9A-Fa-f:]+\]:[0-9]+$")
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
@@ -34,17 +34,17 @@ _FOR_CLIENTS = (
     "hadoop.security.key.provider.path",
     "hadoop.security.token.service.use_ip",
 )
-"""How the names of the settings begin that a client needs: none of them is secret."""
+"""Prefixes of the settings that a client needs; none is secret."""
 
 
 def split(url: str) -> tuple[str, str]:
-    """Authority and path of a URL: of the path nothing is decoded, and it does not end in a slash.
+    """Authority and path of a URL. The path is not decoded and has no slash at its end.
 
-    Raises SpecError for what is none.
+    Raises SpecError for anything else.
     """
     found = _URL.match(url)
     if found is None:
-        raise SpecError(f"dir ({url}) is no URL of a directory: write hdfs:///path, or hdfs://host:port/path")
+        raise SpecError(f"dir ({url}) is not the URL of a directory: write hdfs:///path, or hdfs://host:port/path")
     parts = [part for part in (found[3] or "").split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise SpecError(f"dir ({url}) must have no '.' and '..' in its path: write the path that you mean")
@@ -52,10 +52,10 @@ def split(url: str) -> tuple[str, str]:
 
 
 def resolve(address: StoreAddress) -> StoreAddress:
-    """`address` of an hdfs:// URL with all that another host needs to open the same folder.
+    """`address` of an hdfs:// URL with the settings that another host needs to open the same folder.
 
-    Reads $HADOOP_CONF_DIR, or in a driver on YARN what Spark has brought along, unless `address` has settings already.
-    Raises SpecError when the URL needs what it lacks.
+    Reads $HADOOP_CONF_DIR, or in a driver on YARN the configuration that Spark has sent, unless `address` has settings
+    already. Raises SpecError when the configuration lacks what the URL needs.
     """
     if address.settings:
         return address
@@ -73,26 +73,26 @@ def resolve(address: StoreAddress) -> StoreAddress:
 
 
 def with_user(address: StoreAddress) -> StoreAddress:
-    """`address` of a URL that needs no configuration, with the user as whom to write."""
+    """`address` of a URL that needs no configuration, with the user as which clients write."""
     return address if address.settings else StoreAddress(address.url, _as_user({}), address.timeout_s)
 
 
 def become(settings: Mapping[str, str]) -> None:
-    """Have clients of this process write as the user of the store's driver.
+    """Make clients of this process write as the user of the store's driver.
 
-    Where the environment names another one already, that holds: it is what whoever started this process wants.
+    A user that the environment names already takes precedence.
     """
     if settings.get(USER, _process_user()) != _process_user():
         os.environ.setdefault("HADOOP_USER_NAME", settings[USER])
 
 
 def user(settings: Mapping[str, str]) -> str:
-    """As whom a client writes, where no ticket says otherwise."""
+    """The user as which a client writes, unless a Kerberos ticket names another."""
     return os.environ.get("HADOOP_USER_NAME") or settings.get(USER) or _process_user()
 
 
 def reversed_namenodes(settings: Mapping[str, str]) -> dict[str, str]:
-    """`settings` by which a client tries the NameNodes of each nameservice from the last to the first."""
+    """`settings` with the NameNodes of each nameservice in reverse order."""
     return {
         key: ",".join(reversed(value.split(","))) if key.startswith("dfs.ha.namenodes.") else value
         for key, value in settings.items()
@@ -102,7 +102,7 @@ def reversed_namenodes(settings: Mapping[str, str]) -> dict[str, str]:
 def _default_authority(url: str, settings: Mapping[str, str], source: str) -> str:
     if not source:
         raise SpecError(
-            f"dir ({url}) names no NameNode, and $HADOOP_CONF_DIR, whose core-site.xml would, is not set: set it, or "
+            f"dir ({url}) names no NameNode, and $HADOOP_CONF_DIR, which would name a default, is not set: set it, or "
             "write hdfs://nameservice/path or hdfs://host:port/path"
         )
     default = settings.get("fs.defaultFS", "")
@@ -119,24 +119,26 @@ def _of(known: list[str]) -> str:
 
 
 def token_file() -> str:
-    """Where the delegation tokens of this process are, such as a driver on YARN has; empty when there are none."""
+    """Path of this process' delegation tokens, which a driver on YARN has; empty when there are none."""
     return os.environ.get("HADOOP_TOKEN_FILE_LOCATION", "")
 
 
 def configured(names: Sequence[str], prefixes: tuple[str, ...], variable: str = "HADOOP_CONF_DIR") -> dict[str, str]:
-    """What the files `names` of this process' configuration say, of settings whose names begin with one of `prefixes`;
-    later files go before earlier ones. Nothing where there is no configuration. Raises SpecError when it is damaged."""
+    """Settings from the files `names` of this process' configuration with a name that starts with one of `prefixes`.
+
+    Later files override earlier ones. Empty without a configuration. Raises SpecError when a file is corrupt.
+    """
     return _settings(_folder(variable), names, prefixes)
 
 
 def _client_settings() -> tuple[dict[str, str], str]:
-    """What the configuration says to clients, and the folder where it is; both empty when there is none."""
+    """The configuration for clients, and its folder; both empty when there is none."""
     folder = _folder("HADOOP_CONF_DIR")
     return _settings(folder, ("core-site.xml", "hdfs-site.xml"), _FOR_CLIENTS), folder
 
 
 def _folder(variable: str) -> str:
-    """Where the configuration is; empty when there is none."""
+    """The folder of the configuration; empty when there is none."""
     if folder := os.environ.get(variable) or os.environ.get("HADOOP_CONF_DIR"):
         return folder
     if home := os.environ.get("HADOOP_HOME"):
@@ -163,7 +165,7 @@ def _properties(file: Path) -> dict[str, str]:
 
 
 def _expanded(value: str, settings: Mapping[str, str]) -> str:
-    """`value` with those variables replaced that the configuration itself gives, one within another too."""
+    """`value` with variables replaced by other settings of the configuration, also nested ones."""
     for _ in range(10):
         expanded = _VARIABLE.sub(lambda found: settings.get(found[1], found[0]), value)
         if expanded == value:
@@ -174,7 +176,7 @@ def _expanded(value: str, settings: Mapping[str, str]) -> str:
 
 def _as_user(settings: Mapping[str, str]) -> dict[str, str]:
     if settings.get("hadoop.security.authentication", "simple") != "simple":
-        return {}  # the ticket or the token says it
+        return {}  # the ticket or token names the user
     return {USER: os.environ.get("HADOOP_USER_NAME") or _process_user()}
 
 

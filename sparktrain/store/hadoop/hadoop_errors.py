@@ -1,11 +1,11 @@
-"""What an error of Hadoop means: for the contract of a store, and for people."""
+"""Classifies Hadoop's errors for the contract of a store, and explains them to people."""
 
 import errno
 import re
 from enum import Enum
 
 _GSSAPI = re.compile(r'GSSAPIError\(.*"(.+)"\)')
-"""What the library of Kerberos says in words, behind its numbers."""
+"""The text of the Kerberos library's error, after its numbers."""
 _NO_DIRECTORY = re.compile(r"\(is not a directory\)|is not a directory\.$")
 _QUOTA_STEP = (
     "free some space there, or ask for a larger quota (hdfs dfs -count -q shows it; HDFS charges a full block, 128 MiB "
@@ -16,18 +16,18 @@ _CONNECTION_STEP = "see that its NameNode and DataNodes run, and that this host 
 
 
 class HdfsErrorKind(Enum):
-    """What to do about an error."""
+    """What a store does about an error."""
 
-    PASSING = "try again"
-    OVERDUE = "try again with another client, for no answer came"
-    FULL = "try again, for it is often passing; when it stays, somebody must act"
-    REFUSED = "give up: it stays until somebody acts"
+    TRANSIENT = "retry"
+    OVERDUE = "retry with another client, because no answer came"
+    FULL = "retry, because it is often transient; if it persists, a person must act"
+    REFUSED = "give up: it persists until a person acts"
 
 
-class TroubleError(OSError):
-    """A client's call failed for no reason that the contract of a store knows."""
+class HadoopCallError(OSError):
+    """A client's call failed for a reason that is not part of the contract of a store."""
 
-    def __init__(self, cause: str, step: str, kind: HdfsErrorKind = HdfsErrorKind.PASSING) -> None:
+    def __init__(self, cause: str, step: str, kind: HdfsErrorKind = HdfsErrorKind.TRANSIENT) -> None:
         super().__init__(errno.EIO, f"{cause}; {step}")
         self.cause = cause
         self.step = step
@@ -46,11 +46,11 @@ _REFUSED = {
     "QuotaByStorageTypeExceededException": _QUOTA_STEP,
     "SecretManager$InvalidToken": "submit again: the delegation token of this run has expired, or was cancelled",
 }
-_PASSING = {
+_TRANSIENT = {
     "SafeModeException": ("its NameNode is in safe mode", "wait until it has left it (hdfs dfsadmin -safemode get)"),
     "StandbyException": ("none of its NameNodes is active", "wait until one is (hdfs haadmin -getAllServiceState)"),
 }
-_OF_THE_CONTRACT: dict[str, type[OSError]] = {
+_CONTRACT_ERRORS: dict[str, type[OSError]] = {
     "AlreadyBeingCreatedException": FileExistsError,
     "FileAlreadyExistsException": FileExistsError,
     "FileNotFoundException": FileNotFoundError,
@@ -60,29 +60,31 @@ _OF_THE_CONTRACT: dict[str, type[OSError]] = {
 
 
 def explain(java_class: str, message: str, server: str = "") -> OSError:
-    """The error of class `java_class`, with or without its package; empty when it is none of Java's. `server` is the
-    principal of who wants a ticket, where that is known."""
+    """Map an error of class `java_class`, with or without its package; empty when it is not from Java.
+
+    `server` is the principal of the service that demands a ticket, if known.
+    """
     name, line = java_class.rpartition(".")[2], first_line(message)
     if _NO_DIRECTORY.search(line):
         return NotADirectoryError(errno.ENOTDIR, line)
-    if name in _OF_THE_CONTRACT:
-        return _OF_THE_CONTRACT[name](line)
+    if name in _CONTRACT_ERRORS:
+        return _CONTRACT_ERRORS[name](line)
     if "SIMPLE authentication is not enabled" in line or "GSSAPIError" in line or "GSS_S_" in line:
         what = f"no valid Kerberos ticket for {server}" if server else "no valid Kerberos ticket"
-        said = _GSSAPI.search(line)
-        return TroubleError(f"{what} ({said[1] if said else line})", KERBEROS_STEP, HdfsErrorKind.REFUSED)
+        detail = _GSSAPI.search(line)
+        return HadoopCallError(f"{what} ({detail[1] if detail else line})", KERBEROS_STEP, HdfsErrorKind.REFUSED)
     if name in _REFUSED:
-        return TroubleError(line, _REFUSED[name], HdfsErrorKind.REFUSED)
-    if name in _PASSING:
-        cause, step = _PASSING[name]
-        return TroubleError(f"{cause} ({line})", step)
+        return HadoopCallError(line, _REFUSED[name], HdfsErrorKind.REFUSED)
+    if name in _TRANSIENT:
+        cause, step = _TRANSIENT[name]
+        return HadoopCallError(f"{cause} ({line})", step)
     if "could only be written to" in line:
-        return TroubleError(
+        return HadoopCallError(
             line, "see whether its DataNodes are full or dead (hdfs dfsadmin -report)", HdfsErrorKind.FULL
         )
     if "DataTransferError" in line or "Checksum" in name:
-        return TroubleError(line, "see whether blocks of the file are missing or corrupt (hdfs fsck)")
-    return TroubleError(f"{name}: {line}" if name else line, _CONNECTION_STEP)
+        return HadoopCallError(line, "see whether blocks of the file are missing or corrupt (hdfs fsck)")
+    return HadoopCallError(f"{name}: {line}" if name else line, _CONNECTION_STEP)
 
 
 def first_line(message: str) -> str:

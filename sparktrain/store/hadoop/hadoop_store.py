@@ -1,4 +1,4 @@
-"""The contract of a store over a client of HDFS."""
+"""Implements the contract of a store over an HDFS client."""
 
 import errno
 from collections.abc import Iterator, Sequence
@@ -10,45 +10,45 @@ from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, FileInfo, Leftover, NewFile, Store, WriteStream, check_path
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry
 from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls, RetryPolicy
-from sparktrain.store.hadoop.hadoop_errors import TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
 from sparktrain.store.hadoop.hdfs_stream import HadoopStream
 from sparktrain.store.hadoop.transfers import HadoopNewFile, OpenFile, Unpublished, find, no_such_file
 from sparktrain.store.parallel import spread
 
 PROBING = RetryPolicy(total_s=20.0, call_s=10.0, again_s=2.0)
-"""Somebody waits for a probe: it forgives a hiccup, and no outage."""
+"""The policy of a probe, for which a user waits: it survives a hiccup, not an outage."""
 _DELETING_THREADS = 8
 
 
 class HadoopStore(Store):
-    """A folder of HDFS. What its clients share; see `HdfsStore` and `WebHdfsStore`.
+    """A folder of HDFS; the base of `HdfsStore` and `WebHdfsStore`.
 
     Safe between processes of any hosts: a rename within HDFS is atomic, and refuses a name that is taken. A file that
-    was put or published is on the disks of all its DataNodes, as far as the protocol of the client can have it so.
-    What a killed process leaves are files whose names begin with `.tmp-`: who knows that it is dead may delete them.
+    was put or published is on the disks of all its DataNodes, if the client's protocol can guarantee that. A killed
+    process leaves files with names that start with `.tmp-`, which may be deleted once it is dead.
     """
 
-    def __init__(self, address: StoreAddress, root: str, patience: RetryPolicy | None = None) -> None:
-        """`address` is complete; `root` is the absolute path in it, without a slash at its end."""
+    def __init__(self, address: StoreAddress, root: str, policy: RetryPolicy | None = None) -> None:
+        """`address` is resolved; `root` is its absolute path, without a slash at its end."""
         self._address = address
         self._root = root
-        self._patience = patience or RetryPolicy.of(address.timeout_s)
-        self._calls = HdfsCalls(self._connect, self._explain, self._patience)
+        self._policy = policy or RetryPolicy.of(address.timeout_s)
+        self._calls = HdfsCalls(self._connect, self._explain, self._policy)
 
     def _connect(self, abandoned: int) -> HadoopClient:
-        """A client, after so many that were abandoned. May block, and raise what clients raise."""
+        """Create a client, given the number of abandoned ones. May block, and raise what clients raise."""
         raise NotImplementedError
 
     def _explain(self, error: BaseException) -> OSError:
         """See `HdfsCalls`."""
         raise NotImplementedError
 
-    def _impatient(self) -> "HadoopStore":
-        """The same store, that tries as `PROBING` says."""
+    def _probing(self) -> "HadoopStore":
+        """The same store, with the policy `PROBING`."""
         raise NotImplementedError
 
     def _user(self) -> str:
-        """Who writes, for people."""
+        """The user that writes, for messages."""
         raise NotImplementedError
 
     @property
@@ -57,21 +57,21 @@ class HadoopStore(Store):
         return self._address
 
     def where(self, path: str = "") -> str:
-        """See base class. A URL, as Hadoop's tools take it."""
+        """See base class. A URL for Hadoop's tools."""
         return f"{self._address.url.rstrip('/')}/{check_path(path)}" if path else self._address.url
 
     def probe(self) -> None:
         """See base class."""
-        store, path = self._impatient(), f"probe-{uuid4().hex}"
+        store, path = self._probing(), f"probe-{uuid4().hex}"
         try:
             created, again = store.put_if_absent(path, b"sparktrain"), store.put_if_absent(path, b"overwritten")
             content = store.read(path)
             store.delete(path)
         except OSError as error:
-            trouble = error.__cause__
-            told = f"{trouble.cause}; {trouble.step}" if isinstance(trouble, TroubleError) else str(error)
+            failure = error.__cause__
+            reason = f"{failure.cause}; {failure.step}" if isinstance(failure, HadoopCallError) else str(error)
             raise RunDirectoryError(
-                f"run directory {self.where()} cannot be written by user {self._user()}: {told}"
+                f"run directory {self.where()} cannot be written by user {self._user()}: {reason}"
             ) from error
         if (created, again, content) != (True, False, b"sparktrain"):
             raise RunDirectoryError(
@@ -81,7 +81,7 @@ class HadoopStore(Store):
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """See base class."""
-        call, target = self._begin("put", path)
+        call, target = self._start("put", path)
         while True:
             if find(call, target) is not None:
                 return False
@@ -91,9 +91,9 @@ class HadoopStore(Store):
                 file.write(call, data)
                 file.close(call)
                 return file.publish(call)
-            except TroubleError as trouble:
+            except HadoopCallError as failure:
                 file.discard(call)
-                call.again(trouble)
+                call.retry_after(failure)
             except BaseException:
                 file.discard(call)
                 raise
@@ -112,7 +112,7 @@ class HadoopStore(Store):
 
     def stat(self, path: str) -> FileInfo:
         """See base class."""
-        call, target = self._begin("look at", path)
+        call, target = self._start("look at", path)
         found = find(call, target)
         if found is None or not found.is_file:
             raise no_such_file(self.where(path))
@@ -126,7 +126,7 @@ class HadoopStore(Store):
 
     def exists(self, path: str) -> bool:
         """See base class."""
-        call, target = self._begin("look at", path)
+        call, target = self._start("look at", path)
         found = find(call, target)
         return found is not None and found.is_file
 
@@ -136,13 +136,13 @@ class HadoopStore(Store):
 
     def entries(self, prefix: str = "") -> Sequence[str]:
         """See base class."""
-        call = self._calls.begin("list", self.where(prefix))
+        call = self._calls.start("list", self.where(prefix))
         found = _listed(call, self._target(check_path(prefix) if prefix else ""))
         return sorted(each.name + "/" * (not each.is_file) for each in found if not each.name.startswith(UNPUBLISHED))
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, HdfsEntry]]:
-        """Every file beneath a folder, the unpublished ones among them."""
-        call = self._calls.begin("list", self.where(prefix))
+        """Every file beneath a folder, including unpublished ones."""
+        call = self._calls.start("list", self.where(prefix))
         folders: list[str] = [check_path(prefix) if prefix else ""]
         while folders:
             folder = folders.pop()
@@ -155,7 +155,7 @@ class HadoopStore(Store):
 
     def create(self, path: str) -> NewFile:
         """See base class."""
-        call, target = self._begin("create", path)
+        call, target = self._start("create", path)
         if find(call, target) is not None:
             raise _taken(self.where(path))
         while True:
@@ -163,23 +163,23 @@ class HadoopStore(Store):
             try:
                 file.open(call)
                 return HadoopNewFile(self._calls, self.where(path), file)
-            except TroubleError as trouble:
+            except HadoopCallError as failure:
                 file.discard(call)
-                call.again(trouble)
+                call.retry_after(failure)
 
     def open_stream(self, path: str) -> WriteStream:
-        """See base class. Needs a file system that can append, which is not the case where it is erasure coded."""
+        """See base class. Needs a file system that can append, which an erasure-coded one cannot."""
         if not self.put_if_absent(path, b""):
             raise _taken(self.where(path))
         return self._stream(self.where(path), self._target(path))
 
     def _stream(self, where: str, path: str) -> WriteStream:
-        """A log that grows in the empty file at `path`, called `where` in messages."""
+        """A log in the empty file at `path`, named `where` in messages."""
         return HadoopStream(self._calls, where, path)
 
     def delete(self, path: str) -> None:
         """See base class."""
-        call, target = self._begin("delete", path)
+        call, target = self._start("delete", path)
         found = find(call, target)
         if found is not None and found.is_file:
             call.ask(lambda client: client.delete(target))
@@ -201,12 +201,12 @@ class HadoopStore(Store):
     def discard_unpublished(self, left: Leftover) -> None:
         """See base class."""
         if not left.name.rpartition("/")[2].startswith(UNPUBLISHED):
-            raise BugError(f"{left.name} is nothing that a writer left in {self.where()}")
+            raise BugError(f"{left.name} is not a leftover of a writer in {self.where()}")
         target = self._target(left.name)
-        self._calls.begin("delete", f"{self.where()}/{left.name}").ask(lambda client: client.delete(target))
+        self._calls.start("delete", f"{self.where()}/{left.name}").ask(lambda client: client.delete(target))
 
-    def _begin(self, what: str, path: str) -> tuple[HdfsCall, str]:
-        return self._calls.begin(what, self.where(check_path(path))), self._target(path)
+    def _start(self, what: str, path: str) -> tuple[HdfsCall, str]:
+        return self._calls.start(what, self.where(check_path(path))), self._target(path)
 
     def _open(self, path: str) -> OpenFile:
         return OpenFile(self._calls, self.where(check_path(path)), self._target(path))

@@ -1,4 +1,4 @@
-"""Runs kept in HDFS, over its own protocol."""
+"""A store in HDFS, over its native protocol."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ from sparktrain.store.hadoop import host_names
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_conf import become, resolve, reversed_namenodes, split, user
-from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError, explain
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind, explain
 from sparktrain.store.hadoop.hadoop_store import PROBING, HadoopStore
 
 if TYPE_CHECKING:
@@ -30,29 +30,31 @@ _RPC_ERROR = re.compile(r'(?:Fatal)?RPCError\("([\w.$]+)", "(.*)', re.DOTALL)
 _FAILOVER_MS = 200
 _FAILOVER_MAX_MS = 2000
 _LAST_BLOCK_S = 2.5
-"""How long to wait for the last block of a file: complete is it when a DataNode has said so, mostly before the file is
-closed, else some milliseconds later; and when nobody appends to it."""
+"""How long to wait for the last block of a file. It is complete when a DataNode has reported it, mostly before the file
+is closed, otherwise milliseconds later, and when no writer appends to it."""
 
 
 class HdfsStore(HadoopStore):
-    """A folder of HDFS, by way of its NameNode: with high availability, Kerberos, delegation tokens and encryption.
+    """A folder of HDFS over its native protocol, with high availability, Kerberos, delegation tokens and encryption.
 
-    A growing log is visible up to its last append, a few seconds behind. Durable is what is put: on the disks of all
-    DataNodes of its last block, and at all of them in memory before.
+    A growing log is visible up to its last append, a few seconds behind. A put file is durable: its last block is on
+    the disks of all its DataNodes, earlier blocks are at least in their memory.
 
-    A process that was forked from one that has used such a store must not use one: it is refused, for the library would
-    mix up their data. Processes that are spawned, or run another program, may.
+    A process forked from one that has used such a store must not use one: it is refused, because the library would mix
+    up their data. Spawned processes and other programs may.
     """
 
-    def __init__(self, address: StoreAddress, patience: RetryPolicy | None = None) -> None:
-        """`address` is what `resolve` gives."""
-        super().__init__(address, split(address.url)[1], patience)
+    def __init__(self, address: StoreAddress, policy: RetryPolicy | None = None) -> None:
+        """`address` comes from `resolve`."""
+        super().__init__(address, split(address.url)[1], policy)
 
     @classmethod
     def at(cls, address: StoreAddress) -> "HdfsStore":
-        """The store of an hdfs:// URL; touches its configuration alone. Raises SpecError."""
+        """Open the store of an hdfs:// URL; reads only its configuration. Raises SpecError."""
         if find_spec("hdfs_native") is None:
-            raise SpecError(f"dir ({address.url}) is in HDFS, whose client is missing: pip install 'sparktrain[hdfs]'")
+            raise SpecError(
+                f"dir ({address.url}) is in HDFS, and its client is missing: pip install 'sparktrain[hdfs]'"
+            )
         return cls(resolve(address))
 
     def _connect(self, abandoned: int) -> HadoopClient:
@@ -60,30 +62,30 @@ class HdfsStore(HadoopStore):
         authority = split(self._address.url)[0]
         host_names.check([authority])
         settings = self._address.settings if abandoned % 2 == 0 else reversed_namenodes(self._address.settings)
-        last_block_s = min(_LAST_BLOCK_S, self._patience.call_s / 4)
-        return _NativeClient(f"hdfs://{authority}", _with_bounds(settings, self._patience), last_block_s)
+        last_block_s = min(_LAST_BLOCK_S, self._policy.call_s / 4)
+        return _NativeClient(f"hdfs://{authority}", _with_bounds(settings, self._policy), last_block_s)
 
     def _explain(self, error: BaseException) -> OSError:
-        if isinstance(error, TroubleError):
+        if isinstance(error, HadoopCallError):
             return error
         if isinstance(error, FileNotFoundError):
             return explain("FileNotFoundException", str(error))
         if isinstance(error, FileExistsError):
             return explain("FileAlreadyExistsException", str(error))
-        found, said = _RPC_ERROR.match(str(error)), str(error) or type(error).__name__
-        java_class, message = (found[1], found[2].removesuffix('")')) if found else ("", said)
+        found, text = _RPC_ERROR.match(str(error)), str(error) or type(error).__name__
+        java_class, message = (found[1], found[2].removesuffix('")')) if found else ("", text)
         return explain(java_class, message, self._address.settings.get("dfs.namenode.kerberos.principal", ""))
 
-    def _impatient(self) -> HadoopStore:
+    def _probing(self) -> HadoopStore:
         return HdfsStore(self._address, PROBING)
 
     def _user(self) -> str:
         return user(self._address.settings)
 
 
-def _with_bounds(settings: Mapping[str, str], patience: RetryPolicy) -> dict[str, str]:
-    """`settings` by which a client tries NameNodes no longer than its caller waits: nothing goes on behind its back."""
-    budget_s, attempts = 0.7 * min(patience.call_s, patience.again_s), 1
+def _with_bounds(settings: Mapping[str, str], policy: RetryPolicy) -> dict[str, str]:
+    """`settings` with which a client tries NameNodes no longer than its caller waits."""
+    budget_s, attempts = 0.7 * min(policy.call_s, policy.again_s), 1
     backoff = Backoff(_FAILOVER_MS / 1000, _FAILOVER_MAX_MS / 1000)
     while budget_s > backoff.pause_s:
         budget_s, attempts = budget_s - backoff.next_s(), attempts + 1
@@ -91,14 +93,14 @@ def _with_bounds(settings: Mapping[str, str], patience: RetryPolicy) -> dict[str
         "dfs.client.failover.max.attempts": str(attempts),
         "dfs.client.failover.sleep.base.millis": str(_FAILOVER_MS),
         "dfs.client.failover.sleep.max.millis": str(_FAILOVER_MAX_MS),
-        # A DataNode that hangs leaves time for another.
-        "dfs.client.socket-timeout": str(int(patience.call_s * 1000 / 3)),
+        # A DataNode that hangs leaves time to try another.
+        "dfs.client.socket-timeout": str(int(policy.call_s * 1000 / 3)),
     }
     return {**settings, **bounds}
 
 
 class _Native(Generic[T]):
-    """An object of the library, which needs threads that a forked child does not have: it must never be freed there."""
+    """An object of the library. It needs threads that a forked child lacks, so it must never be freed there."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self.raw = make()
@@ -107,7 +109,7 @@ class _Native(Generic[T]):
 
 _LIVE: "WeakSet[_Native[Any]]" = WeakSet()
 _users: set[int] = set()
-"""Processes that have used the library: this one, or those from which it was forked."""
+"""Processes that have used the library: this one, or its parents before a fork."""
 
 
 def _keep_in_child() -> None:
@@ -119,22 +121,22 @@ os.register_at_fork(after_in_child=_keep_in_child)
 
 
 def _check_not_forked() -> None:
-    """Raise TroubleError where the library would take connections that it has in the parent too.
+    """Raise HadoopCallError where the library would share connections with the parent process.
 
-    It keeps those to DataNodes for whoever reads next, in one place for all its clients. A child that takes one of them
-    takes its parent's answers, or leaves its own: whole blocks of other files, whose checksums are right.
+    It pools connections to DataNodes for all its clients. A forked child that takes one of them reads its parent's
+    answers or leaves its own: whole blocks of other files, with correct checksums.
     """
     if _users - {os.getpid()}:
-        raise TroubleError(
+        raise HadoopCallError(
             f"process {os.getpid()} was forked from one that had used HDFS, and shares its connections",
-            "start it by spawn or as a program of its own, or have it use webhdfs://",
+            "start it by spawn or as a separate program, or have it use webhdfs://",
             HdfsErrorKind.REFUSED,
         )
     _users.add(os.getpid())
 
 
 class _NativeClient(HadoopClient):
-    """See base class. Uses the library's inner objects: those around them publish a part of a file when freed."""
+    """See base class. Uses the library's inner objects: their wrappers publish a partial file when freed."""
 
     def __init__(self, url: str, settings: dict[str, str], last_block_s: float) -> None:
         from hdfs_native import Client
@@ -161,7 +163,7 @@ class _NativeClient(HadoopClient):
     def append(self, path: str) -> Writer:
         return _NativeWriter(lambda: self._client.raw.append(path))
 
-    def settle(self, path: str) -> bool:
+    def recover_lease(self, path: str) -> bool:
         return self._client.raw.recover_lease(path)
 
     def rename(self, source: str, target: str) -> None:
@@ -179,7 +181,7 @@ class _NativeClient(HadoopClient):
                 return reader
             pause(wait_s)
             waited_s, wait_s = waited_s + wait_s, 2 * wait_s
-        # Whoever appends to it for so long has died, or finds out that it must append once more.
+        # A writer that appends for so long is dead, or notices that it must append again.
         self._client.raw.recover_lease(path)
         raise ConnectionError(f"the last block is not complete after {waited_s:.1f} s, and nothing of it can be read")
 
@@ -190,7 +192,7 @@ class _NativeWriter(Writer):
         self._empty = True
 
     def write(self, data: memoryview) -> None:
-        self._file.raw.write(bytes(data))  # which takes anything else item by item
+        self._file.raw.write(bytes(data))  # the library copies any other type item by item
         self._empty = False
 
     def close(self) -> None:
@@ -214,7 +216,7 @@ class _NativeReader(Reader):
     def read(self, start: int, length: int) -> bytes:
         data = self._file.raw.read_range(start, length)
         if len(data) != length:
-            raise ConnectionError(f"{len(data)} of {length} bytes have come")
+            raise ConnectionError(f"{len(data)} of {length} bytes have arrived")
         return data
 
 

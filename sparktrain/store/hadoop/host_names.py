@@ -1,15 +1,15 @@
-"""Whether this machine knows the hosts that a URL names: clients try again what stays wrong until somebody acts."""
+"""Checks that this machine can resolve the hosts of a URL, because clients would retry an unknown host in vain."""
 
 import socket
 from collections.abc import Sequence
 
-from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
 
 
 def check(places: Sequence[str]) -> None:
-    """Raises TroubleError when no `HOST:PORT` of `places` has a host that is known here; blocks on the name service.
+    """Raise HadoopCallError when this machine knows no host of the `HOST:PORT` in `places`; blocks on the name service.
 
-    A name service that does not answer is another matter, and passes.
+    A name service that does not answer is no error here.
     """
     unknown = [place.rpartition(":")[0].strip("[]") for place in places if ":" in place]
     for host in list(unknown):
@@ -20,7 +20,7 @@ def check(places: Sequence[str]) -> None:
                 continue
         return
     if unknown:
-        told = f"the host name {', '.join(map(repr, unknown))} is unknown on this machine"
-        raise TroubleError(
-            told, "correct the URL, or have this machine know the name (DNS, /etc/hosts)", HdfsErrorKind.REFUSED
+        cause = f"the host name {', '.join(map(repr, unknown))} is unknown on this machine"
+        raise HadoopCallError(
+            cause, "correct the URL, or have this machine know the name (DNS, /etc/hosts)", HdfsErrorKind.REFUSED
         )

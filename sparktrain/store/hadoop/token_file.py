@@ -1,17 +1,17 @@
-"""Delegation tokens of this process: its clients of HDFS find them in a file, which the environment names."""
+"""Delegation tokens of this process, in a file that the environment names to its HDFS clients."""
 
 import os
 from pathlib import Path
 from threading import Lock
 
 VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
-"""What names the file: clients know no other way. On YARN it is set from the start."""
+"""The variable with the path of the file: clients know no other way. YARN sets it from the start."""
 
 _NAME = "hdfs-tokens"
 
 
 class _Changes:
-    """How often this process has got other tokens."""
+    """Counts the changes of this process' tokens."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -22,31 +22,31 @@ _changes = _Changes()
 
 
 def changes() -> int:
-    """How often this process has got other tokens: a client that was made before has used others. Never blocks."""
+    """The number of changes of this process' tokens: a client from before a change has old ones. Never blocks."""
     return _changes.count
 
 
 def has_token_file() -> bool:
-    """Whether the environment names a file with tokens. Never blocks."""
+    """Whether the environment names a token file. Never blocks."""
     return VARIABLE in os.environ
 
 
 class TokenFile:
-    """The file in which this process has its tokens, once there are any; of the last such file its clients know.
+    """The file with this process' tokens, once there are any. Clients use the newest such file.
 
-    May be used by any thread.
+    Used by any thread.
     """
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is on a local disk, and nobody else's."""
+        """`folder` is on a local disk, and only this process uses it."""
         self._path = folder / _NAME
         self._before: str | None = None
         self._kept = False
 
     def keep(self, content: bytes) -> None:
-        """Have clients use the tokens of a Hadoop token file with this content, and no others, from their next call on.
+        """Make clients use the tokens in `content`, a Hadoop token file, from their next call on, and no others.
 
-        Nobody but this user can read the file. Blocks for the local disk. Raises OSError, and changes nothing then.
+        Only this user can read the file. Blocks on the local disk. Raises OSError, and changes nothing then.
         """
         with _changes.lock:
             _write(self._path, content)
@@ -57,7 +57,7 @@ class TokenFile:
             _changes.count += 1
 
     def close(self) -> None:
-        """Delete the file, and have clients use what they used before. Again, or before `keep`: does nothing."""
+        """Delete the file, and restore the tokens from before `keep`. A second call does nothing."""
         with _changes.lock:
             if not self._kept:
                 return
@@ -71,7 +71,7 @@ class TokenFile:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace the file as a whole: a client may read it at any time."""
+    """Replace the file atomically: a client may read it at any time."""
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -1,4 +1,4 @@
-"""Files of HDFS on their way to their name, and files that are read."""
+"""Files of HDFS that are not published yet, and files that are read."""
 
 import errno
 import hashlib
@@ -10,13 +10,13 @@ from sparktrain.errors import StoreError, StoreRefusedError
 from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, NewFile, Written
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
 from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls
-from sparktrain.store.hadoop.hadoop_errors import TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
 
 T = TypeVar("T")
 
 
 def find(call: HdfsCall, path: str) -> HdfsEntry | None:
-    """What is at `path`. Raises StoreError."""
+    """The entry at `path`, if there is one. Raises StoreError."""
     try:
         return call.ask(lambda client: client.status(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -24,10 +24,10 @@ def find(call: HdfsCall, path: str) -> HdfsEntry | None:
 
 
 class Unpublished:
-    """A file under a name that nobody looks at, on its way to its own. Used by one thread.
+    """A file under a temporary name, until it is published under its own. Used by one thread.
 
-    Its folder is that of its target, so that a rename of the one publishes it: at once, and only when nothing has that
-    name. Each method raises TroubleError when an attempt has failed, unless it says that it tries again.
+    It is in the folder of its target, so that one rename publishes it: atomically, and only if the name is free.
+    Each method raises HadoopCallError when an attempt has failed, unless its docstring promises retries.
     """
 
     def __init__(self, target: str) -> None:
@@ -38,7 +38,7 @@ class Unpublished:
         self._closed: HdfsEntry | None = None
 
     def open(self, call: HdfsCall) -> None:
-        """Create it."""
+        """Create the temporary file."""
         path = self._path
         self._writer = self._do(call, lambda client: client.create(path))
 
@@ -46,30 +46,30 @@ class Unpublished:
         """Add `data` to the end."""
         writer, rest = self._writer, memoryview(data)
         if writer is None:
-            raise ValueError(f"{self._target} is not being written any more")
+            raise ValueError(f"{self._target} is no longer being written")
         for start in range(0, len(rest), PIECE_BYTES):
             self._do(call, writing(writer, rest[start : start + PIECE_BYTES]))
         self._size += len(data)
 
     def close(self, call: HdfsCall) -> None:
-        """End it, and see that it has come whole: a broken connection closes a part of a file as if it were all."""
+        """Close the file and verify its size: a broken connection closes a partial file as if it were complete."""
         writer, path = self._writer, self._path
         if writer is None:
-            raise ValueError(f"{self._target} is not being written any more")
+            raise ValueError(f"{self._target} is no longer being written")
         self._do(call, lambda client: writer.close())
         self._writer, self._closed = None, self._do(call, lambda client: client.status(path))
         if self._closed.size != self._size:
-            raise TroubleError(f"{self._closed.size} of {self._size} bytes have come", "try again")
+            raise HadoopCallError(f"{self._closed.size} of {self._size} bytes have arrived", "try again")
 
     def publish(self, call: HdfsCall) -> bool:
-        """Give it its name, once closed: False when something has that. Tries again, and decides when answers are lost.
+        """Rename the closed file to its name: False when that is taken. Retries, also when answers are lost.
 
-        Raises StoreError; unless the NameNode has the last request yet to do, it is whole under its name then, or not
-        there at all.
+        Raises StoreError; the file is then complete under its name or absent, unless the NameNode has not yet executed
+        the last request.
         """
         target = self._target
         while True:
-            taken, trouble = False, None
+            taken, failure = False, None
             try:
                 call.once(renaming(self._path, target))
                 return True
@@ -77,23 +77,25 @@ class Unpublished:
                 taken = True
             except (FileNotFoundError, NotADirectoryError):
                 pass
-            except TroubleError as error:
-                trouble = error
+            except HadoopCallError as error:
+                failure = error
             if not self._take_back(call):
                 return True
             if taken or find(call, target) is not None:
                 self.discard(call)
                 return False
-            call.again(trouble or TroubleError("it could not be given its name", "see whether its folder is there"))
+            call.retry_after(
+                failure or HadoopCallError("the rename to its name failed", "see whether its folder exists")
+            )
 
     def discard(self, call: HdfsCall) -> None:
-        """Delete it, unless it is published. Never raises."""
+        """Delete the file, unless it is published. Never raises."""
         path, writer = self._path, self._writer
         self._writer = None
 
         def discard(client: HadoopClient) -> None:
             try:
-                client.delete(path)  # before the writer lets go, which may publish a part
+                client.delete(path)  # before the writer is released, which may publish a part
             finally:
                 if writer is not None:
                     writer.abandon()
@@ -101,10 +103,10 @@ class Unpublished:
         call.clean_up(discard)
 
     def _take_back(self, call: HdfsCall) -> bool:
-        """Give it another unpublished name: True when that was done, False when it had gone to its target before.
+        """Rename the file to another temporary name: True when that worked, False when it had its final name already.
 
-        A rename whose answer was lost may have been done, or be done yet. After this it is decided, for the file has
-        either name, and the rename finds nothing any more.
+        When the answer to a rename was lost, it may have been executed, or may be later. This decides it: the file has
+        one of the two names, and a late rename no longer finds its source.
         """
         path, fresh = self._path, self._fresh()
         while True:
@@ -113,18 +115,18 @@ class Unpublished:
                 break
             except (FileNotFoundError, FileExistsError):
                 if find(call, fresh) is not None:
-                    break  # by an attempt before, whose answer was lost
+                    break  # an earlier attempt did it, and its answer was lost
                 self._check_published(call)
                 return False
-            except TroubleError as trouble:
-                call.again(trouble)
+            except HadoopCallError as failure:
+                call.retry_after(failure)
         self._path = fresh
         return True
 
     def _check_published(self, call: HdfsCall) -> None:
         published = find(call, self._target)
         if self._closed is None or published is None or not _same(published, self._closed):
-            raise StoreError(f"{self._target} was not written: somebody has deleted {self._path}; try again")
+            raise StoreError(f"{self._target} was not written: another process has deleted {self._path}; try again")
 
     def _do(self, call: HdfsCall, work: Callable[[HadoopClient], T]) -> T:
         try:
@@ -132,7 +134,7 @@ class Unpublished:
         except NotADirectoryError as error:
             raise StoreRefusedError(f"{self._target} cannot be written: {error}; choose another directory") from error
         except (FileNotFoundError, FileExistsError) as error:
-            raise TroubleError(f"somebody has deleted {self._path}, or writes it too", "try again") from error
+            raise HadoopCallError(f"another process has deleted {self._path}, or writes it too", "try again") from error
 
     def _fresh(self) -> str:
         return f"{self._target.rpartition('/')[0]}/{UNPUBLISHED}{uuid4().hex}"
@@ -143,17 +145,17 @@ def _same(one: HdfsEntry, other: HdfsEntry) -> bool:
 
 
 def writing(writer: Writer, piece: memoryview) -> Callable[[HadoopClient], None]:
-    """The work of one `write`."""
+    """The request of one `write`."""
     return lambda client: writer.write(piece)
 
 
 def renaming(source: str, target: str) -> Callable[[HadoopClient], None]:
-    """The work of one `rename`."""
+    """The request of one `rename`."""
     return lambda client: client.rename(source, target)
 
 
 class HadoopNewFile(NewFile):
-    """A file under another name, until it is renamed to its own. What fails in its middle ends it: begin another."""
+    """A file under a temporary name, until it is renamed to its own. A failed write ends it: start another."""
 
     def __init__(self, calls: HdfsCalls, where: str, file: Unpublished) -> None:
         self._calls = calls
@@ -162,24 +164,24 @@ class HadoopNewFile(NewFile):
         self._digest, self._size = hashlib.sha256(), 0
 
     def write(self, data: bytes) -> None:
-        """See base class. Ends the file when it fails: what has arrived is unknown."""
-        file, call = self._open(), self._calls.begin("write", self._where)
+        """See base class. A failure ends the file: how much has arrived is unknown."""
+        file, call = self._open(), self._calls.start("write", self._where)
         try:
             file.write(call, data)
-        except TroubleError as trouble:
+        except HadoopCallError as failure:
             self.discard()
-            raise call.failed(trouble) from trouble
+            raise call.failed(failure) from failure
         self._digest.update(data)
         self._size += len(data)
 
     def publish(self) -> Written:
         """See base class."""
-        file, call = self._open(), self._calls.begin("publish", self._where)
+        file, call = self._open(), self._calls.start("publish", self._where)
         try:
             file.close(call)
             published = file.publish(call)
-        except TroubleError as trouble:
-            raise call.failed(trouble) from trouble
+        except HadoopCallError as failure:
+            raise call.failed(failure) from failure
         finally:
             self.discard()
         if not published:
@@ -190,16 +192,16 @@ class HadoopNewFile(NewFile):
         """See base class."""
         file, self._file = self._file, None
         if file is not None:
-            file.discard(self._calls.begin("discard", self._where))
+            file.discard(self._calls.start("discard", self._where))
 
     def _open(self) -> Unpublished:
         if self._file is None:
-            raise ValueError(f"{self._where} was published, discarded, or has failed: it takes nothing any more")
+            raise ValueError(f"{self._where} was published, discarded, or has failed: it accepts no more data")
         return self._file
 
 
 class OpenFile:
-    """A file that is read, by one client after the other where one fails. Used by one thread.
+    """A file that is read; a retry uses another client. Used by one thread.
 
     Its methods raise FileNotFoundError, also for a folder, and StoreError.
     """
@@ -212,25 +214,25 @@ class OpenFile:
         self._size: int | None = None
 
     def size(self) -> int:
-        """In bytes."""
+        """The file's size in bytes."""
         if self._size is None:
             self._ask(lambda reader: b"")
         return self._size or 0
 
     def read(self, start: int, length: int) -> bytes:
-        """At most `length` bytes from `start` on; fewer where the file ends before."""
+        """Up to `length` bytes from `start`; fewer where the file ends earlier."""
         length = min(length, self.size() - start)
         return self._ask(lambda reader: reader.read(start, length)) if length > 0 else b""
 
     def _ask(self, work: Callable[[Reader], bytes]) -> bytes:
-        call = self._calls.begin("read", self._where)
+        call = self._calls.start("read", self._where)
         while True:
             try:
                 self._reader = self._reader or self._opened(call)
                 return call.once(_reading(self._reader, work))
-            except TroubleError as trouble:
+            except HadoopCallError as failure:
                 self._reader = None
-                call.again(trouble)
+                call.retry_after(failure)
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise no_such_file(self._where) from error
 
@@ -248,5 +250,5 @@ def _reading(reader: Reader, work: Callable[[Reader], bytes]) -> Callable[[Hadoo
 
 
 def no_such_file(where: str) -> FileNotFoundError:
-    """The error of a store that has no file there."""
+    """The error for a path without a file."""
     return FileNotFoundError(errno.ENOENT, "no such file in the store", where)

@@ -1,4 +1,4 @@
-"""Runs kept in HDFS, by way of its HTTP gateways."""
+"""A store in HDFS, over its HTTP gateways."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,7 +16,7 @@ from sparktrain.store.hadoop import host_names
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_conf import split, user, with_user
-from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError, explain
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind, explain
 from sparktrain.store.hadoop.hadoop_store import PROBING, HadoopStore
 from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
 
@@ -24,25 +24,27 @@ _CONNECT_S = 5.0
 
 
 class WebHdfsStore(HadoopStore):
-    """A folder of HDFS, by way of WebHDFS: for sites where HTTP alone comes through, to NameNodes and all DataNodes.
+    """A folder of HDFS over WebHDFS: for sites where only HTTP reaches the NameNodes and all DataNodes.
 
-    Without Kerberos. Nothing is on disk before the DataNodes' machines write it there by themselves, so what is put
-    survives the end of each process and of some machines, and not of all at once. A growing log is visible up to its
-    last append, a few seconds behind; see `GatewayStream` for what becomes of it where an append fails.
+    Without Kerberos. DataNodes write to disk when their kernel does, so a put file survives the end of every process
+    and of some machines, but not of all at once. A growing log is visible up to its last append, a few seconds behind;
+    see `GatewayStream` for an append that fails.
     """
 
-    def __init__(self, address: StoreAddress, patience: RetryPolicy | None = None) -> None:
-        """`address` is what `with_user` gives."""
+    def __init__(self, address: StoreAddress, policy: RetryPolicy | None = None) -> None:
+        """`address` comes from `with_user`."""
         hosts, root = split(address.url)
-        super().__init__(address, root, patience)
+        super().__init__(address, root, policy)
         scheme = "https" if address.url.lower().startswith("swebhdfs:") else "http"
         self._gateways = [f"{scheme}://{host}" for host in hosts.split(",")]
 
     @classmethod
     def at(cls, address: StoreAddress) -> "WebHdfsStore":
-        """The store of a webhdfs:// or swebhdfs:// URL. Raises SpecError."""
+        """Open the store of a webhdfs:// or swebhdfs:// URL. Raises SpecError."""
         if find_spec("hdfs") is None:
-            raise SpecError(f"dir ({address.url}) is in HDFS, whose client is missing: pip install 'sparktrain[hdfs]'")
+            raise SpecError(
+                f"dir ({address.url}) is in HDFS, and its client is missing: pip install 'sparktrain[hdfs]'"
+            )
         hosts, _ = split(address.url)
         if not all(host.rpartition(":")[0] and host.rpartition(":")[2].isdigit() for host in hosts.split(",")):
             raise SpecError(
@@ -54,26 +56,27 @@ class WebHdfsStore(HadoopStore):
     def _connect(self, abandoned: int) -> HadoopClient:
         host_names.check([url.partition("://")[2] for url in self._gateways])
         urls = self._gateways[:: 1 if abandoned % 2 == 0 else -1]
-        return _WebClient(";".join(urls), self._user(), self._patience.call_s / 2)
+        return _WebClient(";".join(urls), self._user(), self._policy.call_s / 2)
 
     def _explain(self, error: BaseException) -> OSError:
-        if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError | TroubleError):
+        if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError | HadoopCallError):
             return error
         from hdfs import HdfsError
 
         if isinstance(error, HdfsError):
-            # A refusal that is no answer of Hadoop's has no class of Java.
+            # A refusal that does not come from Hadoop has no Java class.
             java_class = error.exception or ("AuthorizationException" if "uthentication" in str(error) else "")
             return explain(java_class, str(error))
         name = type(error).__name__
         if name in ("ConnectTimeout", "ReadTimeout"):
-            return TroubleError(f"{name}: {error}", "see whether a NameNode or DataNode hangs", HdfsErrorKind.OVERDUE)
+            step = "see whether a NameNode or DataNode hangs"
+            return HadoopCallError(f"{name}: {error}", step, HdfsErrorKind.OVERDUE)
         return explain("", f"{name}: {error}")
 
     def _stream(self, where: str, path: str) -> WriteStream:
         return GatewayStream(self._calls, where, path)
 
-    def _impatient(self) -> HadoopStore:
+    def _probing(self) -> HadoopStore:
         return WebHdfsStore(self._address, PROBING)
 
     def _user(self) -> str:
@@ -91,7 +94,7 @@ class _WebClient(GatewayClient):
             _truncate = _Request("POST")
 
             def resolve(self, hdfs_path: str) -> str:
-                return hdfs_path  # all are absolute, and none holds the library's wild cards
+                return hdfs_path  # all are absolute, and none has the library's wildcards
 
         self._client = Client(urls, user=user, timeout=(min(_CONNECT_S, timeout_s), timeout_s))
 
@@ -107,16 +110,17 @@ class _WebClient(GatewayClient):
     def append(self, path: str) -> Writer:
         return _WebWriter(partial(self._client.write, path, append=True))
 
-    def settle(self, path: str) -> bool:
+    def recover_lease(self, path: str) -> bool:
         self._client.write(path, data=b"", append=True)  # refused while it is being written
         return True
 
     def rename(self, source: str, target: str) -> None:
-        # With options it says why it fails, and never moves into a folder; gateways that know none say yes or no.
+        # With options, an error is explicit and the file never moves into a folder. A gateway that ignores them answers
+        # true or false.
         answer = self._client._rename(source, destination=target, renameoptions="NONE")
         if answer.content and not answer.json()["boolean"]:
             self.status(source)
-            raise FileExistsError(f"{target} is there already")
+            raise FileExistsError(f"{target} exists already")
 
     def truncate(self, path: str, size: int) -> None:
         self._client._truncate(path, newlength=size)
@@ -130,7 +134,7 @@ class _WebClient(GatewayClient):
     def open(self, path: str) -> Reader:
         status = self._client.status(path)
         if status["type"] != "FILE":
-            raise FileNotFoundError(f"{path} is no file")
+            raise FileNotFoundError(f"{path} is not a file")
         return _WebReader(self._client, path, status["length"])
 
 
@@ -148,12 +152,12 @@ class _WebReader(Reader):
         with self._client.read(self._path, offset=start, length=length, chunk_size=PIECE_BYTES) as pieces:
             data = b"".join(pieces)
         if len(data) != length:
-            raise ConnectionError(f"{len(data)} of {length} bytes have come")
+            raise ConnectionError(f"{len(data)} of {length} bytes have arrived")
         return data
 
 
 class _WebWriter(Writer):
-    """One request with all in it; where that is more than one piece, its body comes bit by bit."""
+    """One request for the whole file, with a streamed body when there is more than one piece."""
 
     def __init__(self, send: Callable[..., None]) -> None:
         self._send = send
@@ -182,7 +186,7 @@ class _WebWriter(Writer):
 
 
 class _Upload:
-    """A request that runs on a thread of its own, which it gets its body from."""
+    """A request with a streamed body, on a separate thread."""
 
     def __init__(self, send: Callable[..., None]) -> None:
         self._send = send
@@ -192,7 +196,7 @@ class _Upload:
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Send all that is given. Blocks."""
+        """Send everything that `give` passes. Blocks."""
         try:
             self._send(data=self._body())
         except BaseException as error:
@@ -201,7 +205,7 @@ class _Upload:
             self._ended.set()
 
     def give(self, piece: bytes | None) -> None:
-        """Send `piece`; None is the end. Blocks until the one before is on its way; raises what the request raised."""
+        """Send `piece`; None is the end. Blocks until the previous piece is sent; raises what the request raised."""
         while not self._ended.is_set():
             try:
                 return self._pieces.put(piece, timeout=0.1)
@@ -217,9 +221,9 @@ class _Upload:
             raise self._error
 
     def stop(self) -> None:
-        """Break the request off; returns at once."""
+        """Abort the request; returns at once."""
         self._stopped = True
-        with suppress(Full):  # then it is seen with the piece that is there
+        with suppress(Full):  # the request notices with the piece in the queue
             self._pieces.put_nowait(None)
 
     def _body(self) -> Iterator[bytes]:

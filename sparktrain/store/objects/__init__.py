@@ -1,1 +1,1 @@
-"""Stores over object services: S3, Google Cloud Storage, Azure, and memory."""
+"""Object stores: S3, Google Cloud Storage, Azure, and memory."""

@@ -32,7 +32,7 @@ _KINDS = {
     "OperationTimedOut": RequestErrorKind.AGAIN,
     "LeaseAlreadyPresent": RequestErrorKind.AGAIN,
 }
-"""By the service's code. Blocks are lost when another writer's blob of the same name is published."""
+"""Kinds by the service's error code. Publishing a blob deletes the blocks of other writers of that name."""
 
 _DENIED = ("access is denied", "give these credentials the role Storage Blob Data Contributor there")
 _NO_CREDENTIALS = (
@@ -50,9 +50,9 @@ _REFUSALS = {
 
 
 class AzureBucket(Bucket):
-    """A container, reached with the credentials that adlfs finds in the environment or on the host.
+    """A container, with the credentials that adlfs finds in the environment or on the host.
 
-    `settings` may hold `account`, the name of the storage account; else the environment says so.
+    `settings` may hold `account`, the name of the storage account; otherwise the environment names it.
     """
 
     def __init__(self, name: str, settings: dict[str, str]) -> None:
@@ -81,7 +81,7 @@ class AzureBucket(Bucket):
         except ResourceExistsError:
             if await blob.exists():
                 raise
-            # Blocks alone, which a killed writer may have left: they are in the way of this request, and of no list.
+            # Only uncommitted blocks of a killed writer: this request conflicts with them, a list of blocks does not.
             await AzureUpload(self, key, writer).publish(data)
 
     async def upload(self, key: str, writer: str) -> Upload:
@@ -155,7 +155,7 @@ class AzureBucket(Bucket):
 
 
 class AzureUpload(Upload):
-    """Blocks of a blob, which Azure forgets after a week."""
+    """Uncommitted blocks of a blob, which Azure deletes after a week."""
 
     def __init__(self, bucket: AzureBucket, key: str, writer: str) -> None:
         self._bucket = bucket
@@ -186,7 +186,7 @@ class AzureUpload(Upload):
         )
 
     async def abort(self) -> None:
-        """See base class. Nothing can be done: blocks without a blob end by themselves."""
+        """See base class. Does nothing: Azure deletes uncommitted blocks by itself."""
 
 
 def _open(settings: dict[str, str]) -> "AzureBlobFileSystem":
@@ -198,5 +198,5 @@ def _open(settings: dict[str, str]) -> "AzureBlobFileSystem":
         connection_timeout=CONNECT_S,
         read_timeout=ANSWER_S,
         use_listings_cache=False,
-        skip_instance_cache=True,  # whoever opens a store after a mistake shall not meet the credentials of before
+        skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
     )

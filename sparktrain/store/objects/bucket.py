@@ -1,4 +1,4 @@
-"""What an object store is made of: the few requests that a service which keeps objects must answer."""
+"""The interface of a bucket: the few requests that an object service must answer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,60 +8,60 @@ from typing import ClassVar, Protocol
 from msgspec import Struct
 
 WRITER = "sparktrainwriter"
-"""The entry of an object's metadata that says which call wrote it: letters alone, which every service takes."""
+"""The key of an object's metadata that names the call which wrote it: only letters, which every service accepts."""
 
 PART_BYTES = 16 * 2**20
-"""Of a large object, sent at once; all but the last part have this size. Services take at most 10,000 parts."""
+"""Size of a part of a large object; only the last part may be smaller. Services accept at most 10,000 parts."""
 
 CONNECT_S, ANSWER_S = 4.0, 30.0
-"""How long a client waits for a connection, and for the next bytes on it."""
+"""Timeouts of a client for a connection, and for the next bytes on it."""
 
 
 class RequestErrorKind(Enum):
     """What an error of a request means for the call that made it."""
 
     TAKEN = "taken"
-    """There is an object of that name, and the request was not to replace any."""
+    """The object exists, and the request forbids replacing it."""
     MISSING = "missing"
     """There is no such object, or no such upload."""
     REFUSED = "refused"
-    """The same request would be refused until somebody acts."""
+    """The service refuses the same request until a person acts."""
     FAILED = "failed"
     """The same request would fail again."""
     AGAIN = "again"
-    """The same request may be answered later. This one may have taken effect."""
+    """A retry may succeed. This request may have taken effect."""
 
 
 class RequestFailure(Struct, frozen=True):
-    """An error of a request, explained."""
+    """What an error of a request means, and what to do about it."""
 
     kind: RequestErrorKind
     cause: str = ""
     step: str = ""
-    """What to do about it."""
+    """The next step for a person."""
 
 
 class ObjectInfo(Struct, frozen=True):
-    """An object."""
+    """Metadata of an object."""
 
     size: int
     """In bytes."""
     modified: float
     """Seconds since 1970, by the service's clock."""
     writer: str | None
-    """Which call wrote it; None when the service does not say."""
+    """The call that wrote it; None when the service does not store that."""
 
 
 class Page(Struct, frozen=True):
-    """A part of a listing."""
+    """One page of a listing."""
 
     keys: list[str]
     next: str | None
-    """What to ask for the next page with; None after the last one."""
+    """The token for the next page; None after the last one."""
 
 
 class Upload(Protocol):
-    """A large object that nobody sees yet. Its requests come one after another."""
+    """A large object that is not visible yet. Its requests come one after another."""
 
     async def add(self, part: bytes) -> None:
         """Send the next part; all have the same size. When it fails, the same part may be sent again."""
@@ -70,28 +70,28 @@ class Upload(Protocol):
     async def publish(self, last: bytes) -> None:
         """Send the last part, which may be smaller or empty, and make the object visible unless its name is taken.
 
-        TAKEN then. When it fails otherwise, the same may be asked again.
+        Fails as TAKEN then. After any other failure it may be called again with the same bytes.
         """
         ...
 
     async def abort(self) -> None:
-        """Let the service forget the parts."""
+        """Have the service delete the parts."""
         ...
 
 
 class Bucket(Protocol):
     """The objects of one bucket, named by keys.
 
-    Each coroutine makes one request, and no second one where the first fails: it may be cancelled, and asked again. It
-    raises whatever the service's client raises: `explain` knows what that means. Runs in fsspec's own event loop.
+    Each coroutine makes one request and does not retry it; it may be cancelled and called again. It raises whatever the
+    service's client raises, which `explain` classifies. Runs in fsspec's own event loop.
     """
 
     deleted_at_once: ClassVar[int] = 32
-    """How many objects `delete_many` may be asked for."""
+    """The most objects that one `delete_many` accepts."""
 
     @property
     def url(self) -> str:
-        """Of the bucket, for people and for `open_store`: `s3://name`."""
+        """The bucket's URL, for people and for `open_store`: `s3://name`."""
         ...
 
     async def settings(self) -> dict[str, str]:
@@ -99,33 +99,33 @@ class Bucket(Protocol):
         ...
 
     async def put(self, key: str, data: bytes, writer: str) -> None:
-        """Create an object with its writer's mark in its metadata, atomically; TAKEN when there is one already."""
+        """Create an object atomically, with `writer` in its metadata; TAKEN when it exists already."""
         ...
 
     async def upload(self, key: str, writer: str) -> Upload:
-        """Begin a large object."""
+        """Start a large object."""
         ...
 
     async def head(self, key: str) -> ObjectInfo:
-        """What is known about an object; MISSING when there is none."""
+        """The metadata of an object; MISSING when there is none."""
         ...
 
     async def get(self, key: str, start: int, length: int) -> bytes:
-        """At most `length` bytes, at least 1, from byte `start` on; none where the object ends before it. MISSING."""
+        """Up to `length` bytes (at least 1) from byte `start`; empty where the object ends earlier. MISSING."""
         ...
 
     async def page(self, prefix: str, token: str | None) -> Page:
-        """The keys that begin with `prefix`, in any order; `token` is the `next` of the page before."""
+        """The keys that start with `prefix`, in any order; `token` is the `next` of the previous page."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Delete an object; none, or MISSING, when there is none."""
+        """Delete an object; when there is none, does nothing or fails as MISSING."""
         ...
 
     async def delete_many(self, keys: Sequence[str]) -> None:
-        """Delete at most `deleted_at_once` objects, those that are there; here by as many requests at the same time.
+        """Delete those of at most `deleted_at_once` objects that exist; here by concurrent requests.
 
-        A bucket overrides this where one request does it.
+        A bucket overrides this where one request can do it.
         """
         await asyncio.gather(*(self._delete_if_there(key) for key in keys))
 
@@ -137,5 +137,5 @@ class Bucket(Protocol):
                 raise
 
     def explain(self, error: Exception) -> RequestFailure:
-        """What an error that a request raised means."""
+        """Classify an error that a request raised."""
         ...

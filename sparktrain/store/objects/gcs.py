@@ -33,9 +33,9 @@ _NO_BUCKET = ("there is no such bucket", "create it, or correct its name")
 
 
 class GcsBucket(Bucket):
-    """A bucket, reached with the application default credentials of this host.
+    """A bucket, with the application default credentials of this host.
 
-    `settings` may hold `endpoint`, the URL of another service than Google's; else STORAGE_EMULATOR_HOST says so.
+    `settings` may hold `endpoint`, the URL of a service other than Google's; otherwise STORAGE_EMULATOR_HOST names it.
     """
 
     def __init__(self, name: str, settings: dict[str, str]) -> None:
@@ -133,22 +133,22 @@ class GcsBucket(Bucket):
         async with self._opening:
             files = self._files
             if files is None:
-                # In a thread: it looks for credentials, if need be over the network, before it returns.
+                # In a thread: it looks for credentials, possibly over the network, before it returns.
                 self._files = files = await asyncio.to_thread(_open, self._settings)
         return files
 
 
 class GcsUpload(Upload):
-    """A resumable upload, which Google forgets after a week.
+    """A resumable upload, which Google deletes after a week.
 
-    What is sent again after a lost answer begins with bytes that the service may have: it skips those.
+    A retry after a lost answer starts with bytes that the service may have, and the service skips those.
     """
 
     def __init__(self, bucket: GcsBucket, location: str) -> None:
         self._bucket = bucket
         self._location = location
         self._taken = 0
-        """How many bytes the service has for certain."""
+        """Bytes that the service has confirmed."""
 
     async def add(self, part: bytes) -> None:
         """See base class."""
@@ -166,7 +166,7 @@ class GcsUpload(Upload):
 
     async def abort(self) -> None:
         """See base class."""
-        # The condition of its end is in its address, and is none that the service knows for a deletion.
+        # The upload's URL holds the condition for publishing, which the service does not accept for a deletion.
         await self._bucket.ask("DELETE", self._location.replace("&ifGenerationMatch=0", ""))
 
     async def _send(self, data: bytes, content_range: str) -> Any:
@@ -183,7 +183,7 @@ def _open(settings: dict[str, str]) -> "GCSFileSystem":
         endpoint_url=settings.get("endpoint"),
         requests_timeout=ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=ANSWER_S),
         use_listings_cache=False,
-        skip_instance_cache=True,  # whoever opens a store after a mistake shall not meet the credentials of before
+        skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
     )
 
 

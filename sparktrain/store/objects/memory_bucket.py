@@ -1,4 +1,4 @@
-"""Objects in the memory of one process: for tests, whose runs shall leave nothing."""
+"""Objects in the memory of one process: for tests that must leave no files."""
 
 import threading
 from typing import TYPE_CHECKING
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 _condition = threading.Lock()
 _writers: dict[str, str] = {}
-"""Who wrote what, by path. Like the files themselves, of all buckets of the process."""
+"""The writer of each object by path, for all buckets of the process."""
 
 
 class MemoryBucket(Bucket):
-    """A folder of fsspec's file system in memory, which all stores of the process share and no other process sees."""
+    """A folder of fsspec's file system in memory, which all stores of the process share."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -78,7 +78,7 @@ class MemoryBucket(Bucket):
 
 
 class MemoryUpload(Upload):
-    """Parts of an object."""
+    """The parts of an object that is not published yet."""
 
     def __init__(self, bucket: MemoryBucket, key: str, writer: str) -> None:
         self._bucket = bucket

@@ -13,19 +13,19 @@ from sparktrain.store.objects.bucket import PART_BYTES, Bucket, Page, Upload
 from sparktrain.store.objects.requests import ObjectStoreCall, taken
 
 PROBE_S = 4.5
-"""How long each step of `probe` goes on trying: a user waits for it."""
+"""How long each step of `probe` retries: a user waits for it."""
 
 _ABORT_S = 5.0
 
 
 class ObjectStore(Store):
-    """A prefix of a bucket. Safe between any hosts, as far as the service keeps what `probe` asks of it.
+    """A prefix of a bucket. Safe between any hosts, if the service has the conditional writes that `probe` checks.
 
-    A file is an object, created by a conditional request: only when there is none of its name. Whether a request whose
-    answer was lost took effect is told by a mark in the object's metadata, which is of this call alone.
-    What stays undecided: a request that was under way when its call gave up (StoreTimeoutError) may take effect later.
+    A file is an object, created by a conditional request: only when its name is free. When the answer to a request was
+    lost, a mark in the object's metadata, unique to the call, shows whether the request took effect.
+    One case stays undecided: a request in flight when its call gave up (StoreTimeoutError) may take effect later.
 
-    A log that grows is not seen before it is closed; a process that dies before leaves none of it.
+    A log becomes visible when it is closed; a process that dies earlier leaves none of it.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ObjectStore(Store):
 
     @property
     def address(self) -> StoreAddress:
-        """See base class. Credentials are no part of it: each process finds its own."""
+        """See base class. Without credentials: each process finds its own."""
         settings = self._call_of_root().ask(lambda bucket: bucket.settings())
         return StoreAddress(self.where(), settings, self._timeout_s)
 
@@ -49,7 +49,7 @@ class ObjectStore(Store):
         return f"{self._bucket.url}/{key}" if key else self._bucket.url
 
     def probe(self) -> None:
-        """See base class. Says after 5 s at the latest when the service cannot be reached."""
+        """See base class. Reports an unreachable service after 5 s at the latest."""
         try:
             ObjectStore(self._bucket, self._prefix, PROBE_S)._probe(f"probe-{uuid4().hex}")
         except StoreError as error:
@@ -73,7 +73,7 @@ class ObjectStore(Store):
         if mark != writer:
             raise StoreError(
                 errno.EIO,
-                "its service drops the metadata of objects, by which a driver knows its own when an answer was lost; "
+                "its service drops the metadata of objects, by which a driver recognizes its own after a lost answer; "
                 "use a service, or a version of it, that keeps it",
             )
 
@@ -83,7 +83,7 @@ class ObjectStore(Store):
         return call.create(lambda bucket: bucket.put(call.key, data, writer), writer)
 
     def read(self, path: str) -> bytes:
-        """See base class. The deadline is of each 4 MiB."""
+        """See base class. Each 4 MiB has its own deadline."""
         return b"".join(self.pieces(path))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
@@ -101,7 +101,7 @@ class ObjectStore(Store):
         return FileInfo(found.size, found.modified)
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """See base class. The deadline is of each piece."""
+        """See base class. Each piece has its own deadline."""
         return by_range(self, path)
 
     def exists(self, path: str) -> bool:
@@ -129,7 +129,7 @@ class ObjectStore(Store):
         return self._create(path)
 
     def open_stream(self, path: str) -> WriteStream:
-        """See base class. FileExistsError also by `close`, when somebody else created the file meanwhile."""
+        """See base class. `close` also raises FileExistsError, when another process has created the file meanwhile."""
         return ObjectStream(self._create(path))
 
     def delete(self, path: str) -> None:
@@ -139,7 +139,7 @@ class ObjectStore(Store):
             call.ask(lambda bucket: bucket.delete(call.key))
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """See base class. The deadline is of each request, or of some at the same time."""
+        """See base class. Each request has its own deadline."""
         keys, count = [self._key(path) for path in paths], self._bucket.deleted_at_once
         for first in range(0, len(keys), count):
             self._delete_many(keys[first : first + count])
@@ -166,7 +166,7 @@ class ObjectStore(Store):
 
 
 class LargeObject(NewFile):
-    """Parts that the service keeps, and up to one part in memory, until it is published."""
+    """A large file: parts that the service holds, and up to one part in memory, until it is published."""
 
     def __init__(self, bucket: Bucket, key: str, timeout_s: float, part_bytes: int) -> None:
         self._bucket = bucket
@@ -195,14 +195,14 @@ class LargeObject(NewFile):
     def _send(self) -> None:
         call, part = self._call(self._part_bytes), bytes(self._buffer)
         try:
-            upload = self._begin(call)
+            upload = self._start_upload(call)
             call.ask(lambda _: upload.add(part))
         except BaseException:
             self.discard()
             raise
         self._buffer.clear()
 
-    def _begin(self, call: ObjectStoreCall) -> Upload:
+    def _start_upload(self, call: ObjectStoreCall) -> Upload:
         if self._upload is None:
             self._upload = call.ask(lambda bucket: bucket.upload(self._key, self._writer))
         return self._upload
@@ -222,21 +222,21 @@ class LargeObject(NewFile):
             self.discard()
 
     def publish_in_parts(self) -> bool:
-        """Publish as large objects are, whatever the size, and end the file: whether it has its name now."""
+        """Publish as a multipart upload, whatever the size, and close the file: whether it got its name."""
         call, last = self._call(len(self._buffer)), bytes(self._buffer)
         try:
-            upload = self._begin(call)
+            upload = self._start_upload(call)
             created = call.create(lambda _: upload.publish(last), self._writer)
             if created:
                 self._upload = None
             return created
-        except FileExistsError:  # Google looks already when an upload begins
+        except FileExistsError:  # Google checks already when an upload starts
             return False
         finally:
             self.discard()
 
     def discard(self) -> None:
-        """See base class. Blocks for 5 s at most: parts that it could not delete stay, unseen, in the service."""
+        """See base class. Blocks for 5 s at most: parts that it cannot delete stay invisible in the service."""
         upload, self._upload, self._ended = self._upload, None, True
         self._buffer.clear()
         if upload is not None:
@@ -252,7 +252,7 @@ class LargeObject(NewFile):
 
 
 class ObjectStream(WriteStream):
-    """A log, of which all is seen when it is closed."""
+    """A log that becomes visible when it is closed."""
 
     def __init__(self, file: LargeObject) -> None:
         self._file = file

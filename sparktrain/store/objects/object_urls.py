@@ -1,4 +1,4 @@
-"""From the URL of an object store to the store. Nothing is loaded or touched before it is used."""
+"""Opens an object store by its URL. Loads no library and makes no request before the first use."""
 
 import re
 from collections.abc import Callable
@@ -18,19 +18,19 @@ _AZURE_HOST = re.compile(r"([^/@:]+)@([^/@.:]+)\.(?:dfs|blob)\.core\.windows\.ne
 
 
 def open_s3(address: StoreAddress) -> Store:
-    """`s3://bucket/folder`, in Amazon S3 or what speaks like it. SpecError for another form, or without s3fs."""
+    """Open `s3://bucket/folder`, in Amazon S3 or a service with its API. SpecError for other forms, or without s3fs."""
     _require("s3fs", "sparktrain[s3]", address)
     return _open_objects(address, S3Bucket)
 
 
 def open_gcs(address: StoreAddress) -> Store:
-    """`gs://bucket/folder`, in Google Cloud Storage. SpecError for another form, or without gcsfs."""
+    """Open `gs://bucket/folder`, in Google Cloud Storage. SpecError for another form, or without gcsfs."""
     _require("gcsfs", "gcsfs", address)
     return _open_objects(address, GcsBucket)
 
 
 def open_azure(address: StoreAddress) -> Store:
-    """`abfs://container/folder`, or `abfs://container@account.dfs.core.windows.net/folder`, as Hadoop writes it.
+    """Open `abfs://container/folder`, or `abfs://container@account.dfs.core.windows.net/folder`, as Hadoop writes it.
 
     SpecError for another form, or without adlfs.
     """
@@ -44,13 +44,13 @@ def open_azure(address: StoreAddress) -> Store:
 
 
 def open_memory(address: StoreAddress) -> Store:
-    """`memory://name/folder`, for tests: in this process alone. SpecError for another form, or without fsspec."""
+    """Open `memory://name/folder`, for tests: only in this process. SpecError for another form, or without fsspec."""
     _require("fsspec", "fsspec", address)
     return _open_objects(address, lambda name, _: MemoryBucket(name))
 
 
 def _open_objects(address: StoreAddress, bucket: Callable[[str, dict[str, str]], Bucket]) -> Store:
-    """A store of objects. Keys are written as they are: nothing in them is an escape."""
+    """Open an object store. The URL is taken literally: it has no escapes."""
     _, _, rest = address.url.partition(":")
     name, _, prefix = rest.removeprefix("//").rstrip("/").partition("/")
     if "@" in name:
@@ -72,5 +72,5 @@ def _require(module: str, package: str, address: StoreAddress) -> None:
 
 
 def _shown(url: str) -> str:
-    """`url` without what is before an @ in it."""
+    """`url` with anything before an @ hidden."""
     return re.sub(r"//[^/]*@", "//***@", url)

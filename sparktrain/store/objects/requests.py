@@ -1,4 +1,4 @@
-"""The requests of one call of an object store: made again until they are answered, or the call's time is over."""
+"""The requests of one call of an object store: retried until they are answered, or the call's deadline."""
 
 import errno
 from collections.abc import Callable, Coroutine
@@ -14,20 +14,20 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
 
 T = TypeVar("T")
 Ask = Callable[[Bucket], Coroutine[Any, Any, T]]
-"""Makes one request."""
+"""A coroutine function that makes one request."""
 
 _DELETED = RequestFailure(
-    RequestErrorKind.AGAIN, "it was deleted while it was created", "let one driver alone write a run"
+    RequestErrorKind.AGAIN, "it was deleted while it was created", "let only one driver write a run"
 )
 _UPLOAD_GONE = RequestFailure(
-    RequestErrorKind.FAILED, "the service has forgotten the parts that were sent", "write the file again"
+    RequestErrorKind.FAILED, "the service has deleted the parts that were sent", "write the file again"
 )
 
 
 class ObjectStoreCall:
-    """One call of a store: its requests share one deadline. They block, for 60 s each at most, and longer large ones.
+    """One call of a store: its requests share one deadline. Each blocks for at most 60 s, a large one for longer.
 
-    FileExistsError when a name is taken, FileNotFoundError when there is no such object, StoreError for the rest.
+    Raises FileExistsError when a name is taken, FileNotFoundError when there is no such object, StoreError otherwise.
     """
 
     def __init__(self, bucket: Bucket, key: str, seconds: float, size: int = 0) -> None:
@@ -39,7 +39,7 @@ class ObjectStoreCall:
         self._request_s = _REQUEST_S + size / _SLOWEST_BYTES_PER_S
 
     def ask(self, ask: Ask[T]) -> T:
-        """Make a request, and again until it is answered."""
+        """Make a request, and retry it until it is answered."""
         while True:
             try:
                 return self._once(ask)
@@ -50,10 +50,10 @@ class ObjectStoreCall:
                 self._wait(failure, error)
 
     def create(self, ask: Ask[None], writer: str) -> bool:
-        """Make a request that creates the object: whether the object is of `writer` now.
+        """Make a request that creates the object: whether `writer` has created it.
 
-        A request that took effect without an answer is refused when it is made again; hence the object itself is asked
-        whose it is. Where the service does not say, it is somebody else's: two winners would be worse than none.
+        When the answer to a request that took effect is lost, its retry is refused; hence the object's metadata decides
+        who created it. An object without that mark counts as another writer's: two winners would be worse than none.
         """
         while True:
             try:
@@ -76,12 +76,12 @@ class ObjectStoreCall:
     def _once(self, ask: Ask[T]) -> T:
         from fsspec import asyn
 
-        left = max(self._seconds - self._retries.spent_s(), 0.001)  # fsspec takes 0 for no limit at all
+        left = max(self._seconds - self._retries.spent_s(), 0.001)  # fsspec takes 0 for no limit
         answer: T = asyn.sync(asyn.get_loop(), ask, self._bucket, timeout=min(left, self._request_s))
         return answer
 
     def _wait(self, failure: RequestFailure, error: Exception) -> None:
-        """Wait before the next request; StoreTimeoutError when there is no time for one."""
+        """Wait before the next request; StoreTimeoutError when the deadline is too close for one."""
         if not self._retries.wait():
             problem = f"{failure.cause}, for {self._seconds:g} s; {failure.step}"
             raise StoreTimeoutError(errno.ETIMEDOUT, problem, self._name) from error
@@ -98,5 +98,5 @@ class ObjectStoreCall:
 
 
 def taken(name: str) -> FileExistsError:
-    """For a path that has a file."""
+    """The error for a path that is taken."""
     return FileExistsError(errno.EEXIST, "there is such a file in the store already", name)

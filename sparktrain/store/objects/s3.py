@@ -1,4 +1,4 @@
-"""Objects in S3, and in services that speak like it."""
+"""Objects in S3, and in services with its API."""
 
 import re
 from collections.abc import Sequence
@@ -53,25 +53,25 @@ _REFUSALS = {
     "TokenRetrievalError": _NO_CREDENTIALS, "NoAuthTokenError": _NO_CREDENTIALS, "SSOTokenLoadError": _NO_CREDENTIALS,
     "UnauthorizedSSOTokenError": _NO_CREDENTIALS,
 }  # fmt: skip
-"""By the service's code, or by the class of the client's error."""
+"""Cause and step by the service's code, or by the class of the client's error."""
 
 
 class S3Bucket(Bucket):
-    """A bucket, reached with the credentials that AWS's own tools would find on this host.
+    """A bucket, with the credentials that AWS's own tools find on this host.
 
-    `settings` may hold `endpoint`, the URL of a service other than AWS, and `region`; where they are missing, the
-    environment and the files that AWS's tools read say so.
+    `settings` may hold `endpoint`, the URL of a service other than AWS, and `region`; otherwise they come from the
+    environment and the files that AWS's tools read.
     """
 
     deleted_at_once: ClassVar[int] = 1000
-    """As many as one request takes."""
+    """The most objects that one request deletes."""
 
     def __init__(self, name: str, settings: dict[str, str]) -> None:
         self._name = name
         self._settings = settings
         self._files: S3FileSystem | None = None
         self._endpoint = _host(settings.get("endpoint", "")) or "S3"
-        """For people."""
+        """The service's name in messages."""
 
     @property
     def url(self) -> str:
@@ -83,7 +83,7 @@ class S3Bucket(Bucket):
         client = (await self._connect()).s3.meta
         found = {"region": client.region_name, "endpoint": client.endpoint_url}
         if _AWS_ENDPOINT.fullmatch(client.endpoint_url):
-            del found["endpoint"]  # which region a bucket of AWS is in is found out by asking
+            del found["endpoint"]  # a client asks AWS for the region of a bucket
         return {name: value for name, value in found.items() if value}
 
     async def put(self, key: str, data: bytes, writer: str) -> None:
@@ -92,8 +92,8 @@ class S3Bucket(Bucket):
 
     async def upload(self, key: str, writer: str) -> Upload:
         """See base class."""
-        begun = await self.ask("create_multipart_upload", Key=key, Metadata={WRITER: writer})
-        return S3Upload(self, key, begun["UploadId"])
+        started = await self.ask("create_multipart_upload", Key=key, Metadata={WRITER: writer})
+        return S3Upload(self, key, started["UploadId"])
 
     async def head(self, key: str) -> ObjectInfo:
         """See base class."""
@@ -162,7 +162,7 @@ class S3Bucket(Bucket):
 
 
 class S3Upload(Upload):
-    """A multipart upload. Where nobody ends it, its parts stay, unseen, until a lifecycle rule of the bucket does."""
+    """A multipart upload. If it is not ended, its parts stay invisible until a lifecycle rule deletes them."""
 
     def __init__(self, bucket: S3Bucket, key: str, upload_id: str) -> None:
         self._bucket = bucket
@@ -199,10 +199,10 @@ def _open(settings: dict[str, str]) -> "S3FileSystem":
         config_kwargs={
             "connect_timeout": CONNECT_S,
             "read_timeout": ANSWER_S,
-            "retries": {"total_max_attempts": 1},  # a call makes its requests again itself, and knows its deadline
+            "retries": {"total_max_attempts": 1},  # `ObjectStoreCall` retries, and knows the deadline
         },
         use_listings_cache=False,
-        skip_instance_cache=True,  # whoever opens a store after a mistake shall not meet the credentials of before
+        skip_instance_cache=True,  # a store opened after a mistake must not reuse the earlier credentials
     )
     files.retries = 1
     return files
@@ -214,13 +214,13 @@ def _host(endpoint: str) -> str:
 
 
 def _code(error: Exception) -> str:
-    """What the service called `error`, or the class of an error of the client."""
+    """The service's code of `error`, or the class of an error of the client."""
     answer = _answer(error)
     return type(error).__name__ if answer is None else str(answer.get("Error", {}).get("Code", ""))
 
 
 def _answer(error: Exception) -> dict[str, Any] | None:
-    """What the service answered, when it did."""
+    """The service's answer, if there was one."""
     answer = getattr(error.__cause__ or error, "response", None)
     return answer if isinstance(answer, dict) else None
 

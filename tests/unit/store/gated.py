@@ -1,4 +1,4 @@
-"""A store in memory, and one that asks before each operation of another: for crashes and faults at any point."""
+"""A store in memory, and one that passes each operation of another through a gate, to inject crashes and faults."""
 
 import errno
 import hashlib
@@ -11,15 +11,15 @@ from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written
 from sparktrain.store.localfs import LocalNewFile, LocalStream
 
 Gate = Callable[[str, Callable[[], Any]], Any]
-"""Gets the name of an operation and what does it; returns its result, or raises before or after."""
+"""Takes the name of an operation and its function; returns the result, or raises before or after it."""
 
 
 class Crash(BaseException):
-    """The process is gone: nothing that it would do on an error happens."""
+    """The process has died: no error handler runs."""
 
 
 class MemoryStore(Store):
-    """Files in a dict. `torn` makes the next write of a file lose the end of its data, and say nothing."""
+    """Files in a dict. With `torn`, the next write of a file silently loses the end of its data."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -113,7 +113,7 @@ class MemoryNewFile(NewFile):
 
 
 class GatedStore(Store):
-    """Passes each operation of a store through a gate."""
+    """A store that passes each operation of another through a gate."""
 
     def __init__(self, store: Store, gate: Gate) -> None:
         self.store = store
@@ -214,7 +214,7 @@ class FailAt:
 
 
 def drop(result: Any) -> None:
-    """Let go of a result that its caller never gets: a file handle does not outlive its process."""
+    """Close a result that its caller never gets: a file handle does not outlive its process."""
     if isinstance(result, LocalStream | MemoryStream):
         result.close()
     elif isinstance(result, LocalNewFile):

@@ -1,8 +1,8 @@
 """Actors that take turns at each operation of a store.
 
-Every actor runs the product's own functions in a thread of its own, and waits at a gate before each operation of the
-store: so a crash between any two operations is an actor that gets no more turns, and a zombie is one that gets them
-after it was replaced.
+Every actor runs the product's own functions in a separate thread, and waits at a gate before each operation of the
+store. A crash between two operations is an actor without further turns; a zombie is an actor with turns after its
+replacement has started.
 """
 
 import threading
@@ -15,16 +15,16 @@ DEADLINE_S = 30.0
 
 
 class Actor:
-    """A function in a thread that goes on for one operation at each `step`."""
+    """A function in a thread that advances by one operation at each `step`."""
 
     def __init__(self, work: "Callable[[Actor], None]", files: MemoryStore) -> None:
         self.over = False
         self.problem: BaseException | None = None
         self.next = ""
-        """The name of the operation that it waits before."""
+        """The name of the next operation, before which the actor waits."""
         self._files = files
         self._fault = ""
-        self._turn, self._waits = threading.Lock(), threading.Lock()  # each is held, but for the moment of a handover
+        self._turn, self._waits = threading.Lock(), threading.Lock()  # each is held except during a handover
         self._turn.acquire()
         self._waits.acquire()
         self.store = GatedStore(files, self.gate)
@@ -33,14 +33,14 @@ class Actor:
         self._await()
 
     def step(self, fault: str = "") -> None:
-        """Do the next operation; with a fault before or after it, with torn data, or as a crash before it."""
+        """Execute the next operation; with a fault before or after it, with torn data, or with a crash before it."""
         if not self.over:
             self._fault = fault
             self._turn.release()
             self._await()
 
     def crash(self) -> None:
-        """End without another operation."""
+        """End the actor without another operation."""
         while not self.over:
             self.step("crash")
         self._thread.join(DEADLINE_S)
@@ -63,7 +63,7 @@ class Actor:
         return result
 
     def _await(self) -> None:
-        assert self._waits.acquire(timeout=DEADLINE_S), "an actor does not come to its next operation"
+        assert self._waits.acquire(timeout=DEADLINE_S), "an actor does not reach its next operation"
         if self.problem is not None:
             raise self.problem
 

@@ -1,8 +1,9 @@
-"""What is particular to a directory: crashes, full disks, permissions."""
+"""What is specific to a store in a directory: crashes, full disks, permissions."""
 
 import builtins
 import errno
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,7 +60,7 @@ def test_everything_is_synced_before_it_is_reported(store: LocalStore, monkeypat
     assert synced == ["ROOT/a/b"]
 
 
-def test_a_link_whose_answer_was_lost_counts_as_made(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_with_a_lost_answer_counts_as_made(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.link
 
     def link(source: Path, target: Path) -> None:
@@ -103,19 +104,19 @@ def test_probe_refuses_a_file(tmp_path: Path, beneath: str) -> None:
         LocalStore(f"{tmp_path}/file{beneath}").probe()
 
 
-def test_probe_names_an_error_that_it_does_not_know(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_reports_an_unknown_error(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", _failing(errno.EIO))
     with pytest.raises(RunDirectoryError, match=r"Input/output error; see the kernel's log .* or choose another"):
         store.probe()
 
 
-def test_probe_finds_a_store_that_loses_what_is_written(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_detects_a_store_that_loses_data(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_bytes", lambda path: b"")
     with pytest.raises(RunDirectoryError, match="does not read back"):
         store.probe()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_probe_without_permission() -> None:
     script = (
         "import os; from sparktrain.store.localfs import LocalStore; from sparktrain.errors import RunDirectoryError\n"
@@ -124,14 +125,17 @@ def test_probe_without_permission() -> None:
         "except RunDirectoryError as error: print(error)"
     )
     ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True)
-    assert "cannot be written by user nobody: permission denied for /var/sparktrain-test; choose" in ended.stdout
+    assert (
+        f"cannot be written by user {pwd.getpwuid(65534).pw_name}: permission denied for /var/sparktrain-test; choose"
+        in ended.stdout
+    )
 
 
-# ---- what may pass
+# ---- transient errors
 
 
 class FaultyDisk:
-    """A disk whose system calls fail a number of times, and the clock of the store on it: its pauses take no time."""
+    """A disk with system calls that fail a number of times, and a clock with pauses that take no time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pauses: list[float] = []
@@ -148,7 +152,7 @@ class FaultyDisk:
         self._now += seconds
 
     def at(self, where: object, name: str, code: int, times: int = 3, effect: bool = False) -> None:
-        """`name` fails `times` times; with `effect`, after it was done: the answer is lost."""
+        """Make `name` fail `times` times; with `effect`, after it took effect: the answer is lost."""
         real, self.left, self._code = getattr(where, name), times, code
 
         def call(*arguments: object, **options: object) -> object:
@@ -169,7 +173,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
 
 @pytest.fixture
 def faulty(disk: FaultyDisk, tmp_path: Path) -> LocalStore:
-    """A store whose pauses between attempts take no time: `disk` lists them."""
+    """A store with the clock of `disk`, which lists the pauses between attempts."""
     return LocalStore(tmp_path / "runs", clock=disk)
 
 
@@ -208,7 +212,9 @@ CASES = [(name, call) for name, (calls, _, _) in OPERATIONS.items() for call in 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ESTALE])
 @pytest.mark.parametrize(("operation", "call"), CASES)
-def test_what_passes_is_tried_again(faulty: LocalStore, disk: FaultyDisk, operation: str, call: str, code: int) -> None:
+def test_a_transient_error_is_retried(
+    faulty: LocalStore, disk: FaultyDisk, operation: str, call: str, code: int
+) -> None:
     faulty.put_if_absent("a", b"first")
     disk.at(*PLACES.get(call, (os, call)), code)
     _, work, expected = OPERATIONS[operation]
@@ -219,7 +225,7 @@ def test_what_passes_is_tried_again(faulty: LocalStore, disk: FaultyDisk, operat
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_stays_ends_when_the_time_is_over_with_path_and_step(
+def test_a_persistent_error_ends_at_the_deadline_with_path_and_step(
     faulty: LocalStore, disk: FaultyDisk, operation: str
 ) -> None:
     faulty.put_if_absent("a", b"first")
@@ -231,10 +237,10 @@ def test_what_stays_ends_when_the_time_is_over_with_path_and_step(
     assert 290 < sum(disk.pauses) < 300
 
 
-def test_what_no_time_mends_is_told_at_once(faulty: LocalStore, disk: FaultyDisk) -> None:
-    for code, words in ((errno.EACCES, "permission denied for"), (errno.EROFS, "is mounted read-only")):
+def test_an_error_that_retries_cannot_fix_is_raised_at_once(faulty: LocalStore, disk: FaultyDisk) -> None:
+    for code, message in ((errno.EACCES, "permission denied for"), (errno.EROFS, "is mounted read-only")):
         disk.at(os, "link", code, times=1)
-        with pytest.raises(StoreRefusedError, match=words):
+        with pytest.raises(StoreRefusedError, match=message):
             faulty.put_if_absent("a", b"1")
     disk.at(os, "link", errno.EFBIG, times=1)
     with pytest.raises(StoreError, match="File too large; choose another directory"):
@@ -244,7 +250,7 @@ def test_what_no_time_mends_is_told_at_once(faulty: LocalStore, disk: FaultyDisk
     assert disk.pauses == []
 
 
-def test_who_put_a_file_is_known_whatever_was_tried_again(faulty: LocalStore, disk: FaultyDisk) -> None:
+def test_put_if_absent_knows_its_own_file_after_retries(faulty: LocalStore, disk: FaultyDisk) -> None:
     disk.at(os, "link", errno.EIO, times=1, effect=True)
     assert faulty.put_if_absent("a", b"1") is True
     disk.at(os, "fsync", errno.EIO, times=2)
@@ -254,7 +260,7 @@ def test_who_put_a_file_is_known_whatever_was_tried_again(faulty: LocalStore, di
 
 
 def test_a_large_file_that_was_not_synced_is_not_published(faulty: LocalStore, disk: FaultyDisk) -> None:
-    """A second sync would succeed, and the data be lost."""
+    """A second sync would succeed although the data is lost."""
     new, stream = faulty.create("a"), faulty.open_stream("b")
     new.write(b"1")
     stream.write(b"1")
@@ -266,9 +272,9 @@ def test_a_large_file_that_was_not_synced_is_not_published(faulty: LocalStore, d
     assert disk.pauses == []
 
 
-def test_a_log_goes_on_where_the_disk_was_full(faulty: LocalStore, disk: FaultyDisk) -> None:
+def test_a_log_continues_where_the_disk_was_full(faulty: LocalStore, disk: FaultyDisk) -> None:
     class Full:
-        """Takes two bytes at a time, and none now and then."""
+        """A file that takes two bytes at a time, and none every other time."""
 
         def __init__(self, file: object) -> None:
             self.file, self.turns = file, 0
@@ -290,7 +296,7 @@ def test_a_log_goes_on_where_the_disk_was_full(faulty: LocalStore, disk: FaultyD
     assert len(disk.pauses) == 3
 
 
-def test_who_opens_the_store_elsewhere_is_as_patient(tmp_path: Path) -> None:
+def test_a_store_opened_elsewhere_has_the_same_timeout(tmp_path: Path) -> None:
     address = open_store(StoreAddress(str(tmp_path), timeout_s=7.0)).address
     assert address == StoreAddress(str(tmp_path), timeout_s=7.0)
     store: Store = open_store(StoreAddress(f"file://{tmp_path}", timeout_s=7.0))

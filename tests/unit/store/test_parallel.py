@@ -1,18 +1,18 @@
-"""Work that is spread over threads."""
+"""Work on many items, spread over threads."""
 
 import threading
 
 import pytest
 
-from sparktrain.store.parallel import GoOn, spread
+from sparktrain.store.parallel import CheckCancelled, spread
 
 SOON_S = 30.0
 
 
-def test_results_come_in_the_order_of_the_things() -> None:
+def test_results_are_in_the_order_of_the_items() -> None:
     first_is_over = threading.Event()
 
-    def work(thing: int, go_on: GoOn) -> int:
+    def work(thing: int, check_cancelled: CheckCancelled) -> int:
         if thing == 0:
             assert first_is_over.wait(SOON_S)
         else:
@@ -23,16 +23,16 @@ def test_results_come_in_the_order_of_the_things() -> None:
     assert spread(work, [], 2) == []
 
 
-def test_one_thread_is_the_callers() -> None:
-    assert spread(lambda thing, go_on: threading.get_ident(), [1, 2, 3], 1) == [threading.get_ident()] * 3
+def test_one_thread_is_the_callers_own() -> None:
+    assert spread(lambda thing, check_cancelled: threading.get_ident(), [1, 2, 3], 1) == [threading.get_ident()] * 3
 
 
-def test_no_more_work_at_once_than_there_are_threads() -> None:
+def test_no_more_items_run_at_once_than_there_are_threads() -> None:
     together = threading.Barrier(3)
     seen: set[int] = set()
 
-    def work(thing: int, go_on: GoOn) -> None:
-        together.wait(SOON_S)  # breaks when fewer work at once
+    def work(thing: int, check_cancelled: CheckCancelled) -> None:
+        together.wait(SOON_S)  # breaks when fewer run at once
         seen.add(threading.get_ident())
 
     before = threading.active_count()
@@ -42,21 +42,21 @@ def test_no_more_work_at_once_than_there_are_threads() -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()], ids=["error", "interrupt"])
-def test_the_first_failure_ends_the_others(error: BaseException) -> None:
-    begun, failed = [], threading.Event()
+def test_the_first_failure_cancels_the_others(error: BaseException) -> None:
+    started, failed = [], threading.Event()
     together = threading.Barrier(3)
 
-    def work(thing: int, go_on: GoOn) -> None:
-        begun.append(thing)
+    def work(thing: int, check_cancelled: CheckCancelled) -> None:
+        started.append(thing)
         together.wait(SOON_S)
         if thing == 1:
             failed.set()
             raise error
         assert failed.wait(SOON_S)
-        while True:  # until it is ended
-            go_on()
+        while True:  # until it is cancelled
+            check_cancelled()
 
     with pytest.raises(type(error)) as caught:
         spread(work, range(100), 3)
     assert caught.value is error
-    assert sorted(begun) == [0, 1, 2]
+    assert sorted(started) == [0, 1, 2]

@@ -34,7 +34,7 @@ def test_home_and_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dir", ["ftp://host/exp", "dbfs:/exp", "HTTP://b/x"])
 def test_other_schemes_are_refused(dir: str) -> None:
-    with pytest.raises(SpecError, match=r"which sparktrain does not have: .* begins with one of .*file:, .*hdfs:"):
+    with pytest.raises(SpecError, match=r"which sparktrain does not have: .* starts with one of .*file:, .*hdfs:"):
         open_store(dir)
 
 
@@ -44,18 +44,18 @@ def test_mount_tables_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("dir", "package"), [("hdfs://host:1/exp", "hdfs_native"), ("webhdfs://host:1/exp", "hdfs")])
-def test_a_missing_client_is_said_at_once(dir: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_client_is_reported_at_once(dir: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(SpecError, match=r"pip install 'sparktrain\[hdfs\]'"):
         open_store(dir)
 
 
 @pytest.mark.parametrize("dir", ["", "a\0b", "a\nb", "file://otherhost/exp"])
-def test_what_is_no_directory_is_refused(dir: str) -> None:
+def test_invalid_directories_are_refused(dir: str) -> None:
     with pytest.raises(SpecError):
         open_store(dir)
 
 
-def test_opening_touches_nothing(tmp_path: Path) -> None:
+def test_opening_a_store_writes_nothing(tmp_path: Path) -> None:
     open_store(tmp_path / "runs")
     assert list(tmp_path.iterdir()) == []

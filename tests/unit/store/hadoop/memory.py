@@ -1,4 +1,4 @@
-"""An HDFS in memory that fails when a test says so, before or after it has done what it was asked."""
+"""An HDFS in memory that fails on demand, before or after it has executed a request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import TypeVar
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
-from sparktrain.store.hadoop.hadoop_errors import TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
 from sparktrain.store.hadoop.hadoop_store import HadoopStore
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class File:
 
 
 class Hdfs:
-    """What a NameNode knows. `fail` is asked before and after each request, and raises where that shall fail."""
+    """The state of a NameNode. `fail` is called before and after each request, and raises to make it fail."""
 
     def __init__(self, fail: Callable[[str, bool], None] = lambda request, done: None) -> None:
         self.files: dict[str, File] = {}
@@ -66,7 +66,7 @@ class MemoryClient(HadoopClient):
     def append(self, path: str) -> Writer:
         return self._hdfs.do("append", lambda: self._append(path))
 
-    def settle(self, path: str) -> bool:
+    def recover_lease(self, path: str) -> bool:
         self._file(path).writer = None
         return True
 
@@ -131,7 +131,7 @@ class MemoryWriter(Writer):
 
     def _add(self, data: memoryview) -> None:
         if self._file.writer is not self:
-            raise FileNotFoundError("another has ended this file")
+            raise FileNotFoundError("another client has ended this file")
         self._file.data += data
 
     def _close(self) -> None:
@@ -153,8 +153,8 @@ class MemoryReader(Reader):
 
 
 class MemoryStore(HadoopStore):
-    def __init__(self, hdfs: Hdfs, patience: RetryPolicy = QUICK) -> None:
-        super().__init__(StoreAddress("hdfs://memory:1/exp"), "/exp", patience)
+    def __init__(self, hdfs: Hdfs, policy: RetryPolicy = QUICK) -> None:
+        super().__init__(StoreAddress("hdfs://memory:1/exp"), "/exp", policy)
         self.hdfs = hdfs
         self.connected = 0
 
@@ -163,9 +163,9 @@ class MemoryStore(HadoopStore):
         return MemoryClient(self.hdfs)
 
     def _explain(self, error: BaseException) -> OSError:
-        return error if isinstance(error, OSError) else TroubleError(str(error), "try again")
+        return error if isinstance(error, OSError) else HadoopCallError(str(error), "try again")
 
-    def _impatient(self) -> HadoopStore:
+    def _probing(self) -> HadoopStore:
         return self
 
     def _user(self) -> str:

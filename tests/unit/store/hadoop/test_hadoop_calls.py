@@ -1,4 +1,4 @@
-"""How long a store over HDFS tries, and what it says when it gives up."""
+"""How long a store over HDFS retries, and its errors when it gives up."""
 
 from collections.abc import Callable
 from threading import Event
@@ -8,7 +8,7 @@ import pytest
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.base import UNPUBLISHED
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
-from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
 from tests.unit.store.hadoop.memory import QUICK, Hdfs, MemoryStore
 
 BRIEF = RetryPolicy(total_s=0.3, call_s=0.1, again_s=0.3, first_pause_s=0.001, longest_pause_s=0.001)
@@ -22,7 +22,7 @@ def raising(error: Exception, *requests: str) -> Callable[[str, bool], None]:
     return fail
 
 
-def test_a_call_that_hangs_is_left_behind_with_its_client() -> None:
+def test_a_call_that_hangs_is_abandoned_with_its_client() -> None:
     released, hung = Event(), []
 
     def fail(request: str, done: bool) -> None:
@@ -38,7 +38,7 @@ def test_a_call_that_hangs_is_left_behind_with_its_client() -> None:
     assert (hung, store.connected) == (["status"], 2)
 
 
-def test_a_store_that_hangs_for_good_is_given_up_in_time() -> None:
+def test_a_store_that_never_answers_times_out() -> None:
     released = Event()
     store = MemoryStore(Hdfs(lambda request, done: released.wait(30.0) and None), BRIEF)
     try:
@@ -50,12 +50,12 @@ def test_a_store_that_hangs_for_good_is_given_up_in_time() -> None:
         released.set()
 
 
-def test_what_passes_is_tried_again_until_the_time_is_over() -> None:
+def test_a_transient_error_is_retried_until_the_budget_is_spent() -> None:
     failures = []
 
     def fail(request: str, done: bool) -> None:
         failures.append(request)
-        raise TroubleError("its NameNode is in safe mode", "wait until it has left it")
+        raise HadoopCallError("its NameNode is in safe mode", "wait until it has left it")
 
     with pytest.raises(StoreError, match=r"put .* its NameNode is in safe mode; wait until") as caught:
         MemoryStore(Hdfs(fail), BRIEF).put_if_absent("a", b"1")
@@ -64,21 +64,21 @@ def test_what_passes_is_tried_again_until_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("request_", ["create", "write", "close", "rename"])
-def test_what_is_refused_is_not_tried_again(request_: str) -> None:
-    refusal = TroubleError("Permission denied: user=ann", "choose another directory", HdfsErrorKind.REFUSED)
+def test_a_refusal_is_not_retried(request_: str) -> None:
+    refusal = HadoopCallError("Permission denied: user=ann", "choose another directory", HdfsErrorKind.REFUSED)
     hdfs = Hdfs(raising(refusal, request_))
     with pytest.raises(StoreRefusedError, match=r"^put hdfs://memory:1/exp/a: Permission denied: user=ann; choose"):
         MemoryStore(hdfs, QUICK).put_if_absent("a", b"1")
     assert all(UNPUBLISHED not in path for path in hdfs.files)
 
 
-def test_no_room_is_tried_again_and_refused_in_the_end() -> None:
-    full = TroubleError("File could only be written to 0 of the 1 minReplication nodes", "see", HdfsErrorKind.FULL)
+def test_a_full_disk_is_retried_and_refused_in_the_end() -> None:
+    full = HadoopCallError("File could only be written to 0 of the 1 minReplication nodes", "see", HdfsErrorKind.FULL)
     with pytest.raises(StoreRefusedError, match="could only be written"):
         MemoryStore(Hdfs(raising(full, "close")), BRIEF).put_if_absent("a", b"1")
 
 
-def test_a_failure_in_its_middle_ends_a_new_file() -> None:
+def test_a_failed_write_ends_a_new_file() -> None:
     hdfs = Hdfs()
     new = MemoryStore(hdfs).create("a")
     hdfs.fail = raising(RuntimeError("DataTransferError"), "write")
@@ -89,8 +89,8 @@ def test_a_failure_in_its_middle_ends_a_new_file() -> None:
         new.write(b"2")
 
 
-def test_a_probe_says_who_cannot_write_where_and_why() -> None:
-    refusal = TroubleError("Permission denied: user=ann", "choose another directory", HdfsErrorKind.REFUSED)
+def test_a_probe_names_user_directory_and_reason() -> None:
+    refusal = HadoopCallError("Permission denied: user=ann", "choose another directory", HdfsErrorKind.REFUSED)
     with pytest.raises(
         RunDirectoryError,
         match=r"^run directory hdfs://memory:1/exp cannot be written by user ann: Permission denied: user=ann; choose",

@@ -1,4 +1,4 @@
-"""From an hdfs:// URL and a configuration to what executors open."""
+"""Resolves an hdfs:// URL with a configuration to the address that executors open."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_an_address_opens_the_same_store_where_there_is_no_configuration(
     assert open_store(address).where("a/b") == "hdfs://lab/exp/a/b"
 
 
-def test_a_driver_on_yarn_finds_what_spark_has_sent_along(
+def test_a_driver_on_yarn_finds_the_configuration_that_spark_has_sent(
     no_conf: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "__spark_conf__" / "__hadoop_conf__", {"fs.defaultFS": "hdfs://lab"}, LAB)
@@ -75,7 +75,7 @@ def test_the_configuration_of_a_hadoop_installation(conf: Path, monkeypatch: pyt
     assert resolve(StoreAddress("hdfs:///")).url == "hdfs://nn:8020/"
 
 
-def test_the_ticket_says_who_writes_where_there_are_tickets(conf: Path) -> None:
+def test_with_kerberos_the_ticket_names_the_user(conf: Path) -> None:
     write(conf, {"fs.defaultFS": "hdfs://lab", "hadoop.security.authentication": "kerberos"}, LAB)
     assert USER not in resolve(StoreAddress("hdfs:///exp")).settings
 
@@ -88,14 +88,14 @@ def test_a_host_and_port_need_no_configuration() -> None:
 
 @pytest.mark.usefixtures("no_conf")
 def test_without_configuration_the_default_is_unknown() -> None:
-    with pytest.raises(SpecError, match=r"names no NameNode, and \$HADOOP_CONF_DIR"):
+    with pytest.raises(SpecError, match=r"names no NameNode, and \$HADOOP_CONF_DIR.* is not set"):
         open_store("hdfs:///exp")
     with pytest.raises(SpecError, match=r"names lab, which is no nameservice of any .* \(there are none\)"):
         open_store("hdfs://lab/exp")
 
 
 @pytest.mark.parametrize("default", ["s3a://bucket", "viewfs://all", ""])
-def test_a_default_that_is_no_hdfs(conf: Path, default: str) -> None:
+def test_a_default_file_system_that_is_not_hdfs(conf: Path, default: str) -> None:
     write(conf, {"fs.defaultFS": default}, LAB)
     with pytest.raises(SpecError, match="neither does fs"):
         open_store("hdfs:///exp")
@@ -122,7 +122,7 @@ def test_urls_that_are_refused(conf: Path, dir: str) -> None:
         open_store(dir)
 
 
-def test_paths_are_taken_as_hadoop_takes_them(conf: Path) -> None:
+def test_paths_are_literal_as_in_hadoop(conf: Path) -> None:
     assert open_store("hdfs://host:1//my%20runs//a b?#/").where("x") == "hdfs://host:1/my%20runs/a b?#/x"
 
 

@@ -1,16 +1,16 @@
-"""What an error of Hadoop means. The messages are Hadoop's own, cut short."""
+"""How Hadoop's errors are classified and explained. The messages are Hadoop's own, cut short."""
 
 import pytest
 
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError, explain
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind, explain
 from sparktrain.store.hadoop.hdfs import HdfsStore
 
 TRACE = "\n\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.startFile(FSNamesystem.java:2745)"
 
 
 @pytest.mark.parametrize(
-    ("java_class", "message", "kind", "told"),
+    ("java_class", "message", "kind", "expected"),
     [
         ("org.apache.hadoop.security.AccessControlException", f"Permission denied: user=zoe, access=WRITE{TRACE}",
          HdfsErrorKind.REFUSED, "Permission denied: user=zoe, access=WRITE; choose another directory"),
@@ -21,43 +21,45 @@ TRACE = "\n\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.startFile(FS
         ("org.apache.hadoop.fs.InvalidPathException", "Invalid path name /a/x:y", HdfsErrorKind.REFUSED, "without ':'"),
         ("", "GSSAPIError(GSS_S_NO_CRED)", HdfsErrorKind.REFUSED, "no valid Kerberos ticket"),
         ("AccessControlException", "SIMPLE authentication is not enabled.", HdfsErrorKind.REFUSED, "run kinit"),
-        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create file/a.", HdfsErrorKind.PASSING,
+        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create file/a.", HdfsErrorKind.TRANSIENT,
          "its NameNode is in safe mode (Cannot create file/a.); wait"),
         ("java.io.IOException", "File /a could only be written to 0 of the 1 minReplication nodes.", HdfsErrorKind.FULL,
          "dfsadmin -report"),
-        ("java.io.EOFException", "End of File", HdfsErrorKind.PASSING, "EOFException: End of File; see"),
-        ("", "Connection refused (os error 111)", HdfsErrorKind.PASSING, "Connection refused (os error 111); see"),
-        ("", 'DataTransferError("All DataNodes failed")', HdfsErrorKind.PASSING, "hdfs fsck"),
+        ("java.io.EOFException", "End of File", HdfsErrorKind.TRANSIENT, "EOFException: End of File; see"),
+        ("", "Connection refused (os error 111)", HdfsErrorKind.TRANSIENT, "Connection refused (os error 111); see"),
+        ("", 'DataTransferError("All DataNodes failed")', HdfsErrorKind.TRANSIENT, "hdfs fsck"),
     ],
 )  # fmt: skip
-def test_what_it_means_and_says(java_class: str, message: str, kind: HdfsErrorKind, told: str) -> None:
-    trouble = explain(java_class, message)
-    assert isinstance(trouble, TroubleError)
-    assert trouble.kind is kind
-    assert told in f"{trouble.cause}; {trouble.step}"
-    assert "\n" not in str(trouble)
+def test_an_error_has_a_kind_a_cause_and_a_step(
+    java_class: str, message: str, kind: HdfsErrorKind, expected: str
+) -> None:
+    failure = explain(java_class, message)
+    assert isinstance(failure, HadoopCallError)
+    assert failure.kind is kind
+    assert expected in f"{failure.cause}; {failure.step}"
+    assert "\n" not in str(failure)
 
 
-def test_who_wants_a_ticket_is_told_and_what_kerberos_says_in_words() -> None:
-    said = (
+def test_a_kerberos_error_names_the_service_and_the_reason() -> None:
+    message = (
         'GSSAPIError(GssMajorCodes { raw: "0x00070000", calling_error: "none", routine_error: "GSS_S_NO_CRED" }, '
         '2529639053, "No credentials were supplied: No Kerberos credentials available (default cache: /tmp/k)")'
     )
-    trouble = explain("", said, "hdfs/_HOST@REALM")
-    assert isinstance(trouble, TroubleError)
-    assert trouble.cause == (
+    failure = explain("", message, "hdfs/_HOST@REALM")
+    assert isinstance(failure, HadoopCallError)
+    assert failure.cause == (
         "no valid Kerberos ticket for hdfs/_HOST@REALM (No credentials were supplied: No Kerberos credentials "
         "available (default cache: /tmp/k))"
     )
 
 
 @pytest.mark.parametrize("word", ["RPCError", "FatalRPCError"])
-def test_what_a_namenode_says_as_it_cuts_the_connection_is_understood_too(word: str) -> None:
+def test_an_error_with_which_a_namenode_closes_the_connection_is_explained_too(word: str) -> None:
     store = HdfsStore(StoreAddress("hdfs://a:1/runs"))
     error = RuntimeError(f'{word}("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Token has expired")')
-    trouble = store._explain(error)
-    assert isinstance(trouble, TroubleError)
-    assert (trouble.cause, trouble.kind) == ("Token has expired", HdfsErrorKind.REFUSED)
+    failure = store._explain(error)
+    assert isinstance(failure, HadoopCallError)
+    assert (failure.cause, failure.kind) == ("Token has expired", HdfsErrorKind.REFUSED)
 
 
 @pytest.mark.parametrize(
@@ -71,5 +73,5 @@ def test_what_a_namenode_says_as_it_cuts_the_connection_is_understood_too(word: 
         ("", "'/w/a/f' is not a directory.", NotADirectoryError),
     ],
 )  # fmt: skip
-def test_what_the_contract_knows(java_class: str, message: str, error: type[OSError]) -> None:
+def test_errors_of_the_store_contract_keep_their_class(java_class: str, message: str, error: type[OSError]) -> None:
     assert type(explain(java_class, message)) is error

@@ -1,4 +1,4 @@
-"""A host that nobody knows ends a call at once, and is named."""
+"""An unknown host ends a call at once, with its name in the error."""
 
 import socket
 
@@ -18,14 +18,14 @@ ANSWERS = {"nn1": None, "dns-is-down": socket.EAI_AGAIN, "nowhere": socket.EAI_N
 def name_service(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(host: str, port: None) -> list[object]:
         if (error := ANSWERS[host]) is not None:
-            raise socket.gaierror(error, "as told")
+            raise socket.gaierror(error, "name service")
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
 
 
 @pytest.mark.parametrize("places", [[], ["cluster"], ["nn1:8020"], ["nowhere:9870", "nn1:9870"], ["dns-is-down:8020"]])
-def test_a_host_that_is_known_or_may_be_is_tried(places: list[str]) -> None:
+def test_a_host_that_may_be_known_passes(places: list[str]) -> None:
     host_names.check(places)
 
 
@@ -37,6 +37,6 @@ def test_a_host_that_is_known_or_may_be_is_tried(places: list[str]) -> None:
     ],
     ids=["hdfs", "webhdfs"],
 )
-def test_a_host_that_nobody_knows_is_refused(store: Store, host: str) -> None:
+def test_an_unknown_host_is_refused(store: Store, host: str) -> None:
     with pytest.raises(StoreRefusedError, match=rf"runs/run.json: the host name {host} is unknown .*; correct the URL"):
         store.exists("run.json")

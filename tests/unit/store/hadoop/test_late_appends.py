@@ -1,4 +1,4 @@
-"""What a log makes of gateways that do an append again, long after it was given up."""
+"""A log over gateways that repeat an append long after the client has given it up."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sparktrain.store.base import WriteStream
 from sparktrain.store.hadoop.client import HadoopClient, Writer
-from sparktrain.store.hadoop.hadoop_errors import HdfsErrorKind, TroubleError
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
 from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
 from tests.unit.store.hadoop.memory import Hdfs, MemoryClient, MemoryStore
 from tests.unit.store.hadoop.test_lost_answers import Faults, failing
@@ -19,7 +19,7 @@ PATH = "/exp/log"
 MIB = 2**20
 
 Failures = dict[int, tuple[bool, list[int]]]
-"""Of which append: whether it is done when it fails, and after how many requests each it is done once more."""
+"""By the number of the append: whether a failed one takes effect, and after how many requests each it is repeated."""
 
 failures = st.dictionaries(
     st.integers(0, 6), st.tuples(st.booleans(), st.lists(st.integers(0, 12), max_size=3)), max_size=4
@@ -61,7 +61,7 @@ class Gateway(Hdfs):
 
     def _add(self, path: str, data: bytes) -> None:
         if id(self.files[path]) in self.protected:
-            raise TroubleError("Permission denied", "let it be", HdfsErrorKind.REFUSED)
+            raise HadoopCallError("Permission denied", "let it be", HdfsErrorKind.REFUSED)
         self.files[path].data += data
 
 
@@ -79,7 +79,7 @@ class Client(MemoryClient, GatewayClient):
 
 
 class Request(Writer):
-    """An append with all in it."""
+    """An append in one request."""
 
     def __init__(self, hdfs: Gateway, path: str) -> None:
         self._hdfs = hdfs
@@ -105,7 +105,7 @@ class Store(MemoryStore):
 
 
 @given(failures, faults, st.integers(1, 5))
-def test_a_log_has_every_byte_once_whatever_is_done_late(failures: Failures, faults: Faults, pieces: int) -> None:
+def test_a_log_has_every_byte_once_despite_late_appends(failures: Failures, faults: Faults, pieces: int) -> None:
     hdfs = Gateway(failures, faults)
     stream, written = Store(hdfs).open_stream("log"), b""
     for number in range(pieces):
@@ -119,7 +119,7 @@ def test_a_log_has_every_byte_once_whatever_is_done_late(failures: Failures, fau
     assert hdfs.content(PATH) == written
 
 
-def test_a_log_without_trouble_is_left_as_it_is() -> None:
+def test_a_log_without_failures_is_not_made_read_only() -> None:
     hdfs = Gateway({}, {})
     stream = Store(hdfs).open_stream("log")
     stream.write(b"all is well")

@@ -1,4 +1,4 @@
-"""What a store over HDFS makes of requests that fail, done or not."""
+"""A store over HDFS, with requests that fail before or after they take effect."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from tests.unit.store.hadoop.memory import Hdfs, MemoryStore
 PATH = "/exp/a"
 
 Faults = dict[tuple[str, int], bool]
-"""Of which request, the how manieth of its kind: whether it is done when it fails."""
+"""By the request's name and its number among those: whether it takes effect although it fails."""
 
 faults = st.dictionaries(
     st.tuples(st.sampled_from(["create", "write", "close", "rename", "delete", "status"]), st.integers(0, 4)),
@@ -42,7 +42,7 @@ def visible(hdfs: Hdfs) -> set[str]:
 
 
 @given(faults)
-def test_a_put_is_whole_and_says_truly_whose_it_is(faults: Faults) -> None:
+def test_a_put_is_complete_and_reports_its_own_success(faults: Faults) -> None:
     hdfs = Hdfs(failing(faults))
     assert MemoryStore(hdfs).put_if_absent("a", b"ours") is True
     assert hdfs.content(PATH) == b"ours"
@@ -50,10 +50,8 @@ def test_a_put_is_whole_and_says_truly_whose_it_is(faults: Faults) -> None:
 
 
 @given(faults, st.integers(0, 3), st.sampled_from(["create", "close", "rename"]), st.booleans())
-def test_a_put_that_meets_another_says_truly_who_was_first(
-    faults: Faults, when: int, request: str, after: bool
-) -> None:
-    """Both put the same bytes, so that only the store can tell whose they are."""
+def test_of_two_concurrent_puts_the_first_one_wins(faults: Faults, when: int, request: str, after: bool) -> None:
+    """Both put the same bytes, so that the content does not show which put won."""
     theirs = False
 
     def other(now: str, number: int, done: bool) -> None:
@@ -68,7 +66,7 @@ def test_a_put_that_meets_another_says_truly_who_was_first(
 
 
 @given(faults)
-def test_a_new_file_is_published_whole_or_not_at_all(faults: Faults) -> None:
+def test_a_new_file_is_published_completely_or_not_at_all(faults: Faults) -> None:
     hdfs = Hdfs(failing(faults))
     try:
         new = MemoryStore(hdfs).create("a")
@@ -94,7 +92,7 @@ def test_a_log_has_every_byte_once(faults: Faults, pieces: list[bytes]) -> None:
 
 
 @given(st.sets(st.tuples(st.sampled_from(["status", "open", "read"]), st.integers(0, 4))))
-def test_what_is_read_is_right(failed: set[tuple[str, int]]) -> None:
+def test_reads_are_correct_despite_faults(failed: set[tuple[str, int]]) -> None:
     hdfs = Hdfs(failing(dict.fromkeys(failed, False)))
     hdfs.put(PATH, b"content")
     store = MemoryStore(hdfs)
@@ -104,7 +102,7 @@ def test_what_is_read_is_right(failed: set[tuple[str, int]]) -> None:
 
 
 def test_a_short_file_is_never_published() -> None:
-    """As a gateway leaves it whose connection broke: closed, as if complete."""
+    """As a gateway leaves it when its connection breaks: closed, as if complete."""
 
     def cut(request: str, done: bool) -> None:
         if request == "close" and done and len(cuts) < 2:
@@ -116,25 +114,25 @@ def test_a_short_file_is_never_published() -> None:
     hdfs = Hdfs(cut)
     new = MemoryStore(hdfs).create("a")
     new.write(b"whole")
-    with pytest.raises(StoreError, match="3 of 5 bytes have come"):
+    with pytest.raises(StoreError, match="3 of 5 bytes have arrived"):
         new.publish()
     assert MemoryStore(hdfs).put_if_absent("a", b"whole") is True
     assert hdfs.content(PATH) == b"whole"
     assert len(cuts) == 2
 
 
-def test_a_file_that_somebody_deletes_is_not_claimed() -> None:
-    def sweep(request: str, done: bool) -> None:
+def test_a_file_that_another_process_deletes_is_not_claimed() -> None:
+    def delete_all(request: str, done: bool) -> None:
         if request == "rename" and not done:
             hdfs.files.clear()
             hdfs.put(PATH, b"theirs")
 
-    hdfs = Hdfs(sweep)
-    with pytest.raises(StoreError, match="somebody has deleted"):
+    hdfs = Hdfs(delete_all)
+    with pytest.raises(StoreError, match="another process has deleted"):
         MemoryStore(hdfs).put_if_absent("a", b"ours")
 
 
-def test_a_log_that_grows_while_it_is_read_is_read_up_to_where_it_was() -> None:
+def test_a_log_that_grows_while_it_is_read_is_read_to_its_size_at_open() -> None:
     def fail(request: str, done: bool) -> None:
         if request == "read" and not done and not grown:
             grown.append(request)
@@ -147,7 +145,7 @@ def test_a_log_that_grows_while_it_is_read_is_read_up_to_where_it_was() -> None:
     assert MemoryStore(hdfs).read("a") == b"content"
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_not_mixed_up() -> None:
+def test_a_file_that_shrinks_while_it_is_read_is_an_error() -> None:
     def fail(request: str, done: bool) -> None:
         if request == "read" and not done and len(hdfs.files[PATH].data) > 5:
             hdfs.put(PATH, b"other")

@@ -1,4 +1,4 @@
-"""The file of a process' delegation tokens: whole, nobody else's, and known to clients that are made from then on."""
+"""The file of a process' delegation tokens: complete, private, and used by clients that are created later."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ def none_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
-def test_only_this_user_can_read_it_whatever_the_mask(tmp_path: Path) -> None:
+def test_only_this_user_can_read_it_despite_the_umask(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
         tokens = TokenFile(tmp_path)
@@ -29,7 +29,7 @@ def test_only_this_user_can_read_it_whatever_the_mask(tmp_path: Path) -> None:
     tokens.close()
 
 
-def test_a_link_that_somebody_has_laid_is_not_followed(tmp_path: Path) -> None:
+def test_a_planted_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens" / "hdfs-tokens.new").symlink_to(tmp_path / "elsewhere")
     tokens = TokenFile(tmp_path / "tokens")
@@ -38,9 +38,7 @@ def test_a_link_that_somebody_has_laid_is_not_followed(tmp_path: Path) -> None:
     tokens.close()
 
 
-def test_at_its_end_the_file_is_gone_and_the_process_is_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_deletes_the_file_and_restores_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "/of/yarn")
     tokens = TokenFile(tmp_path)
     tokens.close()
@@ -53,7 +51,7 @@ def test_at_its_end_the_file_is_gone_and_the_process_is_as_it_was(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_two_files_the_last_one_counts_and_the_first_ones_end_leaves_it(tmp_path: Path) -> None:
+def test_closing_an_older_file_leaves_the_newer_one_in_use(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     first, last = TokenFile(tmp_path / "a"), TokenFile(tmp_path / "b")
@@ -64,7 +62,7 @@ def test_of_two_files_the_last_one_counts_and_the_first_ones_end_leaves_it(tmp_p
     last.close()
 
 
-def test_a_store_takes_a_new_client_for_other_tokens(tmp_path: Path) -> None:
+def test_a_store_creates_a_new_client_for_new_tokens(tmp_path: Path) -> None:
     store, tokens = MemoryStore(Hdfs()), TokenFile(tmp_path)
     assert store.put_if_absent("a", b"1")
     store.read("a")

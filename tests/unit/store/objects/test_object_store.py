@@ -21,9 +21,9 @@ class DeniedError(Exception):
 
 
 class FlakyBucket(MemoryBucket):
-    """A service that follows a plan: a request takes the next entry of its name, and fails with it.
+    """A service that follows a plan: each request takes the next entry under its name, and fails accordingly.
 
-    `before` fails without an effect, `after` with it, and `deny` is refused.
+    `before` fails before it takes effect, `after` fails afterwards, and `deny` is refused.
     """
 
     def __init__(self, **plan: list[str]) -> None:
@@ -62,7 +62,7 @@ class FlakyBucket(MemoryBucket):
 
     def explain(self, error: Exception) -> RequestFailure:
         if isinstance(error, LostError):
-            return RequestFailure(RequestErrorKind.AGAIN, "the service is silent", "wake it")
+            return RequestFailure(RequestErrorKind.AGAIN, "the service is silent", "restart it")
         if isinstance(error, DeniedError):
             return RequestFailure(RequestErrorKind.REFUSED, "access is denied", "ask for access")
         return super().explain(error)
@@ -88,21 +88,21 @@ def store_on(bucket: MemoryBucket, timeout_s: float = 20, part_bytes: int = PART
 
 
 @pytest.mark.parametrize("lost", [["before"], ["after"], ["before", "after"], ["after", "before", "before"]])
-def test_who_created_a_file_knows_it_though_the_answer_was_lost(lost: list[str]) -> None:
+def test_put_if_absent_returns_true_to_the_creator_despite_lost_answers(lost: list[str]) -> None:
     store = store_on(FlakyBucket(put=lost, head=["before"]))
     assert store.put_if_absent("a", b"same") is True
     assert store.put_if_absent("a", b"same") is False
     assert store.read("a") == b"same"
 
 
-def test_who_was_too_late_knows_it_though_the_answer_was_lost() -> None:
+def test_put_if_absent_returns_false_to_a_later_writer_despite_lost_answers() -> None:
     bucket = FlakyBucket()
     store_on(bucket).put_if_absent("a", b"same")
     bucket.plan = {"put": ["before", "before"]}
     assert store_on(bucket).put_if_absent("a", b"same") is False
 
 
-def test_an_object_without_a_mark_is_somebody_elses() -> None:
+def test_an_object_without_a_mark_counts_as_another_writers() -> None:
     class Unmarked(FlakyBucket):
         async def head(self, key: str) -> ObjectInfo:
             found = await super().head(key)
@@ -111,16 +111,16 @@ def test_an_object_without_a_mark_is_somebody_elses() -> None:
     assert store_on(Unmarked(put=["after"])).put_if_absent("a", b"") is False
 
 
-def test_a_call_that_gives_up_says_so_and_may_have_taken_effect() -> None:
+def test_a_call_that_times_out_may_have_taken_effect() -> None:
     bucket = FlakyBucket(put=["after"] + ["before"] * 20)
-    with pytest.raises(StoreTimeoutError, match=r"the service is silent, for 0\.5 s; wake it") as caught:
+    with pytest.raises(StoreTimeoutError, match=r"the service is silent, for 0\.5 s; restart it") as caught:
         store_on(bucket, 0.5).put_if_absent("a", b"whole")
     assert caught.value.filename == f"{bucket.url}/exp/a"
     bucket.plan = {}
     assert store_on(bucket).read("a") == b"whole"
 
 
-def test_what_is_refused_is_not_asked_again() -> None:
+def test_a_refused_request_is_not_retried() -> None:
     bucket = FlakyBucket(put=["deny"], get=["deny"])
     for call in (lambda: store_on(bucket).put_if_absent("a", b""), lambda: store_on(bucket).read("a")):
         with pytest.raises(StoreRefusedError, match="access is denied; ask for access"):
@@ -128,7 +128,7 @@ def test_what_is_refused_is_not_asked_again() -> None:
     assert bucket.asked == ["put", "get"]
 
 
-def test_what_only_reads_is_asked_again() -> None:
+def test_reads_are_retried() -> None:
     bucket = FlakyBucket(get=["before"], head=["before"], page=["before", "answer", "before"])
     store = store_on(bucket)
     for path in ("b", "a/c"):
@@ -139,7 +139,7 @@ def test_what_only_reads_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("lost", [["before"], ["after"]])
-def test_a_large_file_is_published_once_though_answers_are_lost(lost: list[str]) -> None:
+def test_a_large_file_is_published_once_despite_lost_answers(lost: list[str]) -> None:
     bucket = FlakyBucket(add=["before"], publish=lost)
     file = store_on(bucket, part_bytes=4).create("model")
     file.write(b"0123")
@@ -149,7 +149,7 @@ def test_a_large_file_is_published_once_though_answers_are_lost(lost: list[str])
     assert "abort" not in bucket.asked
 
 
-def test_a_large_file_that_cannot_be_sent_is_forgotten() -> None:
+def test_a_large_file_that_cannot_be_sent_is_discarded() -> None:
     bucket = FlakyBucket(add=["answer", "deny"])
     store = store_on(bucket, part_bytes=4)
     file = store.create("model")
@@ -163,7 +163,7 @@ def test_a_large_file_that_cannot_be_sent_is_forgotten() -> None:
     assert store.list() == []
 
 
-def test_an_upload_that_was_ended_from_outside_is_no_success() -> None:
+def test_an_upload_that_another_client_ended_is_an_error() -> None:
     class Forgetful(FlakyBucket):
         async def _follow(self, name: str, request: Callable[[], Awaitable[Any]]) -> Any:
             if name == "publish":
@@ -172,7 +172,7 @@ def test_an_upload_that_was_ended_from_outside_is_no_success() -> None:
 
     file = store_on(Forgetful(), part_bytes=4).create("model")
     file.write(b"01234567")
-    with pytest.raises(StoreError, match="has forgotten the parts that were sent; write the file again"):
+    with pytest.raises(StoreError, match="has deleted the parts that were sent; write the file again"):
         file.publish()
 
 
@@ -195,13 +195,13 @@ def test_folders_of_other_tools_and_unpublished_files_are_not_listed() -> None:
     ],
     ids=["no write", "no list", "no read"],
 )
-def test_probe_tells_what_is_not_allowed_and_leaves_nothing(bucket: FlakyBucket, message: str) -> None:
+def test_probe_reports_missing_permissions_and_leaves_nothing(bucket: FlakyBucket, message: str) -> None:
     with pytest.raises(RunDirectoryError, match=message):
         store_on(bucket).probe()
     assert store_on(bucket).list() == []
 
 
-def test_probe_finds_out_a_service_that_drops_marks() -> None:
+def test_probe_detects_a_service_that_drops_marks() -> None:
     class Unmarked(MemoryBucket):
         async def put(self, key: str, data: bytes, writer: str) -> None:
             await super().put(key, data, "")
@@ -211,7 +211,7 @@ def test_probe_finds_out_a_service_that_drops_marks() -> None:
 
 
 @pytest.mark.parametrize("lenient", ["put", "publish"])
-def test_probe_finds_out_a_service_that_overwrites(lenient: str) -> None:
+def test_probe_detects_a_service_that_overwrites(lenient: str) -> None:
     class Lenient(FlakyBucket):
         async def _follow(self, name: str, request: Callable[[], Awaitable[Any]]) -> Any:
             try:
@@ -224,10 +224,10 @@ def test_probe_finds_out_a_service_that_overwrites(lenient: str) -> None:
         store_on(Lenient()).probe()
 
 
-def test_errors_are_of_the_tree() -> None:
-    class Broken(MemoryBucket):
+def test_unknown_errors_become_store_errors() -> None:
+    class Failing(MemoryBucket):
         async def put(self, key: str, data: bytes, writer: str) -> None:
             raise ValueError("broken")
 
     with pytest.raises(StoreError, match="ValueError: broken"):
-        store_on(Broken("x")).put_if_absent("a", b"")
+        store_on(Failing("x")).put_if_absent("a", b"")

@@ -34,12 +34,12 @@ def test_an_address_carries_settings_and_the_timeout() -> None:
 
 
 @pytest.mark.parametrize("dir", ["s3:/bucket/a", "s3://", "s3:///a", "s3://bucket/a//b", "s3://bucket/../b"])
-def test_urls_of_objects_that_are_refused(dir: str) -> None:
+def test_malformed_urls_are_refused(dir: str) -> None:
     with pytest.raises(SpecError, match="must have the form s3://bucket/folder"):
         open_store(dir)
 
 
-def test_a_secret_in_a_url_is_refused_and_not_told() -> None:
+def test_a_secret_in_a_url_is_refused_and_not_shown() -> None:
     with pytest.raises(SpecError, match=r"dir \(s3://\*\*\*@bucket/a\) has something before an @") as caught:
         open_store("s3://AKIA:canary@bucket/a")
     assert "canary" not in str(caught.value)
@@ -48,7 +48,7 @@ def test_a_secret_in_a_url_is_refused_and_not_told() -> None:
 @pytest.mark.parametrize(
     ("scheme", "package"), [("s3", r"sparktrain\[s3\]"), ("gs", "gcsfs"), ("abfs", "adlfs"), ("memory", "fsspec")]
 )
-def test_a_package_that_is_missing_is_named(scheme: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(scheme: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_urls, "find_spec", lambda name: None)
     with pytest.raises(SpecError, match=rf"dir \({scheme}://bucket/a\) needs .*: pip install '{package}'"):
         open_store(f"{scheme}://bucket/a")
