@@ -9,7 +9,7 @@
     |   |-- EnvironmentMismatchError  an executor runs other versions than the driver
     |   |-- StrategyError          a strategy of TensorFlow was asked for what it cannot do, or would do wrongly
     |   |-- RunDirectoryError      the run directory cannot be made or written
-    |   |   `-- JournalDamagedError  records in the middle of the journal are lost: `sparktrain fsck` says which
+    |   |   `-- JournalCorruptError  records in the middle of the journal are lost: `sparktrain fsck` says which
     |   |-- ResumeError            the run in the directory is not the one that is asked for
     |   |-- NestedCallError        a call within a trial, or while the function's module is imported
     |   |-- GangNeededError        a function that is called in this process alone needs the rest of its gang
@@ -76,7 +76,7 @@ class RunDirectoryError(UserError, OSError):
     """The run directory cannot be made or written, or belongs to another run."""
 
 
-class JournalDamagedError(RunDirectoryError):
+class JournalCorruptError(RunDirectoryError):
     """Records in the middle of the journal are lost or garbled: to go on could run a finished trial again."""
 
 

@@ -80,7 +80,7 @@ class StoredRun:
 def look(store: Store, layout: RunLayout) -> StoredRun | None:
     """The run in the directory; None when there is none. Blocks on the store.
 
-    Raises RunDirectoryError when it cannot be read, JournalDamagedError when its journal is damaged, and OSError when
+    Raises RunDirectoryError when it cannot be read, JournalCorruptError when its journal is damaged, and OSError when
     the store fails.
     """
     try:

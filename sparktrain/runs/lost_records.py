@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparktrain import formatting
-from sparktrain.errors import JournalDamagedError, SpecError
+from sparktrain.errors import JournalCorruptError, SpecError
 from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.results_json import from_json
@@ -52,13 +52,13 @@ class Lost:
 def check_whole(
     store: Store, layout: RunLayout, records: Sequence[AnyRecord], again: Callable[[], Sequence[AnyRecord]]
 ) -> None:
-    """Raises JournalDamagedError when there is proof that the journal has lost records. Blocks; raises OSError.
+    """Raises JournalCorruptError when there is proof that the journal has lost records. Blocks; raises OSError.
 
     `records` are those of the journal, and `again` reads them anew.
     """
     if lost := lost_records(store, layout, records, again):
         where = store.where(layout.path)
-        raise JournalDamagedError(f"journal of {where} is damaged: {lost}; `sparktrain fsck {where}` says what to do")
+        raise JournalCorruptError(f"journal of {where} is damaged: {lost}; `sparktrain fsck {where}` says what to do")
 
 
 def lost_records(

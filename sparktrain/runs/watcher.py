@@ -49,7 +49,7 @@ class Observer:
         """The run as it is now; the same object as before when nothing is new. Blocks on the store.
 
         Asks the driver for a sign of life, which takes 2 s at most where there is none. Raises RunDirectoryError when
-        the run cannot be read, JournalDamagedError, and OSError from the store.
+        the run cannot be read, JournalCorruptError, and OSError from the store.
         """
         news = self._read(self._tail.more())
         alive = self._is_alive()

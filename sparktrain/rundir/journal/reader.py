@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktrain.errors import JournalDamagedError
+from sparktrain.errors import JournalCorruptError
 from sparktrain.rundir.journal.file_format import BATCH, SNAPSHOT, Content, Fault, Followed, decode
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.state.records import AnyRecord
@@ -35,7 +35,7 @@ class JournalContents(Struct, frozen=True):
 def read(store: Store, layout: JournalLayout) -> JournalContents:
     """The whole journal. Called by anyone at any time, while a driver writes too. Blocks; writes nothing.
 
-    Raises JournalDamagedError, RunDirectoryError for the journal of a later sparktrain, and OSError from the store.
+    Raises JournalCorruptError, RunDirectoryError for the journal of a later sparktrain, and OSError from the store.
     """
     return Tail(store, layout).more()
 
@@ -317,9 +317,9 @@ def _steps(chain: tuple[Followed, ...], after: Followed) -> Iterator[tuple[int, 
                 yield each.epoch, number, each.records if number == each.number else None
 
 
-def _damaged(store: Store, layout: JournalLayout, found: Replayed) -> JournalDamagedError:
+def _damaged(store: Store, layout: JournalLayout, found: Replayed) -> JournalCorruptError:
     run = store.where(layout.path.rpartition("/")[0])
     later = f", and {len(found.unread) - 1} files after it cannot be followed" if found.unread[1:] else ""
-    return JournalDamagedError(
+    return JournalCorruptError(
         f"journal of {run} is damaged: {found.damage}{later}; `sparktrain fsck {run}` says what can be kept"
     )

@@ -103,7 +103,7 @@ class Journal:
     def claim(cls, store: Store, layout: JournalLayout, who: DriverIdentity) -> tuple["Journal", JournalContents]:
         """Take over the run: from here on no other driver's records count. With all records that do.
 
-        Blocks. Raises JournalDamagedError or RunDirectoryError, and deposes nobody, when the journal cannot be read;
+        Blocks. Raises JournalCorruptError or RunDirectoryError, and deposes nobody, when the journal cannot be read;
         and OSError from the store: the next call takes a later epoch.
         """
         tail = Tail(store, layout)

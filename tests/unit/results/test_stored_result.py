@@ -112,7 +112,7 @@ def test_what_is_no_run(tmp_path: Path, run: ScriptedRun) -> None:
     with pytest.raises(st.RunDirectoryError, match="there is no such directory"):
         st.load(str(tmp_path / "nothing"))
     spoil(next(Path(run.directory, "journal").glob("batch-*-00000003")))
-    with pytest.raises(st.JournalDamagedError):
+    with pytest.raises(st.JournalCorruptError):
         st.load(run.directory)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.errors import CheckpointError, DeposedError, JournalDamagedError, RunDirectoryError
+from sparktrain.errors import CheckpointError, DeposedError, JournalCorruptError, RunDirectoryError
 from sparktrain.ids import AgentId, Member
 from sparktrain.rundir import checkpoints as product
 from sparktrain.rundir.journal.reader import read
@@ -270,7 +270,7 @@ class World:
         self._journal = names
         try:
             records = read(self.files, LAYOUT.journal).records
-        except JournalDamagedError as error:
+        except JournalCorruptError as error:
             raise AssertionError(f"LOST: {error}") from error
         sweep = Sweep(RUN, LIMITS, 0.0)
         fold(sweep, records)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from sparktrain.errors import JournalDamagedError
+from sparktrain.errors import JournalCorruptError
 from sparktrain.rundir.journal.reader import read
 from sparktrain.runs import history, lost_records
 from sparktrain.runs.fsck import Examined, RunExaminer
@@ -63,7 +63,7 @@ def statuses(run: ScriptedRun) -> list[str]:
 def test_a_result_that_was_reported_and_is_gone_is_no_clean_end(run: ScriptedRun) -> None:
     lose(run, 2)  # that trial 2 has succeeded, and the end
     with pytest.raises(
-        JournalDamagedError, match=r"newest records are lost: .*results\.json has a result of trial 2\)"
+        JournalCorruptError, match=r"newest records are lost: .*results\.json has a result of trial 2\)"
     ):
         look(run.store, run.layout)
     report = examined(run)
@@ -75,7 +75,7 @@ def test_a_batch_that_was_cut_and_had_counted_is_no_torn_tail(run: ScriptedRun) 
     newest = batches(run)[-1]
     newest.write_bytes(newest.read_bytes()[:-5])
     assert read(run.store, run.layout.journal).notes, "by itself it looks like one"
-    with pytest.raises(JournalDamagedError, match="a result of trial 2"):
+    with pytest.raises(JournalCorruptError, match="a result of trial 2"):
         look(run.store, run.layout)
 
 
@@ -110,7 +110,7 @@ def test_a_gang_that_has_left_files_was_formed(tmp_path: Path) -> None:
     """Without results: a driver that is killed has not written any."""
     run = typical(tmp_path / "runs")
     lose(run, 2)  # that the second gang of trial 2 was formed, and what it has reported
-    with pytest.raises(JournalDamagedError, match="files of gangs that it does not know of trial 2"):
+    with pytest.raises(JournalCorruptError, match="files of gangs that it does not know of trial 2"):
         look(run.store, run.layout)
     assert repair(run.place, examined(run), HandClock()) == []
     assert examined(run).code == 0
@@ -235,7 +235,7 @@ def silent(folder: Path, seed: int) -> set[int] | None:
     run = damaged(folder / str(seed), Random(seed))
     try:
         kept = {trial.id for trial in found(run).sweep().trials.values() if trial.status.observed}
-    except JournalDamagedError:
+    except JournalCorruptError:
         return None
     return run.witnessed - kept
 

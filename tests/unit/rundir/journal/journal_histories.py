@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from sparktrain.errors import BugError, DeposedError, JournalDamagedError, RunDirectoryError
+from sparktrain.errors import BugError, DeposedError, JournalCorruptError, RunDirectoryError
 from sparktrain.rundir.journal.reader import JournalContents, Tail, read
 from sparktrain.rundir.journal.writer import Journal
 from tests.unit.rundir.journal.journals import LAYOUT, WHO, facts, told
@@ -102,7 +102,7 @@ class World:
             return
         except BugError as error:
             raise AssertionError(f"BROKEN: {error}") from error
-        except JournalDamagedError as error:
+        except JournalCorruptError as error:
             raise AssertionError(f"UNREADABLE: {error}") from error
 
     def _opened(self, journal: Journal, opened: JournalContents) -> list[int]:
@@ -148,7 +148,7 @@ class World:
                 known = list(self.acknowledged)
                 try:
                     opened = patiently(tail.more)
-                except JournalDamagedError as error:
+                except JournalCorruptError as error:
                     raise AssertionError(f"UNREADABLE: {error}") from error
                 seen = told(opened.records) if opened.afresh else [*seen, *told(opened.records)]
                 self._check_told(seen, known)
@@ -164,7 +164,7 @@ class World:
         self._checked = names
         try:
             found = told(read(self.files, LAYOUT).records)
-        except (JournalDamagedError, FileNotFoundError) as error:
+        except (JournalCorruptError, FileNotFoundError) as error:
             raise AssertionError(f"UNREADABLE: {error}") from error
         self._check_told(found)
         for history in self.histories.values():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktrain.errors import JournalDamagedError
+from sparktrain.errors import JournalCorruptError
 from sparktrain.rundir.journal import file_format
 from sparktrain.rundir.journal.reader import JournalContents, Tail, read
 from sparktrain.rundir.journal.writer import Journal
@@ -83,7 +83,7 @@ def test_first_batches_that_were_cut_one_after_the_other_count_for_nothing() -> 
 def test_a_batch_in_the_middle_that_was_cut_is_damage() -> None:
     store = written([1, 2], [3], [4])
     with pytest.raises(
-        JournalDamagedError,
+        JournalCorruptError,
         match=r"^journal of memory:/run is damaged: record 2 of memory:/run/journal/batch-0001-00000001 is missing: 4 "
         r"bytes were cut off; 1 of its records are lost, and 2 files after it cannot be followed; "
         r"`sparktrain fsck memory:/run` says what can be kept$",
@@ -121,7 +121,7 @@ def outcome(store: MemoryStore) -> list[int] | str:
     """What is read, or why nothing is."""
     try:
         return told(read(store, LAYOUT).records)
-    except JournalDamagedError as error:
+    except JournalCorruptError as error:
         return str(error)
 
 
@@ -176,21 +176,21 @@ def test_every_missing_file_is_noticed_or_does_not_matter() -> None:
     ids=["missing", "first missing", "header", "other file", "longer"],
 )
 def test_damage_is_told_with_its_place(store: MemoryStore, problem: str) -> None:
-    with pytest.raises(JournalDamagedError, match=problem):
+    with pytest.raises(JournalCorruptError, match=problem):
         read(store, LAYOUT)
 
 
 def test_a_batch_that_is_followed_and_missing_is_damage() -> None:
     store = written([1], [2])
     claim(store).append(facts(3))
-    with pytest.raises(JournalDamagedError, match=r"batch-0001-00000002 is missing; .* and 1 files after it"):
+    with pytest.raises(JournalCorruptError, match=r"batch-0001-00000002 is missing; .* and 1 files after it"):
         read(without(store, batch(2)), LAYOUT)
 
 
 def test_without_any_snapshot_the_batches_before_are_missed() -> None:
     store, _ = history()
     gone = without(store, "snapshot_0003_00000001", "snapshot_0003_00000002")
-    with pytest.raises(JournalDamagedError, match=r"batch-0001-00000001 is missing; .* and 5 files after it"):
+    with pytest.raises(JournalCorruptError, match=r"batch-0001-00000001 is missing; .* and 5 files after it"):
         read(gone, LAYOUT)
 
 
@@ -320,7 +320,7 @@ def test_a_tail_raises_for_damage_and_goes_on_when_it_is_mended() -> None:
     tail.more()
     store.files |= {path: data for path, data in written([1], [2], [3], [4]).files.items() if path not in store.files}
     kept = store.files.pop(LAYOUT.batch(1, 3))
-    with pytest.raises(JournalDamagedError):
+    with pytest.raises(JournalCorruptError):
         tail.more()
     store.files[LAYOUT.batch(1, 3)] = kept
     assert tail.more() == JournalContents(facts(3, 4), 1, afresh=False)

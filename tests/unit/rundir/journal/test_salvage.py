@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.errors import DeposedError, JournalDamagedError
+from sparktrain.errors import DeposedError, JournalCorruptError
 from sparktrain.ids import Generation, RunId, TrialId
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.journal.salvage import SalvageReport, fsck, repair
@@ -130,7 +130,7 @@ def test_what_is_lost_is_told_and_nothing_is_written() -> None:
 
 def test_the_run_goes_on_with_what_is_kept() -> None:
     store = damaged(batch(3))
-    with pytest.raises(JournalDamagedError):
+    with pytest.raises(JournalCorruptError):
         claim(store)
     report = repair(store, RUN, WHO)
     journal, opened = Journal.claim(store, LAYOUT, WHO)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.errors import BugError, DeposedError, JournalDamagedError, RunDirectoryError
+from sparktrain.errors import BugError, DeposedError, JournalCorruptError, RunDirectoryError
 from sparktrain.rundir.journal.reader import JournalContents, read
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal, newest_driver
 from sparktrain.store.localfs import LocalStore
@@ -124,7 +124,7 @@ def test_a_journal_of_a_later_sparktrain_is_refused_before_its_driver_is_deposed
 def test_a_damaged_journal_is_refused_before_its_driver_is_deposed() -> None:
     store = copied(written([1], [2]), batch_0001_00000001=b"damaged\n")
     before = dict(store.files)
-    with pytest.raises(JournalDamagedError):
+    with pytest.raises(JournalCorruptError):
         claim(store)
     assert store.files == before
 
