@@ -1,4 +1,4 @@
-"""Every error that sparktrain raises, sorted by who must act.
+"""All errors that sparktrain raises, sorted by who must act.
 
     SparktrainError
     |-- UserError                  change the call, the function, the file or the Spark configuration
@@ -7,9 +7,9 @@
     |   |-- SessionError           there is no Spark session, or it cannot do what is asked
     |   |-- ResourceError          more slots, memory or GPUs are wanted than the session has
     |   |-- EnvironmentMismatchError  an executor runs other versions than the driver
-    |   |-- StrategyError          a strategy of TensorFlow was asked for what it cannot do, or would do wrongly
+    |   |-- StrategyError          a strategy of TensorFlow was used for what it cannot do, or would do wrongly
     |   |-- RunDirectoryError      the run directory cannot be made or written
-    |   |   `-- JournalCorruptError  records in the middle of the journal are lost: `sparktrain fsck` says which
+    |   |   `-- JournalCorruptError  records in the middle of the journal are lost: `sparktrain fsck` shows which
     |   |-- ResumeError            the run in the directory is not the one that is asked for
     |   |-- NestedCallError        a call within a trial, or while the function's module is imported
     |   |-- GangNeededError        a function that is called in this process alone needs the rest of its gang
@@ -18,22 +18,22 @@
     |-- InfraError                 the cluster failed; the same call may succeed later
     |   |-- DriverUnreachableError executors cannot connect to the driver
     |   |-- JoinTimeoutError       too few agents joined before the deadline
-    |   |-- AgentsLostError        the agents' Spark job ended and could not be started again
+    |   |-- AgentsLostError        the agents' Spark job ended and could not be restarted
     |   |-- RingError              an operation of a ring failed: a member of the gang is gone or stuck
     |   |   `-- FormError          the ring could not be formed
-    |   |-- CheckpointError        a checkpoint is damaged, or cannot be written
+    |   |-- CheckpointError        a checkpoint is corrupt, or cannot be written
     |   |-- StoreError             a store failed, and may work later
     |   |   |-- StoreTimeoutError  a call of a store did not return in time
-    |   |   `-- StoreRefusedError  a store refused for a reason that stays until somebody acts: permission, quota
+    |   |   `-- StoreRefusedError  a store refused for a reason that persists until a person acts: permission, quota
     |   `-- DeposedError           another driver has taken over the run
     |-- NoBestTrialError           a result has no best trial: none succeeded, or there is no metric to compare them by
     |-- MissingFileError           a trial has no such model or log
     |-- RunFailedError             the training function of a run failed; a trial of a sweep that fails is no error
     |   |-- RunStoppedError        the run was stopped before its end
-    |   `-- RunLostError           members were lost more often than the gang is formed again; an InfraError too
+    |   `-- RunLostError           members were lost more often than the run restarts the gang; an InfraError too
     `-- BugError                   sparktrain broke a rule of its own: please report
-        |-- IllegalMoveError       a state machine was asked for a move that it does not have
-        `-- ProtocolError          a peer sent something that is no message, or not for it
+        |-- IllegalMoveError       a state machine received an event that is illegal in its state
+        `-- ProtocolError          a peer sent invalid bytes, or a message for another receiver
 
 A message names the subject, the value in question, the rule, and the next step. A trial of a sweep that fails is no
 error: it is a result (`TrialResult.error`).
@@ -45,7 +45,7 @@ class SparktrainError(Exception):
 
 
 class UserError(SparktrainError):
-    """Something that the caller can put right; nothing was started."""
+    """An error that the caller can correct; nothing was started."""
 
 
 class SpecError(UserError, ValueError):
@@ -57,7 +57,7 @@ class FunctionError(UserError, TypeError):
 
 
 class SessionError(UserError, RuntimeError):
-    """There is no Spark session, or the session cannot do what is asked."""
+    """There is no Spark session, or the session cannot do what the call asks for."""
 
 
 class ResourceError(UserError, ValueError):
@@ -65,11 +65,11 @@ class ResourceError(UserError, ValueError):
 
 
 class EnvironmentMismatchError(UserError, RuntimeError):
-    """An executor runs other versions of Python or of a framework than the driver, or has a GPU that is another's."""
+    """An executor runs other versions of Python or of a framework than the driver, or has another task's GPU."""
 
 
 class StrategyError(UserError, RuntimeError):
-    """A strategy of TensorFlow cannot be made here, or was asked for what fails under it or gives wrong numbers."""
+    """A strategy of TensorFlow cannot be created here, or was used in a way that fails or gives wrong numbers."""
 
 
 class RunDirectoryError(UserError, OSError):
@@ -77,11 +77,11 @@ class RunDirectoryError(UserError, OSError):
 
 
 class JournalCorruptError(RunDirectoryError):
-    """Records in the middle of the journal are lost or garbled: to go on could run a finished trial again."""
+    """Records in the middle of the journal are lost or garbled: a resume could repeat a finished trial."""
 
 
 class ResumeError(UserError, ValueError):
-    """The run in the directory cannot be resumed as asked: its code, space or options were others."""
+    """The run in the directory cannot be resumed as asked: its code, space or options differ."""
 
 
 class PoolError(UserError, RuntimeError):
@@ -89,7 +89,7 @@ class PoolError(UserError, RuntimeError):
 
 
 class NestedCallError(UserError, RuntimeError):
-    """A call was made where it would be made again by each of its trials."""
+    """A call was made where each of its trials would repeat it."""
 
 
 class GangNeededError(UserError, RuntimeError):
@@ -113,7 +113,7 @@ class JoinTimeoutError(InfraError, TimeoutError):
 
 
 class AgentsLostError(InfraError, RuntimeError):
-    """The Spark job that carries the agents ended and could not be started again."""
+    """The Spark job that carries the agents ended and could not be restarted."""
 
 
 class RingError(InfraError):
@@ -121,11 +121,11 @@ class RingError(InfraError):
 
 
 class FormError(RingError):
-    """The ring could not be formed: a port was taken meanwhile, or a member did not come."""
+    """The ring could not be formed: a port was taken meanwhile, or a member did not arrive."""
 
 
 class CheckpointError(InfraError, OSError):
-    """A checkpoint is damaged, or cannot be written."""
+    """A checkpoint is corrupt, or cannot be written."""
 
 
 class StoreError(InfraError, OSError):
@@ -137,11 +137,11 @@ class StoreTimeoutError(StoreError, TimeoutError):
 
 
 class StoreRefusedError(StoreError, PermissionError):
-    """A store refused for a reason that stays until somebody acts: a permission, a quota, a full disk."""
+    """A store refused for a reason that persists until a person acts: a permission, a quota, a full disk."""
 
 
 class DeposedError(InfraError, RuntimeError):
-    """Another driver has taken over the run: this one must neither write nor start anything any more."""
+    """Another driver has taken over the run: this one must no longer write or start anything."""
 
 
 class NoBestTrialError(SparktrainError, LookupError):
@@ -156,19 +156,19 @@ class RunFailedError(SparktrainError, RuntimeError):
     """The training function of `run` failed by its own fault: the same call would fail again."""
 
     rank: int | None = None
-    """Of the member that failed first; None when none had started."""
+    """Rank of the member that failed first; None when none had started."""
     host: str | None = None
-    """Of that member."""
+    """Host of that member."""
     traceback: str = ""
-    """Of the exception that it raised, outermost frames of sparktrain removed; empty for other causes."""
+    """Traceback of its exception, without the outermost frames of sparktrain; empty for other causes."""
     log_tail: tuple[str, ...] = ()
-    """The last lines that it printed."""
+    """The last lines of its output."""
     log: str | None = None
-    """Where its log is."""
+    """Location of its log."""
     restarts: tuple[str, ...] = ()
-    """Why the gang was formed again before, one line for each time, oldest first."""
+    """Why the gang was restarted, one line per restart, oldest first."""
     directory: str | None = None
-    """Where the run's files are."""
+    """The run directory."""
 
 
 class RunStoppedError(RunFailedError):
@@ -176,7 +176,7 @@ class RunStoppedError(RunFailedError):
 
 
 class RunLostError(RunFailedError, InfraError):
-    """Members of a run's gang were lost more often than it is formed again; the same call may succeed later."""
+    """Members of a run's gang were lost more often than the run restarts it; the same call may succeed later."""
 
 
 class BugError(SparktrainError):
@@ -184,8 +184,8 @@ class BugError(SparktrainError):
 
 
 class IllegalMoveError(BugError, RuntimeError):
-    """A state machine was asked for a move that it does not have."""
+    """A state machine received an event that is illegal in its state."""
 
 
 class ProtocolError(BugError, ValueError):
-    """A peer sent something that is no message, or a message that is not for it."""
+    """A peer sent invalid bytes, or a message that its receiver does not accept."""

@@ -1,1 +1,1 @@
-"""Every path and every record of a run directory, in whatever store it is."""
+"""A run directory in any store: its paths, its checkpoints, its journal and its reports."""

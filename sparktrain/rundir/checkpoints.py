@@ -1,10 +1,10 @@
-"""Checkpoints in a store: shards under fresh names, and one small manifest with their digests that makes them count.
+"""Checkpoints in a store: shards under fresh names, and one small manifest with their digests, which commits them.
 
-The manifest is put where no file may be yet, after every shard has been read back: it is the only commit point. A
-writer that was replaced may go on in its own generation's folder: it can overwrite nothing, and a checkpoint is
-restored only by the digest that the coordinator has acknowledged. Whoever writes never deletes.
+The manifest is written by put-if-absent after every shard has been read back: it is the only commit point. A replaced
+writer may continue in its own generation's folder: it can overwrite nothing, and a checkpoint is restored only by the
+digest that the coordinator has acknowledged. Writers never delete.
 
-The order is that of Delta Lake's log and of Spark's `CheckpointFileManager.createAtomic`: put if absent, and no lock.
+The protocol is that of Delta Lake's log and of Spark's `CheckpointFileManager.createAtomic`: put-if-absent, no lock.
 """
 
 import errno
@@ -29,9 +29,9 @@ from sparktrain.store.parallel import CheckCancelled, spread
 
 VERSION = 1
 THREADS = 4
-"""How many files of a checkpoint are written or read at once; each takes a few pieces of memory (`PIECE_BYTES`)."""
+"""How many files of a checkpoint are written or read concurrently; each needs a few `PIECE_BYTES` of memory."""
 MANIFEST = "manifest.json"
-"""The name of a manifest beside its shards on a local disk. No shard may have it."""
+"""The manifest's name beside its shards on a local disk. No shard may have this name."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _FILE = re.compile(r"(?P<generation>.*/gen-(?P<number>\d+))/(?:manifest-(?P<manifest>\d+)|data/(?P<data>\d+)-.+)")
@@ -47,7 +47,7 @@ class Shard(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """What a checkpoint consists of, and where it comes from."""
+    """The content and origin of a checkpoint."""
 
     version: int
     run: RunId
@@ -55,9 +55,9 @@ class Manifest(Struct, frozen=True):
     generation: Generation
     step: int
     parent: str
-    """Digest of the manifest of the checkpoint that was acknowledged before it, or empty."""
+    """Digest of the manifest of the previous acknowledged checkpoint, or empty."""
     data: str
-    """How the paths of the shards begin; a dot and the shard's name follow."""
+    """Path prefix of the shards; a dot and the shard's name follow."""
     shards: tuple[Shard, ...]
     keep: int
     score: float | None
@@ -70,12 +70,12 @@ class Manifest(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """A snapshot on a local disk that shall become a checkpoint."""
+    """A snapshot on a local disk, to be written as a checkpoint."""
 
     member: Member
     step: int
     folder: Path
-    """Each file directly in it becomes a shard."""
+    """The snapshot's folder: each file directly in it becomes a shard."""
     parent: str = ""
     keep: int = 2
     score: float | None = None
@@ -83,25 +83,25 @@ class Draft(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """A manifest that lies in the store, acknowledged or not."""
+    """A manifest in the store, acknowledged or not."""
 
     manifest: str
     generation: Generation
     step: int
     size_bytes: int
     problem: str = ""
-    """Why it cannot be read; its shards are not looked at."""
+    """Why the manifest cannot be read; shards are not checked."""
 
 
 def write(
     store: Store, layout: RunLayout, draft: Draft, check: Callable[[], None] = lambda: None, threads: int = THREADS
 ) -> Checkpoint:
-    """Make a checkpoint of the draft; leaves its manifest in the draft's folder too, which is a cache for `fetch` then.
+    """Write the draft as a checkpoint. Its manifest also goes to the draft's folder, which then is a cache for `fetch`.
 
-    Blocks on the store for all of the data, twice. Called by the chief's agent. `check` is called before each operation
-    that changes the store, by any of the threads; what it raises ends the attempt. Raises CheckpointError when there is
-    another checkpoint of this step and generation, or nothing to write: trying again is of no use. Any other OSError
-    may be over next time; another attempt has names of its own, and finds out when this one was published after all.
+    Blocks on the store, which writes and reads all of the data. The chief's agent calls it. Each thread calls `check`
+    before each operation that changes the store; what it raises ends the attempt. Raises CheckpointError when another
+    checkpoint of this step and generation exists, or there is nothing to write: a retry is useless. Any other OSError
+    may be transient; a retry uses fresh names, and detects when this attempt was published after all.
     """
     place = layout.generation(draft.member.trial, draft.member.generation)
     data = place.data(draft.step, uuid4().hex)
@@ -110,11 +110,11 @@ def write(
         raise CheckpointError(f"snapshot {draft.folder} of step {draft.step} has no files: a checkpoint needs one")
 
     def put(file: Path, check_cancelled: CheckCancelled) -> Shard:
-        def may() -> None:
+        def check_all() -> None:
             check_cancelled()
             check()
 
-        return _put_shard(store, f"{data}.{file.name}", file, may)
+        return _put_shard(store, f"{data}.{file.name}", file, check_all)
 
     manifest = _manifest(draft, data, tuple(spread(put, files, threads)))
     check()
@@ -125,25 +125,25 @@ def write(
     return Checkpoint(generation, draft.step, path, digest, draft.keep, draft.score)
 
 
-def placed(layout: RunLayout, member: Member, told: Checkpoint) -> Checkpoint | None:
-    """The checkpoint that an agent says it has written for `member`, at the one path where that may lie.
+def placed(layout: RunLayout, member: Member, reported: Checkpoint) -> Checkpoint | None:
+    """The checkpoint that an agent reports for `member`, at the only path that is valid for it.
 
-    The coordinator deletes and restores by this path, and agents name local folders by the digest: both come from
-    another process. None when step or digest is none.
+    The coordinator deletes and restores by this path, and agents name local folders by the digest, but both come from
+    another process. None when step or digest is invalid.
     """
-    if told.step < 0 or not _DIGEST.fullmatch(told.digest):
+    if reported.step < 0 or not _DIGEST.fullmatch(reported.digest):
         return None
-    return replace(told, manifest=layout.generation(member.trial, member.generation).manifest(told.step))
+    return replace(reported, manifest=layout.generation(member.trial, member.generation).manifest(reported.step))
 
 
 def fetch(
     store: Store, checkpoint: Checkpoint, folder: Path, cache: Path | None = None, threads: int = THREADS
 ) -> None:
-    """Bring the checkpoint's files and its manifest to the local `folder`, which must not exist; verify each byte.
+    """Fetch the checkpoint's files and manifest into the new local `folder`, and verify each byte.
 
-    `cache` may be a folder with some or all of these files: those with the right digest are linked, and not read from
-    the store. Blocks. Called by every agent of a gang that resumes. Raises CheckpointError when the checkpoint is
-    damaged, and says where; any other OSError when the store or the local disk fails. Leaves no folder when it raises.
+    `cache` may be a folder with some or all of these files: those with the right digest are linked instead of read from
+    the store. Blocks. Every agent of a gang that resumes calls it. Raises CheckpointError with the place when the
+    checkpoint is corrupt; any other OSError when the store or the local disk fails. Leaves no folder when it raises.
     """
     folder.mkdir(parents=True)
     try:
@@ -151,24 +151,24 @@ def fetch(
         (folder / MANIFEST).write_bytes(content)
         manifest = _decode(store, checkpoint, content)
 
-        def bring(shard: Shard, check_cancelled: CheckCancelled) -> None:
+        def fetch_shard(shard: Shard, check_cancelled: CheckCancelled) -> None:
             if cache is None or not _link(cache / shard.name, folder / shard.name, shard):
                 with (folder / shard.name).open("xb") as file:
                     for piece in _fetched(store, checkpoint, manifest.path(shard), shard):
                         check_cancelled()
                         file.write(piece)
 
-        spread(bring, manifest.shards, threads)
+        spread(fetch_shard, manifest.shards, threads)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def delete(store: Store, checkpoint: Checkpoint) -> None:
-    """Delete a checkpoint, and what failed attempts to write it left: first the manifest, so that none is incomplete.
+    """Delete a checkpoint and the files of failed attempts to write it: the manifest first, so that none is incomplete.
 
-    Blocks. Called by the coordinator alone, for what `Checkpoints.acknowledge` has returned. Raises OSError when the
-    store fails: call it again.
+    Blocks. Only the coordinator calls it, for what `CheckpointHistory.acknowledge` has returned. Raises OSError when
+    the store fails: call it again.
     """
     store.delete(checkpoint.manifest)
     folder = checkpoint.manifest.rpartition("/")[0]
@@ -180,9 +180,9 @@ def delete(store: Store, checkpoint: Checkpoint) -> None:
 def collect_garbage(
     store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Checkpoint], before: Generation
 ) -> None:
-    """Delete what generations before `before` left that belongs to no checkpoint of `kept`: of failed and late writers.
+    """Delete what failed and late writers of generations before `before` left, except for the checkpoints `kept`.
 
-    Blocks. Called by the coordinator alone, once those generations are over. Raises OSError when the store fails.
+    Blocks. Only the coordinator calls it, once those generations have ended. Raises OSError when the store fails.
     """
     wanted = {(each.generation, each.step) for each in kept}
     files = [(found, path) for path in store.list(layout.checkpoints(trial)) if (found := _FILE.fullmatch(path))]
@@ -196,7 +196,7 @@ def collect_garbage(
 
 
 def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
-    """All manifests of a trial in the store, for people, by generation and step. Blocks. Raises OSError."""
+    """List all manifests of a trial for people, by generation and step. Blocks. Raises OSError."""
     entries = []
     for path in store.list(layout.checkpoints(trial)):
         found = _FILE.fullmatch(path)
@@ -206,28 +206,28 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
         try:
             size = sum(shard.size for shard in msgspec.json.decode(store.read(path), type=Manifest).shards)
         except msgspec.MsgspecError as error:
-            problem = f"no manifest: {error}"
+            problem = f"not a manifest: {error}"
         entries.append(Listed(path, Generation(int(found["number"])), int(found["manifest"]), size, problem))
     return sorted(entries, key=lambda each: (each.generation, each.step))
 
 
 def manifest_of(store: Store, checkpoint: Checkpoint) -> Manifest:
-    """What an acknowledged checkpoint consists of. Blocks.
+    """The manifest of an acknowledged checkpoint. Blocks.
 
-    Raises CheckpointError when it is damaged, and any other OSError when the store fails.
+    Raises CheckpointError when it is corrupt, and any other OSError when the store fails.
     """
     return _decode(store, checkpoint, _manifest_content(store, checkpoint, None))
 
 
 def files_of(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
-    """The whole paths of all files that a checkpoint consists of, its manifest's own first."""
+    """The paths of all files of a checkpoint, the manifest first."""
     return [checkpoint.manifest, *(manifest.path(shard) for shard in manifest.shards)]
 
 
 def verified(store: Store, checkpoint: Checkpoint, manifest: Manifest, fast: bool = False) -> Iterator[int]:
-    """Read the shards again and verify them, or with `fast` their sizes alone; the bytes of each piece. Blocks.
+    """Read and verify the shards, or only their sizes with `fast`; yields the number of bytes of each piece. Blocks.
 
-    Raises CheckpointError for the first shard that is damaged, and any other OSError when the store fails.
+    Raises CheckpointError for the first corrupt shard, and any other OSError when the store fails.
     """
     for shard in manifest.shards:
         path = manifest.path(shard)
@@ -239,9 +239,9 @@ def verified(store: Store, checkpoint: Checkpoint, manifest: Manifest, fast: boo
 
 
 def left_over(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Checkpoint]) -> list[str]:
-    """Files of the trial that no checkpoint of `kept` names, manifests first. Blocks. Raises OSError.
+    """Files of the trial that belong to no checkpoint of `kept`, manifests first. Blocks. Raises OSError.
 
-    Where a manifest cannot be read, all that has its generation and step is taken to belong to it.
+    When a manifest cannot be read, all files with its generation and step count as its own.
     """
     named, unknown = set(), set()
     for each in kept:
@@ -262,23 +262,23 @@ def left_over(store: Store, layout: RunLayout, trial: TrialId, kept: Iterable[Ch
 # ---- writing
 
 
-def _put_shard(store: Store, path: str, file: Path, may: Callable[[], None]) -> Shard:
-    """Write a file and read it back; `may` raises when the attempt is over."""
-    may()
+def _put_shard(store: Store, path: str, file: Path, check: Callable[[], None]) -> Shard:
+    """Write a file and read it back; `check` raises when the attempt must end."""
+    check()
     new = store.create(path)
     try:
         with file.open("rb", buffering=0) as source:
             while piece := source.read(PIECE_BYTES):
-                may()
+                check()
                 new.write(piece)
-        may()
+        check()
         written = new.publish()
     finally:
         new.discard()
     shard = Shard(file.name, written.size, written.sha256)
     try:
         for _ in _verified(store, path, shard):
-            may()
+            check()
     except CheckpointError as error:
         raise OSError(errno.EIO, f"{store.where(path)} was written, but {error}") from error
     return shard
@@ -302,17 +302,17 @@ def _manifest(draft: Draft, data: str, shards: tuple[Shard, ...]) -> Manifest:
 
 
 def _publish(store: Store, path: str, manifest: Manifest) -> bytes:
-    """Put the manifest at `path`; what is there now: maybe of an earlier attempt whose success nobody heard of."""
+    """Put the manifest at `path`, and return its content: perhaps from an earlier attempt with a lost answer."""
     content, failed = msgspec.json.encode(manifest), None
     try:
         store.put_if_absent(path, content)
-    except OSError as error:  # it may have come through all the same
+    except OSError as error:  # it may have taken effect all the same
         failed = error
     try:
         found = store.read(path)
     except FileNotFoundError as error:
         raise failed or OSError(errno.EIO, f"{store.where(path)} was written, but is missing") from error
-    if found != content and not _says_the_same(found, manifest):
+    if found != content and not _is_same(found, manifest):
         raise CheckpointError(
             f"checkpoint {store.where(path)} exists already with other content: another chief has written it, "
             "and this one must have been replaced; it ends"
@@ -320,8 +320,8 @@ def _publish(store: Store, path: str, manifest: Manifest) -> bytes:
     return found
 
 
-def _says_the_same(found: bytes, manifest: Manifest) -> bool:
-    """Whether a manifest is of an earlier attempt to write this one: all is equal but the folder of the shards."""
+def _is_same(found: bytes, manifest: Manifest) -> bool:
+    """Whether a manifest is from an earlier attempt to write this one: only the prefix of the shards differs."""
     try:
         other = msgspec.json.decode(found, type=Manifest)
     except msgspec.MsgspecError:
@@ -340,30 +340,30 @@ def _manifest_content(store: Store, checkpoint: Checkpoint, cache: Path | None) 
     try:
         content = store.read(checkpoint.manifest)
     except FileNotFoundError as error:
-        raise _damaged(store, checkpoint, "its manifest is missing") from error
+        raise _corrupt(store, checkpoint, "its manifest is missing") from error
     if (digest := hashlib.sha256(content).hexdigest()) != checkpoint.digest:
         sizes = f"its manifest ({len(content)} bytes) has SHA-256 {digest}"
-        raise _damaged(store, checkpoint, f"{sizes}, and {checkpoint.digest} was acknowledged")
+        raise _corrupt(store, checkpoint, f"{sizes}, and {checkpoint.digest} was acknowledged")
     return content
 
 
 def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> Manifest:
-    """The manifest, of this version, for this checkpoint, and with names that stay in their folder."""
+    """Decode a manifest, and check its version, its checkpoint, and that its names stay in their folder."""
     try:
         manifest = msgspec.json.decode(content, type=Manifest)
     except msgspec.MsgspecError as error:
-        raise _damaged(store, checkpoint, f"its manifest is none: {error}") from error
+        raise _corrupt(store, checkpoint, f"its manifest is invalid: {error}") from error
     if manifest.version != VERSION:
         problem = f"its manifest has version {manifest.version}, and this sparktrain reads version {VERSION}"
-        raise _damaged(store, checkpoint, problem)
+        raise _corrupt(store, checkpoint, problem)
     if (manifest.generation, manifest.step) != (checkpoint.generation, checkpoint.step):
         problem = f"its manifest is for generation {manifest.generation}, step {manifest.step}"
-        raise _damaged(store, checkpoint, problem)
+        raise _corrupt(store, checkpoint, problem)
     if not manifest.data.startswith(f"{checkpoint.manifest.rpartition('/')[0]}/data/"):
-        raise _damaged(store, checkpoint, f"its manifest has its shards in {manifest.data!r}, where others write")
+        raise _corrupt(store, checkpoint, f"its manifest has its shards in {manifest.data!r}, where others write")
     for shard in manifest.shards:
         if shard.name in ("", ".", "..", MANIFEST) or "/" in shard.name or "\0" in shard.name:
-            raise _damaged(store, checkpoint, f"its manifest has a shard of the name {shard.name!r}")
+            raise _corrupt(store, checkpoint, f"its manifest has a shard of the name {shard.name!r}")
     return manifest
 
 
@@ -371,11 +371,11 @@ def _fetched(store: Store, checkpoint: Checkpoint, path: str, shard: Shard) -> I
     try:
         yield from _verified(store, path, shard)
     except CheckpointError as error:
-        raise _damaged(store, checkpoint, f"shard {shard.name} {error}") from error
+        raise _corrupt(store, checkpoint, f"shard {shard.name} {error}") from error
 
 
 def _verified(store: Store, path: str, shard: Shard) -> Iterator[bytes]:
-    """The shard's pieces. Raises CheckpointError, at the latest after the last, when they are not what was written."""
+    """The shard's pieces. Raises CheckpointError, after the last one at the latest, when their digest differs."""
     digest, size = hashlib.sha256(), 0
     try:
         for piece in store.pieces(path):
@@ -396,13 +396,13 @@ def _check_size(store: Store, checkpoint: Checkpoint, path: str, shard: Shard) -
     try:
         size = store.stat(path).size
     except FileNotFoundError as error:
-        raise _damaged(store, checkpoint, f"shard {shard.name} is missing") from error
+        raise _corrupt(store, checkpoint, f"shard {shard.name} is missing") from error
     if size != shard.size:
-        raise _damaged(store, checkpoint, f"shard {shard.name} has {size} of {shard.size} bytes")
+        raise _corrupt(store, checkpoint, f"shard {shard.name} has {size} of {shard.size} bytes")
 
 
 def _link(source: Path, target: Path, shard: Shard) -> bool:
-    """Give a file of the same disk the name `target` too, when it is the shard, and can be read."""
+    """Hard-link `source` to `target` if it is the shard and can be read: whether it did."""
     try:
         if not source.is_file() or source.stat().st_size != shard.size:
             return False
@@ -410,23 +410,23 @@ def _link(source: Path, target: Path, shard: Shard) -> bool:
         with target.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() == shard.sha256:
                 return True
-    except OSError:  # the disk is failing, or somebody has changed its files: the store has it too
+    except OSError:  # the disk fails, or its files have changed: the store has the shard too
         pass
     target.unlink(missing_ok=True)
     return False
 
 
 def _cached(manifest: Path) -> bytes:
-    """What a local copy of a manifest has; nothing when it cannot be read."""
+    """The content of a local copy of a manifest; empty when it cannot be read."""
     try:
         return manifest.read_bytes()
     except OSError:
         return b""
 
 
-def _damaged(store: Store, checkpoint: Checkpoint, problem: str) -> CheckpointError:
+def _corrupt(store: Store, checkpoint: Checkpoint, problem: str) -> CheckpointError:
     where = f"checkpoint {store.where(checkpoint.manifest)} of step {checkpoint.step}"
-    return CheckpointError(f"{where} is damaged: {problem}; an older checkpoint of the trial can be resumed from")
+    return CheckpointError(f"{where} is corrupt: {problem}; the trial can resume from an older checkpoint")
 
 
 def _step(path: str) -> int | None:

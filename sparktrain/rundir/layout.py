@@ -1,4 +1,4 @@
-"""Every path of a run, relative to the root of its store."""
+"""All paths of a run, relative to the root of its store."""
 
 import re
 from typing import NamedTuple
@@ -10,41 +10,41 @@ from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.store.base import path_problem
 
 _LONGEST_NAME_BYTES = 200
-"""File systems take 255; the rest is for what somebody may hang on it, such as `.tar.gz`."""
+"""File systems allow 255; the rest is for suffixes such as `.tar.gz`."""
 
 _LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)/log\.txt")
 _BLOCK = re.compile(r"block-([0-9a-f]{8})-(\d+)-(\d+)\.jsonl\.gz")
 
 
 class MemberLayout(Struct, frozen=True):
-    """The paths of one member of a gang, in one generation: each is written once, and for no other member."""
+    """The paths of one member of a gang in one generation: each is written once, and only for this member."""
 
     path: str
 
     @property
     def log(self) -> str:
-        """What the member printed."""
+        """The member's output."""
         return f"{self.path}/log.txt"
 
     @property
     def metrics(self) -> str:
-        """What the member reported, one JSON object per line."""
+        """The member's reports, one JSON object per line."""
         return f"{self.path}/metrics.jsonl"
 
     @property
     def model(self) -> str:
-        """The trained model, when the training function exported one."""
+        """The trained model, if the training function exported one."""
         return f"{self.path}/model.keras"
 
     @property
     def files(self) -> str:
-        """The folder of what the training function put into `ctx.log_dir`."""
+        """The folder with the content of `ctx.log_dir`."""
         return f"{self.path}/files"
 
     def file(self, name: str) -> str:
-        """The path of what an agent uploads as `name`: the log, the metrics, the model, or something in `files`.
+        """The path of an upload called `name`: the log, the metrics, the model, or a file in `files`.
 
-        Raises SpecError for any other name: it comes from another process, and from the training function.
+        Raises SpecError for any other name, because names come from other processes and from the training function.
         """
         path = f"{self.path}/{name}"
         if path not in (self.log, self.metrics, self.model) and not path.startswith(f"{self.files}/"):
@@ -56,57 +56,57 @@ class MemberLayout(Struct, frozen=True):
 
 
 class CheckpointLayout(Struct, frozen=True):
-    """The paths of what one generation of a trial's gang checkpoints: no other generation ever writes there."""
+    """The paths of the checkpoints of one generation: no other generation ever writes there."""
 
     path: str
 
     def manifest(self, step: int) -> str:
-        """The file that makes the checkpoint of `step` one."""
+        """The manifest of the checkpoint of `step`: the checkpoint exists once this file does."""
         return f"{self.path}/manifest-{step:08d}"
 
     def data(self, step: int, attempt: str) -> str:
-        """How the shards begin that one attempt to write the checkpoint of `step` leaves; those of no other attempt do.
+        """The path prefix of the shards of one attempt to write the checkpoint of `step`, unique to the attempt.
 
-        No folder: HDFS counts folders, and keeps them when the last file in them is deleted.
+        A prefix, not a folder: HDFS counts folders, and keeps them when their last file is deleted.
         """
         return f"{self.path}/data/{step:08d}-{attempt}"
 
 
 class JournalLayout(Struct, frozen=True):
-    """The paths of a run's journal. Each driver has an epoch, and writes under its own number alone."""
+    """The paths of a run's journal. Each driver has a term, and writes only under its number."""
 
     path: str
 
-    def epoch(self, epoch: int) -> str:
-        """The file by which a driver takes over the run: who has put it there is in charge, until the next is there."""
-        return f"{self.path}/epoch-{epoch:04d}"
+    def term(self, term: int) -> str:
+        """The file with which a driver takes over the run: its writer is the owner until the next one exists."""
+        return f"{self.path}/term-{term:04d}"
 
-    def batch(self, epoch: int, number: int) -> str:
-        """Records that were written together, numbered from 1 within their epoch."""
-        return f"{self.path}/batch-{epoch:04d}-{number:08d}"
+    def batch(self, term: int, number: int) -> str:
+        """A batch of records, numbered from 1 within its term."""
+        return f"{self.path}/batch-{term:04d}-{number:08d}"
 
-    def snapshot(self, epoch: int, number: int) -> str:
-        """All records up to the batch of this epoch and number, in fewer words."""
-        return f"{self.path}/snapshot-{epoch:04d}-{number:08d}"
+    def snapshot(self, term: int, number: int) -> str:
+        """A compacted form of all records up to the batch of this term and number."""
+        return f"{self.path}/snapshot-{term:04d}-{number:08d}"
 
 
 class BlockName(NamedTuple):
-    """A block of reports."""
+    """The name of a block of reports."""
 
     key: str
-    """Of the driver that wrote it: eight hexadecimal digits."""
+    """Key of the driver that wrote it: eight hexadecimal digits."""
     first: int
-    """The first of the appends that it holds."""
+    """Number of its first append."""
     last: int
 
 
 class ReportLayout(Struct, frozen=True):
-    """The paths of what the trials of a run reported. Each driver writes under its own key alone."""
+    """The paths of a run's reports. Each driver writes only under its own key."""
 
     path: str
 
     def block(self, name: BlockName) -> str:
-        """Rows that one driver wrote."""
+        """The path of a block."""
         return f"{self.path}/block-{name.key}-{name.first:08d}-{name.last:08d}.jsonl.gz"
 
     def name_of(self, path: str) -> BlockName | None:
@@ -119,7 +119,7 @@ class ReportLayout(Struct, frozen=True):
 
 
 class RunLayout:
-    """The paths of the run `name`, which is a folder of the store. SpecError when `name` cannot be one."""
+    """The paths of the run `name`, a folder of the store. Raises SpecError for an invalid name."""
 
     def __init__(self, name: str) -> None:
         problem = _name_problem(name)
@@ -129,12 +129,12 @@ class RunLayout:
 
     @property
     def results(self) -> str:
-        """What `sparktrain.runs.results_json` writes at the end of the run."""
+        """The results, which `sparktrain.runs.results_json` writes at the end of the run."""
         return f"{self.path}/results.json"
 
-    def old_results(self, epoch: int) -> str:
-        """What `results.json` was when the driver of `epoch` found that the journal knows not all of its trials."""
-        return f"{self.path}/results-before-{epoch:04d}.json"
+    def old_results(self, term: int) -> str:
+        """The earlier `results.json`, set aside by the driver of `term` because the journal lacks some trials."""
+        return f"{self.path}/results-before-{term:04d}.json"
 
     @property
     def spec(self) -> str:
@@ -142,21 +142,21 @@ class RunLayout:
         return f"{self.path}/run.json"
 
     def plan(self, digest: str) -> str:
-        """What the run is asked to do, since its begin or since a driver has resumed it with something changed."""
+        """The plan of the run, from its start or from a resume that changed it."""
         return f"{self.path}/plans/{digest}.json"
 
     def code(self, digest: str) -> str:
-        """A training function as it is sent to executors."""
+        """A training function in the form that executors receive."""
         return f"{self.path}/code/{digest[:16]}.msgpack"
 
     @property
     def journal(self) -> JournalLayout:
-        """What the drivers of the run have written down."""
+        """The records of the run's drivers."""
         return JournalLayout(f"{self.path}/journal")
 
     @property
     def reports(self) -> ReportLayout:
-        """What the trials of the run reported."""
+        """The reports of the run's trials."""
         return ReportLayout(f"{self.path}/reports")
 
     def trial(self, trial: TrialId) -> str:
@@ -181,7 +181,7 @@ class RunLayout:
         return f"{self.path}/trials"
 
     def member_of_log(self, path: str) -> Member | None:
-        """The member whose log has this path; None when no log has."""
+        """The member with the log at this path; None for any other path."""
         found = _LOG.fullmatch(path.removeprefix(f"{self.path}/"))
         if found is None:
             return None
@@ -196,5 +196,5 @@ def _name_problem(name: str) -> str | None:
     if len(name.encode()) > _LONGEST_NAME_BYTES:
         return f"must not be longer than {_LONGEST_NAME_BYTES} bytes"
     if name != name.strip():
-        return "must not begin or end with a space"
+        return "must not start or end with a space"
     return path_problem(name)

@@ -1,8 +1,8 @@
-"""What the trials of a run reported, step by step: a few gzipped files of JSON lines, written by drivers.
+"""The reports of a run's trials, step by step: a few gzipped files of JSON lines, written by drivers.
 
-A driver writes rows in blocks. When it has many small blocks, it joins them into a larger one and deletes them, so that
-a run has few files however long it lasts. A block is never changed. Its name has the key of its driver and the numbers
-of the appends that it holds, so that a reader knows which block makes others superfluous.
+A driver writes rows in blocks. It joins many small blocks into a larger one and deletes them, so that a run of any
+length has few files. A block never changes. Its name has the key of its driver and the numbers of its appends, so that
+a reader knows which block makes others superfluous.
 """
 
 import gzip
@@ -21,13 +21,13 @@ from sparktrain.store.base import Store
 from sparktrain.store.parallel import CheckCancelled, spread
 
 FAN_IN = 32
-"""So many blocks of one size become one."""
+"""How many blocks of one level are joined into one."""
 FULL_BYTES = 4 * 2**20
 """A block of this size is never joined with others."""
 READERS = 16
-"""Blocks that are read at a time."""
+"""How many blocks are read concurrently."""
 _LOOKS = 5
-"""How often a reader lists the blocks again when one of them was joined with others meanwhile."""
+"""How often a reader lists the blocks again when one vanishes because it was joined with others."""
 
 
 class StepRow(Struct, frozen=True):
@@ -40,14 +40,14 @@ class StepRow(Struct, frozen=True):
     time: float
     """Seconds since 1970, by the clock of the member's host."""
     metrics: dict[str, float | str]
-    """JSON has no number for NaN and infinity: their names, which `float` reads."""
+    """Values; NaN and infinity, which JSON lacks, are text that `float` reads."""
 
 
 _rows = msgspec.json.Decoder(StepRow)
 
 
 def step_row(trial: int, generation: int, rank: int, step: int, time: float, metrics: dict[str, float]) -> StepRow:
-    """A row, with what JSON has no number for as text."""
+    """Make a row, with NaN and infinity as text."""
     written = {name: value if math.isfinite(value) else str(value) for name, value in metrics.items()}
     return StepRow(trial, generation, rank, step, time, written)
 
@@ -58,7 +58,7 @@ class _Block(NamedTuple):
 
 
 class MetricLog:
-    """The writer of one driver. Its methods block on the store; for one thread at a time."""
+    """Writes the reports of one driver. Its methods block on the store; used by one thread at a time."""
 
     def __init__(self, store: Store, layout: RunLayout, full_bytes: int = FULL_BYTES) -> None:
         self._store = store
@@ -67,10 +67,10 @@ class MetricLog:
         self._key = uuid4().hex[:8]
         self._number = 0
         self._levels: list[list[_Block]] = []
-        """Blocks that may still be joined with others: those of level n hold `FAN_IN ** n` appends each."""
+        """Blocks that may still be joined, by level: those of level n hold `FAN_IN ** n` appends each."""
 
     def append(self, rows: Iterable[StepRow]) -> None:
-        """Write the rows as one block; they are durable when it returns. Raises OSError."""
+        """Write the rows as one block; durable when it returns. Raises OSError."""
         self._number += 1
         lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
         self._add(0, BlockName(self._key, self._number, self._number), gzip.compress(lines, 6, mtime=0))
@@ -87,7 +87,7 @@ class MetricLog:
             self._join(level, blocks)
 
     def _join(self, level: int, blocks: list[_Block]) -> None:
-        """Members of a gzip file may follow each other: nothing is compressed again."""
+        """Concatenate the blocks: gzip allows that without another compression."""
         self._levels[level] = []
         joined = BlockName(self._key, blocks[0].name.first, blocks[-1].name.last)
         if len(blocks) > 1:
@@ -96,7 +96,7 @@ class MetricLog:
 
 
 def block_paths(store: Store, layout: RunLayout) -> tuple[str, ...]:
-    """The blocks that hold each row of the run once. Blocks on the store. Raises OSError."""
+    """The paths of the blocks that together hold each row once. Blocks on the store. Raises OSError."""
     reports = layout.reports
     found = [name for path in store.list(reports.path) if (name := reports.name_of(path)) is not None]
     found.sort(key=lambda name: (name.key, name.first, -name.last))
@@ -108,7 +108,7 @@ def block_paths(store: Store, layout: RunLayout) -> tuple[str, ...]:
 
 
 def read_blocks(store: Store, layout: RunLayout) -> tuple[tuple[str, ...], list[StepRow]]:
-    """The blocks of a run at one moment, and their rows; a driver may write more meanwhile. Blocks on the store.
+    """Read the current blocks of a run: their paths and rows. A driver may write meanwhile. Blocks on the store.
 
     Raises RunDirectoryError for a block that is corrupt, OSError from the store.
     """

@@ -58,7 +58,7 @@ def check_whole(
     """
     if lost := lost_records(store, layout, records, again):
         where = store.where(layout.path)
-        raise JournalCorruptError(f"journal of {where} is damaged: {lost}; `sparktrain fsck {where}` says what to do")
+        raise JournalCorruptError(f"journal of {where} is corrupt: {lost}; `sparktrain fsck {where}` says what to do")
 
 
 def lost_records(

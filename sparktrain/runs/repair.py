@@ -67,7 +67,7 @@ def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[s
     if back:
         yield f"the journal has got back {formatting.count(len(back), 'result')} from {store.where(layout.results)}"
     if lost.trials and store.exists(layout.results):
-        aside = layout.old_results(writer.epoch)
+        aside = layout.old_results(writer.term)
         store.put_if_absent(aside, store.read(layout.results))
         writer.check()
         store.delete(layout.results)

@@ -37,7 +37,7 @@ class Observer:
         self._tail = Tail(place.store, place.layout.journal)
         self._records: list[AnyRecord] = []
         self._notes: tuple[str, ...] = ()
-        self._epoch = -1
+        self._term = -1
         self._driver: DriverIdentity | None = None
         self._alive = False
         self._asked_at: float | None = None
@@ -65,14 +65,14 @@ class Observer:
 
     def _read(self, opened: JournalContents) -> bool:
         """Whether there was anything new."""
-        news = bool(opened.records) or opened.epoch != self._epoch
+        news = bool(opened.records) or opened.term != self._term
         if opened.afresh:
             self._records, self._notes = [], ()
         self._records += opened.records
         self._notes = tuple(dict.fromkeys((*self._notes, *opened.notes)))
-        if opened.epoch != self._epoch:
+        if opened.term != self._term:
             self._driver = writer.newest_driver(self._place.store, self._place.layout.journal)
-            self._epoch, self._asked_at = opened.epoch, None
+            self._term, self._asked_at = opened.term, None
         return news
 
     def _is_alive(self) -> bool:

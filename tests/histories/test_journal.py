@@ -1,4 +1,4 @@
-"""No history of crashes, faults, deposed drivers and compactions loses, doubles or forks what a driver was told.
+"""No history of crashes, faults, deposed drivers and compactions loses, doubles or forks acknowledged records.
 
 The same histories find each of the mistakes that a journal without a lock invites: see `MUTANTS`.
 """
@@ -110,7 +110,7 @@ def check_histories(histories: int) -> None:
     )
 
 
-def test_no_history_loses_doubles_or_forks_what_was_told() -> None:
+def test_no_history_loses_doubles_or_forks_what_was_acknowledged() -> None:
     check_histories(HISTORIES)
 
 
@@ -122,7 +122,7 @@ def _no_check_after_the_put() -> Any:
 
 
 def _check_before_the_put() -> Any:
-    """The epoch is looked at first: it may be another one's when the batch is put."""
+    """The term is looked at first: it may be another one's when the batch is put."""
     real = Journal._put
 
     def put(self: Journal, records: Sequence[AnyRecord]) -> None:
@@ -134,15 +134,15 @@ def _check_before_the_put() -> Any:
 
 
 def _numbers_are_shared() -> Any:
-    return patch.object(JournalLayout, "batch", lambda self, epoch, number: f"{self.path}/batch-0001-{number:08d}")
+    return patch.object(JournalLayout, "batch", lambda self, term, number: f"{self.path}/batch-0001-{number:08d}")
 
 
 def _read_before_the_claim() -> Any:
     def claim(store: Store, layout: JournalLayout, who: DriverIdentity) -> tuple[Journal, JournalContents]:
         tail = Tail(store, layout)
         opened = tail.more()
-        epoch = product.take(store, layout, who, tail.highest)
-        return Journal(store, layout, epoch, tail.position, who), opened
+        term = product.take(store, layout, who, tail.highest)
+        return Journal(store, layout, term, tail.position, who), opened
 
     return patch.object(Journal, "claim", claim)
 
@@ -152,9 +152,9 @@ def _delete_before_the_snapshot() -> Any:
     real = Compaction.write
 
     def write(self: Compaction, records: Sequence[AnyRecord]) -> None:
-        epoch = self._header.epoch
-        if not self._store.exists(self._layout.epoch(epoch + 1)):
-            self._store.delete_all([self._layout.batch(epoch, each + 1) for each in range(self._header.number)])
+        term = self._header.term
+        if not self._store.exists(self._layout.term(term + 1)):
+            self._store.delete_all([self._layout.batch(term, each + 1) for each in range(self._header.number)])
             real(self, records)
 
     return patch.object(Compaction, "write", write)
@@ -164,9 +164,9 @@ def _delete_with_the_snapshot() -> Any:
     """Only the newest snapshot is kept, and nothing for the case that it cannot be read."""
 
     def delete(self: Compaction) -> None:
-        mine = self._layout.snapshot(self._header.epoch, self._header.number)
+        mine = self._layout.snapshot(self._header.term, self._header.number)
         for path in self._store.list(self._layout.path):
-            if "epoch" not in path and path != mine:
+            if "term" not in path and path != mine:
                 self._store.delete(path)
 
     return patch.object(Compaction, "_delete_superfluous", delete)
@@ -189,7 +189,7 @@ def _snapshot_of_what_came_beside() -> Any:
     return patch.object(Journal, "compaction", lambda self: Late(self))
 
 
-def _told_before_the_put() -> Any:
+def _acknowledged_before_the_put() -> Any:
     """A put that fails is taken for one that will have worked."""
     real = Journal._put
 
@@ -209,7 +209,7 @@ def _a_lost_answer_is_a_failure() -> Any:
 
     def put(self: Journal, records: Sequence[AnyRecord]) -> None:
         if self._unsettled is not None:
-            self._number += self._store.exists(self._layout.batch(self.epoch, self._number + 1))
+            self._number += self._store.exists(self._layout.batch(self.term, self._number + 1))
             self._unsettled = None
         real(self, records)
 
@@ -217,10 +217,10 @@ def _a_lost_answer_is_a_failure() -> Any:
 
 
 def _late_batches_count() -> Any:
-    """Whatever lies there of the epochs before is read."""
+    """Whatever lies there of the terms before is read."""
 
-    def chain(self: Replay, epochs: list[int]) -> tuple[Followed, ...]:
-        return tuple(Followed(each, max(self._numbers[each])) for each in sorted(epochs) if self._numbers[each])
+    def chain(self: Replay, terms: list[int]) -> tuple[Followed, ...]:
+        return tuple(Followed(each, max(self._numbers[each])) for each in sorted(terms) if self._numbers[each])
 
     return patch.object(Replay, "_chain_to", chain)
 
@@ -230,7 +230,7 @@ def _a_cut_is_forgotten() -> Any:
     real = Journal._header
 
     def header(self: Journal, kind: str, number: int) -> Any:
-        self._follows = tuple(Followed(each.epoch, each.number) for each in self._follows)
+        self._follows = tuple(Followed(each.term, each.number) for each in self._follows)
         return real(self, kind, number)
 
     return patch.object(Journal, "_header", header)
@@ -246,8 +246,8 @@ def _one_listing_is_believed() -> Any:
 def _a_cut_header_is_damage() -> Any:
     real = Replay.batch
 
-    def batch(self: Replay, epoch: int, number: int) -> Content:
-        content = real(self, epoch, number)
+    def batch(self: Replay, term: int, number: int) -> Content:
+        content = real(self, term, number)
         if content.header is None and content.fault is not None:
             return Content(None, fault=replace(content.fault, cut=False))
         return content
@@ -263,7 +263,7 @@ MUTANTS = {
     "delete before the snapshot": (_delete_before_the_snapshot, "UNREADABLE|LOST"),
     "delete with the snapshot": (_delete_with_the_snapshot, "UNREADABLE|LOST"),
     "what came beside the snapshot is in it": (_snapshot_of_what_came_beside, "LOST|REORDERED|CHANGED"),
-    "told before the put": (_told_before_the_put, "LOST|UNREADABLE|FORKED"),
+    "acknowledged before the put": (_acknowledged_before_the_put, "LOST|UNREADABLE|FORKED"),
     "a lost answer is a failure": (_a_lost_answer_is_a_failure, "TWICE"),
     "late batches count": (_late_batches_count, "CHANGED|REORDERED|UNREADABLE"),
     "a cut is forgotten": (_a_cut_is_forgotten, "UNREADABLE"),

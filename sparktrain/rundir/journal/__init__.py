@@ -1,1 +1,1 @@
-"""The journal of a run: its format, its one writer, and its readers."""
+"""The journal of a run: its file format, its writer, its readers, and its repair."""

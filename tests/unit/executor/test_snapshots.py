@@ -154,7 +154,7 @@ async def test_a_damaged_checkpoint_is_refused_at_once(desk: Desk) -> None:
     desk.garble()
     reads: list[str] = []
     desk.gate = lambda name, effect: (reads.append(name), effect())[1]
-    with pytest.raises(CheckpointError, match="is damaged"):
+    with pytest.raises(CheckpointError, match="is corrupt"):
         await desk.new_keeper(QUICK, "elsewhere").restore_dir(desk.start(2, checkpoint), desk.home(2))
     assert reads == ["read", "exists"]
     assert texts(await desk.keeper.restore_dir(desk.start(3, checkpoint), desk.home(3)))["state.json"] == "step 7"

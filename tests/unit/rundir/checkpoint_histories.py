@@ -1,8 +1,8 @@
 """Histories of a trial's checkpoints: drivers, writers and deletions that take turns at each operation of the store.
 
-All of them run the product's own code: a driver claims the journal, feeds the machine, writes down what it says, and
-only then does what follows; a writer fetches, writes, and posts. After `ckpt_protocol_model` of the design: there the
-protocol is modelled, here the code is run.
+All of them run the product's own code: a driver claims the journal, feeds the machine, writes its records, and then
+performs its commands; a writer fetches, writes, and posts. It follows `ckpt_protocol_model` of the design, which models
+the protocol.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Disk(MemoryStore):
-    """A loss of power cuts every file in two that was not synced; a sound store has none."""
+    """A store in memory. A loss of power truncates every file that was not synced; a correct store has none."""
 
     syncs = True
 
@@ -59,12 +59,12 @@ class Disk(MemoryStore):
 
 
 class Driver:
-    """A driver of the run: the product's machine and journal, and an agent that it hires anew when it loses one."""
+    """A driver of the run: the product's machine and journal, and an agent that it replaces when it is lost."""
 
     def __init__(self, world: "World") -> None:
         self.inbox: deque[on.Event] = deque()
         self.writer: Writer | None = None
-        """Of the newest gang."""
+        """The writer of the newest gang."""
         self._number = len(world.drivers)
         self._world = world
         self._machine = Machine(lease_s=15.0)
@@ -85,7 +85,7 @@ class Driver:
             return
 
     def hire(self) -> None:
-        """The agent is lost, and another one comes. The old one's member may not have noticed."""
+        """Replace the agent by a new one. The old one's member may not have noticed."""
         agent = AgentId(f"{self._number}-agent-{self._agents}")
         self._agents += 1
         new = AgentId(f"{self._number}-agent-{self._agents}")
@@ -93,7 +93,7 @@ class Driver:
         self.inbox.extend((gone, on.AgentJoined(0.0, new, 0, f"host-{new}"), on.AgentSent(0.0, new, m.Ready(RUN))))
 
     def handle(self, event: on.Event) -> None:
-        """What is to be remembered comes first, then what depends on it."""
+        """Write the records first, then perform the commands that depend on them."""
         commands = self._machine.handle(event)
         self.write_down([each.record for each in commands if isinstance(each, do.WriteRecord)])
         for command in commands:
@@ -122,7 +122,7 @@ class Writer:
 
     def __init__(self, world: "World", driver: Driver, agent: AgentId, member: Member, base: Checkpoint | None) -> None:
         self.waits = False
-        """For its driver."""
+        """Whether it waits for its driver."""
         self._world = world
         self._driver = driver
         self._agent = agent
@@ -142,7 +142,7 @@ class Writer:
         for step in range(first, first + STEPS):
             written = self.write(actor, step, parent)
             if written is None:
-                continue  # training goes on
+                continue  # training continues
             self._driver.inbox.append(on.AgentSent(0.0, self._agent, m.CheckpointWritten(self._member, written)))
             self.waits = True
             while written not in self._world.acknowledged:
@@ -151,7 +151,7 @@ class Writer:
             parent = written.digest
 
     def write(self, actor: Actor, step: int, parent: str) -> Checkpoint | None:
-        """As an agent does: again after an error of the store, never after a refusal."""
+        """Write as an agent does: retry after an error of the store, never after a refusal."""
         generation = self._member.generation
         snapshot = draft(self._world.local, step, generation, parent=parent, writer=self._agent)
         try:
@@ -163,7 +163,7 @@ class Writer:
 
 
 class World:
-    """A store, what is known of its checkpoints, and all actors."""
+    """A store, the knowledge about its checkpoints, and all actors."""
 
     def __init__(self, local: Path) -> None:
         self.files = Disk()
@@ -172,21 +172,21 @@ class World:
         self.drivers: list[tuple[Driver, Actor]] = []
         self.cleaners: list[Actor] = []
         self.acknowledged: list[Checkpoint] = []
-        """What writers were told."""
+        """Checkpoints that were acknowledged to writers."""
         self.trial = CheckpointHistory()
-        """As a driver that takes over now would know it."""
+        """The trial as the next driver would know it."""
         self._current = ""
-        """How manifests of the generation begin that is not over; empty when there is none."""
+        """Path prefix of manifests of the running generation; empty when there is none."""
         self.rotten: set[str] = set()
-        """Paths of files that were damaged after they had been acknowledged."""
+        """Paths of files that were corrupted after they had been acknowledged."""
         self._known: dict[str, tuple[Checkpoint, str, list[str]]] = {}
-        """By digest: a checkpoint, its parent's digest, and its files."""
+        """Checkpoints by digest, with their parent's digest and their files."""
         self._formed: dict[int, GangFormed] = {}
-        """By generation, as journalled."""
+        """Records by generation, from the journal."""
         self._journal: tuple[object, ...] = ()
         self._checked: set[tuple[object, ...]] = set()
         self._seen: tuple[int, dict[str, bytes]] = 0, {}
-        """How many checkpoints were acknowledged, and all files, when `check` was called last."""
+        """The number of acknowledged checkpoints and all files at the last call of `check`."""
         self.drive()
 
     # ---- actors
@@ -200,16 +200,16 @@ class World:
         self.cleaners = [*(each for each in self.cleaners if not each.over), self.start(work)]
 
     def drive(self) -> None:
-        """A driver takes over; the one before, and its writers, may not have noticed."""
+        """Start a driver that takes over; the previous one and its writers may not have noticed."""
         driver = Driver(self)
         self.drivers.append((driver, self.start(driver.live)))
 
     def replace(self, side: int) -> None:
-        """The newest driver, or the one before, loses its agent, and forms the gang anew."""
+        """Make the newest driver, or the previous one, lose its agent and restart the gang."""
         self._side(side)[0].hire()
 
     def next(self, side: int = 0) -> Actor:
-        """Who goes on so that the newest driver's side gets somewhere, or that of the one before: it or its writer."""
+        """The actor that can make progress for the newest driver (or the previous one): the driver or its writer."""
         driver, actor = self._side(side)
         writer = driver.writer
         if writer is None or writer.actor.over or writer.waits or (driver.inbox and not actor.over):
@@ -227,7 +227,7 @@ class World:
         try:
             found = loaded(actor.store, base, self.local)
         except CheckpointError:
-            # Who was replaced may come too late for it.
+            # A replaced writer may come too late for it.
             assert self._is_rotten(base) or base not in self.trial.kept, f"{base} cannot be resumed from"
             raise
         assert found == content(base.generation, base.step), f"{base} resumes with other data"
@@ -238,7 +238,7 @@ class World:
         self._known[written.digest] = written, parent, [written.manifest, *shards]
 
     def rot(self, index: int) -> None:
-        """A bit of some acknowledged checkpoint flips."""
+        """Flip a bit of some acknowledged checkpoint."""
         files = [path for each in self.trial.kept for path in self._known[each.digest][2]]
         path = files[index % len(files)] if files else ""
         if path in self.files.files and path not in self.rotten:
@@ -249,7 +249,7 @@ class World:
     # ---- what must hold at every moment
 
     def check(self) -> None:
-        """Does nothing after an operation that changed nothing: most of them read."""
+        """Check the invariants. Returns at once when no file has changed, because most operations read."""
         if self._seen == (len(self.acknowledged), self.files.files):
             return
         self._seen = len(self.acknowledged), dict(self.files.files)
@@ -263,7 +263,7 @@ class World:
         self._check_visible()
 
     def _read_journal(self) -> None:
-        """What a driver that takes over now would know."""
+        """Learn what the next driver would know."""
         names = tuple((path, data) for path, data in self.files.files.items() if path.startswith(LAYOUT.journal.path))
         if names == self._journal:
             return
@@ -282,11 +282,11 @@ class World:
         formed = [each for each in records if isinstance(each, GangFormed)]
         self._formed = {each.generation: each for each in formed}
         assert len(self._formed) == len(formed), f"FORKED: a generation was formed twice: {formed}"
-        for damaged, reason in self.trial.damaged:
-            assert self._is_rotten(damaged), f"LOST: {reason}"
+        for corrupt, reason in self.trial.damaged:
+            assert self._is_rotten(corrupt), f"LOST: {reason}"
 
     def _check_kept(self, checkpoint: Checkpoint) -> None:
-        """It loads, and is what was written; a damaged one does not load."""
+        """A checkpoint loads with the written content; a corrupt one does not load."""
         rotten, found, problem = self._is_rotten(checkpoint), None, ""
         try:
             found = loaded(self.files, checkpoint, self.local)
@@ -299,9 +299,9 @@ class World:
         assert found == content(checkpoint.generation, checkpoint.step), f"GARBLED: {checkpoint}"
 
     def _check_lineage(self) -> None:
-        """What was acknowledged is in the line of what would be resumed; a generation begins where it was told to."""
+        """Acknowledged checkpoints are ancestors of the one to resume; a generation starts from its assigned one."""
         if self.trial.all_damaged:
-            return  # those before them were deleted in good time, and nothing can be resumed
+            return  # earlier ones were deleted, and nothing can be resumed
         digests = set()
         digest = self.trial.newest.digest if self.trial.newest is not None else ""
         while digest:
@@ -310,15 +310,15 @@ class World:
             before = self._known[parent][0].generation if parent else None
             if before != checkpoint.generation:
                 formed = self._formed.get(checkpoint.generation)
-                begun = formed is not None and formed.base == parent
-                assert begun, f"FORKED: {checkpoint} follows from {parent!r}, but {formed}"
+                matches = formed is not None and formed.base == parent
+                assert matches, f"FORKED: {checkpoint} follows from {parent!r}, but {formed}"
             digest = parent
         for each in self.acknowledged:
             remembered = each.digest in digests or self._is_rotten(each)
-            assert remembered, f"LOST: {each} was acknowledged, and is forgotten"
+            assert remembered, f"LOST: {each} was acknowledged, and is missing"
 
     def _check_visible(self) -> None:
-        """A manifest that can be seen, of the current generation or acknowledged, has all of its shards."""
+        """A visible manifest that is acknowledged or of the current generation has all of its shards."""
         counted = {each.manifest for each in self.acknowledged}
         for path in [*self.files.files]:
             current = bool(self._current) and path.startswith(self._current)

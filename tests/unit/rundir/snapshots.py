@@ -1,4 +1,4 @@
-"""Snapshots of a trial that a test writes as checkpoints, and what a checkpoint must hold then."""
+"""Snapshots of a trial that tests write as checkpoints, and the expected content of a checkpoint."""
 
 import shutil
 from collections.abc import Iterator
@@ -33,12 +33,12 @@ def member(generation: int) -> Member:
 
 
 def content(generation: int, step: int) -> dict[str, bytes]:
-    """What the snapshot of a step holds: another one for each generation."""
+    """The content of the snapshot of a step, different for each generation."""
     return {name: f"{name} of step {step} in generation {generation}".encode() for name in NAMES}
 
 
 def draft(tmp_path: Path, step: int, generation: int = 1, **fields: Any) -> Draft:
-    """A snapshot in a folder of its own."""
+    """A snapshot in a new folder."""
     folder = tmp_path / f"snapshot-{generation}-{step}-{uuid4().hex}"
     folder.mkdir(parents=True)
     for name, data in content(generation, step).items():
@@ -47,12 +47,12 @@ def draft(tmp_path: Path, step: int, generation: int = 1, **fields: Any) -> Draf
 
 
 def put(store: Store, tmp_path: Path, step: int, generation: int = 1, **fields: Any) -> Checkpoint:
-    """Write the checkpoint of a step; in one thread, so that the operations have an order."""
+    """Write the checkpoint of a step, in one thread so that the operations have an order."""
     return write(store, LAYOUT, draft(tmp_path, step, generation, **fields), threads=1)
 
 
 def loaded(store: Store, checkpoint: Checkpoint, tmp_path: Path, cache: Path | None = None) -> dict[str, bytes]:
-    """What a member that resumes from the checkpoint would get."""
+    """The files that a member gets when it resumes from the checkpoint."""
     folder = tmp_path / f"fetched-{uuid4().hex}"
     fetch(store, checkpoint, folder, cache, threads=1)
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != MANIFEST}
@@ -61,7 +61,7 @@ def loaded(store: Store, checkpoint: Checkpoint, tmp_path: Path, cache: Path | N
 
 
 def resumed(store: Store, trial: CheckpointHistory, tmp_path: Path) -> tuple[Checkpoint | None, dict[str, bytes]]:
-    """What the next gang resumes from, and with what: as the coordinator does after each damage that an agent tells."""
+    """The checkpoint and files with which the next gang resumes, after each report of corruption by an agent."""
     while (newest := trial.newest) is not None:
         try:
             return newest, loaded(store, newest, tmp_path)

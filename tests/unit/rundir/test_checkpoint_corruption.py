@@ -1,6 +1,6 @@
-"""A checkpoint that was damaged in any way is found out, and the one before it is resumed from: never other data.
+"""Any corruption of a checkpoint is detected, and the previous one is resumed from: never other data.
 
-Every byte is changed, every length is cut to, and every file is taken away, swapped, or replaced by one of elsewhere.
+Tests change every byte, cut to every length, and delete, swap or replace every file.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from tests.unit.store.gated import MemoryStore
 
 
 class Shelf:
-    """Two checkpoints that count, step 1 and step 2; whatever is done to the second must be found out."""
+    """Two acknowledged checkpoints, steps 1 and 2; any change of the second must be detected."""
 
     def __init__(self, local: Path) -> None:
         self.local = local
@@ -33,7 +33,7 @@ class Shelf:
         return [self.newest.manifest, *(f"{self.data}.{name}" for name in NAMES)]
 
     def check(self, changes: dict[str, bytes | None]) -> None:
-        """With these files changed, or missing, the checkpoint before is resumed from."""
+        """With these files changed or missing, the previous checkpoint is resumed from."""
         self.store.files = {**self.files, **changes}
         for path in [path for path, data in changes.items() if data is None]:
             del self.store.files[path]
@@ -93,8 +93,8 @@ def elsewhere(shelf: Shelf) -> Iterator[tuple[str, Checkpoint]]:
         yield name, write(shelf.store, RunLayout(run), Draft(member, 2, of_it.folder))
 
 
-def test_files_of_elsewhere_are_found(shelf: Shelf) -> None:
-    """Each alone, all shards together, and all of the checkpoint with its manifest."""
+def test_files_of_other_checkpoints_are_found(shelf: Shelf) -> None:
+    """Each file alone, all shards together, and the whole checkpoint with its manifest."""
     others = list(elsewhere(shelf))
     shelf.files = dict(shelf.store.files)
     for what, other in others:
@@ -110,7 +110,7 @@ def test_files_of_elsewhere_are_found(shelf: Shelf) -> None:
 
 
 def test_a_manifest_with_the_right_digest_cannot_lead_elsewhere(shelf: Shelf) -> None:
-    """Not even the coordinator's word makes files of another step, generation, trial or run a checkpoint of this."""
+    """Files of another step, generation, trial or run are refused even with a digest from the coordinator."""
     for what, other in list(elsewhere(shelf)):
         shelf.store.files[shelf.newest.manifest] = shelf.store.files[other.manifest]
         digest = hashlib.sha256(shelf.store.files[other.manifest]).hexdigest()
@@ -118,13 +118,13 @@ def test_a_manifest_with_the_right_digest_cannot_lead_elsewhere(shelf: Shelf) ->
         assert resumed(shelf.store, trial, shelf.local) == (shelf.before, content(1, 1)), what
 
 
-def test_a_file_that_does_not_belong_to_it_is_not_brought_along(shelf: Shelf) -> None:
+def test_files_that_do_not_belong_to_a_checkpoint_are_not_fetched(shelf: Shelf) -> None:
     for path in (f"{shelf.data}.tensors-00002.safetensors", f"{shelf.data}/deep/er", f"{shelf.newest.manifest}.bak"):
         shelf.store.files = {**shelf.files, path: b"more"}
         assert loaded(shelf.store, shelf.newest, shelf.local) == content(1, 2)
 
 
-def test_when_all_are_damaged_nothing_begins_at_step_0(shelf: Shelf) -> None:
+def test_when_all_are_corrupt_training_does_not_restart_at_step_0(shelf: Shelf) -> None:
     shelf.store.files = {path: data[:-1] for path, data in shelf.files.items()}
     trial = CheckpointHistory([shelf.before, shelf.newest])
     assert resumed(shelf.store, trial, shelf.local) == (None, {})

@@ -1,4 +1,4 @@
-"""Checkpoints in a store: written, fetched, damaged in every way, deleted, and written by who was replaced."""
+"""Checkpoints in a store: written, fetched, corrupted, deleted, and written by a replaced writer."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ def refuse_all(name: str, effect: Callable[[], Any]) -> Any:
     raise AssertionError(f"the store was asked to {name}")
 
 
-def test_what_was_written_is_fetched(store: LocalStore, local: Path) -> None:
+def test_a_written_checkpoint_is_fetched(store: LocalStore, local: Path) -> None:
     checkpoint = put(store, local, 7, parent="abc", keep=3, score=0.5, writer="agent-1")
     assert loaded(store, checkpoint, local) == content(1, 7)
     assert checkpoint == Checkpoint(
@@ -45,7 +45,7 @@ def test_what_was_written_is_fetched(store: LocalStore, local: Path) -> None:
     )
 
 
-def test_the_manifest_says_it_all(store: LocalStore, local: Path) -> None:
+def test_the_manifest_describes_the_checkpoint(store: LocalStore, local: Path) -> None:
     checkpoint = put(store, local, 7, generation=2, parent="abc", writer="agent-1")
     raw = store.read(checkpoint.manifest)
     manifest = json.loads(raw)
@@ -79,7 +79,7 @@ def test_an_empty_snapshot_is_refused(store: LocalStore, local: Path) -> None:
     assert store.list() == []
 
 
-def test_what_does_not_go_on_is_not_published(store: LocalStore, local: Path) -> None:
+def test_an_attempt_that_must_end_is_not_published(store: LocalStore, local: Path) -> None:
     def check() -> None:
         if store.list():
             raise TimeoutError("too late")
@@ -104,19 +104,19 @@ def test_a_copy_on_the_local_disk_spares_the_store(store: LocalStore, local: Pat
 
 
 @pytest.mark.parametrize("name", [*NAMES, MANIFEST])
-@pytest.mark.parametrize("how", ["damage", "delete"])
+@pytest.mark.parametrize("how", ["corrupt", "delete"])
 def test_a_bad_copy_is_replaced_from_the_store(store: LocalStore, local: Path, name: str, how: str) -> None:
     snapshot = draft(local, 1)
     checkpoint = write(store, LAYOUT, snapshot)
     data = (snapshot.folder / name).read_bytes()
     (snapshot.folder / name).unlink()
-    if how == "damage":
+    if how == "corrupt":
         (snapshot.folder / name).write_bytes(b"?" + data[1:])
     assert loaded(store, checkpoint, local, snapshot.folder) == content(1, 1)
 
 
 @pytest.mark.parametrize("call", [(os, "link"), (Path, "read_bytes")])
-def test_a_copy_that_the_disk_does_not_give_is_replaced_from_the_store(
+def test_a_copy_that_the_disk_cannot_read_is_replaced_from_the_store(
     store: LocalStore, local: Path, monkeypatch: pytest.MonkeyPatch, call: tuple[object, str]
 ) -> None:
     snapshot = draft(local, 1)
@@ -136,32 +136,32 @@ def test_a_copy_that_the_disk_does_not_give_is_replaced_from_the_store(
     )
 
 
-# ---- damage: see test_checkpoint_damage too
+# ---- corruption: see test_checkpoint_corruption too
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "problem"),
     [
         ({"version": 2}, "has version 2, and this sparktrain reads version 1"),
         ({"step": 8}, "is for generation 1, step 8"),
         ({"generation": 2}, "is for generation 2, step 7"),
         ({"shards": [{"name": "../../x", "size": 0, "sha256": ""}]}, r"has a shard of the name '\.\./\.\./x'"),
-        ({"shards": None}, "its manifest is none"),
+        ({"shards": None}, "its manifest is invalid"),
         ({"data": f"{FOLDER}/gen-0002/data/00000007-a"}, "has its shards in '.*', where others write"),
         ({"data": "run/trials/0004/checkpoints/gen-0001/data/00000007-a"}, "has its shards in '.*', where others"),
         ({"data": "../elsewhere"}, "has its shards in '../elsewhere', where others write"),
     ],
 )
-def test_a_manifest_that_makes_no_sense(store: LocalStore, local: Path, changes: dict[str, Any], words: str) -> None:
+def test_a_manifest_that_makes_no_sense(store: LocalStore, local: Path, changes: dict[str, Any], problem: str) -> None:
     checkpoint = put(store, local, 7)
     raw = json.dumps(json.loads(store.read(checkpoint.manifest)) | changes).encode()
     Path(store.where(checkpoint.manifest)).write_bytes(raw)
     odd = Checkpoint(Generation(1), 7, checkpoint.manifest, hashlib.sha256(raw).hexdigest())
-    with pytest.raises(CheckpointError, match=words):
+    with pytest.raises(CheckpointError, match=problem):
         loaded(store, odd, local)
 
 
-def test_a_failure_of_the_store_is_no_damage(store: LocalStore, local: Path) -> None:
+def test_a_failure_of_the_store_is_not_corruption(store: LocalStore, local: Path) -> None:
     checkpoint = put(store, local, 7)
     failing = GatedStore(store, FailAt(1, "before", fault()))
     with pytest.raises(OSError, match="the store failed") as caught:
@@ -170,7 +170,7 @@ def test_a_failure_of_the_store_is_no_damage(store: LocalStore, local: Path) -> 
     assert not (local / "fetched").exists()
 
 
-def test_a_folder_that_is_there_is_left_alone(store: LocalStore, local: Path) -> None:
+def test_an_existing_folder_is_left_alone(store: LocalStore, local: Path) -> None:
     checkpoint = put(store, local, 7)
     (local / "mine").mkdir()
     (local / "mine" / "file").touch()
@@ -204,11 +204,11 @@ def test_a_second_chief_of_a_generation_is_refused(store: LocalStore, local: Pat
     assert loaded(store, first, local) == content(1, 1)
 
 
-# ---- what the store says and does
+# ---- faults of the store
 
 
-def test_a_lost_answer_is_found_out_by_the_next_attempt(store: LocalStore, local: Path) -> None:
-    """The manifest is put, the answer is lost, and it cannot be read back either."""
+def test_a_lost_answer_is_detected_by_the_next_attempt(store: LocalStore, local: Path) -> None:
+    """The manifest is put, but the answer is lost, and the manifest cannot be read back."""
     broken = iter([fault(), fault()])
 
     def gate(name: str, effect: Callable[[], Any]) -> Any:
@@ -226,7 +226,7 @@ def test_a_lost_answer_is_found_out_by_the_next_attempt(store: LocalStore, local
     assert loaded(store, checkpoint, local) == content(1, 1)
 
 
-def test_what_the_store_garbles_is_not_published(store: LocalStore, local: Path) -> None:
+def test_garbled_shards_are_not_published(store: LocalStore, local: Path) -> None:
     def gate(name: str, effect: Callable[[], Any]) -> Any:
         result = effect()
         if name == "publish":
@@ -251,15 +251,15 @@ def test_listed(store: LocalStore, local: Path) -> None:
     found = listed(store, LAYOUT, TRIAL)
     assert found[0] == Listed(first.manifest, Generation(1), 10, size)
     assert (found[1].manifest, found[1].problem) == (second.manifest, "")
-    assert found[2].problem.startswith("no manifest: Object missing required field")
+    assert found[2].problem.startswith("not a manifest: Object missing required field")
     assert len(found) == 3
 
 
-def test_a_sweep_leaves_what_is_kept_and_what_is_still_written(store: LocalStore, local: Path) -> None:
+def test_garbage_collection_leaves_kept_and_unfinished_files(store: LocalStore, local: Path) -> None:
     kept, _, current = put(store, local, 1), put(store, local, 2), put(store, local, 2, generation=2)
     store.put_if_absent(f"{FOLDER}/gen-0001/data/00000009-abc.state.json", b"failed")
     store.put_if_absent(f"{FOLDER}/gen-0002/data/00000003-abc.state.json", b"under way")
-    store.put_if_absent(f"{FOLDER}/notes.txt", b"somebody's")
+    store.put_if_absent(f"{FOLDER}/notes.txt", b"a user's")
     collect_garbage(store, LAYOUT, TRIAL, [kept], Generation(2))
     assert [each.manifest for each in listed(store, LAYOUT, TRIAL)] == [kept.manifest, current.manifest]
     assert len(store.list()) == 4 + 4 + 1 + 1

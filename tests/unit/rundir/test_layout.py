@@ -22,7 +22,7 @@ def test_paths() -> None:
     assert member.files == f"{member.path}/files"
 
 
-def test_logs_are_known_by_their_paths() -> None:
+def test_logs_are_recognized_by_their_paths() -> None:
     run = RunLayout("mnist")
     member = Member(RunId("mnist"), TrialId(12345), Generation(2), Rank(10))
     assert run.member_of_log(run.member(member).log) == member

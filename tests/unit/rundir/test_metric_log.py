@@ -1,4 +1,4 @@
-"""Reports in few files: the whole contract in memory, and blocks that are full."""
+"""Reports in few files: the whole contract in memory, and full blocks."""
 
 import pytest
 
@@ -14,7 +14,7 @@ class TestReportsInADict(MetricLogContract):
         return MemoryStore()
 
 
-def test_a_full_block_is_never_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_block_is_never_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     log = MetricLog(store, LAYOUT, full_bytes=1000)
     written: list[int] = []

@@ -154,7 +154,7 @@ def test_a_checkpoint_that_stays_and_is_damaged_is_told(run: ScriptedRun) -> Non
     run.store.delete(shard)
     tidied = tidier(run).tidy(this_process(HandClock(), "gc"))
     [line] = [line for line in tidied.lines() if "fsck" in line]
-    assert "of step 100 is damaged: shard model.safetensors is missing" in line
+    assert "of step 100 is corrupt: shard model.safetensors is missing" in line
     assert (tidied.code, len(tidied.document()["damaged"])) == (7, 1)
 
 
@@ -174,7 +174,7 @@ def test_a_run_whose_driver_answers_is_refused(run: ScriptedRun, monkeypatch: py
 def test_a_driver_that_was_heard_of_lately_may_be_out_of_sight(run: ScriptedRun) -> None:
     with pytest.raises(RunDirectoryError, match=r"may be in use.*but was heard of 1:00 ago.*--older-than 60s"):
         tidier(run, after_s=60).tidy(this_process(HandClock(), "gc"))
-    assert read(run.store, run.layout.journal).epoch == 1, "nobody was deposed"
+    assert read(run.store, run.layout.journal).term == 1, "nobody was deposed"
     assert tidier(run, after_s=60, older_than_s=60).find().dropped
 
 

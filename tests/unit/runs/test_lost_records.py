@@ -226,7 +226,7 @@ def damaged(folder: Path, random: Random) -> Grouped:
         if random.random() < 0.7:
             run.succeed(trial, accuracy=0.5)
         run.play(random)
-    harm(random.choice([path for path in run.store.root.glob("mnist/journal/*") if "epoch" not in path.name]), random)
+    harm(random.choice([path for path in run.store.root.glob("mnist/journal/*") if "term" not in path.name]), random)
     return run
 
 

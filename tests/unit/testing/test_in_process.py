@@ -79,7 +79,7 @@ def test_a_corrupt_checkpoint_is_passed_over_until_none_is_left(tmp_path: Path) 
         assert save(ctx) == 1
     for manifest in tmp_path.rglob("manifest-*"):
         manifest.write_bytes(b"{}")
-    with pytest.raises(CheckpointError, match="is damaged"), local_context(directory=tmp_path):
+    with pytest.raises(CheckpointError, match="is corrupt"), local_context(directory=tmp_path):
         pass
     assert first.exists()
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from sparktrain.errors import BugError, DeposedError, JournalCorruptError, RunDirectoryError
 from sparktrain.rundir.journal.reader import JournalContents, Tail, read
 from sparktrain.rundir.journal.writer import Journal
-from tests.unit.rundir.journal.journals import LAYOUT, WHO, facts, told
+from tests.unit.rundir.journal.journals import LAYOUT, WHO, facts, numbers_of
 from tests.unit.store.gated import Crash, GatedStore, MemoryStore
 from tests.unit.store.histories import Actor
 
@@ -23,25 +23,25 @@ T = TypeVar("T")
 
 
 class CuttingStore(MemoryStore):
-    """A disk that loses power: when `cut_next` is set, the next new file is put in part, and who puts it is gone."""
+    """A disk that loses power: when `cut_next` is set, the next new file is written in part, and its writer dies."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cut_next = False
-        self.damaged: set[str] = set()
-        """Paths of what was cut, or has rotten since."""
+        self.corrupted: set[str] = set()
+        """Paths of files that were cut or corrupted."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         if not self.cut_next or path in self.files:
             return super().put_if_absent(path, data)
         self.cut_next = False
         self.files[path] = data[: zlib.crc32(data) % len(data)]
-        self.damaged.add(path)
+        self.corrupted.add(path)
         raise Crash
 
 
 class SlowListing(GatedStore):
-    """Lists in two steps: what comes or goes between them is listed or not, as the contract of a store allows."""
+    """Lists in two steps: files that change between them are listed or not, as the contract of a store allows."""
 
     def list(self, prefix: str = "") -> list[str]:
         first, second = set(super().list(prefix)), set(super().list(prefix))
@@ -49,21 +49,21 @@ class SlowListing(GatedStore):
 
 
 class World:
-    """The files of a journal, those who use them, and what drivers were told to be durable."""
+    """The files of a journal, the actors that use them, and the facts that were confirmed to drivers."""
 
     def __init__(self) -> None:
         self.files = CuttingStore()
         self.actors: list[Actor] = []
         self.acknowledged: list[int] = []
         self.in_charge = 0
-        """The highest epoch whose driver has read the journal."""
-        self.told_to: dict[int, list[int]] = {}
-        """The same, by epoch."""
+        """The highest term with a driver that has read the journal."""
+        self.confirmed: dict[int, list[int]] = {}
+        """Acknowledged facts by term."""
         self.histories: dict[int, list[int]] = {}
-        """What each driver knows, by epoch, once it was told that its first batch is durable."""
+        """The history of each driver, by term, once its first batch is durable."""
         self.facts = 0
         self._compacting: dict[int, Actor] = {}
-        """The newest compaction of each driver, by epoch."""
+        """The newest compaction of each driver, by term."""
         self._checked: tuple[str, ...] = ()
 
     def start(self, work: Callable[[Actor], None]) -> Actor:
@@ -76,17 +76,17 @@ class World:
             each.crash()
 
     def rot(self) -> None:
-        """A bit of the newest snapshot flips, unless the one before it is damaged already."""
+        """Flip a bit of the newest snapshot, unless the previous one is corrupt already."""
         newest = [path for path in sorted(self.files.files) if "snapshot" in path][-2:]
-        if len(newest) == 2 and not self.files.damaged.intersection(newest):
+        if len(newest) == 2 and not self.files.corrupted.intersection(newest):
             data = self.files.files[newest[-1]]
             self.files.files[newest[-1]] = data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
-            self.files.damaged.add(newest[-1])
+            self.files.corrupted.add(newest[-1])
 
     # ---- actors
 
     def drive(self) -> None:
-        """A driver takes over the run."""
+        """Start a driver that takes over the run."""
         self.start(self._driver)
 
     def _driver(self, actor: Actor) -> None:
@@ -106,16 +106,16 @@ class World:
             raise AssertionError(f"UNREADABLE: {error}") from error
 
     def _opened(self, journal: Journal, opened: JournalContents) -> list[int]:
-        """What must hold when a driver has taken over: it knows all that those before it have been told, once."""
-        history = told(opened.records)
-        older = [fact for epoch, facts in self.told_to.items() if epoch < journal.epoch for fact in facts]
-        self._check_told(history, older)
-        self.in_charge = max(self.in_charge, journal.epoch)
+        """Check that a driver which has taken over knows all that earlier drivers had confirmed, once."""
+        history = numbers_of(opened.records)
+        older = [fact for term, facts in self.confirmed.items() if term < journal.term for fact in facts]
+        self._check_history(history, older)
+        self.in_charge = max(self.in_charge, journal.term)
         return history
 
     def _compact(self, journal: Journal, history: tuple[int, ...]) -> None:
-        """Beside the driver, as an actor of its own; one at a time for each driver, and it may outlive its driver."""
-        before = self._compacting.get(journal.epoch)
+        """Compact in a separate actor; one at a time for each driver, and it may outlive its driver."""
+        before = self._compacting.get(journal.term)
         if before is not None and not before.over:
             return
         compaction = journal.compaction()
@@ -125,22 +125,22 @@ class World:
             with suppress(OSError, DeposedError):
                 compaction.write(facts(*history))
 
-        self._compacting[journal.epoch] = self.start(work)
+        self._compacting[journal.term] = self.start(work)
 
     def _append(self, journal: Journal, history: list[int]) -> None:
         new = tuple(range(self.facts + 1, self.facts + 2 + self.facts % 3))
         self.facts = new[-1]
-        deposed = LAYOUT.epoch(journal.epoch + 1) in self.files.files
+        deposed = LAYOUT.term(journal.term + 1) in self.files.files
         patiently(lambda: journal.append(facts(*new)))
-        assert not deposed, f"DEAF: epoch {journal.epoch} was deposed before, and goes on"
-        assert journal.epoch >= self.in_charge, f"FORKED: epoch {journal.epoch} goes on under epoch {self.in_charge}"
+        assert not deposed, f"DEAF: term {journal.term} was deposed before, and continues"
+        assert journal.term >= self.in_charge, f"FORKED: term {journal.term} continues under term {self.in_charge}"
         self.acknowledged += new
-        self.told_to.setdefault(journal.epoch, []).extend(new)
+        self.confirmed.setdefault(journal.term, []).extend(new)
         history += new
-        self.histories[journal.epoch] = list(history)
+        self.histories[journal.term] = list(history)
 
     def watch(self) -> None:
-        """Somebody reads along."""
+        """Start a reader that follows the journal."""
 
         def work(actor: Actor) -> None:
             tail, seen = Tail(SlowListing(self.files, actor.gate), LAYOUT), []
@@ -150,23 +150,23 @@ class World:
                     opened = patiently(tail.more)
                 except JournalCorruptError as error:
                     raise AssertionError(f"UNREADABLE: {error}") from error
-                seen = told(opened.records) if opened.afresh else [*seen, *told(opened.records)]
-                self._check_told(seen, known)
+                seen = numbers_of(opened.records) if opened.afresh else [*seen, *numbers_of(opened.records)]
+                self._check_history(seen, known)
 
         self.start(work)
 
     # ---- what must hold at every moment
 
     def check(self) -> None:
-        names = (*self.files.files, *self.files.damaged)
+        names = (*self.files.files, *self.files.corrupted)
         if names == self._checked:
             return
         self._checked = names
         try:
-            found = told(read(self.files, LAYOUT).records)
+            found = numbers_of(read(self.files, LAYOUT).records)
         except (JournalCorruptError, FileNotFoundError) as error:
             raise AssertionError(f"UNREADABLE: {error}") from error
-        self._check_told(found)
+        self._check_history(found)
         for history in self.histories.values():
             known = [fact for fact in history if fact in self.acknowledged]
             assert [fact for fact in found if fact in known] == known, f"REORDERED: {found}, and {known} was known"
@@ -174,14 +174,14 @@ class World:
             newest = self.histories[max(self.histories)]
             assert found[: len(newest)] == newest, f"CHANGED: {found}, and {newest} was known"
 
-    def _check_told(self, found: list[int], known: list[int] | None = None) -> None:
+    def _check_history(self, found: list[int], known: list[int] | None = None) -> None:
         known = self.acknowledged if known is None else known
         assert len(found) == len(set(found)), f"TWICE: {found}"
-        assert [fact for fact in found if fact in known] == known, f"LOST: {known} was told, and {found} is read"
+        assert [fact for fact in found if fact in known] == known, f"LOST: {known} was confirmed, and {found} is read"
 
 
 def patiently(call: Callable[[], T]) -> T:
-    """As a driver does: again after an error of the store, never after a refusal."""
+    """Retry as a driver does: after an error of the store, never after a refusal."""
     for _ in range(ATTEMPTS - 1):
         try:
             return call()

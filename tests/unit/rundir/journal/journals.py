@@ -1,4 +1,4 @@
-"""Journals that a test writes, and what it looks for in them."""
+"""Journals that tests write, and facts to look for in them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ WHO = DriverIdentity("host-1", 4711, 1.5, "0.1.0", "host-1:5000", "ab:cd")
 
 
 def fact(number: int, **fields: Any) -> TrialConcluded:
-    """A record that is like no other."""
+    """A record that differs from all others."""
     return TrialConcluded(trial=TrialId(number), status=TrialStatus.SUCCEEDED, **fields)
 
 
@@ -25,8 +25,8 @@ def facts(*numbers: int) -> tuple[TrialConcluded, ...]:
     return tuple(fact(number) for number in numbers)
 
 
-def told(records: Iterable[AnyRecord]) -> list[int]:
-    """The numbers of those records."""
+def numbers_of(records: Iterable[AnyRecord]) -> list[int]:
+    """The numbers of those facts."""
     return [record.trial for record in records if isinstance(record, TrialConcluded)]
 
 
@@ -44,7 +44,7 @@ def written(*batches: Sequence[int]) -> MemoryStore:
 
 
 def copied(store: MemoryStore, **changed: bytes | None) -> MemoryStore:
-    """The same files, but for those of `changed`, which are named without their folder and with _ for -; None: gone."""
+    """The same files with those of `changed` replaced, or deleted for None; names lack the folder and have _ for -."""
     copy = MemoryStore()
     replaced = {f"{FOLDER}/{name.replace('_', '-')}": content for name, content in changed.items()}
     copy.files = {path: content for path, content in (store.files | replaced).items() if content is not None}

@@ -1,4 +1,4 @@
-"""A file of a journal: what was written is read, a cut leaves the beginning, and no changed byte goes unnoticed."""
+"""A journal file: records are read back, a truncated file yields its start, and every changed byte is noticed."""
 
 import math
 import re
@@ -102,21 +102,21 @@ records = st.lists(
 )
 
 
-def read(content: bytes, kind: str = BATCH, epoch: int = 3, number: int = 4) -> Content:
-    return decode(content, "/runs/run/journal/batch", kind, epoch, number)
+def read(content: bytes, kind: str = BATCH, term: int = 3, number: int = 4) -> Content:
+    return decode(content, "/runs/run/journal/batch", kind, term, number)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal, and a number that is none equals itself."""
+    """Equal, with NaN equal to itself."""
     return bool(repr(left) == repr(right))
 
 
-def test_all_kinds_of_records_are_tried() -> None:
+def test_all_kinds_of_records_are_covered() -> None:
     assert set(FIELDS) == set(get_args(AnyRecord))
 
 
 @given(records)
-def test_what_was_written_is_read(written: list[AnyRecord]) -> None:
+def test_records_are_read_back(written: list[AnyRecord]) -> None:
     content = encode(HEADER, written)
     found = read(content)
     assert found.fault is None
@@ -139,15 +139,15 @@ def test_metrics_need_not_be_finite(number: float) -> None:
 
 def test_the_file_is_text() -> None:
     lines = encode(HEADER, facts(1)).decode().splitlines()
-    assert [line[:9] for line in lines] == ["dff0415e ", "dd7f409b "]
+    assert [line[:9] for line in lines] == ["edf1f8dc ", "dd7f409b "]
     assert [line[9:] for line in lines] == [
-        '{"version":1,"sparktrain":"0.1.0","kind":"batch","epoch":3,"number":4,"records":1,"size":66,'
-        '"follows":[{"epoch":1,"number":7},{"epoch":2,"number":3,"records":5}]}',
+        '{"version":1,"sparktrain":"0.1.0","kind":"batch","term":3,"number":4,"records":1,"size":66,'
+        '"follows":[{"term":1,"number":7},{"term":2,"number":3,"records":5}]}',
         '{"type":"TrialConcluded","trial":1,"status":"succeeded"}',
     ]
 
 
-def test_a_file_that_was_cut_at_any_byte_gives_its_beginning() -> None:
+def test_a_file_truncated_at_any_byte_yields_its_start() -> None:
     content = encode(HEADER, facts(1, 2, 3))
     first, *lines = content.splitlines(keepends=True)
     for length in range(len(content)):
@@ -173,11 +173,11 @@ def check_every_changed_byte() -> None:
             assert found.records == written[: len(found.records)], f"byte {position} ^ {change} is read"
 
 
-def test_every_changed_byte_is_found_and_is_no_cut() -> None:
+def test_every_changed_byte_is_found_and_is_not_a_truncation() -> None:
     check_every_changed_byte()
 
 
-def test_the_bytes_are_not_found_without_the_checksum() -> None:
+def test_changed_bytes_are_not_found_without_the_checksum() -> None:
     with patch.object(file_format, "_checked", lambda number, line: line[9:]), pytest.raises(AssertionError):
         check_every_changed_byte()
 
@@ -195,7 +195,7 @@ def test_the_bytes_are_not_found_without_the_checksum() -> None:
         (lambda lines: lines[1:], 0, "has a header that does not match its checksum"),
     ],
 )
-def test_lines_that_are_too_many_or_gone_are_found(change: Any, record: int, problem: str) -> None:
+def test_extra_and_missing_lines_are_found(change: Any, record: int, problem: str) -> None:
     found = read(b"".join(change(encode(HEADER, facts(1, 2, 3)).splitlines(keepends=True))))
     assert found.fault is not None
     assert found.fault.record == record
@@ -203,21 +203,21 @@ def test_lines_that_are_too_many_or_gone_are_found(change: Any, record: int, pro
 
 
 @pytest.mark.parametrize(
-    ("kind", "epoch", "number"), [(SNAPSHOT, 3, 4), (BATCH, 2, 4), (BATCH, 3, 5)], ids=["kind", "epoch", "number"]
+    ("kind", "term", "number"), [(SNAPSHOT, 3, 4), (BATCH, 2, 4), (BATCH, 3, 5)], ids=["kind", "term", "number"]
 )
-def test_a_file_under_the_name_of_another_one_is_found(kind: str, epoch: int, number: int) -> None:
-    found = read(encode(HEADER, facts(1)), kind, epoch, number)
-    assert found == Content(None, fault=Fault(0, "has the header of batch 4 of epoch 3"))
+def test_a_file_under_another_files_name_is_found(kind: str, term: int, number: int) -> None:
+    found = read(encode(HEADER, facts(1)), kind, term, number)
+    assert found == Content(None, fault=Fault(0, "has the header of batch 4 of term 3"))
 
 
-def test_what_is_no_record_of_this_version_is_found() -> None:
+def test_an_unknown_record_is_found() -> None:
     class TrialSold(TrialConcluded, frozen=True, tag=True, kw_only=True):
         pass
 
     found = read(encode(HEADER, (fact(1), TrialSold(trial=TrialId(2), status=TrialStatus.LOST))))
     assert found.records == facts(1)
     assert found.fault is not None
-    assert str(found.fault).startswith("record 2 is no record: Invalid value 'TrialSold'")
+    assert str(found.fault).startswith("record 2 is not a record: Invalid value 'TrialSold'")
 
 
 def test_the_file_of_a_later_version_is_refused() -> None:

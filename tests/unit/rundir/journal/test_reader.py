@@ -1,4 +1,4 @@
-"""Journals that were cut, damaged, written to while they are read, and read again and again."""
+"""Journals that are truncated, corrupt, written to while they are read, or followed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,14 +13,14 @@ from sparktrain.rundir.journal import file_format
 from sparktrain.rundir.journal.reader import JournalContents, Tail, read
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import JournalLayout
-from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, told, written
+from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, numbers_of, written
 from tests.unit.store.gated import FailAt, GatedStore, MemoryStore, fault
 
 FIFTY = [range(7), range(7, 20), range(20, 21), range(21, 38), range(38, 50)]
 
 
-def batch(number: int, epoch: int = 1) -> str:
-    return f"batch_{epoch:04}_{number:08}"
+def batch(number: int, term: int = 1) -> str:
+    return f"batch_{term:04}_{number:08}"
 
 
 def content(store: MemoryStore, name: str) -> bytes:
@@ -35,7 +35,7 @@ def without(store: MemoryStore, *names: str, **changed: bytes) -> MemoryStore:
 
 
 @pytest.mark.parametrize("last", range(1, 6))
-def test_a_journal_that_was_cut_at_any_byte_opens_with_its_beginning(last: int) -> None:
+def test_a_journal_truncated_at_any_byte_opens_with_its_start(last: int) -> None:
     store = written(*FIFTY[:last])
     whole = content(store, batch(last))
     before = [number for numbers in FIFTY[: last - 1] for number in numbers]
@@ -44,54 +44,54 @@ def test_a_journal_that_was_cut_at_any_byte_opens_with_its_beginning(last: int) 
         lines = max(0, whole[:length].count(b"\n") - 1)
         expected = [*before, *FIFTY[last - 1][:lines]]
         opened = read(cut, LAYOUT)
-        assert told(opened.records) == expected
+        assert numbers_of(opened.records) == expected
         assert len(opened.notes) == 1
         follower, opened = Journal.claim(cut, LAYOUT, WHO)
         follower.append(facts(100))
-        assert told(opened.records) == expected
+        assert numbers_of(opened.records) == expected
         assert read(cut, LAYOUT) == JournalContents((*opened.records, *facts(100)), 2)
 
 
 @pytest.mark.parametrize("at", ["header", "record"])
-def test_what_was_cut_is_told_once(at: str) -> None:
+def test_a_truncation_is_reported_once(at: str) -> None:
     store = written([1], [2, 3, 4])
     whole = content(store, batch(2))
     length = 20 if at == "header" else len(whole) - 90
     store = copied(store, **{batch(2): whole[:length]})
-    dropped = "all that it held are dropped" if at == "header" else "the last 2 of its 3 records are dropped"
+    dropped = "all its records are dropped" if at == "header" else "the last 2 of its 3 records are dropped"
     journal, opened = Journal.claim(store, LAYOUT, WHO)
     assert opened.notes == (
-        "journal file memory:/run/journal/batch-0001-00000002 was cut, as one is whose driver died while it wrote it: "
-        f"{dropped}; nothing that was written later says that they counted",
+        "journal file memory:/run/journal/batch-0001-00000002 was cut, as when its driver dies while it writes: "
+        f"{dropped}; nothing that was written later shows that they counted",
     )
     journal.append(facts(9))
     assert read(store, LAYOUT).notes == ()
 
 
-def test_first_batches_that_were_cut_one_after_the_other_count_for_nothing() -> None:
+def test_truncated_first_batches_of_several_terms_do_not_count() -> None:
     store = written([1], [2, 3])
     store = copied(store, **{batch(2): content(store, batch(2))[:-1]})
-    for epoch in (2, 3):
+    for term in (2, 3):
         claim(store).append(facts(100))
-        store = copied(store, **{batch(1, epoch): b"ab"[: epoch - 1]})
+        store = copied(store, **{batch(1, term): b"ab"[: term - 1]})
     journal, opened = Journal.claim(store, LAYOUT, WHO)
-    assert (journal.epoch, told(opened.records)) == (4, [1, 2])
+    assert (journal.term, numbers_of(opened.records)) == (4, [1, 2])
     journal.append(facts(4))
-    assert told(read(store, LAYOUT).records) == [1, 2, 4]
+    assert numbers_of(read(store, LAYOUT).records) == [1, 2, 4]
 
 
-def test_a_batch_in_the_middle_that_was_cut_is_damage() -> None:
+def test_a_truncated_batch_in_the_middle_is_corruption() -> None:
     store = written([1, 2], [3], [4])
     with pytest.raises(
         JournalCorruptError,
-        match=r"^journal of memory:/run is damaged: record 2 of memory:/run/journal/batch-0001-00000001 is missing: 4 "
+        match=r"^journal of memory:/run is corrupt: record 2 of memory:/run/journal/batch-0001-00000001 is missing: 4 "
         r"bytes were cut off; 1 of its records are lost, and 2 files after it cannot be followed; "
-        r"`sparktrain fsck memory:/run` says what can be kept$",
+        r"`sparktrain fsck memory:/run` shows what can be kept$",
     ):
         read(copied(store, **{batch(1): content(store, batch(1))[:-4]}), LAYOUT)
 
 
-# ---- damage
+# ---- corruption
 
 
 def history() -> tuple[MemoryStore, list[int]]:
@@ -110,32 +110,33 @@ def history() -> tuple[MemoryStore, list[int]]:
 
 
 def written_as(journal: Journal, number: int, fact: int) -> MemoryStore:
-    """What a driver puts that does not know that it was deposed."""
-    store, late = MemoryStore(), Journal(MemoryStore(), LAYOUT, journal.epoch, journal._follows, WHO)
+    """What a driver puts that has not learned that it is deposed."""
+    store, late = MemoryStore(), Journal(MemoryStore(), LAYOUT, journal.term, journal._follows, WHO)
     late._store, late._number = store, number - 1
     late.append(facts(fact))
     return store
 
 
 def outcome(store: MemoryStore) -> list[int] | str:
-    """What is read, or why nothing is."""
+    """The facts that are read, or the error."""
     try:
-        return told(read(store, LAYOUT).records)
+        return numbers_of(read(store, LAYOUT).records)
     except JournalCorruptError as error:
         return str(error)
 
 
 def check_every_change(store: MemoryStore, expected: list[int]) -> None:
-    """A byte that changes in a file that matters is noticed, or what is read is right all the same."""
-    for path in [path for path in store.files if "epoch" not in path]:
+    """A changed byte in a file that matters is noticed, or the records that are read are correct all the same."""
+    for path in [path for path in store.files if "term" not in path]:
         whole = store.files[path]
         for position in range(len(whole)):
-            changed = whole[:position] + bytes([whole[position] ^ (1 << position % 8)]) + whole[position + 1 :]
-            store.files[path] = changed
-            found = outcome(store)
-            assert found == expected or (isinstance(found, str) and path in found), (
-                f"byte {position} of {path}: {found}"
-            )
+            for bit in {0, position % 8}:  # the lowest bit makes another digit of a digit
+                changed = whole[:position] + bytes([whole[position] ^ (1 << bit)]) + whole[position + 1 :]
+                store.files[path] = changed
+                found = outcome(store)
+                assert found == expected or (isinstance(found, str) and path in found), (
+                    f"byte {position} of {path}: {found}"
+                )
         store.files[path] = whole
 
 
@@ -151,10 +152,10 @@ def test_the_change_is_not_noticed_without_the_checksum() -> None:
 
 def test_every_missing_file_is_noticed_or_does_not_matter() -> None:
     store, expected = history()
-    for path in [path for path in store.files if "epoch" not in path]:
+    for path in [path for path in store.files if "term" not in path]:
         kept = store.files.pop(path)
         newest = path.endswith("batch-0003-00000003")
-        assert told(read(store, LAYOUT).records) == (expected[:-2] if newest else expected)
+        assert numbers_of(read(store, LAYOUT).records) == (expected[:-2] if newest else expected)
         store.files[path] = kept
 
 
@@ -175,19 +176,19 @@ def test_every_missing_file_is_noticed_or_does_not_matter() -> None:
     ],
     ids=["missing", "first missing", "header", "other file", "longer"],
 )
-def test_damage_is_told_with_its_place(store: MemoryStore, problem: str) -> None:
+def test_corruption_is_reported_with_its_place(store: MemoryStore, problem: str) -> None:
     with pytest.raises(JournalCorruptError, match=problem):
         read(store, LAYOUT)
 
 
-def test_a_batch_that_is_followed_and_missing_is_damage() -> None:
+def test_a_missing_batch_before_others_is_corruption() -> None:
     store = written([1], [2])
     claim(store).append(facts(3))
     with pytest.raises(JournalCorruptError, match=r"batch-0001-00000002 is missing; .* and 1 files after it"):
         read(without(store, batch(2)), LAYOUT)
 
 
-def test_without_any_snapshot_the_batches_before_are_missed() -> None:
+def test_without_any_snapshot_the_compacted_batches_are_missing() -> None:
     store, _ = history()
     gone = without(store, "snapshot_0003_00000001", "snapshot_0003_00000002")
     with pytest.raises(JournalCorruptError, match=r"batch-0001-00000001 is missing; .* and 5 files after it"):
@@ -200,7 +201,7 @@ def test_foreign_files_are_left_alone() -> None:
         "batch-1-1",
         "batch-0001-00000002.bak",
         "notes.txt",
-        "epoch-0001/x",
+        "term-0001/x",
         "snapshot-0001",
         "batch-0001-٠٠٠٠٠٠٠٢",
     ):
@@ -208,7 +209,7 @@ def test_foreign_files_are_left_alone() -> None:
     assert read(store, LAYOUT) == JournalContents(facts(1), 1)
 
 
-def test_a_file_that_cannot_be_read_now_is_no_damage() -> None:
+def test_an_error_of_the_store_is_not_corruption() -> None:
     store = written([1], [2])
     with pytest.raises(OSError, match="the store failed"):
         read(GatedStore(store, FailAt(1, "before", fault())), LAYOUT)
@@ -217,18 +218,18 @@ def test_a_file_that_cannot_be_read_now_is_no_damage() -> None:
 # ---- while a driver writes
 
 
-def test_what_vanishes_is_looked_for_again() -> None:
+def test_the_journal_is_listed_again_when_a_file_vanishes() -> None:
     store = MemoryStore()
     journal = claim(store)
     for number in (1, 2, 3):
         journal.append(facts(number))
-    for index in range(3):  # after the listing, and after each batch but the last
+    for index in range(3):  # after the listing, and after each batch except the last
         reader = Meddled(copied(store), index, compact)
-        assert told(read(reader, LAYOUT).records) == [1, 2, 3, 4, 5]
+        assert numbers_of(read(reader, LAYOUT).records) == [1, 2, 3, 4, 5]
 
 
 class Meddled(GatedStore):
-    """Lets something happen after the operation of this number."""
+    """A store that runs a callback after the operation of a given number."""
 
     def __init__(self, store: MemoryStore, index: int, meddle: Callable[[MemoryStore], None]) -> None:
         self._left = index
@@ -245,7 +246,7 @@ class Meddled(GatedStore):
 
 
 def compact(store: MemoryStore) -> None:
-    """Everything that a reader may know is replaced by a snapshot."""
+    """Replace everything that a reader may know by a snapshot."""
     journal = claim(store)
     journal.append(facts(4))
     journal.compact(facts(1, 2, 3, 4))
@@ -253,17 +254,17 @@ def compact(store: MemoryStore) -> None:
     journal.compact(facts(1, 2, 3, 4, 5))
 
 
-def test_a_file_that_is_always_gone_is_told() -> None:
+def test_a_file_that_stays_missing_is_an_error() -> None:
     store = written([1])
     store.list = lambda prefix="": [f"{FOLDER}/{name}" for name in ("batch-0001-00000001", "batch-0001-00000002")]  # type: ignore[method-assign]
     with pytest.raises(FileNotFoundError):
         read(store, LAYOUT)
 
 
-# ---- again and again
+# ---- following a journal
 
 
-def test_a_tail_gives_what_is_new() -> None:
+def test_a_tail_yields_new_records() -> None:
     operations: list[str] = []
 
     def count(name: str, effect: Callable[[], Any]) -> Any:
@@ -291,7 +292,7 @@ def test_a_tail_gives_what_is_new() -> None:
     assert tail.more() == JournalContents((), 2, afresh=False)
 
 
-def test_a_tail_that_was_left_behind_begins_afresh() -> None:
+def test_a_tail_that_fell_behind_starts_over() -> None:
     store = MemoryStore()
     journal = claim(store)
     journal.append(facts(1))
@@ -303,18 +304,18 @@ def test_a_tail_that_was_left_behind_begins_afresh() -> None:
     assert tail.more() == JournalContents(facts(1, 2, 3), 1)
 
 
-def test_a_tail_that_has_read_what_does_not_count_begins_afresh() -> None:
+def test_a_tail_that_has_read_a_fenced_batch_starts_over() -> None:
     store = written([1])
     journal = claim(store)
     first = Journal(store, LAYOUT, 1, (), WHO)
     store.files |= written_as(first, 2, 100).files
     tail = Tail(store, LAYOUT)
-    assert told(tail.more().records) == [1, 100]
+    assert numbers_of(tail.more().records) == [1, 100]
     journal.append(facts(2))
     assert tail.more() == JournalContents(facts(1, 2), 2)
 
 
-def test_a_tail_raises_for_damage_and_goes_on_when_it_is_mended() -> None:
+def test_a_tail_raises_for_corruption_and_continues_after_a_repair() -> None:
     store = written([1], [2])
     tail = Tail(store, LAYOUT)
     tail.more()
@@ -333,22 +334,22 @@ def test_tails_and_readers_agree(batches: list[list[int]], data: st.DataObject) 
     for each in batches:
         journal.append(facts(*each))
         so_far += each
-        match data.draw(st.sampled_from(["go on", "look", "compact", "take over"])):
+        match data.draw(st.sampled_from(["append", "look", "compact", "take over"])):
             case "look":
                 opened = tail.more()
-                seen = told(opened.records) if opened.afresh else [*seen, *told(opened.records)]
+                seen = numbers_of(opened.records) if opened.afresh else [*seen, *numbers_of(opened.records)]
                 assert seen == so_far
             case "compact":
                 journal.compact(facts(*so_far))
             case "take over":
                 journal = claim(store)
-        assert told(read(store, LAYOUT).records) == so_far
+        assert numbers_of(read(store, LAYOUT).records) == so_far
 
 
-def test_numbers_may_outgrow_their_names() -> None:
+def test_numbers_may_exceed_the_padding_of_their_names() -> None:
     layout = JournalLayout("run/journal")
     store = MemoryStore()
-    store.files[layout.epoch(12345)] = b""
+    store.files[layout.term(12345)] = b""
     journal = claim(store)
     journal.append(facts(1))
-    assert (journal.epoch, told(read(store, layout).records)) == (12346, [1])
+    assert (journal.term, numbers_of(read(store, layout).records)) == (12346, [1])

@@ -1,4 +1,4 @@
-"""A damaged journal is told apart from a whole one, and repaired: a driver resumes with all that can be kept."""
+"""A corrupt journal is recognized and repaired: a driver resumes with everything that can be kept."""
 
 import pytest
 
@@ -59,8 +59,8 @@ BATCHES: tuple[tuple[AnyRecord, ...], ...] = (
 RECORDS = [record for batch in BATCHES for record in batch]
 
 
-def damaged(*names: str, snapshots: bool = False) -> MemoryStore:
-    """A journal with these batches; in each of the files of these names the first record is garbled."""
+def corrupted(*names: str, snapshots: bool = False) -> MemoryStore:
+    """A journal in which the first record of each of these files is garbled."""
     store, so_far = MemoryStore(), []
     journal = claim(store)
     for batch in BATCHES:
@@ -88,7 +88,7 @@ def statuses(records: tuple[AnyRecord, ...]) -> list[str]:
 
 
 def test_a_whole_journal_is_left_alone() -> None:
-    store = damaged()
+    store = corrupted()
     before = dict(store.files)
     assert repair(store, RUN, WHO) == fsck(store, RUN) == SalvageReport((), (), len(RECORDS), ())
     assert fsck(store, RUN).whole
@@ -96,7 +96,7 @@ def test_a_whole_journal_is_left_alone() -> None:
     assert fsck(MemoryStore(), RUN) == SalvageReport((), (), 0, ())
 
 
-def test_what_is_unusual_is_told() -> None:
+def test_unusual_files_are_reported() -> None:
     store = MemoryStore()
     old = claim(store)
     old.append(facts(1))
@@ -104,18 +104,18 @@ def test_what_is_unusual_is_told() -> None:
     with pytest.raises(DeposedError):
         old.append(facts(2))
     store.files[f"{FOLDER}/notes.txt"] = b""
-    del store.files[LAYOUT.epoch(1)]
+    del store.files[LAYOUT.term(1)]
     report = fsck(store, RUN)
     assert report.whole
     assert report.notes == (
-        "memory:/run/journal/notes.txt is no file of a journal, and is left alone",
-        "memory:/run/journal/epoch-0001 is missing: nobody knows who that driver was",
+        "memory:/run/journal/notes.txt is not a file of a journal, and is left alone",
+        "memory:/run/journal/term-0001 is missing: the driver of that term is unknown",
         "memory:/run/journal/batch-0001-00000002 does not count: its driver had been deposed",
     )
 
 
-def test_what_is_lost_is_told_and_nothing_is_written() -> None:
-    store = damaged(batch(2), batch(5))
+def test_lost_records_are_reported_and_nothing_is_written() -> None:
+    store = corrupted(batch(2), batch(5))
     before = dict(store.files)
     report = fsck(store, RUN)
     assert store.files == before
@@ -128,13 +128,13 @@ def test_what_is_lost_is_told_and_nothing_is_written() -> None:
     assert report.again == (2, 3)
 
 
-def test_the_run_goes_on_with_what_is_kept() -> None:
-    store = damaged(batch(3))
+def test_the_run_continues_with_the_kept_records() -> None:
+    store = corrupted(batch(3))
     with pytest.raises(JournalCorruptError):
         claim(store)
     report = repair(store, RUN, WHO)
     journal, opened = Journal.claim(store, LAYOUT, WHO)
-    assert (journal.epoch, len(opened.records)) == (3, report.kept)
+    assert (journal.term, len(opened.records)) == (3, report.kept)
     assert opened.records == (
         *RECORDS[:4],
         concluded(1),
@@ -148,22 +148,22 @@ def test_the_run_goes_on_with_what_is_kept() -> None:
     assert fsck(store, RUN).whole
 
 
-def test_a_trial_that_was_added_after_the_damage_is_not_kept() -> None:
-    store = damaged(batch(4))
+def test_a_trial_that_was_added_after_the_corruption_is_not_kept() -> None:
+    store = corrupted(batch(4))
     for path in (RUN.trial(TrialId(3)), RUN.trial(TrialId(0))):
         store.files[f"{path}/generation-1/rank-0/log.txt"] = b""
     report = repair(store, RUN, WHO)
     assert report.again == (2, 3)
     assert report.notes == (
-        "folder memory:/run/trials/0003 is of a trial that cannot be kept: move it away before the run is resumed, or "
-        "it gets into the way of the next trial of this number",
+        "folder memory:/run/trials/0003 belongs to a trial that cannot be kept: move it away before you resume "
+        "the run, or it conflicts with the next trial of this number",
     )
     assert len(resumed(read(store, LAYOUT).records).trials) == 3
 
 
-def test_no_generation_is_used_again() -> None:
-    """The records of the third generation are lost, and it has left files."""
-    store = damaged(batch(3), batch(6))
+def test_no_generation_is_reused() -> None:
+    """The records of the third generation are lost, but it has left files."""
+    store = corrupted(batch(3), batch(6))
     for name in (
         "generation-1/rank-0/log.txt",
         "generation-3/rank-0/log.txt",
@@ -181,8 +181,8 @@ def test_no_generation_is_used_again() -> None:
     assert (sweep.queue[0].id, sweep.queue[0].generation) == (0, 4)
 
 
-def test_the_beginning_of_a_damaged_snapshot_is_kept() -> None:
-    store = damaged(snapshots=True)
+def test_the_start_of_a_corrupt_snapshot_is_kept() -> None:
+    store = corrupted(snapshots=True)
     names = ("snapshot-0001-00000002", "snapshot-0001-00000004")
     assert [path.rpartition("/")[2] for path in store.files if "snapshot" in path] == list(names)
     for name in names:
@@ -197,20 +197,20 @@ def test_the_beginning_of_a_damaged_snapshot_is_kept() -> None:
     assert statuses(kept) == ["succeeded", "succeeded", "queued"]
 
 
-def test_with_no_beginning_nothing_is_kept() -> None:
-    store = damaged(batch(1))
-    store.files[LAYOUT.batch(1, 1)] = b"damaged\n"
+def test_without_a_readable_start_nothing_is_kept() -> None:
+    store = corrupted(batch(1))
+    store.files[LAYOUT.batch(1, 1)] = b"garbage\n"
     report = repair(store, RUN, WHO)
     assert (report.kept, report.again) == (0, (0, 1, 2, 3))
     assert read(store, LAYOUT).records == ()
 
 
-def test_every_damage_can_be_repaired() -> None:
-    """Whatever byte changes, whatever file is gone: what is kept is true, and a driver can begin with it."""
+def test_every_corruption_can_be_repaired() -> None:
+    """For any changed byte and any missing file, the kept records are correct, and a driver can resume with them."""
     for snapshots in (False, True):
-        whole = damaged(snapshots=snapshots)
+        whole = corrupted(snapshots=snapshots)
         results = statuses(tuple(RECORDS))
-        for path in [path for path in whole.files if "epoch" not in path]:
+        for path in [path for path in whole.files if "term" not in path]:
             content = whole.files[path]
             for position in range(-1, len(content), 7):
                 store = MemoryStore()
@@ -231,7 +231,7 @@ def test_every_damage_can_be_repaired() -> None:
 @pytest.mark.parametrize("error", [fault(), Crash()], ids=["fault", "crash"])
 def test_a_repair_may_be_repeated(when: str, error: BaseException) -> None:
     for index in range(100):
-        store = damaged(batch(3))
+        store = corrupted(batch(3))
         gate = FailAt(index, when, error)
         try:
             repair(GatedStore(store, gate), RUN, WHO)
@@ -245,22 +245,22 @@ def test_a_repair_may_be_repeated(when: str, error: BaseException) -> None:
 
 
 def test_a_driver_that_is_still_alive_is_deposed_by_a_repair() -> None:
-    store = damaged()
+    store = corrupted()
     journal = claim(store)
     journal.append(facts(0))
-    store.files[LAYOUT.batch(1, 3)] = b"damaged\n"
+    store.files[LAYOUT.batch(1, 3)] = b"garbage\n"
     repair(store, RUN, WHO)
     with pytest.raises(DeposedError):
         journal.append(facts(1))
 
 
-def test_checkpoints_that_are_damaged_stay_so() -> None:
+def test_corrupt_checkpoints_stay_marked_after_a_repair() -> None:
     store = MemoryStore()
     journal = claim(store)
     damage = CheckpointCorrupt(trial=TrialId(0), manifest="manifest-9", reason="gone")
     for records in ((BEGAN, added(1)), (formed(0),), (acknowledged(0, 5), acknowledged(0, 9)), (damage,)):
         journal.append(records)
-    store.files[LAYOUT.batch(1, 2)] = b"damaged\n"
+    store.files[LAYOUT.batch(1, 2)] = b"garbage\n"
     repair(store, RUN, WHO)
     trial = resumed(read(store, LAYOUT).records).trials[TrialId(0)]
     assert [each.step for each in trial.checkpoints.kept] == [5]

@@ -1,4 +1,4 @@
-"""The driver in charge: takes over, appends, compacts, and hears when another one has taken over."""
+"""The owner of a run: takes over, appends, compacts, and learns when another driver has taken over."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from sparktrain.errors import BugError, DeposedError, JournalCorruptError, RunDi
 from sparktrain.rundir.journal.reader import JournalContents, read
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal, newest_driver
 from sparktrain.store.localfs import LocalStore
-from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, told, written
+from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, numbers_of, written
 from tests.unit.store.gated import FailAt, GatedStore, MemoryStore, fault
 
 
 class Counted(GatedStore):
-    """Notes each operation."""
+    """A store that lists each operation."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.operations: list[str] = []
@@ -33,12 +33,12 @@ def names(store: MemoryStore) -> list[str]:
     return [path.removeprefix(f"{FOLDER}/") for path in store.list(FOLDER)]
 
 
-def test_a_journal_begins_empty(tmp_path: Path) -> None:
+def test_a_new_journal_is_empty(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     assert read(store, LAYOUT) == JournalContents((), 0)
     assert newest_driver(store, LAYOUT) is None
     journal, opened = Journal.claim(store, LAYOUT, WHO)
-    assert (journal.epoch, opened) == (1, JournalContents((), 1))
+    assert (journal.term, opened) == (1, JournalContents((), 1))
     assert read(store, LAYOUT) == JournalContents((), 1)
 
 
@@ -53,7 +53,7 @@ def test_the_next_driver_reads_what_was_appended(tmp_path: Path) -> None:
     assert read(store, LAYOUT) == JournalContents(facts(1, 2, 3, 4), 2)
     assert store.list() == [
         f"{FOLDER}/{name}"
-        for name in ("batch-0001-00000001", "batch-0001-00000002", "batch-0002-00000001", "epoch-0001", "epoch-0002")
+        for name in ("batch-0001-00000001", "batch-0001-00000002", "batch-0002-00000001", "term-0001", "term-0002")
     ]
 
 
@@ -75,21 +75,21 @@ def test_an_append_costs_two_operations_and_a_check_one() -> None:
 def test_a_driver_that_resumes_reads_each_batch_once() -> None:
     store = Counted(written([1], [2], [3]))
     claim(store)
-    # The batches, the file of the driver before, and after the take-over the newest batch again.
+    # The batches, the file of the previous driver, and after the take-over the newest batch again.
     assert store.operations == ["list", "read", "read", "read", "list", "read", "put", "list", "read"]
 
 
-def test_the_driver_in_charge_says_who_it_is() -> None:
+def test_the_owner_is_named() -> None:
     store = MemoryStore()
     claim(store)
     other = DriverIdentity("host-2", 12, 99.5, "0.2.0")
     Journal.claim(store, LAYOUT, other)
     assert newest_driver(store, LAYOUT) == other
-    said = json.loads(store.files[LAYOUT.epoch(1)])
+    said = json.loads(store.files[LAYOUT.term(1)])
     assert len(said.pop("nonce")) == 32
     assert said == {
         "version": 1,
-        "epoch": 1,
+        "term": 1,
         "who": {
             "host": "host-1",
             "pid": 4711,
@@ -105,38 +105,38 @@ def test_the_driver_in_charge_says_who_it_is() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b'{"version":1,"epo', b"\xff", b'{"version":1,"who":{}}'])
-def test_a_driver_that_left_no_name_is_followed_all_the_same(content: bytes) -> None:
-    store = copied(written([1]), epoch_0001=content)
+def test_an_unreadable_term_file_does_not_stop_the_next_driver(content: bytes) -> None:
+    store = copied(written([1]), term_0001=content)
     assert newest_driver(store, LAYOUT) is None
     journal, opened = Journal.claim(store, LAYOUT, WHO)
-    assert (journal.epoch, told(opened.records)) == (2, [1])
+    assert (journal.term, numbers_of(opened.records)) == (2, [1])
 
 
 def test_a_journal_of_a_later_sparktrain_is_refused_before_its_driver_is_deposed() -> None:
-    store = copied(written([1]), epoch_0002=b'{"version":2,"who":{"sparktrain":"3.1.0"},"more":[]}')
+    store = copied(written([1]), term_0002=b'{"version":2,"who":{"sparktrain":"3.1.0"},"more":[]}')
     before = dict(store.files)
     for call in (claim, lambda store: newest_driver(store, LAYOUT)):
-        with pytest.raises(RunDirectoryError, match=r"epoch-0002 was written by sparktrain 3.1.0 \(format 2;"):
+        with pytest.raises(RunDirectoryError, match=r"term-0002 was written by sparktrain 3.1.0 \(format 2;"):
             call(store)
     assert store.files == before
 
 
-def test_a_damaged_journal_is_refused_before_its_driver_is_deposed() -> None:
-    store = copied(written([1], [2]), batch_0001_00000001=b"damaged\n")
+def test_a_corrupt_journal_is_refused_before_its_driver_is_deposed() -> None:
+    store = copied(written([1], [2]), batch_0001_00000001=b"garbage\n")
     before = dict(store.files)
     with pytest.raises(JournalCorruptError):
         claim(store)
     assert store.files == before
 
 
-def test_a_driver_that_was_deposed_hears_it_at_its_next_append() -> None:
+def test_a_deposed_driver_learns_it_at_its_next_append() -> None:
     store = Counted(MemoryStore())
     old, new = claim(store), claim(store)
     with pytest.raises(
         DeposedError,
         match=re.escape(
-            "another driver (process 4711 on host-1) has taken over memory:/run: this one (epoch 1, process 4711 on "
-            "host-1) ends; what it has not been told to be durable does not count"
+            "another driver (process 4711 on host-1) has taken over memory:/run: this one (term 1, process 4711 on "
+            "host-1) ends; its records that were not confirmed as durable do not count"
         ),
     ):
         old.append(facts(1))
@@ -146,10 +146,10 @@ def test_a_driver_that_was_deposed_hears_it_at_its_next_append() -> None:
         with pytest.raises(DeposedError):
             call()
     assert store.operations == []
-    assert told(read(store, LAYOUT).records) == [2]
+    assert numbers_of(read(store, LAYOUT).records) == [2]
 
 
-def test_a_deposed_driver_is_told_even_when_nobody_can_say_by_whom() -> None:
+def test_a_driver_learns_that_it_is_deposed_without_its_successors_name() -> None:
     store = MemoryStore()
     old = claim(store)
     claim(store)
@@ -160,7 +160,7 @@ def test_a_deposed_driver_is_told_even_when_nobody_can_say_by_whom() -> None:
             old.check()
 
 
-def test_a_driver_that_loses_the_race_for_an_epoch_takes_the_next() -> None:
+def test_a_driver_that_loses_the_race_for_a_term_takes_the_next() -> None:
     store = MemoryStore()
     real, rivals = store.put_if_absent, []
 
@@ -170,7 +170,7 @@ def test_a_driver_that_loses_the_race_for_an_epoch_takes_the_next() -> None:
         return real(path, data)
 
     store.put_if_absent = put  # type: ignore[method-assign]
-    assert claim(store).epoch == 2
+    assert claim(store).term == 2
 
 
 def test_an_append_may_be_repeated_but_not_with_other_records() -> None:
@@ -179,11 +179,11 @@ def test_an_append_may_be_repeated_but_not_with_other_records() -> None:
     journal._store = GatedStore(store, FailAt(0, "after", fault()))
     with pytest.raises(OSError, match="the store failed"):
         journal.append(facts(1, 2))
-    with pytest.raises(BugError, match="batch 1 of epoch 1 was tried with other records before"):
+    with pytest.raises(BugError, match="batch 1 of term 1 was tried with other records before"):
         journal.append(facts(1, 2, 3))
     journal.append(facts(1, 2))
     journal.append(facts(3))
-    assert told(read(store, LAYOUT).records) == [1, 2, 3]
+    assert numbers_of(read(store, LAYOUT).records) == [1, 2, 3]
 
 
 def test_a_store_that_keeps_a_part_of_a_batch_is_refused() -> None:
@@ -198,7 +198,7 @@ def test_another_file_under_the_name_of_a_batch_is_a_bug() -> None:
     store = MemoryStore()
     journal = claim(store)
     store.files[LAYOUT.batch(1, 1)] = b"something else"
-    with pytest.raises(BugError, match=r"batch-0001-00000001 was written by somebody else in epoch 1"):
+    with pytest.raises(BugError, match=r"batch-0001-00000001 was written by another driver in term 1"):
         journal.append(facts(1))
 
 
@@ -218,17 +218,17 @@ def compacting(*numbers: int) -> tuple[MemoryStore, Journal, list[int]]:
 
 def test_the_newest_two_snapshots_stay_and_the_batches_after_the_older() -> None:
     store, journal, so_far = compacting(1, 2)
-    assert names(store) == ["batch-0001-00000002", "epoch-0001", "snapshot-0001-00000001", "snapshot-0001-00000002"]
+    assert names(store) == ["batch-0001-00000002", "snapshot-0001-00000001", "snapshot-0001-00000002", "term-0001"]
     journal.append(facts(3))
-    assert told(read(store, LAYOUT).records) == [1, 2, 3]
+    assert numbers_of(read(store, LAYOUT).records) == [1, 2, 3]
     journal.append(facts(4))
     journal.compact(facts(*so_far, 3, 4))
     assert names(store) == [
         "batch-0001-00000003",
         "batch-0001-00000004",
-        "epoch-0001",
         "snapshot-0001-00000002",
         "snapshot-0001-00000004",
+        "term-0001",
     ]
 
 
@@ -248,7 +248,7 @@ class InBulk(MemoryStore):
             super().delete(path)
 
 
-def test_what_is_superfluous_is_deleted_in_bulk_snapshots_first() -> None:
+def test_superfluous_files_are_deleted_in_bulk_snapshots_first() -> None:
     store = InBulk()
     journal = claim(store)
     for number in range(1, 7):
@@ -260,7 +260,7 @@ def test_what_is_superfluous_is_deleted_in_bulk_snapshots_first() -> None:
     assert [name for request in store.requests for name in request if "batch" in name] == batches
 
 
-def test_what_is_appended_beside_a_compaction_is_not_in_it_and_stays() -> None:
+def test_records_appended_during_a_compaction_stay() -> None:
     store = MemoryStore()
     journal = claim(store)
     for number in (1, 2):
@@ -270,45 +270,45 @@ def test_what_is_appended_beside_a_compaction_is_not_in_it_and_stays() -> None:
     compaction = journal.compaction()
     journal.append(facts(4))
     compaction.write(facts(1, 2, 3))
-    assert told(read(store, LAYOUT).records) == [1, 2, 3, 4]
+    assert numbers_of(read(store, LAYOUT).records) == [1, 2, 3, 4]
     assert names(store) == [
         "batch-0001-00000003",
         "batch-0001-00000004",
-        "epoch-0001",
         "snapshot-0001-00000002",
         "snapshot-0001-00000003",
+        "term-0001",
     ]
 
 
-def test_a_snapshot_says_it_in_fewer_words() -> None:
+def test_a_snapshot_is_shorter_than_its_batches() -> None:
     store, journal, _ = compacting(1, 2)
     journal.append(facts(3))
     journal.compact(facts(3))
     journal.append(facts(4))
     second, opened = Journal.claim(store, LAYOUT, WHO)
-    assert told(opened.records) == [3, 4]
+    assert numbers_of(opened.records) == [3, 4]
     second.append(facts(5))
     second.compact(facts(5))
-    assert told(read(store, LAYOUT).records) == [5]
+    assert numbers_of(read(store, LAYOUT).records) == [5]
     assert names(store) == [
         "batch-0001-00000004",
         "batch-0002-00000001",
-        "epoch-0001",
-        "epoch-0002",
         "snapshot-0001-00000003",
         "snapshot-0002-00000001",
+        "term-0001",
+        "term-0002",
     ]
 
 
 @pytest.mark.parametrize("name", ["snapshot_0001_00000002", "snapshot_0001_00000001"])
-def test_a_damaged_snapshot_is_replaced_by_the_other_one(name: str) -> None:
+def test_of_two_snapshots_a_corrupt_one_is_left_out(name: str) -> None:
     store, journal, _ = compacting(1, 2)
     journal.append(facts(3))
-    damaged = copied(store, **{name: store.files[f"{FOLDER}/{name.replace('_', '-')}"][:-1]})
-    opened = read(damaged, LAYOUT)
-    assert told(opened.records) == [1, 2, 3]
+    corrupt = copied(store, **{name: store.files[f"{FOLDER}/{name.replace('_', '-')}"][:-1]})
+    opened = read(corrupt, LAYOUT)
+    assert numbers_of(opened.records) == [1, 2, 3]
     notes = [
-        "snapshot memory:/run/journal/snapshot-0001-00000002 is damaged, and was left out: record 2 is missing: "
+        "snapshot memory:/run/journal/snapshot-0001-00000002 is corrupt, and was left out: record 2 is missing: "
         "1 bytes were cut off"
     ]
     assert list(opened.notes) == (notes if name.endswith("2") else [])
@@ -319,12 +319,12 @@ def test_nothing_is_deleted_for_a_snapshot_that_cannot_be_read() -> None:
     store.files[f"{FOLDER}/snapshot-0001-00000002"] = b""
     journal.append(facts(3))
     journal.compact(facts(1, 2, 3))
-    assert names(store)[-3:] == ["snapshot-0001-00000001", "snapshot-0001-00000002", "snapshot-0001-00000003"]
+    assert names(store)[-4:-1] == ["snapshot-0001-00000001", "snapshot-0001-00000002", "snapshot-0001-00000003"]
     store.files[f"{FOLDER}/snapshot-0001-00000003"] = b""
-    assert told(read(store, LAYOUT).records) == [1, 2, 3]
+    assert numbers_of(read(store, LAYOUT).records) == [1, 2, 3]
 
 
-def test_a_snapshot_that_did_not_come_through_deletes_nothing() -> None:
+def test_a_snapshot_that_was_not_written_deletes_nothing() -> None:
     store, journal, _ = compacting(1, 2)
     journal.append(facts(3))
     store.files[f"{FOLDER}/snapshot-0001-00000003"] = b""
@@ -355,7 +355,7 @@ def test_a_deposed_driver_deletes_nothing() -> None:
     assert names(store) == sorted([*before, "snapshot-0001-00000003"])
 
 
-def test_an_empty_batch_makes_final_what_was_read() -> None:
+def test_an_empty_batch_settles_what_was_read() -> None:
     store = MemoryStore()
     old = claim(store)
     old.append(facts(1))
@@ -363,7 +363,7 @@ def test_an_empty_batch_makes_final_what_was_read() -> None:
     with pytest.raises(DeposedError):
         old.append(facts(2))
     assert f"{FOLDER}/batch-0001-00000002" in store.files
-    assert told(read(store, LAYOUT).records) == [1]
+    assert numbers_of(read(store, LAYOUT).records) == [1]
 
 
 # ---- speed
