@@ -1,4 +1,4 @@
-"""What a check has found: how good or bad it is, what is so, and what to do about it."""
+"""The finding of a check: its level, what was found, and what to do about it."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -7,53 +7,53 @@ from msgspec import Struct
 
 
 class Level(StrEnum):
-    """How good or bad."""
+    """How good or bad a finding is."""
 
     PASS = "pass"
-    WARN = "warn"  # it costs something, or bites under conditions that the text names
-    FAIL = "fail"  # a run, or a gang, cannot do its work
+    WARN = "warn"  # it costs something, or fails under conditions that the message names
+    FAIL = "fail"  # a run, or a gang, cannot work
 
 
 class Finding(Struct, frozen=True):
-    """One line of the report."""
+    """One line of the doctor's report."""
 
     check: str
-    """What was looked at, in one or two words."""
+    """The subject of the check, in one or two words."""
     level: Level
-    told: str
+    message: str
     fix: str = ""
     """The next step; empty for what passes."""
 
 
-def passed(check: str, told: str) -> Finding:
-    """All is well."""
-    return Finding(check, Level.PASS, told)
+def passed(check: str, message: str) -> Finding:
+    """A finding without a problem."""
+    return Finding(check, Level.PASS, message)
 
 
-def warned(check: str, told: str, fix: str) -> Finding:
-    """It costs something."""
-    return Finding(check, Level.WARN, told, fix)
+def warned(check: str, message: str, fix: str) -> Finding:
+    """A finding that costs something."""
+    return Finding(check, Level.WARN, message, fix)
 
 
-def failed(check: str, told: str, fix: str) -> Finding:
-    """It does not work."""
-    return Finding(check, Level.FAIL, told, fix)
+def failed(check: str, message: str, fix: str) -> Finding:
+    """A finding that stops a run."""
+    return Finding(check, Level.FAIL, message, fix)
 
 
 def of_message(check: str, level: Level, message: str) -> Finding:
-    """From the text of an error of ours, which ends with the next step."""
-    told, fix = _split(message)
-    return Finding(check, level, told, fix)
+    """A finding from the text of an error of ours, which ends with the next step."""
+    found, fix = _split(message)
+    return Finding(check, level, found, fix)
 
 
 def worst(findings: Sequence[Finding]) -> Level:
-    """The level of the worst of them."""
+    """The worst level among `findings`."""
     order = list(Level)
     return max((each.level for each in findings), key=order.index, default=Level.PASS)
 
 
 def _split(message: str) -> tuple[str, str]:
-    """A message before and after its last colon or semicolon that is not within brackets."""
+    """The message before and after its last colon or semicolon outside of brackets."""
     depth, cut = 0, None
     for place, character in enumerate(message):
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -1,4 +1,4 @@
-"""Delegation tokens from the JVM of a Spark session: it has a ticket, or tokens that Spark renews."""
+"""Delegation tokens from the JVM of a Spark session, which has a ticket or tokens that Spark renews."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,22 +10,22 @@ from sparktrain.errors import StoreError
 from sparktrain.store.hadoop.hadoop_conf import split
 
 MARGIN_S = 60.0
-"""A client ignores a token from so long before its last date on."""
+"""A client ignores a token in this last part of its life."""
 
 _OF_HDFS = "HDFS_DELEGATION_TOKEN"
 _KINDS = (_OF_HDFS, "kms-dt")
-"""Those of HDFS, and of the keys to its encrypted folders. Others of the application are nobody else's business."""
+"""Tokens of HDFS and of the keys to its encrypted folders. The application's other tokens stay in the driver."""
 
 
 class Fetched(Struct, frozen=True):
     """Tokens for the agents of a run."""
 
     content: bytes
-    """Of a file as Hadoop writes it: a secret."""
+    """The content of a token file in Hadoop's format: a secret."""
     life_s: float
-    """How long all of them can be used from now on."""
+    """How long all of them are valid from now on."""
     fresh: bool
-    """They were made for this call, by a ticket; others are those that the application has."""
+    """Whether a ticket fetched them for this call; otherwise they are the application's own."""
 
     def __repr__(self) -> str:
         return f"Fetched({len(self.content)} bytes, {self.life_s:g} s, fresh={self.fresh})"
@@ -34,15 +34,15 @@ class Fetched(Struct, frozen=True):
 def fetch(context: Any, url: str) -> Fetched:
     """Tokens for the HDFS of `url`, from the JVM of the SparkContext `context`.
 
-    Blocks on the NameNode, perhaps for long. Raises StoreError when there are none.
+    Blocks on the NameNode, perhaps for long. Raises StoreError when the JVM can get none.
     """
     try:
         fetched = _fetch(context._jvm, context._jsc.hadoopConfiguration(), url)
-    except Exception as error:  # Py4J's, whatever Java has raised
+    except Exception as error:  # Py4J wraps whatever Java raises
         raise StoreError(f"no delegation tokens for {url}: {_cause(error)}") from error
     if fetched is None:
         raise StoreError(
-            f"no delegation tokens for {url}: Spark had neither a ticket nor tokens of HDFS when it was started"
+            f"no delegation tokens for {url}: Spark had neither a ticket nor tokens of HDFS when it started"
         )
     return fetched
 
@@ -64,7 +64,7 @@ def _fetch(jvm: Any, conf: Any, url: str) -> Fetched | None:
     life_s = min(_renewed_life_s(token, conf) if fresh else _rest_s(token) for token in of_hdfs)
     mine = found.getToken(jvm.org.apache.hadoop.io.Text(system.getCanonicalServiceName()))
     if mine is not None:
-        # Hadoop's own clients look it up by the NameNode's IP address; the store's by what its URL says.
+        # Hadoop's own clients look a token up by the NameNode's IP address, the store's client by the name in its URL.
         authority = jvm.org.apache.hadoop.io.Text(split(url)[0])
         arguments = (mine.getIdentifier(), mine.getPassword(), mine.getKind(), authority)
         found.addToken(authority, security.token.Token(*arguments))
@@ -74,24 +74,24 @@ def _fetch(jvm: Any, conf: Any, url: str) -> Fetched | None:
 
 
 def _all(jvm: Any, credentials: Any) -> Iterable[Any]:
-    """Their tokens; Py4J can walk over a list, and not over what Hadoop returns."""
+    """The tokens of `credentials`, as a list: Py4J cannot iterate over what Hadoop returns."""
     found: Iterable[Any] = jvm.java.util.ArrayList(credentials.getAllTokens())
     return found
 
 
 def _renewed_life_s(token: Any, conf: Any) -> float:
-    """Of a new token: the NameNode tells its end when asked to renew it, and all times are by its clock."""
-    told = token.decodeIdentifier()
-    ends_s = min(token.renew(conf) / 1000, told.getMaxDate() / 1000 - MARGIN_S)
-    return float(ends_s - told.getIssueDate() / 1000)
+    """The life of a new token. A renewal returns its end; all times are by the NameNode's clock."""
+    identifier = token.decodeIdentifier()
+    ends_s = min(token.renew(conf) / 1000, identifier.getMaxDate() / 1000 - MARGIN_S)
+    return float(ends_s - identifier.getIssueDate() / 1000)
 
 
 def _rest_s(token: Any) -> float:
-    """Of a token whose renewer is YARN: until when it can be renewed at all."""
+    """The rest of the life of a token that YARN renews: until it can be renewed no more."""
     return float(token.decodeIdentifier().getMaxDate() / 1000 - MARGIN_S - SystemClock().wall())
 
 
 def _cause(error: Exception) -> str:
-    """What Java says; Py4J puts it on the second line."""
+    """Java's message, which Py4J puts on the second line."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if not line.startswith("An error occurred")), type(error).__name__)

@@ -1,4 +1,4 @@
-"""What the Python of executors lacks, from what Spark says of a task that could not begin; and how to bring it.
+"""What the Python of executors lacks, by Spark's report of a task that could not start, and how to install it.
 
 Pure, but for `package_of`.
 """
@@ -16,26 +16,26 @@ _PACK = "or have executors run from a pack, for which nodes need nothing: sparkt
 
 
 class Missing(Struct, frozen=True):
-    """What no agent can do without."""
+    """What an executor lacks and every agent needs."""
 
     module: str | None
-    """That cannot be imported; None where there is no Python at all."""
+    """The module that cannot be imported; None where there is no Python at all."""
     program: str | None
-    """That is not there."""
+    """The Python that does not exist; None where a module is missing."""
     host: str | None
-    """Of the executor; None where Spark does not say."""
+    """The host of the executor; None where Spark does not report it."""
 
 
-def missing_in(told: str) -> Missing | None:
-    """From the whole text of Spark's error; None when nothing is known to be missing."""
-    module, program, host = _MODULE.search(told), _PROGRAM.search(told), _HOST.search(told)
+def missing_in(error: str) -> Missing | None:
+    """What the whole text of Spark's error names as missing; None when it names nothing."""
+    module, program, host = _MODULE.search(error), _PROGRAM.search(error), _HOST.search(error)
     if module is None and program is None:
         return None
     return Missing(module and module[1], program and program[1], host and host[1])
 
 
 def package_of(module: str) -> str:
-    """What brings a module, as `pip install` takes it: with the version that is installed here."""
+    """The requirement for `pip install` that provides a module: its package, in the version installed here."""
     top = module.partition(".")[0]
     names = metadata.packages_distributions().get(top) or [top]
     try:
@@ -45,7 +45,7 @@ def package_of(module: str) -> str:
 
 
 def advice(missing: Missing, package: Callable[[str], str] = package_of) -> str:
-    """What is missing, where, and the command that brings it."""
+    """What is missing, where, and the command that installs it."""
     where = f"the executor on host {missing.host}" if missing.host is not None else "an executor"
     if missing.module is None:
         return f"{where} has no Python at {missing.program}: name one of every node by spark.pyspark.python, {_PACK}"

@@ -1,4 +1,4 @@
-"""The JVM of a Spark session that sparktrain makes itself: started so that it tells of nothing but errors."""
+"""The JVM of a Spark session that sparktrain creates itself, started so that it logs errors alone."""
 
 import os
 import re
@@ -27,31 +27,32 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 _LOG_FILE = "log4j2.properties"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
-"""Of the JVM that is started next: a key of the configuration would replace what the user has there."""
+"""Options of the JVM that starts next: a configuration key would replace the user's own options."""
 NOISE = re.compile(
     rb"WARNING: Using incubator modules: jdk\.incubator\.vector|Setting default log level to \"|"
     rb"To adjust logging level use sc\.setLogLevel"
 )
-"""How lines begin that every JVM of Spark writes, and that no setting keeps back."""
+"""The start of lines that every JVM of Spark writes and no setting suppresses."""
 EXPECTED = (
     r"(?s).*cancelled job tags sparktrain-.*"
     r"|Incomplete task interrupted: Attempting to kill Python Worker.*"
 )
-"""What Spark warns of when a pool gives back slots whose agents have not left: it is asked to. On local masters the
-second line, of whatever task is cancelled, comes from the same JVM."""
+"""Spark's warnings when a closing pool cancels the tasks of agents that have not left. On local masters, the second
+line comes from the same JVM for any cancelled task."""
 LATE = r"Error while invoking RpcHandler#receive\(\) for one-way message.*"
-"""What Spark logs as an error, with a traceback, of a message that comes while it stops."""
-_LAST_WORDS_S = 2.0
-"""How long the last lines of a JVM that did not start are waited for."""
+"""The error that Spark logs, with a traceback, for a message that arrives while it stops."""
+_LAST_LINES_S = 2.0
+"""How long to wait for the last lines of a JVM that did not start."""
 
 _HUSHED: "weakref.WeakSet[Any]" = weakref.WeakSet()
-"""Contexts that need no more of it."""
+"""Contexts that `hush` has treated."""
 
 
 def start(settings: Mapping[str, str], scratch: str) -> None:
-    """Start the JVM with `settings`, unless there is one; its log is in `scratch`, where the user has none. Blocks.
+    """Start the JVM with `settings`, unless one runs. Blocks.
 
-    Raises what PySpark raises where it does not start; why has been written to stderr then.
+    The configuration of its log is in `scratch`, unless the user has one. Raises what PySpark raises where the JVM does
+    not start; stderr then has the cause.
     """
     known: Any = SparkContext
     launch: Any = launch_gateway  # without types
@@ -68,21 +69,21 @@ def start(settings: Mapping[str, str], scratch: str) -> None:
             gateway = launch(conf, {"stderr": writing})
     except BaseException:
         os.close(writing)
-        ended.wait(_LAST_WORDS_S)
+        ended.wait(_LAST_LINES_S)
         raise
     os.close(writing)
     known._ensure_initialized(gateway=gateway)
 
 
 def hush(session: Any) -> None:
-    """Have Spark not tell of the agents' job what is no news, in a session that may be the user's.
+    """Suppress Spark's output about the agents' job, in a session that may be the user's.
 
-    Its progress bar ends, which would draw over ours, and tasks that a closing pool ends are no warning.
+    Its progress bar, which would overwrite ours, ends, and Spark logs no warning for tasks that a closing pool ends.
     """
     context = getattr(session, "_sc", None)
-    if context is None or context in _HUSHED:  # Spark Connect writes none of it here
+    if context is None or context in _HUSHED:  # Spark Connect prints none of it here
         return
-    with suppress(Exception):  # Py4J's errors have no common root, and a warning harms nobody
+    with suppress(Exception):  # Py4J's errors have no common root, and a warning does no harm
         bar = context._jsc.sc().progressBar()
         if bar.isDefined():
             bar.get().stop()
@@ -91,7 +92,7 @@ def hush(session: Any) -> None:
 
 
 def hush_end(session: Any) -> None:
-    """Have Spark not tell, while it stops, of executors that still send something to what has stopped before them."""
+    """Suppress Spark's errors while it stops, for messages of executors to parts that have stopped before them."""
     context = getattr(session, "_sc", None)
     if context is not None:
         with suppress(Exception):  # as above
@@ -99,7 +100,7 @@ def hush_end(session: Any) -> None:
 
 
 def _drop(java: Any, pattern: str) -> None:
-    """Have log4j drop what matches `pattern`, for as long as the JVM lives."""
+    """Have log4j drop messages that match `pattern`, for as long as the JVM lives."""
     log4j = java.org.apache.logging.log4j
     logging = log4j.LogManager.getContext(False)
     result = getattr(log4j.core, "Filter$Result")
@@ -110,7 +111,7 @@ def _drop(java: Any, pattern: str) -> None:
 
 @contextmanager
 def _quiet_log(scratch: str) -> Iterator[None]:
-    """Have Spark log errors alone, where nobody has said what it is to log."""
+    """Have Spark log errors alone, unless the user has configured its log."""
     before = os.environ.get(_OPTIONS)
     if not _has_log():
         path = Path(scratch) / _LOG_FILE
@@ -126,7 +127,7 @@ def _quiet_log(scratch: str) -> Iterator[None]:
 
 
 def _has_log() -> bool:
-    """Whether the user's Spark has a configuration of its log."""
+    """Whether the user has configured the log of Spark."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else None)
     return folder is not None and os.path.exists(os.path.join(folder, _LOG_FILE))

@@ -1,4 +1,4 @@
-"""What the configuration of a session means for a run: decided from its facts alone, with preflight's own words."""
+"""What the configuration of a session means for a run, decided from its facts alone."""
 
 import logging
 
@@ -14,47 +14,47 @@ from sparktrain.errors import ResourceError
 logger = logging.getLogger("sparktrain")
 
 PYTHON_MIB = 1024
-"""What the processes of one slot take that have imported TensorFlow and Keras, before there is a model."""
+"""Memory that the processes of one slot use with TensorFlow and Keras imported, before there is a model."""
 LEAST_JAVA = 17
-"""Of Spark 4."""
+"""The oldest Java that Spark 4 supports."""
 
 
 class Driver(Struct, frozen=True):
-    """The process that the doctor runs in, and the Spark that it has."""
+    """The process in which the doctor runs, and its Spark."""
 
     host: str
     python: str
-    """Full version."""
+    """The full version."""
     versions: dict[str, str]
     """As of `SlotTold.versions`."""
     pyspark: str
     java: str
-    """Version of the driver's Java; empty where it cannot be found, as with Spark Connect."""
+    """Version of the driver's Java; empty where it is unknown, as with Spark Connect."""
     spark: str | None = None
     """Version of the session's Spark; None without a session."""
 
 
 def launch_findings(facts: Facts) -> list[Finding]:
-    """What each launch looks at beside what it refuses. Takes no time: nobody is asked."""
+    """What each launch checks beside the preflight, from the configuration alone, in no time."""
     return [*_memory(facts), _dynamic_allocation(facts), _speculation(facts)]
 
 
 def warn(facts: Facts) -> None:
-    """Log what each launch looks at, where it costs something."""
+    """Log the findings of `launch_findings` that cost something."""
     for each in launch_findings(facts):
         if each.level is Level.WARN:
-            logger.warning("%s: %s; %s", each.check, each.told, each.fix)
+            logger.warning("%s: %s; %s", each.check, each.message, each.fix)
 
 
 def session_findings(facts: Facts, gpus: int) -> list[Finding]:
-    """Memory, GPUs, and what Spark does by itself, for trials that each want so many GPUs."""
+    """Memory, GPUs, and what Spark does by itself, for trials that each need this many GPUs."""
     return [*_gpus(facts, gpus), *launch_findings(facts)]
 
 
 def slots_finding(facts: Facts, agents: int | None) -> tuple[Finding, int]:
-    """Of a run with so many agents, or as many as there are slots; and how many agents that are, 0 where none fits.
+    """The finding for a run with this many agents, by default one for each slot; and that number, 0 where none fits.
 
-    Raises SpecError for what is no number of agents.
+    Raises SpecError when `agents` is not a valid number.
     """
     try:
         count = preflight.agents_for(facts, agents, None)
@@ -62,13 +62,11 @@ def slots_finding(facts: Facts, agents: int | None) -> tuple[Finding, int]:
         return of_message("slots", Level.FAIL, str(error)), 0
     there = spark_facts.slots(facts)
     if there is not None:
-        return passed(
-            "slots", f"{formatting.count(there, 'slot')} on {facts.master}, of which a run takes {count}"
-        ), count
+        return passed("slots", f"{formatting.count(there, 'slot')} on {facts.master}; a run takes {count}"), count
     return (
         warned(
             "slots",
-            f"the configuration does not tell how many slots {facts.master or 'the session'} has; a run starts "
+            f"the configuration does not determine how many slots {facts.master or 'the session'} has; a run starts "
             f"{formatting.count(count, 'agent')}",
             "pass max_concurrent_trials= (sweep) or agents= (run, pool), or set spark.executor.instances and "
             "spark.executor.cores",
@@ -78,22 +76,25 @@ def slots_finding(facts: Facts, agents: int | None) -> tuple[Finding, int]:
 
 
 def security_findings(facts: Facts) -> list[Finding]:
-    """Who can listen to, or act on, what travels between the driver and its executors."""
-    found = [passed("security", "agents and the coordinator speak mutual TLS, with certificates of one call alone")]
+    """Who can read or change what the driver and its executors send each other."""
+    found = [passed("security", "agents and the coordinator use mutual TLS, with certificates for one call")]
     if facts.master.startswith("local"):
         return [*found, passed("security", f"Spark stays on this machine ({facts.master})")]
     if facts.conf.get("spark.authenticate") != "true":
-        told = "Spark does not authenticate its processes: who reaches their ports can run code as you"
-        return [*found, warned("security", told, "set spark.authenticate=true and spark.network.crypto.enabled=true")]
+        problem = "Spark does not authenticate its processes: clients that reach their ports can run code as you"
+        return [
+            *found,
+            warned("security", problem, "set spark.authenticate=true and spark.network.crypto.enabled=true"),
+        ]
     if "true" not in (facts.conf.get("spark.network.crypto.enabled"), facts.conf.get("spark.ssl.rpc.enabled")):
-        told = "Spark sends tasks as they are, and with them the key by which agents prove themselves"
-        return [*found, warned("security", told, "set spark.network.crypto.enabled=true")]
-    return [*found, passed("security", "Spark authenticates its processes, and encrypts what they say")]
+        problem = "Spark sends tasks unencrypted, and with them the key that authenticates agents"
+        return [*found, warned("security", problem, "set spark.network.crypto.enabled=true")]
+    return [*found, passed("security", "Spark authenticates its processes and encrypts what they send")]
 
 
 def spark_findings(driver: Driver) -> list[Finding]:
     """Versions of Spark and Java on the driver."""
-    java = f"Java {driver.java}" if driver.java else "a Java that is not of this machine"
+    java = f"Java {driver.java}" if driver.java else "a Java on another machine"
     found = []
     if driver.java and _major(driver.java) < LEAST_JAVA:
         found.append(
@@ -105,7 +106,7 @@ def spark_findings(driver: Driver) -> list[Finding]:
         found.append(
             failed(
                 "java",
-                "there is no Java, without which Spark starts only by Spark Connect",
+                "there is no Java: without it, only Spark Connect works",
                 f"install a JDK {LEAST_JAVA}, or set JAVA_HOME to one",
             )
         )
@@ -150,21 +151,21 @@ def gpus_of_task(facts: Facts) -> float:
 
 
 def _memory(facts: Facts) -> list[Finding]:
-    """YARN ends a container that outgrows its memory; on other masters nothing is counted."""
+    """The memory of an executor on YARN, which ends a container that exceeds its memory; other masters count none."""
     if facts.master != spark_facts.YARN:
         return []
     slots = max(1, spark_facts.slots_of_executor(facts))
     heap, beside = yarn_capacity.heap_mib(facts.conf), yarn_capacity.beside_heap_mib(facts.conf)
-    told = (
+    memory = (
         f"an executor has {heap} MiB for its JVM, and {beside} MiB for the Python of {formatting.count(slots, 'slot')}"
     )
     if beside >= slots * PYTHON_MIB:
-        return [passed("memory", told)]
+        return [passed("memory", memory)]
     return [
         warned(
             "memory",
-            f"{told}: with TensorFlow a slot takes about {PYTHON_MIB} MiB before there is a model, and YARN ends a "
-            f"container that takes more than it has",
+            f"{memory}: with TensorFlow a slot uses about {PYTHON_MIB} MiB before there is a model, and YARN ends a "
+            f"container that uses more than it has",
             f"set {yarn_capacity.OVERHEAD_KEY}={2 * slots * PYTHON_MIB}m or more, and lower "
             "spark.executor.memory for it",
         )
@@ -176,8 +177,8 @@ def _dynamic_allocation(facts: Facts) -> Finding:
         return passed("dynamic allocation", "off")
     return warned(
         "dynamic allocation",
-        "it is on: executors come one after another while agents wait for slots, and a gang starts when the last one "
-        "is there",
+        "it is on: executors start one after another while agents wait for slots, and a gang starts when the last "
+        "one has started",
         "set spark.dynamicAllocation.enabled=false and spark.executor.instances, or "
         "max_concurrent_trials= (agents= of run and pool) and enough start_timeout",
     )
@@ -188,13 +189,13 @@ def _speculation(facts: Facts) -> Finding:
         return passed("speculation", "off")
     return warned(
         "speculation",
-        "it is on: Spark may start a second agent beside one that takes long, which takes a slot from the others",
+        "it is on: Spark may start a second agent beside one that takes long, and the second one occupies a slot",
         "set spark.speculation=false",
     )
 
 
 def _major(version: str) -> int:
-    """Of Java: `17.0.15` is 17, and `1.8.0_402` is 8."""
+    """The major version of Java: 17 for `17.0.15`, 8 for `1.8.0_402`."""
     parts = [part for part in version.replace("_", ".").split(".") if part.isdigit()]
     first, second = [*map(int, parts), 0, 0][:2]
     return second if first == 1 else first

@@ -71,7 +71,7 @@ def _check_wanted(facts: Facts, wanted: int, there: int | None, size: int) -> No
 def too_few_agents(wanted: int, size: int) -> ResourceError:
     """The error of a call that asks for fewer agents than its gang has members."""
     return ResourceError(
-        f"agents ({wanted}) is below the {size} members of the gang, each of which needs one: raise it, or leave it out"
+        f"agents ({wanted}) is below the {size} members of the gang, and each needs one: raise it, or leave it out"
     )
 
 

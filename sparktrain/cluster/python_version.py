@@ -1,4 +1,4 @@
-"""The Python of executors on this machine: the driver's own, unless the user names another, which must be as new."""
+"""The Python of executors on this machine: the driver's own, or one of the same version that the user names."""
 
 import subprocess
 import sys
@@ -11,16 +11,16 @@ from sparktrain.errors import EnvironmentMismatchError
 
 VARIABLE = "PYSPARK_PYTHON"
 UNNAMED = "python3"
-"""What Spark runs where `PYSPARK_PYTHON` is not set: the first one of the path, whatever that is."""
+"""What Spark runs where `PYSPARK_PYTHON` is not set: the first one on the path."""
 ANSWER_TIMEOUT_S = 30.0
 _ASKED = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 def settle_python(session: SparkSession, facts: Facts) -> None:
-    """Have executors of a local master run this Python, where none is named. Blocks while another tells its version.
+    """Have executors of a local master run this Python, unless the user names another. Blocks while that one starts.
 
-    Raises EnvironmentMismatchError when that is not the driver's, or cannot be run: Spark would say so only after some
-    tasks have failed. On a cluster, and with Connect, agents tell their versions when they join.
+    Raises EnvironmentMismatchError when its version differs from the driver's or it cannot run: Spark would report that
+    only after some tasks have failed. On a cluster, and with Connect, agents send their versions when they join.
     """
     context = getattr(session, "_sc", None)
     if context is None or not facts.master.startswith("local"):
@@ -40,13 +40,13 @@ def _check(python: str) -> None:
         theirs = _version(python)
     except (OSError, subprocess.SubprocessError) as error:
         raise EnvironmentMismatchError(
-            f"the Python of executors, {VARIABLE} ({python}), cannot be run: {error}; {step}, before the session is "
-            "made"
+            f"the Python of executors, {VARIABLE} ({python}), cannot be run: {error}; {step}, before you create "
+            "the session"
         ) from error
     if theirs != ours:
         raise EnvironmentMismatchError(
             f"executors run Python {theirs} ({VARIABLE} is {python}) and the driver runs Python {ours} "
-            f"({sys.executable}): {step}, before the session is made"
+            f"({sys.executable}): {step}, before you create the session"
         )
 
 

@@ -1,4 +1,4 @@
-"""Whether a master that was named can be reached: Spark tries for a minute, and then tells of a stopped context."""
+"""Whether a Spark master can be reached: Spark tries for a minute, and then reports a stopped context."""
 
 import re
 import socket
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sparktrain.errors import SessionError
 
 CONNECT_S = 5.0
-"""How long one address is tried."""
+"""The timeout for one address."""
 _PORTS = {"spark": 7077, "k8s": 443}
 _HOST_AND_PORT = re.compile(r"(?:https?://)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d+))?/?")
 
@@ -24,7 +24,7 @@ def check_reachable(master: str, connect: Callable[[str, int], None] | None = No
     for place in rest.split(","):
         found = _HOST_AND_PORT.fullmatch(place)
         if found is None:
-            raise SessionError(f"the master {master} is none: write {scheme}://HOST:{_PORTS[scheme]}")
+            raise SessionError(f"{master} is not a valid master: write {scheme}://HOST:{_PORTS[scheme]}")
         try:
             (connect or _connect)(found["host"].strip("[]"), int(found["port"] or _PORTS[scheme]))
             return

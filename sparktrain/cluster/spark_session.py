@@ -1,4 +1,4 @@
-"""A Spark session of our own, for the command line: the API uses the caller's."""
+"""A Spark session of our own, for the command line; the API uses the caller's."""
 
 import os
 import shlex
@@ -16,13 +16,13 @@ from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import SessionError, SparktrainError
 
 _PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
-"""Lost containers end an application of ours no sooner: it has nothing but agents, which may be replaced so often."""
+"""How many containers an application of ours may lose: it has nothing but agents, which can be replaced."""
 DEFAULT_MASTER = "local-cluster[2,1,2048]"
 
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""Half the work to start a JVM that does little: one compiler, and no threads to collect garbage."""
+"""Half the work to start a JVM that does little: one compiler, and no threads for garbage collection."""
 CLASSES = "spark-classes.jsa"
-"""What `make classes` stores in the environment's folder: Spark's classes as a JVM has them in memory."""
+"""The file of `make classes` in the environment's folder: Spark's classes as a JVM has them in memory."""
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -33,17 +33,17 @@ _LOCAL_CONF = {
 
 @contextmanager
 def local_session(
-    master: str | None, conf: Mapping[str, str], name: str, tell: Callable[[str], None] = lambda line: None
+    master: str | None, conf: Mapping[str, str], name: str, show: Callable[[str], None] = lambda line: None
 ) -> Iterator[SparkSession]:
-    """The session that `spark-submit` brought, or one on `master`, stopped at the end. Blocks while Spark starts.
+    """The session of `spark-submit`, or one on `master`, stopped at the end of the block. Blocks while Spark starts.
 
-    `tell` is called with a line for people before Spark starts. Without `master` and outside of `spark-submit`, a
-    cluster of two executor processes on this machine. Raises SessionError when there can be no session.
+    `show` gets a line for people before Spark starts. Without `master` and outside of `spark-submit`, the session is a
+    cluster of two executor processes on this machine. Raises SessionError when Spark cannot start.
     """
     # Executors may still write into it when it is removed.
     with tempfile.TemporaryDirectory(prefix="sparktrain-spark-", ignore_cleanup_errors=True) as scratch:
         if not is_submitted():
-            tell(f"starting Spark on {master or DEFAULT_MASTER} ...")
+            show(f"starting Spark on {master or DEFAULT_MASTER} ...")
         session = _session(master, conf, name, scratch)
         try:
             yield session
@@ -81,38 +81,38 @@ def _absent(defaults: Mapping[str, str], known: Mapping[str, str]) -> dict[str, 
 
 
 def _problem(where: str, error: Exception) -> str:
-    said = next(iter(str(error).splitlines()), type(error).__name__)
-    return f"no Spark session on {where}: {said}; is Java 17 there, and the master?"
+    problem = next(iter(str(error).splitlines()), type(error).__name__)
+    return f"no Spark session on {where}: {problem}; check that Java 17 is installed and that the master runs"
 
 
 def jvm_here(environment: Path = Path(sys.prefix)) -> str:
-    """Options for JVMs of this machine alone: with the stored classes, if there are any, they start with half the work.
+    """Options for JVMs on this machine: with the stored classes, if they exist, a JVM starts with half the work.
 
-    A JVM for which they were not made, such as one of another Java, loads its classes one by one, and says nothing.
+    A JVM of another Java than they were stored for loads its classes one by one, without a message.
     """
     stored = environment / CLASSES
     return f"{FAST_JVM} -XX:SharedArchiveFile={shlex.quote(str(stored))}" if stored.exists() else FAST_JVM
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process, and has a session for it."""
+    """Whether `spark-submit` has started this process and provides its session."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _submitted() -> dict[str, str]:
-    """The configuration that spark-submit was given."""
+    """The configuration of `spark-submit`."""
     SparkContext._ensure_initialized()  # the JVM, which spark-submit has started, knows it
     return dict(SparkConf().getAll())
 
 
 def _check_cluster(master: str | None, settings: Mapping[str, str]) -> None:
-    """Before the session: YARN ends an application that asks for what it never gives, and this process with it."""
+    """Check YARN before the session starts: it ends an application that requests too much, and this process with it."""
     if (master or settings.get("spark.master")) == YARN:
         yarn_client.check(settings)
 
 
 def _ours(master: str, scratch: str) -> dict[str, str]:
-    """What a session of our own on `master` has where nothing else is said."""
+    """The defaults of a session of our own on `master`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not master.startswith("local"):
         return {"spark.ui.showConsoleProgress": "false"}

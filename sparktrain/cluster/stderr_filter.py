@@ -1,4 +1,4 @@
-"""What native libraries and JVMs write to stderr, without what tells nobody anything."""
+"""Filters what native libraries and JVMs write to stderr: lines that inform no user are dropped."""
 
 import os
 import re
@@ -13,27 +13,27 @@ OF_TENSORFLOW = re.compile(
     rb"[IW]\d{4} \d\d:|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] |WARNING: All log messages before absl::InitializeLog"
     rb"|To enable the following instructions:|E\d{4} .*cuda_platform.*cuInit"
 )
-"""How lines begin that tell how TensorFlow finds this machine: the driver's, on which nothing trains."""
+"""The start of lines about how TensorFlow sees this machine: the driver's, on which nothing trains."""
 _LAST_LINES_S = 2.0
-"""How long what was written last is waited for, where a process that was started meanwhile may hold the pipe."""
+"""How long to wait for the last lines, where a process started meanwhile may hold the pipe open."""
 
 
 def pass_on(reading: int, noise: re.Pattern[bytes], write: Callable[[bytes], object], ended: threading.Event) -> None:
-    """`write` each line of a pipe that does not begin as `noise`, until nobody writes any more. Blocks."""
+    """`write` each line of a pipe that does not start with `noise`, until all writers have closed it. Blocks."""
     with os.fdopen(reading, "rb") as lines:
         for line in lines:
             if not noise.match(line):
-                with suppress(OSError):  # nobody reads it any more
+                with suppress(OSError):  # the reader has gone
                     write(line)
     ended.set()
 
 
 @contextmanager
 def stderr_without(noise: re.Pattern[bytes]) -> Iterator[None]:
-    """Keep lines that begin as `noise` from this process' stderr, whoever writes them. For one thread at a time."""
+    """Drop lines that start with `noise` from stderr of this process and its children. For one thread at a time."""
     try:
         kept = os.dup(2)
-    except OSError:  # there is none
+    except OSError:  # this process has no stderr
         yield
         return
     reading, writing = os.pipe()

@@ -1,4 +1,4 @@
-"""What Spark knows of tasks that have failed, from its status store: that of its web pages, which is there without."""
+"""Why Spark tasks failed, from Spark's status store, which exists also without Spark's web pages."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_TASKS = 10_000
-"""Of a stage: failures of agents, which are few."""
+"""The most tasks of a stage to read: failures of agents are few."""
 
 TaskFailures = Callable[[Iterable[int]], dict[int, str]]
 """Why tasks of these stages have failed, by task id. Blocks, in any thread; never raises."""
@@ -17,14 +17,14 @@ logger = logging.getLogger("sparktrain")
 
 
 def task_failures(session: "SparkSession") -> TaskFailures | None:
-    """Of a classic session; None for Spark Connect, which tells nothing of executors."""
+    """Reads the failures of a classic session; None for Spark Connect, which reports nothing of executors."""
     context = getattr(session, "_sc", None)
     return None if context is None else lambda stages: _failed(context, stages)
 
 
 def failures_of(session: "SparkSession", tag: str) -> list[str]:
-    """Why tasks of the jobs with this tag have failed until now, as Spark tells the end of a job. Nothing for Spark
-    Connect. Blocks, in any thread; never raises."""
+    """Why tasks of the jobs with this tag have failed until now, each in the form of Spark's message at a job's end.
+    Empty for Spark Connect. Blocks, in any thread; never raises."""
     context = getattr(session, "_sc", None)
     if context is None:
         return []
@@ -34,12 +34,12 @@ def failures_of(session: "SparkSession", tag: str) -> list[str]:
             for task in _tasks(context, _stages(context, tag), "FAILED")
         ]
     except Exception as error:  # as below
-        logger.info("why agents do not begin is not known: %s: %s", type(error).__name__, error)
+        logger.info("why agents do not start is not known: %s: %s", type(error).__name__, error)
         return []
 
 
 def finished_of(session: "SparkSession", tag: str) -> set[int]:
-    """The partitions of the jobs with this tag whose tasks have ended well until now. Nothing for Spark Connect.
+    """The partitions of the jobs with this tag with a task that has succeeded until now. Empty for Spark Connect.
     Blocks, in any thread; never raises."""
     context = getattr(session, "_sc", None)
     if context is None:
@@ -60,7 +60,7 @@ def _stages(context: Any, tag: str) -> list[int]:
 def _failed(context: Any, stages: Iterable[int]) -> dict[int, str]:
     try:
         return {int(task.taskId()): _message(task) for task in _tasks(context, stages, "FAILED")}
-    except Exception as error:  # a stopped session, a JVM that is gone: Py4J has many words for that
+    except Exception as error:  # a stopped session, a JVM that has ended: Py4J has many errors for that
         logger.info("why agents were lost is not known: %s: %s", type(error).__name__, error)
         return {}
 
@@ -71,7 +71,7 @@ def _tasks(context: Any, stages: Iterable[int], status: str) -> Iterator[Any]:
     statuses = jvm.java.util.Collections.singletonList(wanted)
     unsorted = jvm.scala.Option.empty()
     for stage in stages:
-        # Agents read nothing that another stage has made: their stage is tried once.
+        # Agents read no output of another stage: their stage has one attempt.
         tasks = store.taskList(stage, 0, 0, MOST_TASKS, unsorted, True, statuses)
         for number in range(tasks.size()):
             yield tasks.apply(number)

@@ -1,4 +1,4 @@
-"""The delegation tokens of a run: when to fetch others, and when to tell that this will come to an end."""
+"""The delegation tokens of a run: when to fetch new ones, and when to warn that they expire."""
 
 import atexit
 import logging
@@ -20,45 +20,45 @@ from sparktrain.store.hadoop.token_file import TokenFile
 
 FETCH_TIMEOUT_S = 30.0
 MOST_S = 3600.0
-"""Tokens are fetched anew at least so often, however long they last."""
+"""The longest time between two fetches, however long the tokens last."""
 LEAST_S = 1.0
-AGAIN_S = 60.0
-"""At most so long after an attempt that failed, and between two looks at tokens that Spark renews."""
-WITHOUT_S = 10.0
-"""Between two attempts as long as there are no tokens that could be used."""
-TOLD_AT = (75, 50, 10)
-"""When this much of a life is left, in percent, its end is told."""
+RETRY_S = 60.0
+"""The longest time after a failed fetch, and between two looks at tokens that Spark renews."""
+WITHOUT_TOKENS_S = 10.0
+"""Between two attempts while there are no valid tokens."""
+WARN_AT = (75, 50, 10)
+"""The rest of a life, in percent, at which a warning names its end."""
 
 logger = logging.getLogger("sparktrain")
 
 
 def wait_s(left_s: float, fresh: bool, failed: bool) -> float:
-    """From one fetch to the next, when what is there lasts for `left_s`: half of that, and sooner after a failure."""
+    """The time to the next fetch for tokens that last `left_s`: half of that, and less after a failure."""
     if left_s <= 0:
-        return WITHOUT_S
+        return WITHOUT_TOKENS_S
     if failed:
-        return max(LEAST_S, min(AGAIN_S, left_s / 8))
-    return max(LEAST_S, min(MOST_S if fresh else AGAIN_S, left_s / 2))
+        return max(LEAST_S, min(RETRY_S, left_s / 8))
+    return max(LEAST_S, min(MOST_S if fresh else RETRY_S, left_s / 2))
 
 
 class Countdown:
-    """Tells, once for each of `TOLD_AT`, that something comes to its end. Anew when it lasts longer than it did."""
+    """Reports each threshold of `WARN_AT` once while a life comes to its end, and all again for a longer life."""
 
     def __init__(self) -> None:
         self._whole_s = 0.0
         self._left_s = 0.0
-        self._told = 101
+        self._reported = 101
 
-    def told(self, left_s: float) -> int | None:
-        """How many percent of its life are left, when that is to be told now."""
+    def passed(self, left_s: float) -> int | None:
+        """The threshold, in percent of the life, that has just been passed; None when no warning is due."""
         if left_s > self._left_s + 1.0:
-            self._whole_s, self._told = left_s, 101
+            self._whole_s, self._reported = left_s, 101
         self._left_s = left_s
-        due = [each for each in TOLD_AT if left_s <= self._whole_s * each / 100 and each < self._told]
+        due = [each for each in WARN_AT if left_s <= self._whole_s * each / 100 and each < self._reported]
         if not due:
             return None
-        self._told = due[-1]
-        return self._told
+        self._reported = due[-1]
+        return self._reported
 
 
 class TokenKeeper:
@@ -71,7 +71,7 @@ class TokenKeeper:
         clock: Clock,
         held: Callable[[], Ticket | None] = ticket,
     ) -> None:
-        """`own` is this process', which uses it as long as it has no ticket, which `held` tells."""
+        """`own` is the token file of this process, for use while `held` returns no ticket."""
         self.tokens: Tokens | None = None
         """For agents; None when there are none."""
         self._source = source
@@ -82,7 +82,7 @@ class TokenKeeper:
         self._ends_at = 0.0
         self._due_at = 0.0
         self._complained = False
-        """It was told that executors have no tokens."""
+        """Whether a warning has named that executors have no tokens."""
         self._of_tokens = Countdown()
         self._of_ticket = Countdown()
 
@@ -92,56 +92,56 @@ class TokenKeeper:
         return self._clock.now() >= self._due_at
 
     def renew(self) -> bool:
-        """Fetch tokens; whether they are others than before. A failure is told, and leaves those that there are.
+        """Fetch tokens, and return whether they differ from those before. A failure is logged and keeps the old tokens.
 
         Blocks for `FETCH_TIMEOUT_S` at most. Raises OSError when this process cannot write its own file.
         """
-        begun, problem, changed = self._clock.now(), "", False
+        start, problem, changed = self._clock.now(), "", False
         try:
-            changed = self._take(THREADS.run(self._source, FETCH_TIMEOUT_S), begun)
+            changed = self._take(THREADS.run(self._source, FETCH_TIMEOUT_S), start)
         except (StoreError, OverdueError) as error:
             problem = str(error)
         left_s = self._ends_at - self._clock.now()
         self._due_at = self._clock.now() + wait_s(left_s, self._fresh, bool(problem))
-        self._tell(left_s, problem)
+        self._warn(left_s, problem)
         return changed
 
-    def _take(self, fetched: Fetched, begun: float) -> bool:
+    def _take(self, fetched: Fetched, start: float) -> bool:
         changed = self.tokens is None or self.tokens.content != fetched.content
         self._complained = False
-        self.tokens, self._fresh, self._ends_at = Tokens(fetched.content), fetched.fresh, begun + fetched.life_s
+        self.tokens, self._fresh, self._ends_at = Tokens(fetched.content), fetched.fresh, start + fetched.life_s
         if changed and not has_ticket(self._held):
             self._own.keep(fetched.content)
         return changed
 
-    def _tell(self, left_s: float, problem: str) -> None:
-        of_tokens = self._of_tokens.told(left_s)
+    def _warn(self, left_s: float, problem: str) -> None:
+        of_tokens = self._of_tokens.passed(left_s)
         ended = left_s <= 0 and not self._complained
         if problem and (ended or of_tokens is not None):
             self._complained = left_s <= 0
             logger.warning("%s", cannot_fetch(problem, left_s))
         elif of_tokens is not None and not self._fresh:
             logger.warning("%s", tokens_end(left_s))
-        if (held := self._held()) is not None and self._of_ticket.told(held.left_s) is not None:
+        if (held := self._held()) is not None and self._of_ticket.passed(held.left_s) is not None:
             logger.warning("%s", ticket_ends(held))
 
 
 def cannot_fetch(problem: str, left_s: float) -> str:
-    """What is told when a fetch failed."""
+    """The warning for a failed fetch."""
     until = f"those that executors have end in {left_s:.0f} s" if left_s > 0 else "executors have none"
-    return f"{problem}; {until}: see that the KDC and the NameNode answer, and that `klist` shows a valid ticket"
+    return f"{problem}; {until}: check that the KDC and the NameNode answer, and that `klist` shows a valid ticket"
 
 
 def tokens_end(left_s: float) -> str:
-    """What is told of tokens that nobody can fetch anew."""
+    """The warning for tokens that cannot be replaced."""
     return (
-        f"the delegation tokens of this application end in {left_s:.0f} s, and it has no ticket to get others with: "
+        f"the delegation tokens of this application end in {left_s:.0f} s, and it has no ticket to fetch new ones: "
         "runs that last longer must be submitted with --principal and --keytab"
     )
 
 
 def ticket_ends(held: Ticket) -> str:
-    """What is told of a ticket."""
+    """The warning for a ticket that expires."""
     return (
         f"the Kerberos ticket of {held.principal} ends in {held.left_s:.0f} s, and with it the run's access to HDFS: "
         f"run `kinit {held.principal}` on the driver's host, or submit with --principal and --keytab"
@@ -149,13 +149,13 @@ def ticket_ends(held: Ticket) -> str:
 
 
 def wants_tokens(address: StoreAddress) -> bool:
-    """Whether those who use the store must prove who they are."""
+    """Whether the store authenticates its clients by Kerberos."""
     kerberos = address.settings.get("hadoop.security.authentication", "simple") == "kerberos"
     return kerberos and address.url.startswith("hdfs:")
 
 
 def tokens_for(session: Any, address: StoreAddress) -> TokenKeeper | None:
-    """The tokens of a run in the store, fetched once; None when it needs none, or none can be had. Blocks."""
+    """The tokens of a run in the store, fetched once; None when it needs none, or the session has none. Blocks."""
     if not wants_tokens(address):
         return None
     context = getattr(session, "_sc", None)
@@ -168,7 +168,7 @@ def tokens_for(session: Any, address: StoreAddress) -> TokenKeeper | None:
 
 
 def has_ticket(held: Callable[[], Ticket | None] = ticket) -> bool:
-    """Whether this process has a ticket that has not ended. Blocks for a local file."""
+    """Whether this process has a valid ticket. Blocks for a local file."""
     found = held()
     return found is not None and found.left_s > 0
 

@@ -1,6 +1,6 @@
-"""What YARN has for a session's executors: neither Spark nor YARN says so when one will never come.
+"""Whether YARN has room for a session's executors: neither Spark nor YARN reports an executor that can never start.
 
-Pure: from what the ResourceManager tells, to reasons and text.
+Pure: from the status that the ResourceManager reports, to reasons and text.
 """
 
 import re
@@ -29,7 +29,7 @@ KEYS = (
     *(QUEUE_KEY, LABEL_KEY, *_KEY_OF.values(), OVERHEAD_KEY, _FACTOR_KEY, _LEAST_OVERHEAD_KEY, _PYTHON_KEY),
     *(*_OFF_HEAP_KEYS, _YARN_GPUS_KEY, "spark.app.id"),
 )
-"""Of Spark's configuration, what decides what YARN is asked for."""
+"""The keys of Spark's configuration that determine the request to YARN."""
 
 _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 _MIB_OF = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
@@ -37,30 +37,30 @@ _MOST_HOLDERS = 3
 _OUT_OF_SERVICE = ("DECOMMISSIONED", "DECOMMISSIONING")
 
 Amounts = Mapping[str, int]
-"""Of each resource; memory in MiB."""
+"""The amount of each resource; memory in MiB."""
 
 
 class Demand(Struct, frozen=True):
-    """What an executor is to have, and where."""
+    """The resources of one executor, and the queue and label that provide them."""
 
     amounts: dict[str, int]
     queue: str = "default"
     label: str | None = None
-    """None for the one that the queue has by default."""
+    """None for the default label of the queue."""
     application: str | None = None
 
 
-class Told(Struct, frozen=True):
-    """What the ResourceManager tells about itself at one time: parts of answers of its REST API."""
+class YarnStatus(Struct, frozen=True):
+    """The state of the cluster at one time: parts of answers of the ResourceManager's REST API."""
 
     scheduler: dict[str, Any]
     nodes: list[dict[str, Any]]
     applications: list[dict[str, Any]]
-    """Those that hold something."""
+    """The applications that hold resources."""
 
 
 def demand_of(conf: Mapping[str, str]) -> Demand:
-    """From Spark's configuration."""
+    """The resources that Spark's configuration requests for an executor."""
     memory = heap_mib(conf) + beside_heap_mib(conf)
     if conf.get(_OFF_HEAP_KEYS[0]) == "true":
         memory += _mib(conf.get(_OFF_HEAP_KEYS[1], "0"), "")
@@ -70,12 +70,12 @@ def demand_of(conf: Mapping[str, str]) -> Demand:
 
 
 def heap_mib(conf: Mapping[str, str]) -> int:
-    """Memory of an executor's JVM."""
+    """Memory of an executor's JVM heap."""
     return _mib(conf.get(_KEY_OF[_MEMORY], "1g"), "m")
 
 
 def beside_heap_mib(conf: Mapping[str, str]) -> int:
-    """Memory of an executor's container that is for what is not on its JVM's heap: above all, Python's processes."""
+    """Memory of an executor's container outside its JVM's heap, above all for Python processes."""
     least = _mib(conf.get(_LEAST_OVERHEAD_KEY, "384m"), "m")
     overhead = max(int(heap_mib(conf) * float(conf.get(_FACTOR_KEY, "0.1"))), least)
     if OVERHEAD_KEY in conf:
@@ -83,12 +83,12 @@ def beside_heap_mib(conf: Mapping[str, str]) -> int:
     return overhead + _mib(conf.get(_PYTHON_KEY, "0"), "m")
 
 
-def refusal(demand: Demand, told: Told) -> str:
-    """Why no executor will ever come, and what to do; empty when nothing is known that speaks against it."""
-    if told.scheduler.get("type") != "capacityScheduler":
-        return ""  # others have neither labels nor such queues
-    queues = list(_leaves(told.scheduler))
-    queue = _queue_of(demand, told)
+def refusal(demand: Demand, status: YarnStatus) -> str:
+    """Why no executor can ever start, and what to do; empty when no reason is known."""
+    if status.scheduler.get("type") != "capacityScheduler":
+        return ""  # other schedulers have neither labels nor such queues
+    queues = list(_leaves(status.scheduler))
+    queue = _queue_of(demand, status)
     if queue is None:
         return (
             f"YARN has no queue {demand.queue} ({QUEUE_KEY}): set it to one of "
@@ -96,14 +96,14 @@ def refusal(demand: Demand, told: Told) -> str:
         )
     if queue.get("state", "RUNNING") != "RUNNING":
         return f"queue {queue['queueName']} of YARN is {queue['state']}: set {QUEUE_KEY} to another"
-    return _refused_label(demand, queue, told) or _too_large(demand, queue, told)
+    return _refused_label(demand, queue, status) or _too_large(demand, queue, status)
 
 
-def summary(told: Told) -> str:
-    """What the cluster is, in a few words: its nodes, labels and queues."""
-    running = [each for each in told.nodes if each["state"] == "RUNNING"]
+def summary(status: YarnStatus) -> str:
+    """The nodes, labels and queues of the cluster, in a few words."""
+    running = [each for each in status.nodes if each["state"] == "RUNNING"]
     labels = {_label_of(each) for each in running} - {""}
-    queues = [_name(each) for each in _leaves(told.scheduler)]
+    queues = [_name(each) for each in _leaves(status.scheduler)]
     parts = [formatting.count(len(running), "running node")]
     parts += [f"labels: {_listed(labels)}"] if labels else []
     parts += [f"queues: {_listed(queues)}"] if queues else []
@@ -111,25 +111,24 @@ def summary(told: Told) -> str:
 
 
 def out_of_service(host: str, nodes: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a host has a node that was taken out of service, or is about to be, among those that the ResourceManager
-    knows."""
+    """Whether a host has a node, among `nodes`, that is decommissioned or about to be."""
     return any(each.get("nodeHostName") == host and each["state"] in _OUT_OF_SERVICE for each in nodes)
 
 
-def outlook(demand: Demand, executors: int, told: Told) -> str:
-    """How many of so many executors YARN has room for at present, and who has the rest; empty when all fit."""
-    if reason := refusal(demand, told):
+def outlook(demand: Demand, executors: int, status: YarnStatus) -> str:
+    """How many of `executors` fit at present, and which applications hold the rest; empty when all fit."""
+    if reason := refusal(demand, status):
         return reason
-    queue = _queue_of(demand, told)
+    queue = _queue_of(demand, status)
     label = _label(demand, queue)
     need = _rounded(demand.amounts, queue)
-    nodes = [each for each in told.nodes if _label_of(each) == label]
+    nodes = [each for each in status.nodes if _label_of(each) == label]
     running = [each for each in nodes if each["state"] == "RUNNING"]
     where = f"{_named(label)}{f' in queue {_name(queue)}' if queue is not None else ''}"
     if not running:
         states = ", ".join(f"{each['id']} is {each['state']}" for each in nodes) or "there is none"
         return f"no node {where} is running: {states}"
-    mine = _own(demand, label, need, told)
+    mine = _own(demand, label, need, status)
     free = sum(_times(need, _free(each)) for each in running)
     most = sum(_times(need, _total(each)) for each in running)
     if (limit := _limit(queue, label)) is not None and queue is not None:
@@ -138,19 +137,19 @@ def outlook(demand: Demand, executors: int, told: Told) -> str:
     if mine + free >= executors:
         return ""
     fit = f"{mine + free} of {formatting.count(executors, 'executor')} fit nodes {where} now"
-    return "; ".join([fit, f"capacity {most} x ({_shown(need)})", *_holders(demand, label, told)])
+    return "; ".join([fit, f"capacity {most} x ({_shown(need)})", *_holders(demand, label, status)])
 
 
 # ---- why not
 
 
-def _refused_label(demand: Demand, queue: Mapping[str, Any], told: Told) -> str:
+def _refused_label(demand: Demand, queue: Mapping[str, Any], status: YarnStatus) -> str:
     label = _label(demand, queue)
     if not label or _may_use(queue, label):
         return ""
-    queues = list(_leaves(told.scheduler))
+    queues = list(_leaves(status.scheduler))
     of_queues = {name for each in queues for name in each.get("nodeLabels") or ()}
-    known = ({_label_of(each) for each in told.nodes} | of_queues) - {"", "*"}
+    known = ({_label_of(each) for each in status.nodes} | of_queues) - {"", "*"}
     if label not in known:
         return (
             f"no node of YARN has label {label} ({LABEL_KEY}): "
@@ -164,17 +163,17 @@ def _refused_label(demand: Demand, queue: Mapping[str, Any], told: Told) -> str:
     )
 
 
-def _too_large(demand: Demand, queue: Mapping[str, Any], told: Told) -> str:
+def _too_large(demand: Demand, queue: Mapping[str, Any], status: YarnStatus) -> str:
     label = _label(demand, queue)
     need = demand.amounts
-    largest = _amounts(queue.get("maximumAllocation") or told.scheduler.get("maximumAllocation") or {})
+    largest = _amounts(queue.get("maximumAllocation") or status.scheduler.get("maximumAllocation") or {})
     for name, wanted in need.items():
         if wanted > largest.get(name, wanted):
             return (
                 f"an executor needs {_shown({name: wanted})}, and YARN gives a container at most "
                 f"{_shown({name: largest[name]})}: lower {_KEY_OF[name]}"
             )
-    nodes = [_total(each) for each in told.nodes if each["state"] == "RUNNING" and _label_of(each) == label]
+    nodes = [_total(each) for each in status.nodes if each["state"] == "RUNNING" and _label_of(each) == label]
     for name, wanted in need.items():
         most_there = max((each.get(name, 0) for each in nodes), default=wanted)
         if wanted > most_there:
@@ -199,11 +198,11 @@ def _leaves(queue: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from _leaves(child) if (child.get("queues") or {}).get("queue") else [child]
 
 
-def _queue_of(demand: Demand, told: Told) -> Mapping[str, Any] | None:
-    """The queue in which the application is, or will be."""
-    mine = (str(each["queue"]) for each in told.applications if each["id"] == demand.application)
+def _queue_of(demand: Demand, status: YarnStatus) -> Mapping[str, Any] | None:
+    """The queue of the application, or the one that it requests."""
+    mine = (str(each["queue"]) for each in status.applications if each["id"] == demand.application)
     name = next(mine, demand.queue)
-    found = [each for each in _leaves(told.scheduler) if name in _names(each)]
+    found = [each for each in _leaves(status.scheduler) if name in _names(each)]
     return found[0] if found else None
 
 
@@ -218,15 +217,15 @@ def _label(demand: Demand, queue: Mapping[str, Any] | None) -> str:
 
 
 def _partition(queue: Mapping[str, Any], part: str, parts: str, label: str) -> Mapping[str, Any]:
-    """What a queue tells about one label."""
+    """What a queue reports about one label."""
     found = _list((queue.get(part) or {}).get(parts))
     return next((each for each in found if each.get("partitionName", "") == label), {})
 
 
 def _limit(queue: Mapping[str, Any] | None, label: str) -> Amounts | None:
-    """The most that a queue may have of the nodes with the label; None where it does not tell."""
-    told = _partition(queue or {}, "capacities", "queueCapacitiesByPartition", label).get("effectiveMaxResource")
-    return _amounts(told) if told else None
+    """The most that a queue may have of the nodes with the label; None where it does not report it."""
+    most = _partition(queue or {}, "capacities", "queueCapacitiesByPartition", label).get("effectiveMaxResource")
+    return _amounts(most) if most else None
 
 
 def _used(queue: Mapping[str, Any], label: str) -> Amounts:
@@ -234,9 +233,11 @@ def _used(queue: Mapping[str, Any], label: str) -> Amounts:
 
 
 def _rounded(need: Amounts, queue: Mapping[str, Any] | None) -> Amounts:
-    """Memory comes in multiples of the least that YARN gives."""
-    told = _partition(queue or {}, "capacities", "queueCapacitiesByPartition", "").get("configuredMinResource") or {}
-    least = max(1, _information(told, "minimumAllocation").get(_MEMORY, 1))
+    """`need` with memory rounded up to a multiple of YARN's minimum."""
+    smallest = (
+        _partition(queue or {}, "capacities", "queueCapacitiesByPartition", "").get("configuredMinResource") or {}
+    )
+    least = max(1, _information(smallest, "minimumAllocation").get(_MEMORY, 1))
     return {**need, _MEMORY: -(-need[_MEMORY] // least) * least}
 
 
@@ -257,12 +258,12 @@ def _total(node: Mapping[str, Any]) -> Amounts:
     return {name: amount + free.get(name, 0) for name, amount in _amounts(used).items()}
 
 
-def _own(demand: Demand, label: str, need: Amounts, told: Told) -> int:
-    """Executors that the application has already."""
-    mine = next((each for each in told.applications if each["id"] == demand.application), None)
+def _own(demand: Demand, label: str, need: Amounts, status: YarnStatus) -> int:
+    """How many executors the application has already."""
+    mine = next((each for each in status.applications if each["id"] == demand.application), None)
     if mine is None:
         return 0
-    if not label:  # where the application master is, too
+    if not label:  # the application master is there too
         return max(0, int(mine.get("runningContainers", 1)) - 1)
     return _times(need, _held(mine, label))
 
@@ -272,9 +273,9 @@ def _held(application: Mapping[str, Any], label: str) -> Amounts:
     return _amounts(usage.get("used") or {})
 
 
-def _holders(demand: Demand, label: str, told: Told) -> list[str]:
-    """Who else has something of the nodes with the label, the largest first."""
-    held = [(_some(_held(each, label)), each) for each in told.applications if each["id"] != demand.application]
+def _holders(demand: Demand, label: str, status: YarnStatus) -> list[str]:
+    """The other applications on the nodes with the label, the largest first."""
+    held = [(_some(_held(each, label)), each) for each in status.applications if each["id"] != demand.application]
     others = sorted((pair for pair in held if pair[0]), key=lambda pair: -pair[0].get(_MEMORY, 0))
     names = [
         f"{each['id']} ({each['name']} of {each['user']}, {_shown(amounts)})"
@@ -287,13 +288,17 @@ def _holders(demand: Demand, label: str, told: Told) -> list[str]:
 # ---- amounts
 
 
-def _amounts(told: Mapping[str, Any]) -> Amounts:
-    """A resource as the REST API writes it."""
-    return {_MEMORY: int(told.get("memory", 0)), _CORES: int(told.get("vCores", 0)), **_information(told, "value")}
+def _amounts(resource: Mapping[str, Any]) -> Amounts:
+    """The amounts in a resource as the REST API writes it."""
+    return {
+        _MEMORY: int(resource.get("memory", 0)),
+        _CORES: int(resource.get("vCores", 0)),
+        **_information(resource, "value"),
+    }
 
 
-def _information(told: Mapping[str, Any], field: str) -> dict[str, int]:
-    entries = _list((told.get("resourceInformations") or {}).get("resourceInformation"))
+def _information(resource: Mapping[str, Any], field: str) -> dict[str, int]:
+    entries = _list((resource.get("resourceInformations") or {}).get("resourceInformation"))
     return {str(each["name"]): int(each[field]) for each in entries if field in each}
 
 
@@ -302,7 +307,7 @@ def _plain(memory: int, cores: int) -> dict[str, int]:
 
 
 def _times(need: Amounts, there: Amounts) -> int:
-    """How often `need` fits."""
+    """How many times `need` fits."""
     return max(0, min(there.get(name, 0) // amount for name, amount in need.items() if amount))
 
 
@@ -333,14 +338,14 @@ def _listed(names: Sequence[str] | set[str]) -> str:
 
 
 def _list(value: Any) -> list[Any]:
-    """Some versions write a list of one as that one."""
+    """`value` as a list: some versions write a list of one element as that element."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _mib(size: str, unit: str) -> int:
-    """A size as Spark takes it, which is in bytes, or MiB, where it names no unit."""
+    """The MiB of a size in Spark's format; `unit` is that of a size that names none, and "" stands for bytes."""
     found = _SIZE.fullmatch(size.strip())
     if found is None:
-        return 0  # Spark refuses it by itself
+        return 0  # Spark rejects it
     number, named = int(found[1]), (found[2] or unit).lower()
     return int(number * _MIB_OF[named]) if named else number // 2**20

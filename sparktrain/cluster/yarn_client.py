@@ -1,4 +1,4 @@
-"""YARN's ResourceManager, asked by its REST API where executors are to come from."""
+"""A client of YARN's ResourceManager, by its REST API: status, applications, and why executors do not start."""
 
 import json
 import logging
@@ -11,12 +11,12 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from sparktrain.cluster.executor_loss import decommissioned, lost_host
 from sparktrain.cluster.yarn_application import Application, application_of
-from sparktrain.cluster.yarn_capacity import Told, demand_of, out_of_service, outlook, refusal
+from sparktrain.cluster.yarn_capacity import YarnStatus, demand_of, out_of_service, outlook, refusal
 from sparktrain.errors import ResourceError, SpecError
 from sparktrain.store.hadoop.hadoop_conf import configured
 
 TIMEOUT_S = 5.0
-"""For one answer."""
+"""The timeout for one answer."""
 
 _PREFIX = "yarn.resourcemanager."
 _FILES = ("core-site.xml", "yarn-site.xml")
@@ -32,7 +32,7 @@ logger = logging.getLogger("sparktrain")
 
 
 class ResourceManager:
-    """One of several, where there are several. Its methods block, and may be called from any thread."""
+    """The ResourceManager, at the first of its addresses that answers. Methods block, in any thread."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         """`urls` are like http://host:8088."""
@@ -40,7 +40,7 @@ class ResourceManager:
 
     @classmethod
     def configured(cls) -> "ResourceManager":
-        """The one that Hadoop's configuration names, if any. Raises SpecError when the configuration is damaged."""
+        """The ResourceManager that Hadoop's configuration names, if any. Raises SpecError when that is corrupt."""
         settings = configured(_FILES, (_PREFIX, "yarn.http.policy"), "YARN_CONF_DIR")
         secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
         scheme, name, port = ("https", "webapp.https.address", 8090) if secure else ("http", "webapp.address", 8088)
@@ -52,57 +52,58 @@ class ResourceManager:
             urls += [f"{scheme}://{address}"] if address else []
         return cls(urls)
 
-    def tell(self) -> Told | None:
-        """What it has for whom; None when none answers, or not to this process: it may want a ticket."""
+    def status(self) -> YarnStatus | None:
+        """The state of the cluster; None when no address answers this process, which may lack a ticket."""
         for url in self.urls:
             try:
                 scheduler = get_json(f"{url}{_API}scheduler")["scheduler"]["schedulerInfo"]
                 nodes = (get_json(f"{url}{_API}nodes")["nodes"] or {}).get("node") or []
                 applications = (get_json(f"{url}{_API}{_HOLDING}")["apps"] or {}).get("app") or []
-                return Told(scheduler, nodes, applications)
+                return YarnStatus(scheduler, nodes, applications)
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
-                logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
+                logger.info("the ResourceManager at %s cannot be queried: %s", url, error)
         return None
 
     def applications(self, tag: str) -> list[Application] | None:
-        """Those with a tag, the newest first; None when none answers, or not to this process. Blocks for some seconds
-        at most."""
+        """The applications with a tag, the newest first; None when no address answers this process. Blocks for some
+        seconds at most."""
         for url in self.urls:
             try:
-                told = (get_json(f"{url}{_API}apps?applicationTags={quote(tag)}")["apps"] or {}).get("app") or []
-                return sorted(map(application_of, told), key=lambda each: each.id, reverse=True)
+                found = (get_json(f"{url}{_API}apps?applicationTags={quote(tag)}")["apps"] or {}).get("app") or []
+                return sorted(map(application_of, found), key=lambda each: each.id, reverse=True)
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
-                logger.info("the ResourceManager at %s cannot be asked: %s", url, error)
+                logger.info("the ResourceManager at %s cannot be queried: %s", url, error)
         return None
 
 
 class Nodes:
-    """Says more of lost nodes than Spark does: those that were taken out of service. Blocks; never raises."""
+    """Adds to Spark's message of a lost node whether YARN has decommissioned it. Blocks; never raises."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._known: dict[str, str] = {}
 
-    def __call__(self, said: str) -> str:
-        """The message of a failed task, and what became of its node; each is looked at once."""
-        if said not in self._told:
-            self._told[said] = self._tell(said)
-        return self._told[said]
+    def __call__(self, message: str) -> str:
+        """The message of a failed task, and what became of its node; YARN is queried once for each message."""
+        if message not in self._known:
+            self._known[message] = self._with_node(message)
+        return self._known[message]
 
-    def _tell(self, said: str) -> str:
-        host = lost_host(said)
+    def _with_node(self, message: str) -> str:
+        host = lost_host(message)
         if host is None:
-            return said
+            return message
         try:
-            told = ResourceManager.configured().tell()
-            return decommissioned(said) if told is not None and out_of_service(host, told.nodes) else said
-        except Exception as error:  # as of `Outlook`
+            status = ResourceManager.configured().status()
+            gone = status is not None and out_of_service(host, status.nodes)
+            return decommissioned(message) if gone else message
+        except Exception as error:  # as in `Outlook`
             logger.info("what became of node %s is not known: %s: %s", host, type(error).__name__, error)
-            return said
+            return message
 
 
 def driver_output(application: Application, characters: int = 4000) -> str:
-    """The end of what the driver's container has printed, from the node that it was on; empty when that does not tell.
-    Blocks for some seconds at most."""
+    """The end of the output of the driver's container, from its node; empty when that does not answer. Blocks for some
+    seconds at most."""
     found = _LOGS.match(application.logs_url)
     if found is None:
         return ""
@@ -120,7 +121,7 @@ def driver_output(application: Application, characters: int = 4000) -> str:
 
 
 class Outlook:
-    """Says what `executors` executors wait for. May be called from any thread, and blocks; never raises."""
+    """Explains what `executors` executors wait for. Any thread may call it; blocks, never raises."""
 
     def __init__(self, conf: Mapping[str, str], executors: int) -> None:
         self._demand = demand_of(conf)
@@ -128,22 +129,22 @@ class Outlook:
 
     def __call__(self) -> str:
         try:
-            told = ResourceManager.configured().tell()
-            return outlook(self._demand, self._executors, told) if told is not None else ""
-        except Exception as error:  # a text beside a run must not end it, whatever another version of YARN tells
+            status = ResourceManager.configured().status()
+            return outlook(self._demand, self._executors, status) if status is not None else ""
+        except Exception as error:  # a hint must not end a run, whatever another version of YARN answers
             logger.info("what YARN has is not known: %s: %s", type(error).__name__, error)
             return ""
 
 
 def check(conf: Mapping[str, str]) -> None:
-    """Raises ResourceError when YARN will never give an executor of this configuration. Blocks for some seconds at
-    most; where the ResourceManager cannot be asked, nothing is found."""
+    """Raises ResourceError when YARN can never start an executor of this configuration. Blocks for some seconds at
+    most; a ResourceManager that does not answer is no error."""
     try:
-        told = ResourceManager.configured().tell()
-        reason = refusal(demand_of(conf), told) if told is not None else ""
+        status = ResourceManager.configured().status()
+        reason = refusal(demand_of(conf), status) if status is not None else ""
     except SpecError:
         raise
-    except Exception as error:  # as above: what is not understood is no reason to refuse
+    except Exception as error:  # as above: an unknown answer is no reason to refuse
         logger.info("what YARN has is not known: %s: %s", type(error).__name__, error)
         return
     if reason:
@@ -151,7 +152,8 @@ def check(conf: Mapping[str, str]) -> None:
 
 
 def get_json(url: str) -> Any:
-    """What a daemon of Hadoop answers; blocks for `TIMEOUT_S` each step. Raises OSError, HTTPException, ValueError."""
+    """The JSON answer of a Hadoop daemon; each step blocks for at most `TIMEOUT_S`. Raises OSError, HTTPException,
+    ValueError."""
     request = Request(url, headers={"Accept": "application/json"})
     with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
         return json.load(answer)

@@ -1,14 +1,14 @@
-"""The container of YARN that the driver is in, where it is in one."""
+"""The YARN container of the driver, if it runs in one."""
 
 import os
 import re
 
 CONTAINER = re.compile(r"container_(?:e\d+_)?(?P<application>\d+_\d+)_(?P<attempt>\d+)_\d+")
-"""The id of a container, which has those of its application and of the driver that asked for it."""
+"""The id of a container, which includes those of its application and of the attempt that requested it."""
 
 
 def this_attempt() -> tuple[str, int]:
-    """The application that this process is in a container of, and how often YARN has started its driver; `("", 0)`
-    outside of YARN, which tells it by the environment."""
+    """The application of this process' container, and how many times YARN has started its driver; `("", 0)` outside of
+    YARN, which sets the environment variable."""
     found = CONTAINER.fullmatch(os.environ.get("CONTAINER_ID", ""))
     return (found["application"], int(found["attempt"])) if found is not None else ("", 0)

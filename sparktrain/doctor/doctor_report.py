@@ -1,4 +1,4 @@
-"""What an examination has found, for people and for programs."""
+"""The report of an examination, for people and for programs."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.doctor.examine import Examination
 
 VERSION = 1
-"""Of the format of `--json`. It grows when a reader of the old one would misread the new one."""
+"""The version of the format of `--json`; it grows when a reader of the old format would misread the new one."""
 
 _STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 _WIDTH = 160
-"""At most, however wide the terminal is, or a file."""
+"""The most columns of the report, also in a wider terminal or a file."""
 
 
 def document(found: Examination) -> dict[str, Any]:
-    """JSON's own types, as docs/doctor.md describes them."""
-    told = found.roll.told if found.roll is not None else ()
+    """The report in JSON types, as docs/doctor.md describes it."""
+    answers = found.roll.answers if found.roll is not None else ()
     return {
         "version": VERSION,
         "level": str(found.level),
         "findings": [{**msgspec.to_builtins(each), "fix": each.fix or None} for each in found.findings],
         "unseen": list(found.unseen),
-        "slots": [msgspec.to_builtins(each) for each in told],
+        "slots": [msgspec.to_builtins(each) for each in answers],
     }
 
 
@@ -45,16 +45,16 @@ class DoctorReport:
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
         for each in self._found.findings:
-            grid.add_row(Text(each.level.upper(), _STYLES[each.level]), each.check, _words(each))
+            grid.add_row(Text(each.level.upper(), _STYLES[each.level]), each.check, _message(each))
         yield from console.render(grid, options.update(width=min(options.max_width, _WIDTH)))
         yield Text()
-        yield from (Text(f"not looked at: {each}", "dim") for each in self._found.unseen)
+        yield from (Text(f"not checked: {each}", "dim") for each in self._found.unseen)
         yield Text(", ".join(_counts(self._found)), "bold")
 
 
-def _words(finding: Finding) -> Text:
-    told = Text(formatting.plain(finding.told))
-    return told.append(f"\nfix: {formatting.plain(finding.fix)}", "bold") if finding.fix else told
+def _message(finding: Finding) -> Text:
+    text = Text(formatting.plain(finding.message))
+    return text.append(f"\nfix: {formatting.plain(finding.fix)}", "bold") if finding.fix else text
 
 
 def _counts(found: Examination) -> Iterator[str]:

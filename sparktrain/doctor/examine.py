@@ -1,4 +1,4 @@
-"""The whole examination. What can be asked side by side is; what fails, or does not answer in time, is a finding."""
+"""The examination of a cluster, with checks in parallel. A check that fails or takes too long is a finding."""
 
 import subprocess
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from sparktrain.store.url import open_store
 from sparktrain.threads import spawn
 
 MACHINE_S = 6.0
-"""For what this machine tells of itself. With those of the store and of the slots it makes a minute."""
+"""The time for the checks of this machine. With `STORE_S` and `SLOTS_S` it adds up to a minute."""
 STORE_S = 12.0
 SIDE_S = 20.0
-"""For what is asked beside the store and the slots, from the beginning."""
+"""The time for the checks in parallel with store and slots, from the start."""
 SLOTS_S = 39.0
 FORGET_S = 3.0
 
@@ -37,7 +37,7 @@ Check = Callable[[], list[Finding]]
 
 @dataclass(frozen=True)
 class ExaminationRequest:
-    """What to look at."""
+    """What to examine."""
 
     directory: str | None = None
     open_session: OpenSession | None = None
@@ -47,16 +47,16 @@ class ExaminationRequest:
 
 @dataclass
 class Examination:
-    """What was found; grows while it is going on."""
+    """The findings; they grow during the examination."""
 
     findings: list[Finding] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
-    """What was not looked at, and what that takes."""
+    """What was not checked, and what a check of it needs."""
     roll: Roll | None = None
 
     @property
     def level(self) -> Level:
-        """Of the worst finding."""
+        """The level of the worst finding."""
         return worst(self.findings)
 
 
@@ -64,7 +64,7 @@ class ClusterExaminer:
     """One examination; its `examine` is called once."""
 
     def __init__(self, asked: ExaminationRequest, cores: int, clock: Clock | None = None) -> None:
-        """`cores` are this machine's."""
+        """`cores` is the number of this machine's cores."""
         self._asked = asked
         self._cores = cores
         self._clock = clock or SystemClock()
@@ -72,12 +72,12 @@ class ClusterExaminer:
         self._driver: Driver | None = None
         self._shared = Shared()
         self._settings: dict[str, str] = {}
-        """Of Hadoop's configuration here."""
+        """Hadoop's configuration on this machine."""
 
     def examine(self) -> Examination:
-        """Look at all that was asked for. Blocks, for a minute at most beside the start and the end of the session.
+        """Run all checks of the request. Blocks for at most a minute beside the start and the end of the session.
 
-        Raises SpecError for a directory that no store has, and for what is no number of agents or GPUs.
+        Raises SpecError when the directory belongs to no store, or the number of agents or GPUs is not valid.
         """
         if self._asked.directory is not None:
             open_store(self._asked.directory)
@@ -90,42 +90,42 @@ class ClusterExaminer:
         try:
             with self._asked.open_session() as spark:
                 self._look(spark, spark_facts.read_facts(spark, self._cores))
-        except UserError as error:  # no session could be made, or it cannot be used
+        except UserError as error:  # the session cannot start, or cannot be used
             self._found.findings.append(of_message("session", Level.FAIL, str(error)))
             self._found.unseen.append("the executors: there is no session")
             self._look(None, None)
         return self._found
 
     def _look(self, spark: SparkSession | None, facts: Facts | None) -> None:
-        begun = self._clock.now()
-        self._settle("machine", begin(lambda: self._machine(spark)), MACHINE_S)
+        start = self._clock.now()
+        self._settle("machine", start_check(lambda: self._machine(spark)), MACHINE_S)
         count = 1
         if facts is not None:
             slots, count = launch_warnings.slots_finding(facts, self._asked.agents)
             self._found.findings += [slots, *launch_warnings.session_findings(facts, self._asked.gpus)]
-        side = [("yarn", begin(lambda: self._yarn(facts, count)))]
-        side.append(("kerberos", begin(lambda: observe.kerberos(self._settings, self._clock))))
+        side = [("yarn", start_check(lambda: self._yarn(facts, count)))]
+        side.append(("kerberos", start_check(lambda: observe.kerberos(self._settings, self._clock))))
         if self._hdfs:
-            side.append(("namenode", begin(self._namenode)))
+            side.append(("namenode", start_check(self._namenode)))
         if self._asked.directory is None:
             self._found.unseen.append("the store: pass --dir")
         else:
-            self._settle("store", begin(self._store), STORE_S)
+            self._settle("store", start_check(self._store), STORE_S)
         if spark is not None and facts is not None:
             self._look_at_slots(spark, facts, count)
         for name, future in side:
-            self._settle(name, future, max(0.1, SIDE_S - (self._clock.now() - begun)))
+            self._settle(name, future, max(0.1, SIDE_S - (self._clock.now() - start)))
         self._found.findings += launch_warnings.security_findings(facts) if facts is not None else []
         self._found.findings += hadoop.security_findings(self._settings, self._hdfs)
         if self._shared.marker:
-            self._settle("store", begin(self._forget), FORGET_S)
+            self._settle("store", start_check(self._forget), FORGET_S)
 
     def _look_at_slots(self, spark: SparkSession, facts: Facts, count: int) -> None:
         driver = self._driver
         if driver is None or not count:
-            self._found.unseen.append("the executors: see above what fails")
+            self._found.unseen.append("the executors: see the failures above")
             return
-        self._settle("executors", begin(lambda: self._slots(spark, facts, count, driver)), SLOTS_S)
+        self._settle("executors", start_check(lambda: self._slots(spark, facts, count, driver)), SLOTS_S)
 
     @property
     def _hdfs(self) -> bool:
@@ -134,7 +134,7 @@ class ClusterExaminer:
     def _settle(self, check: str, pending: "Future[list[Finding]]", timeout_s: float) -> None:
         self._found.findings += settle(check, pending, timeout_s)
 
-    # ---- what runs beside
+    # ---- checks that run in parallel
 
     def _machine(self, spark: SparkSession | None) -> list[Finding]:
         self._driver = driver = observe.driver_of(spark)
@@ -149,19 +149,19 @@ class ClusterExaminer:
             return []
         demand = yarn_capacity.demand_of(facts.conf) if facts is not None and on_yarn else None
         executors = spark_facts.executors_for(facts, agents) if facts is not None else 0
-        return hadoop.yarn_findings(manager.tell(), " or ".join(manager.urls), demand, executors)
+        return hadoop.yarn_findings(manager.status(), " or ".join(manager.urls), demand, executors)
 
     def _namenode(self) -> list[Finding]:
         address = open_store(StoreAddress(self._asked.directory or "")).address
         try:
             settings, where = observe.namenode_settings(address)
         except OSError as error:
-            step = "ask who runs HDFS for the settings that docs/stores.md names"
+            step = "ask the administrators of HDFS for the settings that docs/stores.md names"
             return [warned("namenode", f"its settings are not known: {error}", step)]
         return hadoop.namenode_findings(settings, where)
 
     def _store(self) -> list[Finding]:
-        found, self._shared = observe.prove(self._asked.directory or "", self._clock)
+        found, self._shared = observe.probe(self._asked.directory or "", self._clock)
         return found
 
     def _slots(self, spark: SparkSession, facts: Facts, count: int, driver: Driver) -> list[Finding]:
@@ -173,8 +173,8 @@ class ClusterExaminer:
         return []
 
 
-def begin(check: Check) -> "Future[list[Finding]]":
-    """Have `check` run in a thread that nothing waits for when it hangs."""
+def start_check(check: Check) -> "Future[list[Finding]]":
+    """Run `check` in a thread that delays nothing when it hangs."""
     pending: Future[list[Finding]] = Future()
 
     def work() -> None:
@@ -188,19 +188,19 @@ def begin(check: Check) -> "Future[list[Finding]]":
 
 
 def settle(check: str, pending: "Future[list[Finding]]", timeout_s: float) -> list[Finding]:
-    """What a check has found, or what became of it. Blocks for `timeout_s` at most; raises nothing."""
+    """The findings of a check, or one that explains its failure. Blocks for `timeout_s` at most; raises nothing."""
     try:
         return pending.result(timeout_s)
     except SparktrainError as error:
         return [of_message(check, Level.FAIL, str(error))]
     except (TimeoutError, subprocess.TimeoutExpired):
         if pending.done():
-            return [_unknown(check, "what was asked did not answer in time")]
-        step = "see that this machine reaches what is asked, and that it is well"
+            return [_unknown(check, "no answer came in time")]
+        step = "check that this machine reaches the service, and that the service works"
         return [failed(check, f"no answer within {timeout_s:.3g} s", step)]
     except Exception as error:
         return [_unknown(check, f"{type(error).__name__}: {error}")]
 
 
 def _unknown(check: str, why: str) -> Finding:
-    return warned(check, f"this could not be looked at ({why})", "repeat it; if it stays so, report it with this line")
+    return warned(check, f"the check failed ({why})", "repeat it; if it fails again, report it with this line")

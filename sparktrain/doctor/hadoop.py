@@ -1,4 +1,4 @@
-"""What Hadoop's configuration, its NameNode and the Kerberos ticket mean for a run: decided from their words alone."""
+"""What Hadoop's configuration, its NameNode and the Kerberos ticket mean for a run, decided from these alone."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from sparktrain.cluster.check_finding import Finding, Level, failed, of_message,
 from sparktrain.store.hadoop.hadoop_errors import KERBEROS_STEP
 
 SOON_S = 3600.0
-"""A ticket that ends sooner may end before a run."""
+"""A ticket that expires sooner may expire during a run."""
 EXECUTOR_KEY = "yarn.nodemanager.container-executor.class"
 AUTHENTICATION_KEY = "hadoop.security.authentication"
 COMMITTED_KEY = "dfs.namenode.file.close.num-committed-allowed"
@@ -25,53 +25,53 @@ _PRINCIPAL = re.compile(r"^Default principal: (\S+)$", re.MULTILINE)
 _TICKET = re.compile(r"^(\S+ \S+) +(\S+ \S+) +krbtgt/\S+$", re.MULTILINE)
 _RENEWABLE = re.compile(r"renew until (\S+ \S+)")
 _TIME = "%m/%d/%y %H:%M:%S"
-"""As `klist` of MIT writes times in the C locale."""
+"""The format of times in MIT's `klist`, in the C locale."""
 
 
 class KlistTicket(Struct, frozen=True):
-    """A ticket that grants others, as `klist` tells."""
+    """A ticket-granting ticket, as `klist` prints it."""
 
     principal: str
     ends: float | None
     """Seconds since 1970; None where the time cannot be read."""
     ends_text: str
-    """As `klist` writes it."""
+    """The time as `klist` prints it."""
     renewable_text: str = ""
 
 
-def ticket_of(said: str) -> KlistTicket | None:
-    """From what `klist` prints; None when it has no such ticket."""
-    principal, found = _PRINCIPAL.search(said), _TICKET.search(said)
+def ticket_of(output: str) -> KlistTicket | None:
+    """The ticket in the output of `klist`; None when it has none."""
+    principal, found = _PRINCIPAL.search(output), _TICKET.search(output)
     if principal is None or found is None:
         return None
-    renewable = _RENEWABLE.search(said, found.end())
+    renewable = _RENEWABLE.search(output, found.end())
     return KlistTicket(principal[1], _time(found[2]), found[2], renewable[1] if renewable else "")
 
 
 def kerberos_finding(valid: bool, ticket: KlistTicket | None, now: float, tokens: bool) -> Finding:
-    """Of a cluster that wants tickets: whether one is valid, and which, where that can be read.
+    """Whether this process has a valid ticket for a cluster with Kerberos, and when that expires, where it can be read.
 
-    `tokens`: this process has delegation tokens of YARN.
+    `tokens` means that this process has delegation tokens of YARN.
     """
     if not valid and tokens:
         return passed("kerberos", "no ticket here, and none is needed: this driver has the tokens of its job")
     if not valid:
-        ended = "there is no Kerberos ticket" if ticket is None else f"the ticket of {ticket.principal} has ended"
+        ended = "there is no Kerberos ticket" if ticket is None else f"the ticket of {ticket.principal} has expired"
         return failed("kerberos", ended, KERBEROS_STEP)
     if ticket is None:
-        return passed("kerberos", "there is a valid ticket; klist, which tells its end, is of an unknown kind")
+        return passed("kerberos", "there is a valid ticket; its end is unknown, for this klist prints another format")
     renewable = f", renewable until {ticket.renewable_text}" if ticket.renewable_text else ""
     if ticket.ends is None:
         return passed("kerberos", f"the ticket of {ticket.principal} ends at {ticket.ends_text}{renewable}")
     left = formatting.duration(ticket.ends - now)
-    told = f"the ticket of {ticket.principal} ends in {left}, at {ticket.ends_text}{renewable}"
+    ticket_ends = f"the ticket of {ticket.principal} ends in {left}, at {ticket.ends_text}{renewable}"
     if ticket.ends - now < SOON_S:
         return warned(
             "kerberos",
-            f"{told}: a run that lasts longer fails",
+            f"{ticket_ends}: a run that lasts longer fails",
             "run kinit; for long runs submit with --principal and --keytab",
         )
-    return passed("kerberos", told)
+    return passed("kerberos", ticket_ends)
 
 
 def namenode_findings(settings: Mapping[str, str], where: str) -> list[Finding]:
@@ -89,7 +89,7 @@ def namenode_findings(settings: Mapping[str, str], where: str) -> list[Finding]:
         found.append(
             warned(
                 "namenode",
-                f"{STALE_KEY} is false on {where}: writers are sent to a dead DataNode for up to 10 minutes",
+                f"{STALE_KEY} is false on {where}: HDFS sends writers to a dead DataNode for up to 10 minutes",
                 f"have {STALE_KEY}=true set on the NameNode",
             )
         )
@@ -103,51 +103,51 @@ def _wire(settings: Mapping[str, str]) -> list[Finding]:
     return [
         warned(
             "namenode",
-            f"data on its way to HDFS is encrypted without {CIPHER_KEY}: about 12 times slower than with AES",
+            f"HDFS encrypts data in transit without {CIPHER_KEY}: about 12 times slower than with AES",
             f"have {CIPHER_KEY}=AES/CTR/NoPadding set for NameNode, DataNodes and clients",
         )
     ]
 
 
 def yarn_findings(
-    told: yarn_capacity.Told | None, where: str, demand: yarn_capacity.Demand | None, executors: int
+    status: yarn_capacity.YarnStatus | None, where: str, demand: yarn_capacity.Demand | None, executors: int
 ) -> list[Finding]:
-    """What the ResourceManager at `where` has: for so many executors of a session, where there is one."""
-    if told is None:
+    """Whether the ResourceManager at `where` has room for this many executors of a session, if there is one."""
+    if status is None:
         return [
             warned(
                 "yarn",
-                f"the ResourceManager at {where} does not answer this process; why executors do not come "
-                "will not be told",
-                "see yarn-site.xml, and whether it wants a Kerberos ticket of HTTP clients",
+                f"the ResourceManager at {where} does not answer this process: sparktrain cannot explain why "
+                "executors do not start",
+                "check yarn-site.xml, and whether HTTP clients need a Kerberos ticket",
             )
         ]
     if demand is None:
-        return [passed("yarn", f"ResourceManager at {where}: {yarn_capacity.summary(told)}")]
-    if refused := yarn_capacity.refusal(demand, told):
+        return [passed("yarn", f"ResourceManager at {where}: {yarn_capacity.summary(status)}")]
+    if refused := yarn_capacity.refusal(demand, status):
         return [of_message("yarn", Level.FAIL, refused)]
-    if missing := yarn_capacity.outlook(demand, executors, told):
-        return [warned("yarn", missing, "wait until the others end, or ask for fewer executors")]
-    return [passed("yarn", f"room for {formatting.count(executors, 'executor')}; {yarn_capacity.summary(told)}")]
+    if missing := yarn_capacity.outlook(demand, executors, status):
+        return [warned("yarn", missing, "wait until the other applications end, or request fewer executors")]
+    return [passed("yarn", f"room for {formatting.count(executors, 'executor')}; {yarn_capacity.summary(status)}")]
 
 
 def security_findings(hadoop: Mapping[str, str], hdfs: bool) -> list[Finding]:
-    """What Hadoop's configuration leaves open; `hdfs`: runs are kept there. Nothing where there is no YARN either."""
+    """The security gaps in Hadoop's configuration; `hdfs`: the run directory is in HDFS."""
     found = []
     if hdfs and hadoop.get(AUTHENTICATION_KEY, "simple") == "simple":
         found.append(
             warned(
                 "security",
-                "HDFS believes whatever user name a client gives: anybody who reaches it can read and delete runs",
-                f"have Kerberos set up ({AUTHENTICATION_KEY}=kerberos)",
+                "HDFS trusts the user name that a client sends: every client that reaches it can read and delete runs",
+                f"ask the administrators for Kerberos ({AUTHENTICATION_KEY}=kerberos)",
             )
         )
     if any(name.startswith("yarn.") for name in hadoop) and "Linux" not in hadoop.get(EXECUTOR_KEY, ""):
         found.append(
             warned(
                 "security",
-                "containers of YARN run as one user of their host, as far as its configuration here "
-                "tells: jobs of other people can read and end yours",
+                "containers of YARN run as one user of their host, by its configuration on this machine: "
+                "jobs of other users can read and end yours",
                 f"have {EXECUTOR_KEY} set to the LinuxContainerExecutor",
             )
         )
@@ -158,8 +158,8 @@ def _number(text: str) -> int:
     return int(text) if text.strip().isdecimal() else 0
 
 
-def _time(told: str) -> float | None:
+def _time(text: str) -> float | None:
     try:
-        return datetime.strptime(told, _TIME).timestamp()
+        return datetime.strptime(text, _TIME).timestamp()
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""What the doctor asks of this machine, of Hadoop's daemons and of the store. Each question has its deadline."""
+"""The doctor's queries to this machine, Hadoop's daemons and the store, each with a deadline."""
 
 import os
 import platform
@@ -28,9 +28,9 @@ from sparktrain.store.hadoop.hadoop_conf import configured, split, token_file
 from sparktrain.store.url import open_store
 
 COMMAND_S = 5.0
-"""For a command of this machine."""
+"""The timeout of a command on this machine."""
 STORE_S = 8.0
-"""How long a call of the store goes on trying."""
+"""How long a call of the store retries."""
 
 _JAVA = 'exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version'
 _VERSION = re.compile(r'version "([^"]+)"')
@@ -39,7 +39,7 @@ _HTTP = ("dfs.http.policy", "dfs.ha.namenodes.", "dfs.namenode.http", "dfs.names
 
 
 def driver_of(spark: SparkSession | None) -> Driver:
-    """This process, and its session's Spark. Blocks."""
+    """The facts of this process, and of its session's Spark. Blocks."""
     return Driver(
         host=socket.gethostname(),
         python=platform.python_version(),
@@ -51,47 +51,47 @@ def driver_of(spark: SparkSession | None) -> Driver:
 
 
 def java_of(spark: SparkSession) -> str:
-    """Of the driver's JVM; empty with Spark Connect, whose JVM is elsewhere."""
+    """The Java version of the driver's JVM; empty with Spark Connect, which has it elsewhere."""
     context = getattr(spark, "_sc", None)
     return str(context._jvm.System.getProperty("java.version")) if context is not None else ""
 
 
 def java_here() -> str:
-    """Of the Java that Spark would start; empty when there is none."""
-    return java_version(_said("sh", "-c", _JAVA)[1])
+    """The version of the Java that Spark would start; empty when there is none."""
+    return java_version(_output("sh", "-c", _JAVA)[1])
 
 
-def java_version(said: str) -> str:
-    """From what `java -version` prints."""
-    found = _VERSION.search(said)
+def java_version(output: str) -> str:
+    """The version in the output of `java -version`."""
+    found = _VERSION.search(output)
     return found[1] if found else ""
 
 
 def hadoop_settings() -> dict[str, str]:
-    """What Hadoop's configuration says about security, and whether it has a YARN. Raises SpecError."""
+    """Hadoop's settings of security and of the ResourceManager. Raises SpecError."""
     return configured(_FILES, (AUTHENTICATION_KEY, EXECUTOR_KEY, "yarn.resourcemanager."))
 
 
 def kerberos(settings: Mapping[str, str], clock: Clock) -> list[Finding]:
-    """The ticket of this process, where Hadoop wants one. Blocks."""
+    """Check the ticket of this process, where Hadoop needs one. Blocks."""
     if settings.get(AUTHENTICATION_KEY, "simple") != "kerberos":
         return []
     if shutil.which("klist") is None:
-        told = "Hadoop wants Kerberos tickets, and there is no klist here to tell how long this one lasts"
-        return [warned("kerberos", told, "install krb5-user (Debian) or krb5-workstation (Red Hat)")]
-    valid = _said("klist", "-s")[0] == 0
-    _, said = _said("env", "LC_ALL=C", "klist")  # it writes times in the form of its locale
-    return [kerberos_finding(valid, ticket_of(said), clock.wall(), bool(token_file()))]
+        problem = "Hadoop needs Kerberos tickets, and there is no klist here to show when this one expires"
+        return [warned("kerberos", problem, "install krb5-user (Debian) or krb5-workstation (Red Hat)")]
+    valid = _output("klist", "-s")[0] == 0
+    _, printed = _output("env", "LC_ALL=C", "klist")  # the locale determines the format of times
+    return [kerberos_finding(valid, ticket_of(printed), clock.wall(), bool(token_file()))]
 
 
-def _said(*command: str) -> tuple[int, str]:
-    """Exit code, and all that it prints. Raises OSError, TimeoutExpired."""
+def _output(*command: str) -> tuple[int, str]:
+    """The exit code of a command, and all that it prints. Raises OSError, TimeoutExpired."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def namenode_urls(address: StoreAddress, settings: Mapping[str, str]) -> list[str]:
-    """Where the NameNodes of a store answer HTTP: `settings` are of `hdfs-site.xml`, beside what `address` has."""
+    """The HTTP addresses of a store's NameNodes, by `settings` of `hdfs-site.xml` and those of `address`."""
     known = {**settings, **address.settings}
     authority = split(address.url)[0]
     if address.url.startswith(("webhdfs:", "swebhdfs:")):
@@ -109,50 +109,50 @@ def namenode_urls(address: StoreAddress, settings: Mapping[str, str]) -> list[st
 
 
 def namenode_settings(address: StoreAddress) -> tuple[dict[str, str], str]:
-    """The settings of the first NameNode that tells them, and which one it is. Blocks. Raises OSError: none does."""
+    """The settings of the first NameNode that answers, and its URL. Blocks. Raises OSError when none answers."""
     urls = namenode_urls(address, configured(("hdfs-site.xml",), _HTTP))
     problem: Exception = OSError("there is none")
     for url in urls:
         try:
-            told = get_json(f"{url}/conf?format=json")["properties"]
-            return {str(each["key"]): str(each["value"]) for each in told}, url
-        except Exception as error:  # whatever another version tells; the next one may answer
+            answer = get_json(f"{url}/conf?format=json")["properties"]
+            return {str(each["key"]): str(each["value"]) for each in answer}, url
+        except Exception as error:  # another version may answer in another form; the next one may work
             problem = error
-    raise OSError(f"no NameNode tells its settings ({', '.join(urls)}: {problem})")
+    raise OSError(f"no NameNode reports its settings ({', '.join(urls)}: {problem})")
 
 
-def prove(directory: str, clock: Clock) -> tuple[list[Finding], Shared]:
-    """Prove the store, and leave a file for the slots to see. Blocks.
+def probe(directory: str, clock: Clock) -> tuple[list[Finding], Shared]:
+    """Probe the store, and leave a file for the slots to see. Blocks.
 
-    Raises RunDirectoryError and OSError when the store does not do what a run needs; SpecError for what is none.
+    Raises RunDirectoryError and OSError when the store lacks what a run needs; SpecError when the URL is not valid.
     """
     store = open_store(StoreAddress(directory, timeout_s=STORE_S))
     shared = Shared(store.address, f"probe-{uuid4().hex}", made=_absent(store))
-    begun = clock.now()
+    start = clock.now()
     try:
         store.probe()
-        took_s = clock.now() - begun
+        took_s = clock.now() - start
         store.put_if_absent(shared.marker, b"sparktrain doctor")
     except BaseException:
         _remove(shared.made)
         raise
-    told = f"{store.where()}: a file is created once, made durable, read back and deleted, in {took_s * 1000:.0f} ms"
-    found = [passed("store", told)]
+    steps = f"{store.where()}: a file is created once, made durable, read back and deleted, in {took_s * 1000:.0f} ms"
+    found = [passed("store", steps)]
     if shared.made:
-        step = "the first run makes it; correct --dir if you meant another"
+        step = "the first run creates it; correct --dir if you meant another"
         found.append(warned("directory", f"{store.where()} does not exist", step))
     return found, shared
 
 
 def forget(shared: Shared) -> None:
-    """Delete what `prove` has left. Blocks. Raises OSError."""
+    """Delete what `probe` has left. Blocks. Raises OSError."""
     store: Store = open_store(shared.address)
     store.delete(shared.marker)
     _remove(shared.made)
 
 
 def _absent(store: Store) -> tuple[str, ...]:
-    """The folders of this machine that the first file in `store` makes, the outermost last."""
+    """The folders of this machine that the first file in `store` creates, the outermost last."""
     scheme, marked, _ = store.address.url.partition(":/")
     if marked and scheme != "file":
         return ()
@@ -161,6 +161,6 @@ def _absent(store: Store) -> tuple[str, ...]:
 
 
 def _remove(folders: Iterable[str]) -> None:
-    with suppress(OSError):  # somebody has put something there meanwhile
+    with suppress(OSError):  # another process has put something there meanwhile
         for folder in folders:
             os.rmdir(folder)

@@ -1,4 +1,4 @@
-"""What the slots of a session tell of their hosts: decided from that alone."""
+"""What the answers of a session's slots mean for a run, decided from them alone."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,73 +15,73 @@ from sparktrain.driver.pool import unreachable
 from sparktrain.protocol.checkup_report import SlotTold
 
 CLOCK_WARN_S = 2.0
-"""Above it, times of logs of different hosts cannot be compared."""
+"""Above it, the times in logs of different hosts cannot be compared."""
 CLOCK_FAIL_S = 300.0
 """Above it, Kerberos refuses tickets."""
 _MOST = 4
 
 
 class Roll(Struct, frozen=True):
-    """What came of asking the slots."""
+    """The answers of the slots to the doctor's query."""
 
     wanted: int
-    """How many were asked."""
-    told: tuple[SlotTold, ...] = ()
+    """How many slots were queried."""
+    answers: tuple[SlotTold, ...] = ()
     error: str = ""
-    """Why some, or all, have told nothing."""
+    """Why some or all slots did not answer."""
 
 
 def slots_findings(roll: Roll, driver: Driver, gpus: bool) -> list[Finding]:
-    """Of all that the slots told; `gpus`: Spark is to give each of them one or more."""
-    told = roll.told
-    if not told:
+    """The findings from all answers; `gpus`: Spark should give each slot one or more GPUs."""
+    answers = roll.answers
+    if not answers:
         step = "repeat it when the executors have started; else see the log of Spark's driver and executors"
         return [failed("executors", f"no slot has answered: {roll.error}", step)]
-    found = [_came(roll), *_reached(told), *_versions(told, driver), *_java(told, driver), *_between(told)]
-    return [*found, *_clocks(told), *_gpus(told, gpus), *_memory(told), *_store(told)]
+    found = [_came(roll), *_reached(answers), *_versions(answers, driver), *_java(answers, driver), *_between(answers)]
+    return [*found, *_clocks(answers), *_gpus(answers, gpus), *_memory(answers), *_store(answers)]
 
 
 def _came(roll: Roll) -> Finding:
-    late = [each for each in roll.told if each.late]
-    hosts = _hosts(roll.told)
+    late = [each for each in roll.answers if each.late]
+    hosts = _hosts(roll.answers)
     if late:
         return warned(
             "executors",
-            f"{len(late)} of {formatting.count(roll.wanted, 'slot')} came when the others had left: they do not run "
-            f"side by side now, and a gang of all would wait",
-            "end what else holds the session's slots, or give it the executors that it lacks",
+            f"{len(late)} of {formatting.count(roll.wanted, 'slot')} started when the others had ended: they do not "
+            f"run side by side now, and a gang of all would wait",
+            "end the other jobs on the session's slots, or give the session more executors",
         )
-    if len(roll.told) < roll.wanted:
-        told = f"{len(roll.told)} of {formatting.count(roll.wanted, 'slot')} answered"
-        return warned("executors", f"{told}: {roll.error}", "see the log of Spark's driver and executors")
+    if len(roll.answers) < roll.wanted:
+        answered = f"{len(roll.answers)} of {formatting.count(roll.wanted, 'slot')} answered"
+        return warned("executors", f"{answered}: {roll.error}", "see the log of Spark's driver and executors")
     return passed("executors", f"{formatting.count(roll.wanted, 'slot')} answered, on {hosts}")
 
 
-def _reached(told: Sequence[SlotTold]) -> list[Finding]:
-    lost = [each for each in told if each.problem]
+def _reached(answers: Sequence[SlotTold]) -> list[Finding]:
+    lost = [each for each in answers if each.problem]
     if not lost:
         return [passed("driver reachable", "every slot connects to the driver, by mutual TLS")]
     first = f"slot {lost[0].slot} on {lost[0].host}: {lost[0].problem}"
-    more = f" ({len(lost)} of {len(told)} slots)" if len(told) > 1 else ""
+    more = f" ({len(lost)} of {len(answers)} slots)" if len(answers) > 1 else ""
     return [of_message("driver reachable", Level.FAIL, unreachable(first + more))]
 
 
-def _versions(told: Sequence[SlotTold], driver: Driver) -> list[Finding]:
-    """A launch refuses what differs from the driver; of what the driver lacks, executors must agree all the same."""
+def _versions(answers: Sequence[SlotTold], driver: Driver) -> list[Finding]:
+    """A launch refuses versions other than the driver's; executors must also agree on what the driver lacks."""
     compared = {name: version for name, version in driver.versions.items() if name in ("python", *COMPARED)}
-    refused = {each.host: said for each in told if (said := mismatch(compared, each.versions, each.host))}
-    found = [of_message("versions", Level.FAIL, said) for said in list(refused.values())[:_MOST]]
+    refused = {each.host: text for each in answers if (text := mismatch(compared, each.versions, each.host))}
+    found = [of_message("versions", Level.FAIL, text) for text in list(refused.values())[:_MOST]]
     others = [name for name in ("tensorflow", "keras", "horovod") if name not in compared]
-    found += [each for name in others for each in _among(told, name, driver.versions.get(name))]
-    found += _without_tensorflow(told)
+    found += [each for name in others for each in _among(answers, name, driver.versions.get(name))]
+    found += _without_tensorflow(answers)
     if found:
         return found
-    there = ", ".join(f"{name} {version}" for name, version in told[0].versions.items())
+    there = ", ".join(f"{name} {version}" for name, version in answers[0].versions.items())
     return [passed("versions", f"the same on all hosts: {there}")]
 
 
-def _among(told: Sequence[SlotTold], name: str, driver: str | None) -> list[Finding]:
-    by_version = _by(told, lambda each: each.versions.get(name, "missing"))
+def _among(answers: Sequence[SlotTold], name: str, driver: str | None) -> list[Finding]:
+    by_version = _by(answers, lambda each: each.versions.get(name, "missing"))
     if driver is not None and set(by_version) != {driver}:
         by_version = {**by_version, driver: [*by_version.get(driver, []), "the driver"]}
     if len(by_version) < 2:
@@ -92,15 +92,17 @@ def _among(told: Sequence[SlotTold], name: str, driver: str | None) -> list[Find
     ]
 
 
-def _without_tensorflow(told: Sequence[SlotTold]) -> list[Finding]:
-    if any("tensorflow" in each.versions for each in told):
+def _without_tensorflow(answers: Sequence[SlotTold]) -> list[Finding]:
+    if any("tensorflow" in each.versions for each in answers):
         return []
     step = "install sparktrain[tensorflow] on every host, or ship it with --archives"
-    return [warned("versions", f"TensorFlow is not installed on {_hosts(told)}: functions that import it fail", step)]
+    return [
+        warned("versions", f"TensorFlow is not installed on {_hosts(answers)}: functions that import it fail", step)
+    ]
 
 
-def _java(told: Sequence[SlotTold], driver: Driver) -> list[Finding]:
-    by_version = _by([each for each in told if each.java], lambda each: each.java.partition(".")[0])
+def _java(answers: Sequence[SlotTold], driver: Driver) -> list[Finding]:
+    by_version = _by([each for each in answers if each.java], lambda each: each.java.partition(".")[0])
     here = driver.java.partition(".")[0]
     different = {version: hosts for version, hosts in by_version.items() if here and version != here}
     return [
@@ -111,13 +113,13 @@ def _java(told: Sequence[SlotTold], driver: Driver) -> list[Finding]:
     ]
 
 
-def _between(told: Sequence[SlotTold]) -> list[Finding]:
-    tried = [(each, peer) for each in told for peer in each.peers]
+def _between(answers: Sequence[SlotTold]) -> list[Finding]:
+    tried = [(each, peer) for each in answers for peer in each.peers]
     lost = [(each, peer) for each, peer in tried if peer.problem]
     if not tried:
         return []
     if not lost:
-        hosts = len({each.host for each in told})
+        hosts = len({each.host for each in answers})
         return [
             passed(
                 "ports",
@@ -131,45 +133,45 @@ def _between(told: Sequence[SlotTold]) -> list[Finding]:
         failed(
             "ports",
             f"{each.host} cannot connect to {peer.host} at {peer.address}, port {peer.port}: {peer.problem}{more}; a "
-            f"gang on both cannot form",
+            f"gang on both cannot start",
             "let the hosts of executors connect to each other, on any port above 1023",
         )
     ]
 
 
-def _clocks(told: Sequence[SlotTold]) -> list[Finding]:
-    seen = [(each, abs(each.ahead_s) - each.margin_s) for each in told if each.ahead_s is not None]
+def _clocks(answers: Sequence[SlotTold]) -> list[Finding]:
+    seen = [(each, abs(each.ahead_s) - each.margin_s) for each in answers if each.ahead_s is not None]
     if not seen:
         return []
     worst, off_s = max(seen, key=lambda pair: pair[1])
     if off_s <= CLOCK_WARN_S:
         return [passed("clock", f"no host is more than {CLOCK_WARN_S:g} s from the driver's time")]
     side = "ahead of" if (worst.ahead_s or 0.0) > 0 else "behind"
-    told_s = f"the clock of {worst.host} is {off_s:.1f} s {side} the driver's"
+    off = f"the clock of {worst.host} is {off_s:.1f} s {side} the driver's"
     step = f"have {worst.host} and the driver keep time by NTP (chronyc tracking)"
     if off_s > CLOCK_FAIL_S:
-        return [failed("clock", f"{told_s}; Kerberos refuses tickets from {CLOCK_FAIL_S:g} s on", step)]
-    return [warned("clock", f"{told_s}; times of logs cannot be compared", step)]
+        return [failed("clock", f"{off}; Kerberos refuses tickets from {CLOCK_FAIL_S:g} s on", step)]
+    return [warned("clock", f"{off}; times of logs cannot be compared", step)]
 
 
-def _gpus(told: Sequence[SlotTold], gpus: bool) -> list[Finding]:
+def _gpus(answers: Sequence[SlotTold], gpus: bool) -> list[Finding]:
     if not gpus:
         return []
-    if without := [each for each in told if not each.gpus]:
-        step = "see the discovery script of spark.executor.resource.gpu.discoveryScript; conf/gpu-discovery.sh is one"
+    if without := [each for each in answers if not each.gpus]:
+        step = "check the script of spark.executor.resource.gpu.discoveryScript; conf/gpu-discovery.sh is an example"
         return [
             failed("gpus", f"no GPU was given to {formatting.count(len(without), 'slot')} on {_hosts(without)}", step)
         ]
-    pairs = combinations([each for each in told if not each.late], 2)
-    if said := next(filter(None, (conflict(one, other) for one, other in pairs)), ""):
-        return [of_message("gpus", Level.FAIL, said)]
-    held = {(each.host, device) for each in told for device in each.devices}
-    return [passed("gpus", f"{formatting.count(len(held), 'GPU')} on {_hosts(told)}")]
+    pairs = combinations([each for each in answers if not each.late], 2)
+    if shared := next(filter(None, (conflict(one, other) for one, other in pairs)), ""):
+        return [of_message("gpus", Level.FAIL, shared)]
+    held = {(each.host, device) for each in answers for device in each.devices}
+    return [passed("gpus", f"{formatting.count(len(held), 'GPU')} on {_hosts(answers)}")]
 
 
-def _memory(told: Sequence[SlotTold]) -> list[Finding]:
-    slots = Counter(each.host for each in told if not each.late)
-    free = {each.host: each.free_bytes for each in told}
+def _memory(answers: Sequence[SlotTold]) -> list[Finding]:
+    slots = Counter(each.host for each in answers if not each.late)
+    free = {each.host: each.free_bytes for each in answers}
     short = [host for host in slots if free[host] < slots[host] * PYTHON_MIB * 2**20]
     if not short:
         host = min(free, key=lambda name: free[name])
@@ -179,17 +181,17 @@ def _memory(told: Sequence[SlotTold]) -> list[Finding]:
         warned(
             "free memory",
             f"{host} has {formatting.size(free[host])} free for {formatting.count(slots[host], 'slot')}, each of "
-            f"which takes about {PYTHON_MIB} MiB with TensorFlow before there is a model",
-            "end what else runs there, or give it fewer slots (a larger spark.task.cpus)",
+            f"which uses about {PYTHON_MIB} MiB with TensorFlow before there is a model",
+            "end other programs there, or give it fewer slots (a larger spark.task.cpus)",
         )
     ]
 
 
-def _store(told: Sequence[SlotTold]) -> list[Finding]:
-    if lost := [each for each in told if each.store]:
+def _store(answers: Sequence[SlotTold]) -> list[Finding]:
+    if lost := [each for each in answers if each.store]:
         message = f"from {_hosts(lost)}: {lost[0].store}"
         return [of_message("store on executors", Level.FAIL, message)]
-    apart = [each for each in told if each.shared is False]
+    apart = [each for each in answers if each.shared is False]
     if apart:
         return [
             failed(
@@ -198,13 +200,13 @@ def _store(told: Sequence[SlotTold]) -> list[Finding]:
                 "pass --dir on storage that all hosts share, such as hdfs:///runs",
             )
         ]
-    if any(each.shared for each in told):
+    if any(each.shared for each in answers):
         return [passed("store on executors", "every slot writes to it, and sees what the driver writes")]
     return []
 
 
-def _hosts(told: Sequence[SlotTold]) -> str:
-    return _listed([each.host for each in told])
+def _hosts(answers: Sequence[SlotTold]) -> str:
+    return _listed([each.host for each in answers])
 
 
 def _listed(hosts: Sequence[str]) -> str:
@@ -213,9 +215,9 @@ def _listed(hosts: Sequence[str]) -> str:
     return ", ".join(names[:_MOST]) + more
 
 
-def _by(told: Sequence[SlotTold], key: Callable[[SlotTold], str]) -> dict[str, list[str]]:
-    """Hosts by what they have in common."""
+def _by(answers: Sequence[SlotTold], key: Callable[[SlotTold], str]) -> dict[str, list[str]]:
+    """The hosts by the key of their answers."""
     found: dict[str, list[str]] = {}
-    for each in told:
+    for each in answers:
         found.setdefault(key(each), []).append(each.host)
     return found

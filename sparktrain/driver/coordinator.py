@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktrain.clock import Clock
-from sparktrain.cluster.executor_loss import reading
+from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.sweep_spec import trial_seed
@@ -399,7 +399,7 @@ class Coordinator:
                 failed = await aside(partial(words, stages), "sparktrain-words")
                 for agent, said in unexplained.settle(failed):
                     logger.info("agent %s was lost: %s", agent, said)
-                    self.feed(on.LossExplained(self._clock.now(), agent, *reading(said)))
+                    self.feed(on.LossExplained(self._clock.now(), agent, *explain_failure(said)))
 
     async def _keep_tokens(self, run: ActiveRun, keeper: TokenKeeper) -> None:
         """Have agents use tokens that have not ended, as long as the run goes on."""

@@ -20,7 +20,7 @@ def of(findings: list[Finding], check: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_namenode_tells_the_settings_that_cost(
+def test_a_namenode_reports_the_settings_that_cost(
     hdfs_cluster: Hdfs, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs_cluster.conf))
@@ -31,21 +31,21 @@ def test_a_namenode_tells_the_settings_that_cost(
     [store], [setting] = of(found, "store"), of(found, "namenode")
     assert store.level is Level.PASS
     assert setting.level is Level.WARN, "the cluster has all but this one"
-    assert setting.told.startswith(f"{STALE_KEY} is false on {hdfs_cluster.webhdfs_url}")
+    assert setting.message.startswith(f"{STALE_KEY} is false on {hdfs_cluster.webhdfs_url}")
     assert hdfs_cluster.cli("-ls", f"/doctor-{protocol}").strip() == "", "it leaves no file"
 
 
 @pytest.mark.all
-def test_executors_of_yarn_tell_and_the_container_is_weighed(yarn_cluster: Yarn) -> None:
+def test_executors_of_yarn_answer_and_the_memory_of_their_container_is_checked(yarn_cluster: Yarn) -> None:
     directory = f"{yarn_cluster.hdfs.url}/doctor"
     submitted = submit(yarn_cluster, CONF.parent / "jobs" / "doctor.py", "--dir", directory, "--json")
     assert submitted.exit_code == 0, submitted.output
-    told: dict[str, Any] = json.JSONDecoder().raw_decode("{" + submitted.output.partition("\n{\n")[2])[0]
-    levels = {each["check"]: each["level"] for each in told["findings"]}
+    report: dict[str, Any] = json.JSONDecoder().raw_decode("{" + submitted.output.partition("\n{\n")[2])[0]
+    levels = {each["check"]: each["level"] for each in report["findings"]}
     passing = ("spark", "slots", "store", "executors", "driver reachable", "ports", "store on executors", "yarn")
-    assert {check: levels.get(check) for check in passing} == dict.fromkeys(passing, "pass"), told
+    assert {check: levels.get(check) for check in passing} == dict.fromkeys(passing, "pass"), report
     assert levels["memory"] == "warn", "512 MiB, and 384 beside them"
-    [room] = [each["told"] for each in told["findings"] if each["check"] == "yarn"]
+    [room] = [each["message"] for each in report["findings"] if each["check"] == "yarn"]
     assert room.startswith("room for 2 executors; 2 running nodes; ")
     assert f"labels: {LABEL}" in room
-    assert [slot["shared"] for slot in told["slots"]] == [True, True]
+    assert [slot["shared"] for slot in report["slots"]] == [True, True]

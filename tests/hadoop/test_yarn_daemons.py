@@ -53,7 +53,7 @@ def test_a_cluster_is_ready_within_30_s_with_its_label_and_leaves_no_process(
 
 def check_queues() -> None:
     """The label is for the queue gpu alone, which has room for what conf/yarn-gpu.conf asks for."""
-    told = ResourceManager.configured().tell()
+    told = ResourceManager.configured().status()
     assert told is not None
     gpu, cpu = demand_of(properties("yarn-gpu.conf")), demand_of(properties("yarn-cpu.conf"))
     assert outlook(gpu, 4, told) == outlook(cpu, 8, told) == ""

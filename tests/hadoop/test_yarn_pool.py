@@ -60,7 +60,7 @@ def tell(x: int, marks: str, ctx: Any) -> dict[str, float]:
 def test_the_doctor_finds_that_executors_of_yarn_can_train(session: SparkSession, yarn_cluster: Yarn) -> None:
     asked = ExaminationRequest(f"{yarn_cluster.hdfs.url}/doctor-pool", lambda: nullcontext(session))
     examination = ClusterExaminer(asked, 1).examine()
-    told = {each.check: (str(each.level), each.told) for each in examination.findings}
+    told = {each.check: (str(each.level), each.message) for each in examination.findings}
     passing = ("spark", "slots", "store", "executors", "driver reachable", "ports", "store on executors", "yarn")
     assert {check: told.get(check, ("",))[0] for check in passing} == dict.fromkeys(passing, "pass"), told
     assert told["yarn"][1].startswith("room for 2 executors; 2 running nodes; ")

@@ -71,7 +71,7 @@ def test_a_driver_that_executors_cannot_reach_is_told_as_a_run_tells_it(spark: S
         spark.conf.unset(HOST_KEY)
     finding = the(found, "driver reachable")
     assert finding.level is Level.FAIL
-    assert "no-such-host.invalid: name not resolved" in finding.told
+    assert "no-such-host.invalid: name not resolved" in finding.message
     assert finding.fix.startswith(f"set {HOST_KEY} to an address of the driver that executors reach")
     assert found.level is Level.FAIL
 
@@ -87,13 +87,13 @@ def test_what_executors_tell_is_kept_when_the_store_cannot_be_used(spark: SparkS
 def test_slots_that_do_not_run_side_by_side_are_noticed(spark: SparkSession) -> None:
     roll = call_roll(spark, read_facts(spark, 1), 3, Shared(), form_s=3.0)
     assert roll.error == ""
-    assert [each.late for each in roll.told].count(True) == 1
+    assert [each.late for each in roll.answers].count(True) == 1
     assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"
     assert not descendants(os.getpid(), "sparktrain.training")
 
 
 def test_a_job_that_does_not_end_is_given_up(spark: SparkSession) -> None:
     roll = call_roll(spark, read_facts(spark, 1), 3, Shared(), form_s=20.0, job_timeout_s=6.0)
-    assert roll.told == ()
+    assert roll.answers == ()
     assert roll.error == "2 slots connected, and the job did not end within 6 s"
     assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"

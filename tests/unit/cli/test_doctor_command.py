@@ -42,7 +42,7 @@ def test_what_was_asked_for_is_looked_at_and_the_report_shown(edge: Edge, capfd:
     assert edge.asked == [ExaminationRequest("/runs", None, 2, 1)]
     out, _ = capfd.readouterr()
     assert out.splitlines() == [
-        "PASS  spark  Spark 4.3.0", "", "not looked at: the store: pass --dir", "0 FAIL, 0 WARN, 1 PASS",
+        "PASS  spark  Spark 4.3.0", "", "not checked: the store: pass --dir", "0 FAIL, 0 WARN, 1 PASS",
     ]  # fmt: skip
 
 

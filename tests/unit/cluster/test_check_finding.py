@@ -17,7 +17,7 @@ MESSAGES = [
 @pytest.mark.parametrize(("message", "told", "fix"), MESSAGES)
 def test_the_next_step_is_what_follows_the_last_colon_or_semicolon(message: str, told: str, fix: str) -> None:
     found = of_message("slots", Level.FAIL, message)
-    assert (found.check, found.level, found.told, found.fix) == ("slots", Level.FAIL, told, fix)
+    assert (found.check, found.level, found.message, found.fix) == ("slots", Level.FAIL, told, fix)
 
 
 def test_the_worst_counts() -> None:

@@ -127,7 +127,7 @@ def test_of_what_the_application_has_only_tokens_of_hdfs_and_its_keys_are_taken(
 
 def test_an_application_with_nothing_gets_nothing() -> None:
     held = Credentials(token("YARN_AM_RM_TOKEN", "rm", 0.0, 1.0))
-    with pytest.raises(StoreError, match=r"neither a ticket nor tokens of HDFS when it was started$"):
+    with pytest.raises(StoreError, match=r"neither a ticket nor tokens of HDFS when it started$"):
         fetch(context(held), URL)
 
 

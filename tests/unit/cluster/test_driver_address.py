@@ -26,7 +26,7 @@ ADDRESSES = [
     ({"driver.host": "127.0.0.1"}, Address("127.0.0.1", ("127.0.0.1", "ours.example", "ours"), 0)),
     ({"driver.host": "ours"}, Address("ours", ("ours", "ours.example"), 0)),
     ({"driver.bindAddress": "0.0.0.0"}, Address("0.0.0.0", ("ours.example", "ours"), 0)),
-    # Spark's driver is elsewhere, as with Connect; or here, behind a router: both kinds of address are worth a try.
+    # Spark's driver is elsewhere, as with Connect, or here behind a router: agents try both kinds of address.
     ({"driver.host": "router"}, Address("ours.example", ("ours.example", "ours", "router"), 0)),
     (
         {"driver.host": "router", "driver.bindAddress": "0.0.0.0"},
@@ -45,11 +45,11 @@ ADDRESSES = [
 
 @pytest.mark.usefixtures("_machine")
 @pytest.mark.parametrize(("conf", "expected"), ADDRESSES)
-def test_where_the_coordinator_listens_and_what_executors_are_told(conf: dict[str, str], expected: Address) -> None:
+def test_where_the_coordinator_listens_and_where_executors_look_for_it(conf: dict[str, str], expected: Address) -> None:
     assert driver_address.address_of(_spark(conf)) == expected
 
 
-def test_a_machine_that_owns_none_of_its_names_is_told_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_owns_none_of_its_names_is_refused_with_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_address, "is_ours", lambda host: False)
     with pytest.raises(SessionError, match=rf"none of router, .* address of this machine: set {HOST_KEY}.*bindAddress"):
         driver_address.address_of({"spark.driver.host": "router"})

@@ -1,4 +1,4 @@
-"""Why agents were lost: Spark's words are read, wait for no agent that is back, and reach the run."""
+"""Why agents were lost: Spark's messages are explained and reach the run, and agents that came back need none."""
 
 import asyncio
 import re
@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sparktrain.cluster.executor_loss import FORGET_S, Unexplained, reading
+from sparktrain.cluster.executor_loss import FORGET_S, Unexplained, explain_failure
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
@@ -24,7 +24,7 @@ from tests.unit.driver.drivers import QuickClock, World, composed
 CONTAINER = "container_1795280325843_0001_01_000002 on host: node-3"
 LOST = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason:"
 BAD = f"{LOST} Container from a bad node: {CONTAINER}."
-WORDS = [
+MESSAGES = [
     (
         f"ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: Container {CONTAINER} was "
         "preempted.",
@@ -47,13 +47,13 @@ WORDS = [
     (
         f"{BAD} Exit status: -100. Diagnostics: Container released on a *lost* node.",
         Loss.NODE,
-        "YARN lost the node of its container; .* with min_workers goes on smaller",
+        "YARN lost the node of its container; .* with min_workers continues smaller",
     ),
     (
         f"{BAD} Exit status: 137. Possible causes: Unknown executor exit code (137) (died from signal "
         "9?) Diagnostics: [2026-11-21 10:00:00]Container killed on request. Exit code is 137\n",
         Loss.KILLED,
-        "by SIGKILL .exit status 137., and YARN does not say by whom; .*memoryOverhead.*",
+        "by SIGKILL .exit status 137., and YARN does not report by whom; .*memoryOverhead.*",
     ),
     (
         f"{BAD} Exit status: 143. Possible causes: ... (died from signal 15?)",
@@ -63,7 +63,7 @@ WORDS = [
     (
         f"{LOST} Executor Process Lost",
         Loss.MASTER,
-        "no application master told why.*spark.yarn.maxAppAttempts is 2 or more",
+        "no application master reported why.*spark.yarn.maxAppAttempts is 2 or more",
     ),
     (
         f"{LOST} Attempted to get executor "
@@ -90,29 +90,29 @@ WORDS = [
     (
         f"{LOST} Worker lost\nand more",
         Loss.OTHER,
-        "Spark says: Worker lost",
+        "Spark reports: Worker lost",
     ),
-    ("", Loss.OTHER, "Spark says: nothing"),
+    ("", Loss.OTHER, "Spark reports: nothing"),
 ]
 
 
-@pytest.mark.parametrize(("said", "loss", "told"), WORDS)
-def test_sparks_words_are_read(said: str, loss: Loss, told: str) -> None:
-    found, line = reading(said)
+@pytest.mark.parametrize(("message", "loss", "expected"), MESSAGES)
+def test_a_message_of_spark_is_explained(message: str, loss: Loss, expected: str) -> None:
+    found, line = explain_failure(message)
     assert found is loss
-    assert re.search(f"{told}$", line), line
+    assert re.search(f"{expected}$", line), line
     assert "\n" not in line
 
 
-def test_every_loss_is_among_the_words() -> None:
-    assert {loss for _, loss, _ in WORDS} == set(Loss)
+def test_every_loss_has_a_message() -> None:
+    assert {loss for _, loss, _ in MESSAGES} == set(Loss)
 
 
 def agents(*names: str) -> list[AgentId]:
     return [AgentId(name) for name in names]
 
 
-def test_a_lost_agent_is_asked_for_until_spark_has_said_why_and_told_once() -> None:
+def test_a_lost_agent_is_looked_up_until_spark_explains_it_and_returned_once() -> None:
     unexplained, [a, b] = Unexplained(), agents("a", "b")
     unexplained.joined(a, SparkTask(3, 10))
     unexplained.joined(b, SparkTask(3, 11))
@@ -140,7 +140,7 @@ def test_nothing_follows_for_agents_that_left_came_back_or_are_in_no_task_of_spa
     assert unexplained.settle({1: "x", 2: "why"}) == [(again, "why")]
 
 
-def test_after_a_long_time_nothing_is_expected_any_more() -> None:
+def test_a_loss_is_not_looked_up_for_ever() -> None:
     unexplained, [a] = Unexplained(), agents("a")
     unexplained.joined(a, SparkTask(1, 1))
     unexplained.lost(a, 5.0)
@@ -150,7 +150,7 @@ def test_after_a_long_time_nothing_is_expected_any_more() -> None:
 
 
 async def started(link: Link, name: str, task: SparkTask) -> m.StartMember:
-    """An agent joins, and is told to start a member."""
+    """An agent joins, and receives the command to start a member."""
     link.post(m.Join(AgentId(name), 0, "host-b", 0, {}, task=task))
     await link.receive()
     link.post(m.Ready())
@@ -163,9 +163,9 @@ async def started(link: Link, name: str, task: SparkTask) -> m.StartMember:
 async def preempted_once() -> RunOutcome:
     """A run whose trial may not be restarted; the container of its first agent is preempted."""
     transport, store = MemoryTransport(), World().store
-    said = {5: WORDS[0][0]}
+    messages = {5: MESSAGES[0][0]}
     server = Server(transport.listener, QuickClock(), {}, ())
-    made = Coordinator(server, QuickClock(), words=lambda stages: said if set(stages) == {2} else {})
+    made = Coordinator(server, QuickClock(), words=lambda stages: messages if set(stages) == {2} else {})
     sweep = composed(1)
     work = replace(sweep, spec=replace(sweep.spec, max_retries=0), store=store).work(
         1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1")
@@ -185,7 +185,7 @@ async def preempted_once() -> RunOutcome:
     return ran
 
 
-def test_a_preempted_container_costs_no_retry_and_the_result_says_which_it_was() -> None:
+def test_a_preempted_container_costs_no_retry_and_the_result_names_the_loss() -> None:
     with patch.object(coordinator, "WORDS_S", TICK_S):
         ran = asyncio.run(asyncio.wait_for(preempted_once(), 30.0))
     [trial] = ran.trials

@@ -1,4 +1,4 @@
-"""What Spark says of a task that could not begin is told as what is missing, where, and how to bring it."""
+"""Spark's report of a task that could not start becomes what is missing, where, and how to install it."""
 
 import pytest
 
@@ -10,7 +10,7 @@ LOST = (
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("error", "found"),
     [
         (f"{LOST}ModuleNotFoundError: No module named 'grpc'", Missing("grpc", None, "node-7")),
         ("ModuleNotFoundError: No module named 'sparktrain.executor'", Missing("sparktrain.executor", None, None)),
@@ -18,20 +18,20 @@ LOST = (
         (f"{LOST}java.io.IOException: the disk is full", None),
     ],
 )
-def test_is_found_in_sparks_words(told: str, found: Missing | None) -> None:
-    assert missing_in(told) == found
+def test_what_is_missing_is_found_in_the_error_of_spark(error: str, found: Missing | None) -> None:
+    assert missing_in(error) == found
 
 
 def test_a_module_is_named_with_its_host_and_the_package_that_brings_it() -> None:
-    told = advice(Missing("grpc", None, "node-7"), lambda module: "grpcio==1.85.1")
-    assert told.startswith("the executor on host node-7 cannot import grpc: ")
-    assert "pip install 'grpcio==1.85.1'" in told
-    assert "sparktrain submit --pack auto" in told
+    advised = advice(Missing("grpc", None, "node-7"), lambda module: "grpcio==1.85.1")
+    assert advised.startswith("the executor on host node-7 cannot import grpc: ")
+    assert "pip install 'grpcio==1.85.1'" in advised
+    assert "sparktrain submit --pack auto" in advised
 
 
-def test_a_python_that_is_not_there_is_named() -> None:
-    told = advice(Missing(None, "/opt/python", None))
-    assert told.startswith("an executor has no Python at /opt/python: name one of every node")
+def test_a_python_that_does_not_exist_is_named() -> None:
+    advised = advice(Missing(None, "/opt/python", None))
+    assert advised.startswith("an executor has no Python at /opt/python: name one of every node")
 
 
 def test_the_package_of_a_module_may_have_another_name() -> None:

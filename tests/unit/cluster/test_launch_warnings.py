@@ -18,7 +18,7 @@ from sparktrain.cluster.launch_warnings import (
     warn,
 )
 from sparktrain.errors import ResourceError, SpecError
-from tests.unit.doctor.seen import DRIVER, VERSIONS, facts, only, told
+from tests.unit.doctor.seen import DRIVER, VERSIONS, facts, only, reads
 
 YARN = {"executor.instances": "2", "executor.cores": "2"}
 
@@ -26,26 +26,26 @@ YARN = {"executor.instances": "2", "executor.cores": "2"}
 def test_slots_are_counted_as_a_run_counts_them() -> None:
     finding, count = slots_finding(facts("local-cluster[2,1,1024]"), None)
     assert count == 2
-    assert told(finding, Level.PASS, "2 slots on local-cluster[2,1,1024], of which a run takes 2")
+    assert reads(finding, Level.PASS, "2 slots on local-cluster[2,1,1024]; a run takes 2")
     finding, count = slots_finding(facts("yarn", **YARN), 3)
-    assert (count, told(finding, Level.PASS, "4 slots on yarn, of which a run takes 3")) == (3, True)
+    assert (count, reads(finding, Level.PASS, "4 slots on yarn; a run takes 3")) == (3, True)
 
 
-def test_too_few_slots_are_told_as_a_launch_tells_them() -> None:
+def test_too_few_slots_are_reported_as_a_launch_reports_them() -> None:
     finding, count = slots_finding(facts("local-cluster[2,1,1024]", **{"task.cpus": "2"}), None)
     assert count == 0
-    assert told(finding, Level.FAIL, "has 0 slots, and one trial needs 1", "lower spark.task.cpus (2)")
+    assert reads(finding, Level.FAIL, "has 0 slots, and one trial needs 1", "lower spark.task.cpus (2)")
     finding, count = slots_finding(facts("local[2]"), 5)
-    assert (count, told(finding, Level.FAIL, "agents (5) exceeds the 2 slots", "lower it")) == (0, True)
+    assert (count, reads(finding, Level.FAIL, "agents (5) exceeds the 2 slots", "lower it")) == (0, True)
     with pytest.raises(SpecError):
         slots_finding(facts("local[2]"), 0)
 
 
-def test_slots_that_no_configuration_tells_are_a_warning() -> None:
+def test_an_unknown_number_of_slots_is_a_warning() -> None:
     finding, count = slots_finding(facts("spark://host:7077"), None)
     assert count == 2
-    assert told(finding, Level.WARN, "does not tell how many slots spark://host:7077 has; a run starts 2 agents")
-    assert "the session" in slots_finding(facts(""), None)[0].told
+    assert reads(finding, Level.WARN, "does not determine how many slots spark://host:7077 has; a run starts 2 agents")
+    assert "the session" in slots_finding(facts(""), None)[0].message
 
 
 MEMORY = [
@@ -60,7 +60,7 @@ MEMORY = [
 
 @pytest.mark.parametrize(("conf", "level", "words"), MEMORY)
 def test_what_yarn_leaves_to_python_is_weighed(conf: dict[str, str], level: Level, words: tuple[str, ...]) -> None:
-    assert told(only(launch_findings(facts("yarn", **conf)), "memory"), level, *words)
+    assert reads(only(launch_findings(facts("yarn", **conf)), "memory"), level, *words)
 
 
 def test_memory_is_not_weighed_where_nothing_counts_it() -> None:
@@ -69,10 +69,10 @@ def test_memory_is_not_weighed_where_nothing_counts_it() -> None:
 
 @pytest.mark.parametrize(("key", "check"), [("dynamicAllocation.enabled", "dynamic allocation"),
                                             ("speculation", "speculation")])  # fmt: skip
-def test_what_spark_does_by_itself_is_told(key: str, check: str) -> None:
-    assert told(only(launch_findings(facts("yarn")), check), Level.PASS, "off")
-    assert told(only(launch_findings(facts("yarn", **{key: "false"})), check), Level.PASS, "off")
-    assert told(only(launch_findings(facts("yarn", **{key: "true"})), check), Level.WARN, f"spark.{key}=false")
+def test_what_spark_does_by_itself_is_reported(key: str, check: str) -> None:
+    assert reads(only(launch_findings(facts("yarn")), check), Level.PASS, "off")
+    assert reads(only(launch_findings(facts("yarn", **{key: "false"})), check), Level.PASS, "off")
+    assert reads(only(launch_findings(facts("yarn", **{key: "true"})), check), Level.WARN, f"spark.{key}=false")
 
 
 def test_a_launch_warns_of_what_costs_and_of_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -80,9 +80,9 @@ def test_a_launch_warns_of_what_costs_and_of_nothing_else(caplog: pytest.LogCapt
         warn(facts("local[2]"))
         assert caplog.messages == []
         warn(facts("spark://host:7077", speculation="true"))
-    [said] = caplog.messages
-    assert said.startswith("speculation: it is on")
-    assert said.endswith("set spark.speculation=false")
+    [warning] = caplog.messages
+    assert warning.startswith("speculation: it is on")
+    assert warning.endswith("set spark.speculation=false")
 
 
 def test_every_call_warns_before_it_starts_anything(
@@ -92,51 +92,51 @@ def test_every_call_warns_before_it_starts_anything(
     monkeypatch.setattr(spark_facts, "read_facts", lambda session, cores: facts("local[1]", speculation="true"))
     with caplog.at_level(logging.WARNING, "sparktrain"), pytest.raises(ResourceError):
         sparktrain.pool(agents=5)
-    assert [said.partition(":")[0] for said in caplog.messages] == ["speculation"]
+    assert [message.partition(":")[0] for message in caplog.messages] == ["speculation"]
 
 
 def test_gpus_are_what_spark_gives() -> None:
     assert [each.check for each in session_findings(facts("spark://h:1"), 0)] == ["dynamic allocation", "speculation"]
     given = {"task.resource.gpu.amount": "1", "executor.resource.gpu.amount": "1"}
-    assert told(only(session_findings(facts("spark://h:1", **given), 1), "gpus"), Level.PASS, "each slot gets 1")
-    assert told(
+    assert reads(only(session_findings(facts("spark://h:1", **given), 1), "gpus"), Level.PASS, "each slot gets 1")
+    assert reads(
         only(session_findings(facts("spark://h:1"), 1), "gpus"), Level.FAIL, "gpus (1) must be what Spark gives"
     )
-    assert told(only(session_findings(facts("local[2]"), 1), "gpus"), Level.FAIL, "are not available on local[2]")
+    assert reads(only(session_findings(facts("local[2]"), 1), "gpus"), Level.FAIL, "are not available on local[2]")
 
 
 def test_versions_of_spark_and_java() -> None:
-    assert told(only(spark_findings(DRIVER), "spark"), Level.PASS, "Spark 4.3.0, Java 17.0.15")
+    assert reads(only(spark_findings(DRIVER), "spark"), Level.PASS, "Spark 4.3.0, Java 17.0.15")
     alone = replace(DRIVER, spark=None)
-    assert told(only(spark_findings(alone), "spark"), Level.PASS, "PySpark 4.3.0, Java 17.0.15")
+    assert reads(only(spark_findings(alone), "spark"), Level.PASS, "PySpark 4.3.0, Java 17.0.15")
     connect = replace(DRIVER, java="", spark="4.3.1")
-    assert told(only(spark_findings(connect), "spark"), Level.PASS, "a Java that is not of this machine")
-    assert told(only(spark_findings(replace(DRIVER, spark="4.0.0")), "spark"), Level.WARN, "4.3.0 here", "4.0.0")
+    assert reads(only(spark_findings(connect), "spark"), Level.PASS, "a Java on another machine")
+    assert reads(only(spark_findings(replace(DRIVER, spark="4.0.0")), "spark"), Level.WARN, "4.3.0 here", "4.0.0")
 
 
 @pytest.mark.parametrize("java", ["1.8.0_402", "11.0.2", "16"])
 def test_a_java_that_spark_cannot_use_fails(java: str) -> None:
-    assert told(only(spark_findings(replace(DRIVER, java=java)), "java"), Level.FAIL, java, "JDK 17")
+    assert reads(only(spark_findings(replace(DRIVER, java=java)), "java"), Level.FAIL, java, "JDK 17")
 
 
 def test_no_java_fails_where_no_session_shows_that_there_is_one() -> None:
-    assert told(only(spark_findings(replace(DRIVER, java="", spark=None)), "java"), Level.FAIL, "there is no Java")
+    assert reads(only(spark_findings(replace(DRIVER, java="", spark=None)), "java"), Level.FAIL, "there is no Java")
 
 
 def test_packages_of_the_driver() -> None:
-    assert told(only(packages_findings(DRIVER), "python"), Level.PASS, "Python 3.11.7", "TensorFlow 2.21.0", "on head")
+    assert reads(only(packages_findings(DRIVER), "python"), Level.PASS, "Python 3.11.7", "TensorFlow 2.21.0", "on head")
     bare = replace(DRIVER, versions={"python": "3.11", "sparktrain": "0.1.0"})
     assert [each.level for each in packages_findings(bare)] == [Level.PASS]
     without = replace(DRIVER, versions={name: VERSIONS[name] for name in VERSIONS if name != "horovod"})
-    assert told(only(packages_findings(without), "horovod"), Level.WARN, "needs Horovod", "make horovod")
+    assert reads(only(packages_findings(without), "horovod"), Level.WARN, "needs Horovod", "make horovod")
 
 
 def test_what_travels_between_driver_and_executors() -> None:
     ours, sparks = security_findings(facts("local-cluster[2,1,1024]"))
-    assert told(ours, Level.PASS, "mutual TLS")
-    assert told(sparks, Level.PASS, "stays on this machine")
-    assert told(security_findings(facts("yarn"))[1], Level.WARN, "spark.authenticate=true")
+    assert reads(ours, Level.PASS, "mutual TLS")
+    assert reads(sparks, Level.PASS, "stays on this machine")
+    assert reads(security_findings(facts("yarn"))[1], Level.WARN, "spark.authenticate=true")
     half = {"authenticate": "true"}
-    assert told(security_findings(facts("yarn", **half))[1], Level.WARN, "spark.network.crypto.enabled=true")
+    assert reads(security_findings(facts("yarn", **half))[1], Level.WARN, "spark.network.crypto.enabled=true")
     for key in ("network.crypto.enabled", "ssl.rpc.enabled"):
-        assert told(security_findings(facts("yarn", **half, **{key: "true"}))[1], Level.PASS, "encrypts")
+        assert reads(security_findings(facts("yarn", **half, **{key: "true"}))[1], Level.PASS, "encrypts")

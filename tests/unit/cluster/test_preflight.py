@@ -72,7 +72,7 @@ def test_agents_is_a_positive_whole_number(wanted: Any) -> None:
         preflight.agents_for(facts("local[4]"), wanted, 100)
 
 
-def test_a_session_without_a_slot_for_one_trial_is_refused_with_what_takes_it() -> None:
+def test_a_session_without_a_slot_for_one_trial_is_refused_with_the_cause() -> None:
     with pytest.raises(ResourceError, match=r"has 0 slots, and one trial needs 1: .*lower spark\.task\.cpus \(2\)"):
         preflight.agents_for(facts(LOCAL_CLUSTER, **{"task.cpus": "2"}), None, 4)
 

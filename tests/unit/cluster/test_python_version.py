@@ -53,7 +53,7 @@ def test_another_version_is_refused_with_both_and_the_variable(tmp_path: Path) -
         settled(session(named))
     assert str(caught.value) == (
         f"executors run Python 3.7 (PYSPARK_PYTHON is {named}) and the driver runs Python {HERE} ({sys.executable}): "
-        f"unset PYSPARK_PYTHON, or set it to {sys.executable}, before the session is made"
+        f"unset PYSPARK_PYTHON, or set it to {sys.executable}, before you create the session"
     )
 
 

@@ -65,7 +65,7 @@ def test_how_many_executors_agents_need() -> None:
 
 
 class Broken:
-    """A session whose JVM is gone: every question is an error, of no known kind."""
+    """A session without a JVM: every query raises an error of no known kind."""
 
     class conf:  # noqa: N801 - Spark's name
         @staticmethod
@@ -98,7 +98,7 @@ class Py4JJavaError(Py4JError):
 
 
 def session_whose_jvm(answers: bool | Exception) -> Any:
-    """A classic session; its JVM says whether its context is stopped, or the call raises."""
+    """A classic session; its JVM answers whether its context is stopped, or the call raises."""
 
     def stopped() -> bool:
         if isinstance(answers, Exception):

@@ -1,4 +1,4 @@
-"""When delegation tokens are fetched anew, who uses them, and what is told of their end."""
+"""When delegation tokens are fetched, which process uses them, and the warnings of their end."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ class ByHand(SystemClock):
 
 
 class World:
-    """Where tokens come from, and what the keeper of a run makes of them."""
+    """The source of tokens, and the keeper of a run that fetches from it."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ByHand()
@@ -49,9 +49,9 @@ class World:
         return self
 
 
-def seconds_told(told: list[str]) -> list[int]:
-    """Until the end that each message tells."""
-    return [int(found[1]) for found in map(re.compile(r"ends? in (\d+) s").search, told) if found]
+def warned_seconds(warnings: list[str]) -> list[int]:
+    """The rest of a life that each warning names."""
+    return [int(found[1]) for found in map(re.compile(r"ends? in (\d+) s").search, warnings) if found]
 
 
 @pytest.fixture
@@ -73,26 +73,26 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         (-5.0, True, True, 10.0),
     ],
 )
-def test_tokens_are_fetched_anew_at_half_of_their_life_and_soon_after_a_failure(
+def test_tokens_are_fetched_at_half_of_their_life_and_soon_after_a_failure(
     left_s: float, fresh: bool, failed: bool, wait: float
 ) -> None:
     assert wait_s(left_s, fresh, failed) == wait
 
 
-def test_an_end_is_told_once_for_each_part_of_a_life_and_anew_when_that_begins_again() -> None:
+def test_each_threshold_of_a_life_is_reported_once_and_again_for_a_longer_life() -> None:
     countdown = Countdown()
-    assert [countdown.told(left) for left in (100, 80, 75, 60, 50, 49, 9, 1, 0, -3)] == [
+    assert [countdown.passed(left) for left in (100, 80, 75, 60, 50, 49, 9, 1, 0, -3)] == [
         None, None, 75, None, 50, None, 10, None, None, None,
     ]  # fmt: skip
-    assert [countdown.told(left) for left in (200, 101, 99, 5)] == [None, 75, 50, 10]
+    assert [countdown.passed(left) for left in (200, 101, 99, 5)] == [None, 75, 50, 10]
 
 
-def test_fresh_tokens_are_fetched_again_when_they_are_due(world: World) -> None:
+def test_fresh_tokens_are_replaced_when_they_are_due(world: World) -> None:
     assert world.keeper.renew()
     assert world.keeper.tokens == Tokens(b"first")
     assert not world.after(1799.0).keeper.is_due
     assert world.after(1.0).keeper.is_due
-    assert not world.keeper.renew(), "the same again is nothing new"
+    assert not world.keeper.renew(), "the same tokens are no change"
     world.next = Fetched(b"second", 3600.0, True)
     assert world.keeper.renew()
     assert world.keeper.tokens == Tokens(b"second")
@@ -107,14 +107,14 @@ def test_a_process_with_a_ticket_uses_no_tokens_and_one_without_does(world: Worl
     world.own.close()
 
 
-def test_a_ticket_that_has_ended_is_none(world: World) -> None:
+def test_an_expired_ticket_is_not_used(world: World) -> None:
     world.held = Ticket("ann@REALM", 0.0)
     world.keeper.renew()
     assert VARIABLE in os.environ
     world.own.close()
 
 
-def test_failures_are_told_at_parts_of_what_is_left_and_leave_the_tokens(
+def test_failures_are_logged_at_each_threshold_and_keep_the_tokens(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.keeper.renew()
@@ -122,41 +122,41 @@ def test_failures_are_told_at_parts_of_what_is_left_and_leave_the_tokens(
     for _ in range(150):
         assert not world.after(36.0).keeper.renew()
     assert world.keeper.tokens == Tokens(b"first")
-    told = [record.getMessage() for record in caplog.records]
-    assert seconds_told(told) == [2700, 1800, 360]
-    assert len(told) == 4, "and once when they have ended"
-    assert "executors have none" in told[3]
-    assert "KDC unreachable" in told[0]
-    assert "see that the KDC" in told[0]
+    warnings = [record.getMessage() for record in caplog.records]
+    assert warned_seconds(warnings) == [2700, 1800, 360]
+    assert len(warnings) == 4, "and once when they have expired"
+    assert "executors have none" in warnings[3]
+    assert "KDC unreachable" in warnings[0]
+    assert "check that the KDC" in warnings[0]
     assert "first" not in caplog.text
 
 
-def test_a_first_failure_is_told_at_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_first_failure_is_logged_at_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.next = StoreError("no delegation tokens for hdfs://a:1/runs: KDC unreachable")
     assert not world.keeper.renew()
     assert not world.after(10.0).keeper.renew()
     assert world.keeper.tokens is None
-    assert caplog.text.count("executors have none: see that the KDC") == 1
+    assert caplog.text.count("executors have none: check that the KDC") == 1
 
 
-def test_the_end_of_tokens_that_cannot_be_replaced_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_tokens_that_cannot_be_replaced_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.held = None
     for life_s in (1000.0, 700.0, 400.0, 90.0):
         world.next = Fetched(b"of the application", life_s, False)
         world.keeper.renew()
-    told = [record.getMessage() for record in caplog.records]
-    assert seconds_told(told) == [700, 400, 90]
-    assert all("--principal and --keytab" in each for each in told)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert warned_seconds(warnings) == [700, 400, 90]
+    assert all("--principal and --keytab" in each for each in warnings)
     world.own.close()
 
 
-def test_the_end_of_a_ticket_is_told_with_who_must_get_another(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_a_ticket_is_logged_with_its_principal(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.keeper.renew()
     for _ in range(19):
         world.after(1800.0).keeper.renew()
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert seconds_told(told) == [27000, 18000, 3600]
-    assert all("ticket of ann@REALM" in each and "run `kinit ann@REALM`" in each for each in told)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warned_seconds(warnings) == [27000, 18000, 3600]
+    assert all("ticket of ann@REALM" in each and "run `kinit ann@REALM`" in each for each in warnings)
 
 
 def test_only_a_store_with_kerberos_needs_tokens(caplog: pytest.LogCaptureFixture) -> None:
@@ -167,6 +167,6 @@ def test_only_a_store_with_kerberos_needs_tokens(caplog: pytest.LogCaptureFixtur
     assert not caplog.records
 
 
-def test_a_session_without_a_jvm_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_session_without_a_jvm_logs_that(caplog: pytest.LogCaptureFixture) -> None:
     assert tokens_for(object(), KERBEROS) is None
     assert "Spark Connect" in caplog.text

@@ -12,22 +12,31 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparktrain.cluster.yarn_capacity import LABEL_KEY, QUEUE_KEY, Demand, Told, demand_of, outlook, refusal, summary
+from sparktrain.cluster.yarn_capacity import (
+    LABEL_KEY,
+    QUEUE_KEY,
+    Demand,
+    YarnStatus,
+    demand_of,
+    outlook,
+    refusal,
+    summary,
+)
 
 SMALL = {"spark.executor.memory": "512m"}
 LABELLED = {**SMALL, LABEL_KEY: "gpu"}
 HOLDER, RUN = "application_1795280325843_0001", "application_1795280325843_0002"
 
 
-def recorded(name: str) -> Told:
-    return msgspec.json.decode((Path(__file__).parent / "yarn" / f"{name}.json").read_bytes(), type=Told)
+def recorded(name: str) -> YarnStatus:
+    return msgspec.json.decode((Path(__file__).parent / "yarn" / f"{name}.json").read_bytes(), type=YarnStatus)
 
 
 def demand(conf: dict[str, str], **more: str) -> Demand:
     return demand_of({**conf, **more})
 
 
-def labelled_node(told: Told) -> dict[str, Any]:
+def labelled_node(told: YarnStatus) -> dict[str, Any]:
     return next(node for node in told.nodes if node.get("nodeLabels") == ["gpu"])
 
 
@@ -193,4 +202,4 @@ def test_a_cluster_is_summed_up_by_its_nodes_labels_and_queues() -> None:
     assert summary(idle) == "2 running nodes; labels: gpu; queues: default, nogpu, prio"
     labelled_node(idle)["state"] = "LOST"
     assert summary(idle) == "1 running node; queues: default, nogpu, prio"
-    assert summary(Told({"type": "fifoScheduler"}, [], [])) == "0 running nodes"
+    assert summary(YarnStatus({"type": "fifoScheduler"}, [], [])) == "0 running nodes"

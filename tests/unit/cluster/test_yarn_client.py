@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.cluster.executor_loss import reading
+from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.yarn_capacity import LABEL_KEY, QUEUE_KEY
 from sparktrain.cluster.yarn_client import Nodes, Outlook, ResourceManager, check
 from sparktrain.errors import ResourceError, SpecError
@@ -83,7 +83,7 @@ def test_there_may_be_two(conf: Path) -> None:
 
 
 def test_the_one_that_answers_is_believed(conf: Path, answering: str) -> None:
-    told = ResourceManager(["http://127.0.0.1:1", f"http://{answering}"]).tell()
+    told = ResourceManager(["http://127.0.0.1:1", f"http://{answering}"]).status()
     assert told is not None
     assert (len(told.nodes), told.applications) == (2, [])
 
@@ -130,7 +130,7 @@ def test_a_lost_node_that_was_taken_out_of_service_is_told_from_others(
     nodes = [{"nodeHostName": host, "state": state} for host, state in states]
     monkeypatch.setitem(ANSWERS, "/ws/v1/cluster/nodes", {"nodes": {"node": nodes}})
     tell = Nodes()
-    found = {host: reading(tell(LOST.format(host)))[0] for host in ("gone", "going", "down", "back", "unknown")}
+    found = {host: explain_failure(tell(LOST.format(host)))[0] for host in ("gone", "going", "down", "back", "unknown")}
     assert found == {
         "gone": Loss.DECOMMISSIONED,
         "going": Loss.DECOMMISSIONED,
@@ -139,7 +139,7 @@ def test_a_lost_node_that_was_taken_out_of_service_is_told_from_others(
         "unknown": Loss.NODE,
     }
     nodes.clear()
-    assert reading(tell(LOST.format("gone")))[0] is Loss.DECOMMISSIONED, "each is looked at once"
+    assert explain_failure(tell(LOST.format("gone")))[0] is Loss.DECOMMISSIONED, "each is looked at once"
 
 
 def test_what_is_not_of_a_lost_node_or_cannot_be_asked_stays_as_it_is(conf: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a driver and its slots may look like."""
+"""Examples of a driver, its slots and a session, and what tests check of a finding."""
 
 from typing import Any
 
@@ -35,9 +35,9 @@ def only(findings: list[Finding], check: str) -> Finding:
     return found[0]
 
 
-def told(finding: Finding, level: Level, *words: str) -> bool:
-    """Whether it has the level, the words, and a next step unless all is well."""
-    text = f"{finding.told}; {finding.fix}"
+def reads(finding: Finding, level: Level, *words: str) -> bool:
+    """Whether a finding has the level, the words, and a next step unless it passes."""
+    text = f"{finding.message}; {finding.fix}"
     assert finding.level is level, finding
     assert bool(finding.fix) is (level is not Level.PASS), finding
     assert [word for word in words if word not in text] == [], text

@@ -16,11 +16,11 @@ from sparktrain.cluster.check_finding import Finding, Level, failed, passed, war
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.doctor import examine, observe
 from sparktrain.doctor.doctor_report import DoctorReport, document
-from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest, begin, settle
+from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest, settle, start_check
 from sparktrain.doctor.rollcall import Shared
 from sparktrain.doctor.slots import Roll
 from sparktrain.errors import ResourceError, SessionError, SpecError, StoreError
-from tests.unit.doctor.seen import DRIVER, OTHER, SLOT, facts, only, told
+from tests.unit.doctor.seen import DRIVER, OTHER, SLOT, facts, only, reads
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +46,15 @@ def test_without_a_session_it_looks_at_what_needs_none(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_not_there_is_told_of_and_not_left_behind(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_and_not_left_behind(tmp_path: Path) -> None:
     found = ClusterExaminer(ExaminationRequest(str(tmp_path / "new" / "runs")), 4).examine()
-    [said] = [each for each in found.findings if each.check == "directory"]
-    assert said.level is Level.WARN
-    assert said.told == f"{tmp_path}/new/runs does not exist"
+    [missing] = [each for each in found.findings if each.check == "directory"]
+    assert missing.level is Level.WARN
+    assert missing.message == f"{tmp_path}/new/runs does not exist"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_not_looked_at_is_told() -> None:
+def test_what_was_not_checked_is_listed() -> None:
     assert ClusterExaminer(ExaminationRequest(), 4).examine().unseen[1] == "the store: pass --dir"
 
 
@@ -70,37 +70,37 @@ def test_wrong_calls_are_refused() -> None:
 def test_a_store_that_cannot_be_used_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = ClusterExaminer(ExaminationRequest(str(tmp_path / "file")), 4).examine()
-    assert told(only(found.findings, "store"), Level.FAIL, "is a file, not a directory")
+    assert reads(only(found.findings, "store"), Level.FAIL, "is a file, not a directory")
     assert found.level is Level.FAIL
 
 
-def test_a_damaged_configuration_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corrupt_configuration_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "core-site.xml").write_text("<configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     found = ClusterExaminer(ExaminationRequest(), 4).examine()
-    assert told(only(found.findings, "machine"), Level.FAIL, "core-site.xml cannot be read", "HADOOP_CONF_DIR")
+    assert reads(only(found.findings, "machine"), Level.FAIL, "core-site.xml cannot be read", "HADOOP_CONF_DIR")
 
 
 def test_daemons_that_do_not_answer_are_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = "<property><name>yarn.resourcemanager.webapp.address</name><value>127.0.0.1:1</value></property>"
     (tmp_path / "yarn-site.xml").write_text(f"<configuration>{entry}</configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(observe, "prove", lambda directory, clock: ([passed("store", "well")], Shared()))
+    monkeypatch.setattr(observe, "probe", lambda directory, clock: ([passed("store", "well")], Shared()))
     found = ClusterExaminer(ExaminationRequest("webhdfs://127.0.0.1:1/runs"), 4).examine()
-    assert told(only(found.findings, "yarn"), Level.WARN, "http://127.0.0.1:1 does not answer this process")
-    assert told(only(found.findings, "namenode"), Level.WARN, "no NameNode tells its settings")
+    assert reads(only(found.findings, "yarn"), Level.WARN, "http://127.0.0.1:1 does not answer this process")
+    assert reads(only(found.findings, "namenode"), Level.WARN, "no NameNode reports its settings")
     assert [each.level for each in found.findings if each.check == "security"] == [Level.WARN, Level.WARN]
 
 
 @pytest.mark.parametrize("error", [SessionError("no session on spark://h:1; is it there?")])
-def test_a_session_that_cannot_be_made_is_a_finding_and_the_rest_is_looked_at(error: SessionError) -> None:
+def test_a_session_that_cannot_start_is_a_finding_and_the_rest_is_checked(error: SessionError) -> None:
     @contextmanager
     def session() -> Iterator[Any]:
         raise error
         yield
 
     found = ClusterExaminer(ExaminationRequest(open_session=session), 4).examine()
-    assert told(only(found.findings, "session"), Level.FAIL, "no session on spark://h:1", "is it there?")
+    assert reads(only(found.findings, "session"), Level.FAIL, "no session on spark://h:1", "is it there?")
     assert only(found.findings, "python").level is Level.PASS
     assert found.unseen[0] == "the executors: there is no session"
 
@@ -124,7 +124,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
     return opened
 
 
-def test_slots_are_asked_with_the_store_that_was_proved(session: Any, tmp_path: Path) -> None:
+def test_slots_are_queried_with_the_probed_store(session: Any, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     found = ClusterExaminer(ExaminationRequest(str(tmp_path / "runs"), session), 4).examine()
     [(slots, shared)] = session.asked
@@ -136,34 +136,34 @@ def test_slots_are_asked_with_the_store_that_was_proved(session: Any, tmp_path: 
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-def test_where_a_run_would_be_refused_slots_are_not_asked(session: Any) -> None:
+def test_slots_are_not_queried_where_a_run_would_be_refused(session: Any) -> None:
     found = ClusterExaminer(ExaminationRequest(open_session=session, agents=5), 4).examine()
-    assert told(only(found.findings, "slots"), Level.FAIL, "agents (5) exceeds the 2 slots")
+    assert reads(only(found.findings, "slots"), Level.FAIL, "agents (5) exceeds the 2 slots")
     assert session.asked == []
-    assert found.unseen == ["the store: pass --dir", "the executors: see above what fails"]
+    assert found.unseen == ["the store: pass --dir", "the executors: see the failures above"]
 
 
 def test_an_error_of_ours_keeps_its_next_step() -> None:
-    [finding] = settle("store", begin(raising(StoreError(5, "the disk is gone; mend it"))), 5.0)
-    assert told(finding, Level.FAIL, "the disk is gone", "mend it")
-    [finding] = settle("slots", begin(raising(ResourceError("too few: add some"))), 5.0)
-    assert (finding.told, finding.fix) == ("too few", "add some")
+    [finding] = settle("store", start_check(raising(StoreError(5, "the disk is gone; replace it"))), 5.0)
+    assert reads(finding, Level.FAIL, "the disk is gone", "replace it")
+    [finding] = settle("slots", start_check(raising(ResourceError("too few: add some"))), 5.0)
+    assert (finding.message, finding.fix) == ("too few", "add some")
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), TimeoutError("slow"), subprocess.TimeoutExpired("klist", 5.0)])
-def test_what_cannot_be_looked_at_is_a_warning(error: Exception) -> None:
-    pending = begin(raising(error))
+def test_a_check_that_fails_is_a_warning(error: Exception) -> None:
+    pending = start_check(raising(error))
     pending.exception(5.0)
     [finding] = settle("kerberos", pending, 5.0)
-    assert told(finding, Level.WARN, "this could not be looked at")
+    assert reads(finding, Level.WARN, "the check failed")
 
 
 def test_what_hangs_fails_at_its_deadline() -> None:
     never = threading.Event()
-    pending = begin(lambda: [passed("x", str(never.wait(60)))])
+    pending = start_check(lambda: [passed("x", str(never.wait(60)))])
     try:
         [finding] = settle("store", pending, 0.01)
-        assert told(finding, Level.FAIL, "no answer within 0.01 s")
+        assert reads(finding, Level.FAIL, "no answer within 0.01 s")
     finally:
         never.set()
     assert isinstance(pending, Future)
@@ -192,7 +192,7 @@ def test_the_report_for_people_has_a_line_for_each_and_its_fix() -> None:
         "FAIL  store        no\\x1b[2J",
         "                   fix: go",
         "",
-        "not looked at: the store: pass --dir",
+        "not checked: the store: pass --dir",
         "1 FAIL, 1 WARN, 1 PASS",
     ]
 
@@ -200,7 +200,7 @@ def test_the_report_for_people_has_a_line_for_each_and_its_fix() -> None:
 def test_the_report_for_programs_is_json() -> None:
     made = json.loads(json.dumps(document(FOUND), allow_nan=False))
     assert (made["version"], made["level"]) == (1, "fail")
-    assert made["findings"][0] == {"check": "spark", "level": "pass", "told": "Spark 4.3.0", "fix": None}
+    assert made["findings"][0] == {"check": "spark", "level": "pass", "message": "Spark 4.3.0", "fix": None}
     assert made["findings"][1]["fix"] == "set it off"
     assert made["unseen"] == ["the store: pass --dir"]
     assert made["slots"][0]["peers"] == [{"host": "b", "address": "10.0.0.2", "port": 4000, "problem": ""}]

@@ -15,7 +15,7 @@ from sparktrain.doctor import observe
 from sparktrain.doctor.hadoop import AUTHENTICATION_KEY
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.store.url import open_store
-from tests.unit.doctor.seen import told
+from tests.unit.doctor.seen import reads
 
 JAVA = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)\n'
 WANTED = {AUTHENTICATION_KEY: "kerberos"}
@@ -66,28 +66,28 @@ def test_the_driver_without_a_session(commands: Path, monkeypatch: pytest.Monkey
     assert driver.versions["sparktrain"]
 
 
-def test_kerberos_is_looked_at_where_it_is_wanted(commands: Path) -> None:
+def test_kerberos_is_checked_where_hadoop_needs_it(commands: Path) -> None:
     clock = SystemClock()
     assert observe.kerberos({}, clock) == []
     write(commands / "klist", KLIST)
     [well] = observe.kerberos(WANTED, clock)
-    assert told(well, Level.PASS, "the ticket of alice@LAB ends in", "at 11/21/56 18:00:00")
+    assert reads(well, Level.PASS, "the ticket of alice@LAB ends in", "at 11/21/56 18:00:00")
     write(commands / "klist", NONE)
     [lost] = observe.kerberos(WANTED, clock)
-    assert told(lost, Level.FAIL, "there is no Kerberos ticket")
+    assert reads(lost, Level.FAIL, "there is no Kerberos ticket")
 
 
 def test_tokens_of_a_job_do_for_a_ticket(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(commands / "klist", NONE)
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(commands / "tokens"))
     [well] = observe.kerberos(WANTED, SystemClock())
-    assert told(well, Level.PASS, "has the tokens of its job")
+    assert reads(well, Level.PASS, "has the tokens of its job")
 
 
-def test_without_klist_it_says_so(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_klist_is_a_warning(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(commands))
     [finding] = observe.kerberos(WANTED, SystemClock())
-    assert told(finding, Level.WARN, "there is no klist here", "krb5-user")
+    assert reads(finding, Level.WARN, "there is no klist here", "krb5-user")
 
 
 HA = {
@@ -108,14 +108,14 @@ URLS = [
 
 
 @pytest.mark.parametrize(("url", "settings", "urls"), URLS)
-def test_namenodes_are_where_the_configuration_says(url: str, settings: dict[str, str], urls: list[str]) -> None:
+def test_namenodes_are_where_the_configuration_has_them(url: str, settings: dict[str, str], urls: list[str]) -> None:
     assert observe.namenode_urls(StoreAddress(url), settings) == urls
     assert observe.namenode_urls(StoreAddress(url, settings), {}) == urls
 
 
 @pytest.fixture
 def namenode() -> Iterator[str]:
-    """Host and port of a NameNode that tells one setting."""
+    """Host and port of a NameNode that reports one setting."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -135,21 +135,21 @@ def namenode() -> Iterator[str]:
         thread.join()
 
 
-def test_the_first_namenode_that_answers_tells(namenode: str) -> None:
+def test_the_first_namenode_that_answers_reports_its_settings(namenode: str) -> None:
     settings, where = observe.namenode_settings(StoreAddress(f"webhdfs://127.0.0.1:1,{namenode}/runs"))
     assert (settings, where) == ({"dfs.x": "1"}, f"http://{namenode}")
 
 
 def test_namenodes_that_do_not_answer_are_named() -> None:
-    with pytest.raises(OSError, match=r"no NameNode tells its settings \(http://127.0.0.1:1: "):
+    with pytest.raises(OSError, match=r"no NameNode reports its settings \(http://127.0.0.1:1: "):
         observe.namenode_settings(StoreAddress("webhdfs://127.0.0.1:1/runs"))
 
 
-def test_a_store_is_proved_and_nothing_is_left(tmp_path: Path) -> None:
-    [well, absent], shared = observe.prove(str(tmp_path / "runs"), SystemClock())
-    assert told(well, Level.PASS, f"{tmp_path / 'runs'}: a file is created once, made durable, read back and deleted")
+def test_a_store_is_probed_and_nothing_is_left(tmp_path: Path) -> None:
+    [well, absent], shared = observe.probe(str(tmp_path / "runs"), SystemClock())
+    assert reads(well, Level.PASS, f"{tmp_path / 'runs'}: a file is created once, made durable, read back and deleted")
     assert open_store(shared.address).list() == [shared.marker]
-    assert told(absent, Level.WARN, f"{tmp_path / 'runs'} does not exist")
+    assert reads(absent, Level.WARN, f"{tmp_path / 'runs'} does not exist")
     observe.forget(shared)
     assert list(tmp_path.iterdir()) == []
 
@@ -157,9 +157,9 @@ def test_a_store_is_proved_and_nothing_is_left(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_written_is_refused_as_a_run_refuses_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunDirectoryError, match="is a file, not a directory"):
-        observe.prove(str(tmp_path / "file"), SystemClock())
+        observe.probe(str(tmp_path / "file"), SystemClock())
     with pytest.raises(SpecError):
-        observe.prove("no:/such/store", SystemClock())
+        observe.probe("no:/such/store", SystemClock())
 
 
 def test_settings_of_hadoop_are_read_where_there_are_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,7 @@ def test_a_slot_connects_to_those_that_follow_it() -> None:
 
 def test_what_a_job_returned_is_read_in_the_order_of_slots() -> None:
     roll = roll_of(3, (to_json(here(1)), to_json(here(0))), "")
-    assert [each.slot for each in roll.told] == [0, 1]
+    assert [each.slot for each in roll.answers] == [0, 1]
     assert roll.error == ""
 
 

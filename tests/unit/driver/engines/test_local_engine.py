@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sparktrain as st
-from sparktrain.cluster.executor_loss import reading
+from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
@@ -162,7 +162,7 @@ def test_an_agent_that_has_lived_counts_from_the_start_again() -> None:
     ],
 )
 def test_the_end_of_a_process_explains_the_loss_of_its_agent(said: str, told: str) -> None:
-    loss, line = reading(said)
+    loss, line = explain_failure(said)
     assert loss is Loss.OTHER
     assert not loss.excused, "a trial that kills agents is lost in the end"
     assert re.search(told, line)
