@@ -71,7 +71,7 @@ imports: setup ## the layers between the packages
 words: setup ## spelling, and the words that docs, comments and messages avoid: scripts/words.py has the rules
 	@$(BIN)/python -m scripts.words
 
-words-update: setup ## write scripts/words.ratchet anew after a file got better, moved or went; refused when the sum has grown
+words-update: setup ## rewrite scripts/words.ratchet after a file got better, moved or went; refused when the sum has grown
 	@$(BIN)/python -m scripts.words --update
 
 docs: setup ## the documentation as a site in site/: every internal link is checked, and that pages fetch nothing from elsewhere
@@ -82,7 +82,7 @@ format: setup ## put imports and format right
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock: ## write constraints.txt anew from pyproject.toml; needs uv
+lock: ## rewrite constraints.txt from pyproject.toml; needs uv
 	uv pip compile pyproject.toml --extra dev --generate-hashes --python-version 3.11 \
 	    --no-header --no-annotate --output-file constraints.txt
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Tells Spark which GPUs an executor has: spark.executor.resource.gpu.discoveryScript=/path/to/gpu-discovery.sh
+# Finds the GPUs of an executor for Spark: spark.executor.resource.gpu.discoveryScript=/path/to/gpu-discovery.sh
 #
 # Where nothing isolates GPUs, as under YARN without its GPU plugin and cgroups, every executor of a host sees all of
 # them, and a script that lists them gives each executor the same ones. This one hands each GPU to one executor at a
-# time: it writes down who has it, until that executor's process is gone.
+# time: it records the owner until that executor's process has ended.
 #
 #   SPARKTRAIN_GPUS           GPUs of an executor: spark.executor.resource.gpu.amount (default 1)
 #   SPARKTRAIN_GPU_ADDRESSES  addresses of this host's GPUs, such as "0 1" (default: what nvidia-smi lists)

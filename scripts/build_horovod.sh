@@ -4,7 +4,7 @@
 #   scripts/build_horovod.sh [ENVIRONMENT]    the folder of a virtual environment that has TensorFlow; .venv by default
 #
 # Builds once, in 2 to 5 minutes of all cores. The wheel stays in ${XDG_CACHE_HOME:-~/.cache}/sparktrain/wheels, under a
-# name that tells all that decides what is in it. Does nothing where it is installed already. docs/horovod.md tells how
+# name with all that determines its content. Does nothing where it is installed already. docs/horovod.md explains how
 # to build for other machines. Exit status 2: something is missing that only an administrator can add.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -50,7 +50,7 @@ wait_for_lock() {
 
 pip() { quietly env PYTHONPATH="$building/tools" "$python" -m pip --no-input --disable-pip-version-check "$@"; }
 
-# Sets label, the version that pip shows, by which this build is told from the plain Horovod, that lacks the fixes;
+# Sets label, the version that pip shows, which distinguishes this build from the plain Horovod without the fixes;
 # wheel, its file; and installed, a folder that is there when it is installed.
 name_the_build() {
   local tensorflow tag site
@@ -110,7 +110,7 @@ apply_fixes() {
   # vector, sees no rank that could be missing. A gang with one member stuck outside a collective would wait for ever.
   replace horovod/common/gloo/gloo_controller.cc 'global_ranks_.reserve(size_);' 'global_ranks_.resize(size_);'
 
-  # A peer that does not come makes Gloo throw in Horovod's own thread, where nobody catches: the process would end by
+  # A peer that does not connect makes Gloo throw in Horovod's own thread, where nothing catches: the process would end by
   # SIGABRT. Caught, hvd.init() raises ValueError, and after hvd.shutdown() the process may try again.
   replace horovod/common/operations.cc '#if HAVE_GLOO
 #if HAVE_MPI

@@ -1,9 +1,9 @@
-"""Everything from nothing on one machine: HDFS and YARN, a sweep, and a gang of which a container is killed.
+"""Starts everything on one machine: HDFS and YARN, a sweep, and a gang that loses a container.
 
     make demo-yarn
 
-Both train the clothes of examples/fashion_mnist.py on the node labelled `gpu`, which has none, and keep all that
-they make in HDFS. At the end nothing runs any more. It takes about four minutes.
+Both train examples/fashion_mnist.py on the node labelled `gpu`, which has none, and keep all that they write in
+HDFS. At the end all daemons have stopped. It takes about four minutes.
 """
 
 import json
@@ -30,36 +30,38 @@ END_TIMEOUT_S = 240.0
 """From there, or from the call, to the end of a job."""
 STOP_TIMEOUT_S = 30.0
 CONF = {
-    "spark.log.level": "ERROR",  # what sparktrain says is not to be looked for among hundreds of Spark's lines
+    "spark.log.level": "ERROR",  # the lines of sparktrain would be lost among hundreds of Spark's
     "spark.executor.memoryOverhead": "1024m",  # two such executors fit the node
 }
 
 
 def main() -> None:
     clock = SystemClock()
-    begun = clock.now()
+    start = clock.now()
     with TemporaryDirectory(prefix="sparktrain-demo-") as folder, hdfs(Path(folder, "hdfs")) as files:
         with yarn(Path(folder, "yarn"), files) as cluster:
-            say(f"HDFS and YARN run after {clock.now() - begun:.0f} s; node {cluster.labelled_node} has the label gpu")
+            announce(
+                f"HDFS and YARN run after {clock.now() - start:.0f} s; node {cluster.labelled_node} has the label gpu"
+            )
             properties = Path(folder, "spark.conf")
             properties.write_text("".join(f"{key} {value}\n" for key, value in (fast_conf(cluster) | CONF).items()))
             sweep(cluster, properties)
             gang(cluster, properties)
         show_files(files)
-    say(f"all daemons have ended, after {clock.now() - begun:.0f} s")
+    announce(f"all daemons have ended, after {clock.now() - start:.0f} s")
 
 
 def sweep(cluster: Yarn, properties: Path) -> None:
     """Two learning rates, side by side."""
-    say("a sweep of two trials, in client mode")
+    announce("a sweep of two trials, in client mode")
     grid = ["--grid", "learning_rate=0.1,0.01", "--grid", "dropout=0.2", "--metric", "accuracy"]
     with submitted(cluster, properties, "sweep", TARGET, *grid, "--dir", RUNS, "--name", "sweep") as process:
         check(process)
 
 
 def gang(cluster: Yarn, properties: Path) -> None:
-    """A ring of two members, one of which loses its container after the first checkpoint."""
-    say("a gang of two members on Horovod; one of its containers will be killed")
+    """A ring of two members; one loses its container after the first checkpoint."""
+    announce("a gang of two members on Horovod; one of its containers will be killed")
     params = ["--workers", "2", "--param", "learning_rate=0.01", "--param", "dropout=0.2", "--metric", "accuracy"]
     with submitted(cluster, properties, "run", TARGET, *params, "--dir", RUNS, "--name", "gang") as process:
 
@@ -77,8 +79,8 @@ def kill_executor(cluster: Yarn) -> None:
     [application] = [each["id"] for each in cluster.applications() if each["state"] == "RUNNING"]
     containers = cluster.containers_of(application)
     executors = sorted(each for each, node in containers.items() if node == cluster.labelled_node)
-    say(f"there is a checkpoint; the executors are on {cluster.labelled_node}: {', '.join(executors)}")
-    say(f"the last one is killed: {executors[-1]}")
+    announce(f"there is a checkpoint; the executors are on {cluster.labelled_node}: {', '.join(executors)}")
+    announce(f"the last one is killed: {executors[-1]}")
     cluster.kill_container(executors[-1])
 
 
@@ -113,14 +115,14 @@ def checkpointed(env: Mapping[str, str]) -> bool:
 
 def show_files(files: Hdfs) -> None:
     """What is left in HDFS."""
-    say("in HDFS, beside logs and metrics:")
+    announce("in HDFS, beside logs and metrics:")
     paths = [Path(line) for line in files.cli("-ls", "-C", "-R", "/runs").splitlines()]
     kept = [path for path in paths if path.name in ("results.json", "model.keras") or path.name.startswith("manifest-")]
     print(*kept, sep="\n", flush=True)
 
 
-def say(text: str) -> None:
-    """A line between what the jobs say."""
+def announce(text: str) -> None:
+    """Print a line between the output of the jobs."""
     print(f"demo: {text}", flush=True)
 
 

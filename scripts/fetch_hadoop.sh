@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fetches Hadoop's jars with Maven, and installs MIT Kerberos: the real daemons that tests/hadoop starts.
 #
-# The jars come to ${XDG_CACHE_HOME:-~/.cache}/sparktrain/hadoop, into a folder whose name tells their version and the digest
-# of the pom.xml that names them; tests.support.hadoop looks there. 100 MB, half a minute, once; does nothing where
+# The jars come to ${XDG_CACHE_HOME:-~/.cache}/sparktrain/hadoop, into a folder named by their version and the digest
+# of the pom.xml that lists them; tests.support.hadoop looks there. 100 MB, half a minute, once; does nothing where
 # they are. Exit status 2: something is missing that only an administrator can add.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 venv=.venv
 stamp=$venv/.complete
-unfinished=$venv/.unfinished # there while packages are installed: a .venv that has it was interrupted, and is made anew
+unfinished=$venv/.unfinished # there while packages are installed: a .venv that has it was interrupted, and is rebuilt
 images=/usr/share/datasets/fashion-mnist
 
 say() { echo "setup: $*"; }

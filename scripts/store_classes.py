@@ -24,7 +24,7 @@ JAVA = str(Path(os.environ["JAVA_HOME"], "bin", "java")) if os.environ.get("JAVA
 
 
 def main(target: Path) -> None:
-    """Store them in `target`, unless they are there."""
+    """Store the classes in `target`, unless it has them."""
     stamp = target.with_suffix(".of")
     wanted = f"{pyspark.__version__} {pyspark.__file__} {finished([JAVA, '-version'])}"
     if target.exists() and stamp.exists() and stamp.read_text() == wanted:
@@ -42,7 +42,7 @@ def main(target: Path) -> None:
 
 
 def watch(folder: Path) -> None:
-    """Run a job on a session whose JVMs list the classes that they load, and write down how they were called."""
+    """Run a job on JVMs that list the classes they load, and record their command line."""
     options = f"{FAST_JVM} -XX:DumpLoadedClassList={folder}/loaded-%p"
     conf = {f"spark.{who}.extraJavaOptions": options for who in ("driver", "executor")}
     with spark_session(LOCAL_CLUSTER, folder, conf) as spark:
@@ -67,7 +67,7 @@ def merged(folder: Path) -> Path:
 
 
 def finished(command: list[str]) -> str:
-    """What a command said. Ends this program, with the command and what it said, when it fails."""
+    """The output of a command. When it fails, this program ends with the command and its output."""
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False
     )

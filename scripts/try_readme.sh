@@ -33,7 +33,7 @@ lines = [*first, "python sweep.py", *(line for block in others for line in block
 (home / "lines.sh").write_text("\n".join(["set -ex", *lines, ""]))
 PYTHON
 
-# Only the wheel's own place is told: everything else is as in the README.
+# Only the location of the wheel is added; everything else is as in the README.
 cd "$home/empty"
 env -u VIRTUAL_ENV -u PYTHONPATH -u SPARK_HOME -u PYSPARK_PYTHON PATH=/usr/local/bin:/usr/bin:/bin \
   PIP_FIND_LINKS="$home/wheels ${PIP_FIND_LINKS:-}" bash "$home/lines.sh"

@@ -247,8 +247,8 @@ def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -
     ended = follow(line, job.tag, RunLookout(directory), tell)
     if ended.run is not None:
         _show(out, ended.run)
-    if ended.verdict.told:
-        _tell(f"{'error: ' * (ended.verdict.code != 0)}{ended.verdict.told}")
+    if ended.verdict.message:
+        _tell(f"{'error: ' * (ended.verdict.code != 0)}{ended.verdict.message}")
     if ended.output:
         _tell(ended.output)
     return ended.verdict.code

@@ -1,4 +1,4 @@
-"""The `spark-submit` line of a job: from what was asked for to its words. Pure."""
+"""Builds the `spark-submit` line of a job. Pure."""
 
 import os
 import posixpath
@@ -21,56 +21,56 @@ _EXECUTOR_PYTHON_KEY = "spark.pyspark.python"
 _DRIVER_PYTHON_KEY = "spark.pyspark.driver.python"
 _MASTER_PYTHON_KEY = "spark.yarn.appMasterEnv.PYSPARK_PYTHON"
 _SECRET = re.compile(r"secret|password|token|credential|access[.]?key|account[.]?key", re.IGNORECASE)
-"""Of the name of a setting: as Spark hides values from its own logs, and those of cloud stores."""
+"""Names of secret settings: those that Spark hides in its own logs, and those of cloud stores."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _PROPERTY = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*")
 
 
 class Mode(StrEnum):
-    """Where the driver runs. The value is spark-submit's word."""
+    """Where the driver runs. The value is spark-submit's name for it."""
 
-    CLIENT = "client"  # here
-    CLUSTER = "cluster"  # in a container of YARN
+    CLIENT = "client"  # on this machine
+    CLUSTER = "cluster"  # in a YARN container
 
 
 class YarnPlacement(Struct, frozen=True):
-    """Where an application runs on YARN; None for what Spark's own configuration says."""
+    """Where an application runs on YARN; None leaves a value to Spark's own configuration."""
 
     mode: Mode = Mode.CLIENT
     queue: str | None = None
     label: str | None = None
     executors: int | None = None
     cores: int | None = None
-    """Of each executor."""
+    """Cores of each executor."""
     memory: str | None = None
-    """Of each executor, as Spark writes sizes."""
+    """Memory of each executor, in Spark's format."""
 
 
 class Job(Struct, frozen=True):
-    """What is submitted."""
+    """A job for spark-submit."""
 
     program: str
     """A file of `jobs/`."""
     words: tuple[str, ...]
-    """Its arguments."""
+    """The arguments of the program."""
     place: YarnPlacement = YarnPlacement()
     conf: Mapping[str, str] = {}
     properties_file: str | None = None
     properties: Mapping[str, str] = {}
-    """What that file says."""
+    """The settings in that file."""
     files: tuple[str, ...] = ()
-    """That the driver finds in its working directory, in cluster mode."""
+    """Files for the driver's working directory, in cluster mode."""
     py_files: tuple[str, ...] = ()
     archive: str | None = None
-    """Of the pack that executors run from, a path or a URL; None for the Python of the nodes."""
+    """The path or URL of the pack that executors run from; None for the Python of the nodes."""
     python: str = "python3"
-    """Of a driver that runs here."""
+    """The Python of a driver on this machine."""
     tag: str = ""
-    """By which the application is found among others."""
+    """The tag that identifies the application."""
 
 
 def line_of(job: Job, spark_submit: str = "spark-submit") -> list[str]:
-    """The words of the line, as a user would write them."""
+    """The words of the command line, as a user would write them."""
     place = job.place
     words = [spark_submit, "--master", "yarn", "--deploy-mode", str(place.mode)]
     options = {
@@ -91,13 +91,13 @@ def line_of(job: Job, spark_submit: str = "spark-submit") -> list[str]:
 
 
 def _all(job: Job, key: str, own: Sequence[str]) -> str | None:
-    """What is listed for an option which prevails over a setting: that of the user's as well. None for no option."""
+    """The value of an option that replaces the setting `key`: the user's entries and `own`. None for no option."""
     others = (job.conf.get(key) or job.properties.get(key) or "").split(",")
     return ",".join(dict.fromkeys((*filter(None, map(str.strip, others)), *own))) if own else None
 
 
 def settings_of(job: Job) -> dict[str, str]:
-    """What Spark's configuration will be, as far as the line says it: for checks before it is submitted."""
+    """Spark's configuration as far as the line sets it, for checks before it is submitted."""
     place = job.place
     named = {
         yarn_capacity.QUEUE_KEY: place.queue,
@@ -124,17 +124,17 @@ def _conf(job: Job) -> dict[str, str]:
 
 
 def check_open(keys: Iterable[str], given_by: str) -> None:
-    """Raises SpecError for a secret: everybody on this machine sees the line while the application runs."""
+    """Raises SpecError for a secret: all users of this machine see the line while the application runs."""
     for key in keys:
         if _SECRET.search(key):
             raise SpecError(
-                f"{given_by} {key}=... would show a secret to everybody on this machine: write it into a file that you "
-                "alone can read, and pass that with --properties-file"
+                f"{given_by} {key}=... would show a secret to all users of this machine: write it into a file that "
+                "only you can read, and pass that with --properties-file"
             )
 
 
 def properties_in(text: str) -> dict[str, str]:
-    """What a file of Spark's properties says: a key, a blank or `=`, and a value on each line."""
+    """The settings in a properties file of Spark: a key, a blank or `=`, and a value on each line."""
     found = {}
     for line in text.splitlines():
         match = _PROPERTY.fullmatch(line)
@@ -143,33 +143,33 @@ def properties_in(text: str) -> dict[str, str]:
     return found
 
 
-# ---- what a driver in a container finds
+# ---- files of a driver in a container
 
 
 class Shipped(Struct, frozen=True):
-    """Arguments for a driver elsewhere, and the files that go with them."""
+    """Arguments for a driver in a container, and the files that it needs."""
 
     words: tuple[str, ...]
     files: tuple[str, ...]
 
 
 def shipped(words: Sequence[str], files: Sequence[str]) -> Shipped:
-    """`words` in which each of `files` is named as it is in the driver's working directory.
+    """`words` with each of `files` under its name in the driver's working directory.
 
-    Raises SpecError for two files of one name there.
+    Raises SpecError for two files with the same name there.
     """
     names: dict[str, str] = {}
     for path in dict.fromkeys(files):
         name = os.path.basename(path)
         if name in names.values():
             both = ", ".join([path, *(other for other in names if names[other] == name)])
-            raise SpecError(f"{both} cannot go to one driver, where both are {name}: rename one of them")
+            raise SpecError(f"{both} cannot go to one driver, which would have both as {name}: rename one of them")
         names[path] = name
     return Shipped(tuple(_renamed(word, names) for word in words), tuple(names))
 
 
 def file_of_target(target: str) -> str | None:
-    """The file that a training function is in; None for one that is named by its module."""
+    """The file of a training function; None for one that is named by its module."""
     path, _, function = target.rpartition(":")
     return path if function and path.endswith(".py") else None
 
@@ -177,10 +177,10 @@ def file_of_target(target: str) -> str | None:
 def check_shared(directory: str | None, option: str = "--dir") -> None:
     """Raises SpecError for a run directory that would be lost with the driver's container."""
     if directory is None or not (_URL.match(directory) or posixpath.isabs(directory)):
-        told = f"{option} {directory}" if directory is not None else f"without {option}, the run directory"
+        subject = f"{option} {directory}" if directory is not None else f"without {option}, the run directory"
         raise SpecError(
-            f"{told} is in the driver's container in cluster mode, and goes with it: pass {option} with a URL such as "
-            "hdfs:///runs, or an absolute path that all nodes share"
+            f"{subject} is in the driver's container in cluster mode, and is lost with it: pass {option} with a URL "
+            "such as hdfs:///runs, or an absolute path that all nodes share"
         )
 
 

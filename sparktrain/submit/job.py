@@ -1,4 +1,4 @@
-"""From what is asked of `sparktrain submit` to a job of `jobs/` that finds all it needs where its driver runs."""
+"""Makes from the arguments of `sparktrain submit` a job of `jobs/` with all files that its driver needs."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,13 +30,13 @@ PROGRAMS = {"sweep": "grid_search.py", "run": "run_gang.py", "resume": "resume_r
 
 
 class JobRequest(Struct, frozen=True):
-    """What was asked for, not yet checked, but for the environment of executors."""
+    """The arguments of `sparktrain submit`, not yet checked, without the environment of executors."""
 
     kind: str
     words: tuple[str, ...]
-    """Arguments of that kind of job."""
+    """The arguments of the job itself."""
     place: Mapping[str, Any]
-    """Of `YarnPlacement`; None for what was not given."""
+    """The fields of `YarnPlacement`; None for those that were not given."""
     conf: Mapping[str, str] = {}
     properties_file: str | None = None
     files: Sequence[str] = ()
@@ -44,9 +44,9 @@ class JobRequest(Struct, frozen=True):
 
 
 def job_of(asked: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]:
-    """The job without its pack, and its run directory. `arguments` is what its command makes of its words.
+    """The job without its pack, and its run directory. `arguments` are the job's words as its command parses them.
 
-    Reads files that are named. Raises SpecError.
+    Reads the files that they name. Raises SpecError.
     """
     properties = _properties(asked.properties_file)
     mode = asked.place["mode"] or {**properties, **asked.conf}.get(MODE_KEY) or "client"
@@ -76,14 +76,14 @@ def job_of(asked: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]:
 
 
 def program(kind: str) -> Path:
-    """The job's file: beside the package in a checkout, within it where it is installed."""
+    """The job's file: beside the package in a checkout, inside the installed package otherwise."""
     package = Path(__file__).parents[1]
     installed = package / "jobs"
     return (installed if installed.is_dir() else package.parent / "jobs") / PROGRAMS[kind]
 
 
 def _named(asked: JobRequest, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
-    """The job's words, with a name of the run by which it is found; and the run directory."""
+    """The job's words, with a name of the run added if they have none, and the run directory."""
     if "directory" in arguments:
         if mode is Mode.CLUSTER:
             check_shared(arguments["directory"], "the run directory")
@@ -96,23 +96,23 @@ def _named(asked: JobRequest, arguments: Mapping[str, Any], mode: Mode) -> tuple
         check_shared(folder)
     words = asked.words
     if name is None:
-        # its job takes an equal name for one to resume, so two that are submitted in one second must differ
+        # the job resumes a run of the same name, so two jobs submitted in one second must have different names
         name = f"{arguments['target'].rpartition(':')[2]}-{SystemClock().stamp()}-{token_hex(2)}"
         words = (*words, "--name", name)
     return words, f"{(folder or DEFAULT_DIR).rstrip('/')}/{name}"
 
 
 def _own_files(arguments: Mapping[str, Any]) -> list[str]:
-    """The files of this machine that the job's arguments name."""
+    """The local files that the job's arguments name."""
     target = file_of_target(arguments["target"]) if "target" in arguments else None
     modules = [each.strip() for each in (arguments["py_files"] or "").split(",") if each.strip() and "://" not in each]
     return [path for path in (target, arguments.get("params"), *modules) if path is not None]
 
 
 def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> list[str]:
-    """The modules in the folder of the training file that it imports, and those that they import, and so on.
+    """The modules beside the training file that it imports, directly or through each other.
 
-    Raises SpecError for a package there, unless some archive of `py_files` may bring it.
+    Raises SpecError for a package there, unless an archive in `py_files` may contain it.
     """
     target = file_of_target(arguments.get("target", ""))
     archives = [path for path in py_files if not path.endswith(".py")]

@@ -1,4 +1,4 @@
-"""Which exit code the end of a submitted job is. Pure."""
+"""The exit code of a submitted job, by the end of its run and its application. Pure."""
 
 import re
 
@@ -10,7 +10,7 @@ from sparktrain.runs.view import RunState, RunView
 from sparktrain.state.sweep import Ending
 
 CALL_IS_WRONG, CLUSTER_FAILED = 2, 5
-"""Exit codes, as docs/command-line.md has them."""
+"""Exit codes of docs/command-line.md."""
 
 _STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
 _OUTAGE = re.compile(
@@ -20,64 +20,62 @@ _SUBMITTED = re.compile(r"Submitted application (application_\d+_\d+)")
 
 
 class Verdict(Struct, frozen=True):
-    """What became of a job."""
+    """How a job ended."""
 
     code: int
-    told: str = ""
-    """Why it is not 0, or what YARN says to the contrary; empty where nothing is to be said."""
+    message: str = ""
+    """Why the code is not 0, or how YARN's report differs; empty where there is nothing to report."""
     by_run: bool = False
-    """The run says so, which has more to tell."""
+    """Whether the run determined the code; its result has the details."""
 
 
 def verdict_of(
     application: Application | None, output: str, run: RunView | None, began_before: float | None
 ) -> Verdict:
-    """Of a job whose driver ran in a container, once `spark-submit` has ended and has printed `output`.
+    """The verdict on a job with its driver in a container, after `spark-submit` has ended and printed `output`.
 
-    `run` is what its directory says now, and `began_before` when its newest driver had begun before this job. What the
-    job's own driver has written there counts first: YARN takes an application for failed that was done while the
-    ResourceManager came back, and for succeeded what lost trials.
+    `run` is the run in its directory now, and `began_before` the start of its newest driver before this job. What the
+    job's own driver wrote there counts first: YARN reports FAILED for an application that finished while the
+    ResourceManager restarted, and SUCCEEDED for one that lost trials.
     """
     if run is not None and run.state is RunState.ENDED and run.began != began_before:
         return _of_run(run, application)
     if application is None:
         return _not_submitted(output)
     if (status := _STATUS.search(application.diagnostics)) is not None and application.final_status == "FAILED":
-        return Verdict(
-            int(status[1]), f"the driver of {application.id} ended with {status[1]}, and has not ended a run"
-        )
+        return Verdict(int(status[1]), f"the driver of {application.id} exited with {status[1]} before it ended a run")
     if application.final_status == "SUCCEEDED" and run is not None and run.complete and run.status is not None:
         return Verdict(CODE_OF_STATUS[run.status], by_run=True)  # nothing was left to do
     word = application.final_status if application.over else application.state
-    said = f": {brief(application.diagnostics)}" if application.diagnostics else ""
-    again = "; the same call goes on with it" if run is not None else ""
-    return Verdict(CLUSTER_FAILED, f"{application.id} is {word}{said}; its driver has not ended the run{again}")
+    why = f": {brief(application.diagnostics)}" if application.diagnostics else ""
+    resume = "; the same call resumes it" if run is not None else ""
+    return Verdict(CLUSTER_FAILED, f"{application.id} is {word}{why}; its driver has not ended the run{resume}")
 
 
 def _of_run(run: RunView, application: Application | None) -> Verdict:
     assert run.status is not None
     ending = Ending(run.ending) if run.ending is not None else Ending.COMPLETE
     if ending.infrastructure:
-        return Verdict(CLUSTER_FAILED, f"{run.reason}; the same call goes on with it", by_run=True)
+        return Verdict(CLUSTER_FAILED, f"{run.reason}; the same call resumes the run", by_run=True)
     if ending is Ending.UNLOADABLE:
         return Verdict(CALL_IS_WRONG, run.reason, by_run=True)
     code = CODE_OF_STATUS[run.status]
     if application is None or not application.over or (application.final_status == "SUCCEEDED") == (code == 0):
         return Verdict(code, by_run=True)
-    told = f"YARN says {application.final_status} of {application.id}, and the run says {run.status}"
-    return Verdict(code, told, by_run=True)
+    message = f"YARN reports {application.final_status} for {application.id}, and the run reports {run.status}"
+    return Verdict(code, message, by_run=True)
 
 
 def _not_submitted(output: str) -> Verdict:
-    """An outage passes; for the rest of what spark-submit refuses, the line or the configuration must change."""
+    """The verdict on a job that YARN does not have: an outage is the cluster's fault, any other refusal the call's."""
     if found := _SUBMITTED.search(output):
         return Verdict(
             CLUSTER_FAILED,
-            f"{found[1]} was submitted, and no ResourceManager tells what became of it; its run directory does: "
+            f"{found[1]} was submitted, and no ResourceManager reports its end; its run directory has it: "
             "sparktrain status DIR",
         )
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if re.search(r"Exception|Error\b|error:", line) and not line.startswith("at ")]
-    said = next(iter(causes or lines[-1:]), "it said nothing")
+    cause = next(iter(causes or lines[-1:]), "it printed nothing")
     code = CLUSTER_FAILED if _OUTAGE.search(output) else CALL_IS_WRONG
-    return Verdict(code, f"spark-submit has submitted nothing: {brief(said)}")
+    return Verdict(code, f"spark-submit has submitted nothing: {brief(cause)}")

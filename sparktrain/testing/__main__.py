@@ -11,20 +11,20 @@ from sparktrain.testing.function_check import CheckReport, CheckRequest, Functio
 
 
 def main() -> None:
-    """Check what stdin asks for, and write the report to the descriptor."""
+    """Run the check that stdin requests, and write the report to the descriptor."""
     parent, descriptor = map(int, sys.argv[1:])
     process_tree.die_with_parent(signal.SIGKILL, parent)
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=CheckRequest)
     sys.argv[:] = ["sparktrain"]
 
-    def tell(report: CheckReport) -> None:
-        with os.fdopen(descriptor, "wb") as found:
-            found.write(msgspec.json.encode(report))
+    def write(report: CheckReport) -> None:
+        with os.fdopen(descriptor, "wb") as pipe:
+            pipe.write(msgspec.json.encode(report))
 
-    FunctionCheck(request, tell).run()
+    FunctionCheck(request, write).run()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # whatever threads and exit handlers the function has left
+    os._exit(0)  # in spite of threads and exit handlers that the function has left
 
 
 if __name__ == "__main__":

@@ -15,17 +15,17 @@ from sparktrain.clock import SystemClock, pause
 from sparktrain.testing.function_check import CRASHED, TIMEOUT, CheckReport, CheckRequest
 
 START_S = 120.0
-"""Beside the time of the request: for the start of the process, what the function's module imports, and the report."""
+"""Added to the time of the request: the start of the process, the imports of the function, and the report."""
 _STDERR = 2
 _KILL_S = 5.0
 _POLL_S = 0.02
 
 
 def checked(request: CheckRequest) -> CheckReport:
-    """What the check of a function found, in a process of its own; what that prints goes to stderr.
+    """Check a function in a process of its own, with its output on stderr, and return the report.
 
     Blocks for the time of the request and `START_S` at most; leaves no process, also on KeyboardInterrupt. For the
-    main thread of a process that starts no other one meanwhile. Raises OSError where no process can be started.
+    main thread of a process that starts no other one meanwhile. Raises OSError where no process can start.
     """
     with tempfile.TemporaryFile() as found, _family():
         process = subprocess.Popen(
@@ -36,7 +36,7 @@ def checked(request: CheckRequest) -> CheckReport:
             start_new_session=True,
         )
         try:
-            with suppress(BrokenPipeError, subprocess.TimeoutExpired):  # what is missing is said below
+            with suppress(BrokenPipeError, subprocess.TimeoutExpired):  # `_without_report` explains it
                 process.communicate(msgspec.json.encode(request), request.timeout_s + START_S)
         finally:
             ended = process.poll()
@@ -69,7 +69,7 @@ def _without_report(request: CheckRequest, ended: int | None) -> CheckReport:
 
 @contextmanager
 def _family() -> Iterator[None]:
-    """End, on leaving, each process that was started within, and each that those have left."""
+    """End, at the end of the block, each process that started within it, and each that those have left."""
     others = process_tree.children()
     process_tree.inherit_orphans()
     try:

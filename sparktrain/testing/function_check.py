@@ -1,4 +1,4 @@
-"""What a training function does in one batch: what it ships, reports, returns and saves. In a process of its own."""
+"""Checks what a training function ships, reports, returns and saves in one batch, in a process of its own."""
 
 import importlib
 import math
@@ -31,12 +31,12 @@ from sparktrain.usercode.serialize import pack, preload_for, sizes_of_captures
 from sparktrain.usercode.target import Target, check_call, resolve
 
 OK, FAILED, REFUSED, TIMEOUT, CRASHED = "ok", "failed", "refused", "timeout", "crashed"
-"""How a check ends: all is well; the function failed; the call is wrong; it took too long; its process died."""
+"""How a check ends: no problem; the function failed; the call is wrong; the time was over; its process died."""
 _CLUSTER = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy")
 
 
 class CheckRequest(Struct, frozen=True):
-    """What is to be checked."""
+    """The function to check, and how to call it."""
 
     target: str
     params: dict[str, Any]
@@ -49,14 +49,14 @@ class CheckRequest(Struct, frozen=True):
 
 
 class CheckReport(Struct, kw_only=True):
-    """What was found; the document of `sparktrain check --json`."""
+    """The result of a check; the document of `sparktrain check --json`."""
 
     function: str
     params: dict[str, Any]
     workers: int
     status: str = OK
     problem: str = ""
-    """One line: why the status is not `ok`."""
+    """Why the status is not `ok`, in one line."""
     traceback: str = ""
     seconds: float = 0.0
     """From the call of the function to its end."""
@@ -64,21 +64,21 @@ class CheckReport(Struct, kw_only=True):
     shipped_files: dict[str, int] = {}
     """Bytes of each of the user's files that travel with the function, by name."""
     captures: dict[str, int] = {}
-    """Values outside of the function that it reads, with their pickled bytes; each trial makes them by its import."""
+    """Values outside of the function that it reads, with their pickled bytes; each trial creates them by its import."""
     preload: tuple[str, ...] = ()
     """Modules that are imported before trials start."""
     backend: str | None = None
     backend_reason: str = ""
     mirrored: bool = False
-    """It ran as rank 0 of a gang whose other members were assumed to have the same values."""
+    """Whether it ran as rank 0 of a gang, with the same values assumed for the other members."""
     reports: list[dict[str, Any]] = []
     result: dict[str, float | str] | None = None
-    """Metrics, here and in `reports`: what is no finite number has its name, such as "nan"."""
+    """Metrics, here and in `reports`; a number that is not finite has its name, such as "nan"."""
     metric: str | None = None
     checkpoints: dict[str, int] = {}
-    """Bytes by step."""
+    """Bytes of each checkpoint, by step."""
     files: list[str] = []
-    """In `ctx.log_dir`."""
+    """Files in `ctx.log_dir`."""
     model_exported: bool = False
     keras_unsupported: list[str] = []
     """What Keras refuses under a strategy that connects several members."""
@@ -89,11 +89,11 @@ class CheckReport(Struct, kw_only=True):
 class FunctionCheck:
     """One check. `run` belongs to the main thread of a process that ends afterwards."""
 
-    def __init__(self, request: CheckRequest, tell: Callable[[CheckReport], None]) -> None:
-        """`tell` takes the report, once; in another thread when the time is over."""
+    def __init__(self, request: CheckRequest, deliver: Callable[[CheckReport], None]) -> None:
+        """`deliver` gets the report, once; in another thread when the time is over."""
         self._request = request
-        self._tell = tell
-        self._telling = threading.Lock()
+        self._deliver = deliver
+        self._delivering = threading.Lock()
         self.report = CheckReport(
             function=request.target, params=request.params, workers=request.workers, metric=request.metric
         )
@@ -101,7 +101,7 @@ class FunctionCheck:
         self._unsupported: Callable[[], list[str]] = list
 
     def run(self) -> None:
-        """Check the function, and tell the report. Blocks for imports, and then for the time of the request at most."""
+        """Check the function and deliver the report. Blocks for imports, then for the time of the request at most."""
         try:
             self._examine()
         except UserError as error:
@@ -123,7 +123,7 @@ class FunctionCheck:
         self._hint(target, strategy)
         with stderr_without(OF_TENSORFLOW):
             for module in report.preload:
-                with suppress(ImportError):  # the function says what it lacks
+                with suppress(ImportError):  # the function's own import reports it
                     importlib.import_module(module)
         self._call(target, gang, strategy)
 
@@ -228,8 +228,8 @@ class FunctionCheck:
         os._exit(0)
 
     def _finish(self) -> None:
-        if self._telling.acquire(blocking=False):
-            self._tell(self.report)
+        if self._delivering.acquire(blocking=False):
+            self._deliver(self.report)
 
 
 def _named(metrics: dict[str, float]) -> dict[str, float | str]:

@@ -103,7 +103,7 @@ class LocalContext(TrainContext):
             raise SpecError("call() and outcome() call a function once in a context: enter another local_context()")
         self._ended = True
         for module in preload_for(train):
-            with suppress(ImportError):  # as in a zygote: the function says what it lacks
+            with suppress(ImportError):  # as in a zygote: the function's own import reports it
                 importlib.import_module(module)
         process_setup.seed(self.seed)
 
@@ -133,7 +133,7 @@ def local_context(
 
     Args:
         params: the hyperparameters; what `sparktrain.run` takes as `params`.
-        size: members of the gang whose rank 0 this process is. With 2 or more, `ctx.shard`, `ctx.scale_lr` and the
+        size: members of the gang in which this process has rank 0. With 2 or more, `ctx.shard`, `ctx.scale_lr` and the
             like give what rank 0 has, and what needs the other members raises GangNeededError.
         backend: what would connect them, as of `sparktrain.run`. With "none", members never need each other.
         mirrored: operations of the gang work as if the other members had the values of this one.

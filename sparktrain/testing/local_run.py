@@ -1,7 +1,7 @@
-"""The run directory of a function that is called in the user's process, and what agent and coordinator do for it.
+"""The run directory of a function in the user's process, and the part of agent and coordinator for it.
 
 The journal, the acknowledgement of checkpoints and their files are those of any run, so each context on a directory is
-a generation of its own, resumes from the newest checkpoint, and fences whoever was there before.
+a generation of its own, resumes from the newest checkpoint, and fences earlier ones.
 """
 
 import asyncio
@@ -48,12 +48,12 @@ RUN = RunId("local")
 """Name of the run, and of its folder in the directory of the user."""
 _TRIAL = TrialId(0)
 _OWN_FOLDERS = ("work", "snapshots", "restore", "agent")
-"""Beside a member's files: of no use once it has ended."""
+"""Folders beside a member's files, without use after its end."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a function is called with."""
+    """The arguments of the function and the shape of its gang."""
 
     params: dict[str, Any]
     size: int
@@ -70,7 +70,7 @@ class LocalRun:
     """
 
     def __init__(self, directory: Path, wanted: Wanted) -> None:
-        """Does nothing yet."""
+        """`start` takes over the run; this does nothing yet."""
         self.reports: list[Report] = []
         self.checkpoints = CheckpointHistory()
         self.observe: Callable[[pm.FromMember], None] = lambda message: None
@@ -86,7 +86,7 @@ class LocalRun:
     # ---- life
 
     def start(self) -> pm.Assignment:
-        """Take over the run in the directory, make the member's folders, fetch the checkpoint to resume from.
+        """Take over the run in the directory, create the member's folders, read the checkpoint to resume from.
 
         Blocks on the local disk. Raises RunDirectoryError and any other OSError where the directory cannot be used.
         """
@@ -148,7 +148,7 @@ class LocalRun:
         return self._advised.is_set()
 
     def kept(self, timeout_s: float) -> pm.SnapshotStored | None:
-        """See `Wire.kept`: make a checkpoint of the snapshot that was sent; the caller has a thread of its own."""
+        """See `Wire.kept`: store the snapshot that was sent as a checkpoint, in the caller's thread."""
         if not self._snapshots:
             return None
         snapshot = self._snapshots.popleft()
@@ -157,7 +157,7 @@ class LocalRun:
     # ---- the coordinator's part
 
     def _fold(self, records: tuple[AnyRecord, ...]) -> int:
-        """Take over the checkpoints of generations before; the number of the newest."""
+        """Take over the checkpoints of earlier generations; returns the number of the newest generation."""
         generation = 0
         for record in records:
             match record:
@@ -220,6 +220,6 @@ class LocalRun:
 
 
 def _completed(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns or raises; in a thread, for the caller's may have an event loop that runs."""
+    """Run a coroutine in a thread of its own: the caller's thread may have a running event loop."""
     with ThreadPoolExecutor(1, "sparktrain-local") as thread:
         return thread.submit(asyncio.run, work).result()

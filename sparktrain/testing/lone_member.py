@@ -1,4 +1,4 @@
-"""A member of a gang whose other members do not exist: what it knows of them, and what it cannot do without them."""
+"""A single member of a gang without the other members: what it knows of them, and what it cannot do."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _ADDRESS = "192.0.2"  # RFC 5737: addresses for documentation, which no host has
 
 
 class AbsentRing(Ring):
-    """The ring of a member whose others are absent: each operation raises GangNeededError."""
+    """The ring of a member without the others: each operation raises GangNeededError."""
 
     rank = 0
 
@@ -47,7 +47,7 @@ class AbsentRing(Ring):
 
 
 class MirrorRing(Ring):
-    """The ring of a member whose others have the same values in each operation."""
+    """The ring of a member that assumes its own values for the others in each operation."""
 
     rank = 0
     mirrored = True
@@ -74,10 +74,10 @@ class MirrorRing(Ring):
 
 
 class LoneGang(gang_join.JoinedGang):
-    """The gang of a member whose others are absent, or mirror it."""
+    """The gang of a member without the others, which are absent or mirror it."""
 
     def leave(self) -> None:
-        """Nobody is there to compare the last weights with."""
+        """There is no other member to compare the last weights with."""
 
 
 class LoneStrategies(Strategies):

@@ -48,7 +48,7 @@ class OneBatch:
             try:
                 given = signature.bind(model, *args, **kwargs)
             except TypeError:
-                return plain(model, *args, **kwargs)  # says what is wrong with the call
+                return plain(model, *args, **kwargs)  # raises the error of the wrong call
             given.arguments.update(_LIMITS[method])
             if method == "fit":
                 given.arguments["epochs"] = given.arguments.get("initial_epoch", 0) + 1

@@ -1,4 +1,4 @@
-"""What a training function may change in its process, restored when a process that goes on has called one."""
+"""Restores what a training function may change in its process, for a process that continues after the call."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What every store must do. A test class for a store inherits `StoreContract` and says how to open one."""
+"""What every store must do. The test class of a store inherits `StoreContract` and implements how to open it."""
 
 import hashlib
 import multiprocessing
@@ -296,9 +296,9 @@ def _contend(
             won.append(store.put_if_absent(f"race/{turn}", _entry(number)))
             seen = store.read(f"race/{turn}")
             if seen not in map(_entry, range(CONTENDERS)):
-                raise AssertionError(f"process {number} read {len(seen)} bytes that nobody put, in round {turn}")
+                raise AssertionError(f"process {number} read {len(seen)} bytes that no process put, in round {turn}")
     except BaseException:
-        barrier.abort()  # nobody waits for one that has failed
+        barrier.abort()  # the others do not wait for one that has failed
         raise
     outcomes.put((number, won))
 

@@ -61,7 +61,7 @@ def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_by
     assert "nothing to upload, " in first.told
     assert " is RUNNING on " in first.told
     # Its Python has seen that its JVM is gone, or was ended as soon.
-    assert "; the same call goes on with it" in first.told
+    assert "; the same call resumes it" in first.told
 
     with command(
         yarn_cluster, tmp_path / "again", *place, "resume", f"hdfs:///submitted/killed-{pack}", "--json"
@@ -83,6 +83,6 @@ def test_a_call_that_the_driver_refuses_in_its_container_has_its_code_and_its_wo
     place = ["--deploy-mode", "cluster", "--pack", "none", *python]
     with command(yarn_cluster, tmp_path / "call", *place, *words) as done:
         assert done.wait(ENDS_S) == 2, done.told
-    assert "ended with 2, and has not ended a run" in done.told
+    assert "exited with 2 before it ended a run" in done.told
     assert "the end of what the driver printed:\n" in done.told
     assert "no_such" in done.told.rpartition("the end of what the driver printed:")[2]

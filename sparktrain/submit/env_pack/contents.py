@@ -129,9 +129,9 @@ def is_editable(package: Distribution) -> bool:
 
 
 def bytecode(source: Path) -> tuple[str, bytes] | None:
-    """Name within the folder of the source, and content, of what Python has made of a module; None when it has not.
+    """The bytecode of a module: its name in the folder of the source, and its content; None where there is none.
 
-    As Python takes it without a look at the source, whose time is another where the pack is unpacked.
+    Python uses it without a check of the source's time, which changes where the pack is unpacked.
     """
     compiled = Path(importlib.util.cache_from_source(str(source), optimization=""))
     try:

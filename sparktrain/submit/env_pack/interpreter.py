@@ -20,11 +20,11 @@ _ASK_TIMEOUT_S = 60.0
 _LEFT_OUT = frozenset(
     {"__pycache__", "ensurepip", "idlelib", "lib2to3", "site-packages", "dist-packages", "test", "tests", "tkinter"}
 )
-"""Folders of the standard library that nobody imports who trains."""
+"""Folders of the standard library that training does not import."""
 _LEFT_OUT_EXTENSIONS = ("_tkinter.", "nis.", "_test", "xxlimited")
 _DEPENDENCY = re.compile(r"^\s*(\S+) => (/\S+)", re.MULTILINE)
 _OF_THE_NODE = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|util|resolv|anl|nss_.*|gcc_s|stdc\+\+)\.so)", re.IGNORECASE)
-"""The C and C++ runtime, of which a process can have one alone: that of the node's own loader."""
+"""The C and C++ runtime: a process can have only one, that of the node's own loader."""
 
 _LAUNCHER = """\
 #!/bin/sh
@@ -77,7 +77,7 @@ def base() -> Interpreter:
         )
     home = prefix / "bin" if prefix == Path(sys.prefix) else _outside_venv()
     program = (home / f"python{sys.version_info.major}.{sys.version_info.minor}").resolve()
-    # Debian's looks elsewhere than others, and within a virtual environment it does not say so.
+    # Debian's Python has another folder than others, and within a virtual environment it does not show that.
     site = _ask([str(program), "-I", "-c", "import site; print(site.getsitepackages(['/prefix'])[0])"]).strip()
     return Interpreter(program, prefix, Path(sysconfig.get_path("stdlib")), site.removeprefix("/prefix/"))
 
@@ -102,9 +102,9 @@ def files(python: Interpreter) -> Iterator[PackEntry]:
     yield data_entry(f"{python.site}/{_STARTUP_MODULE}.pth", f"import {_STARTUP_MODULE}\n")
 
 
-def needed_libraries(told: str) -> dict[str, Path]:
-    """From what `ldd` tells, the libraries that a node may lack, by the names under which they are looked for."""
-    return {name: Path(path) for name, path in _DEPENDENCY.findall(told) if not _OF_THE_NODE.match(name)}
+def needed_libraries(output: str) -> dict[str, Path]:
+    """The libraries in the output of `ldd` that a node may lack, by the names under which the loader looks for them."""
+    return {name: Path(path) for name, path in _DEPENDENCY.findall(output) if not _OF_THE_NODE.match(name)}
 
 
 def _outside_venv() -> Path:

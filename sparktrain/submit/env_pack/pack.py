@@ -41,7 +41,7 @@ class Packed(Struct, frozen=True):
 
 
 def usual_folder() -> str:
-    """Where packs are kept when nothing else is said: below the user's home in HDFS."""
+    """The default folder of packs: below the user's home in HDFS."""
     return f"hdfs:///user/{user({})}/.sparktrain/packs"
 
 

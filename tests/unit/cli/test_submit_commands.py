@@ -123,7 +123,7 @@ def test_a_job_in_the_cluster_is_followed_and_ends_with_the_code_of_its_run(
     assert f"{ID} is RUNNING on {yarn.address}" in err
     assert "mnist: " in err
     assert f"{ID} is FAILED" in err
-    assert f"YARN says FAILED of {ID}, and the run says succeeded" in err
+    assert f"YARN reports FAILED for {ID}, and the run reports succeeded" in err
     assert out.startswith("mnist: succeeded. 2 trials, 1 failed")
     assert "--files train.py" in submitted(spark)
 
@@ -142,7 +142,7 @@ def test_a_driver_that_ends_before_it_runs_anything_is_told_with_what_it_printed
     thread.join()
     out, err = capfd.readouterr()
     assert out == ""
-    told = f"error: the driver of {ID} ended with 2, and has not ended a run\n"
+    told = f"error: the driver of {ID} exited with 2 before it ended a run\n"
     assert err.endswith(f"{told}the end of what the driver printed:\nerror: no such function\n")
 
 
@@ -184,7 +184,7 @@ def test_a_spark_submit_that_submits_nothing_is_ended(
         (["swep"], "'swep' is no job: write sweep, run, resume after the options of submit"),
         (["sweep"], "Missing argument 'TARGET'"),
         ([*SWEEP, "--lable", "gpu"], "No such option: --lable"),
-        (["--conf", "spark.my.secret=1", *SWEEP], "would show a secret to everybody on this machine"),
+        (["--conf", "spark.my.secret=1", *SWEEP], "would show a secret to all users of this machine"),
         (["--deploy-mode", "cluster", *SWEEP], "without --dir, the run directory is in the driver's container"),
         (["--deploy-mode", "local", *SWEEP], "--deploy-mode 'local' must be client or cluster"),
         (
