@@ -23,7 +23,7 @@ fail() {
 quietly() {
   "$@" >"$fetching/log" 2>&1 || {
     tail -n 50 "$fetching/log" >&2
-    fail "${FUNCNAME[1]} failed: the last lines of what it said are above"
+    fail "${FUNCNAME[1]} failed: the last lines of its output are above"
   }
 }
 

@@ -34,22 +34,22 @@ def found_in(content: bytes, secrets: Secrets) -> list[str]:
 
 
 def shown_by(processes: Iterable[psutil.Process], secrets: Secrets) -> list[str]:
-    """Which of the secrets are in the arguments or the environment of which processes."""
-    told = []
+    """The secrets in the arguments or the environment of `processes`, each with its process."""
+    found = []
     for process in processes:
         for place in ("cmdline", "environ"):
             try:
                 content = Path(f"/proc/{process.pid}/{place}").read_bytes()
-                told += [f"{name}: {place} of {process.name()} ({process.pid})" for name in found_in(content, secrets)]
+                found += [f"{name}: {place} of {process.name()} ({process.pid})" for name in found_in(content, secrets)]
             except (FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess):
                 continue  # it has ended
-    return told
+    return found
 
 
 def kept_in(folder: Path, secrets: Secrets, but_not: str = "$^") -> list[str]:
-    """Which of the secrets are in which files below `folder`, except for those whose path matches `but_not`."""
-    told = []
+    """The secrets in files below `folder`, each with its file, except for paths that match `but_not`."""
+    found = []
     for path in folder.rglob("*"):
         if path.is_file() and not re.search(but_not, path.as_posix()):
-            told += [f"{name}: {path}" for name in found_in(path.read_bytes(), secrets)]
-    return told
+            found += [f"{name}: {path}" for name in found_in(path.read_bytes(), secrets)]
+    return found

@@ -1,4 +1,4 @@
-"""`sparktrain submit`, as a user calls it who has PYSPARK_PYTHON of his own in the environment."""
+"""Calls `sparktrain submit` like a user with a PYSPARK_PYTHON in the environment."""
 
 import os
 import re
@@ -38,24 +38,24 @@ class Command:
         return self._process.poll()
 
     @property
-    def answer(self) -> str:
-        """What it has printed to stdout."""
+    def stdout(self) -> str:
+        """The output on stdout."""
         return (self._folder / "stdout").read_text()
 
     @property
-    def told(self) -> str:
-        """What it has printed to stderr."""
+    def stderr(self) -> str:
+        """The output on stderr."""
         return (self._folder / "stderr").read_text()
 
     @property
     def output(self) -> str:
-        """Both."""
-        return self.told + self.answer
+        """The output on stderr and stdout."""
+        return self.stderr + self.stdout
 
     @property
     def application(self) -> str | None:
-        """As soon as it was told."""
-        found = _APPLICATION.search(self.told)
+        """The id of its application, once it has been printed."""
+        found = _APPLICATION.search(self.stderr)
         return found[0] if found is not None else None
 
     def wait(self, timeout_s: float) -> int:
@@ -68,7 +68,7 @@ class Command:
 def kill_driver(application: str | None) -> None:
     """SIGKILL to the JVM of the first application master of `application_1_0001`, in which the driver is."""
     assert application is not None
-    epoch = r"(?:e\d+_)?"  # once the ResourceManager was started again
+    epoch = r"(?:e\d+_)?"  # after a restart of the ResourceManager
     master = re.compile(application.replace("application_", f"container_{epoch}") + r"_01_000001\b")
     told = psutil.process_iter(["name", "cmdline"])
     [java] = [each for each in told if each.info["name"] == "java" and master.search(" ".join(each.info["cmdline"]))]

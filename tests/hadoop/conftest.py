@@ -28,7 +28,7 @@ from tests.support.hadoop import (
 )
 
 TOKEN_LIFE_S = float(os.environ.get("SPARKTRAIN_TOKEN_LIFE_S", "12"))
-"""Of a delegation token of `secure_cluster`. Longer ones, for a test that takes longer: in the environment."""
+"""The life of a delegation token of `secure_cluster`; the environment sets a longer one for a longer test."""
 
 FIRST = Path(__file__).with_name("yarn_first.py")
 
@@ -38,7 +38,7 @@ StartHdfs = Callable[..., Hdfs]
 
 @pytest.fixture(scope="package")
 def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """One cluster for the whole ring, whose daemons no test touches; each test has a folder of its own in it."""
+    """One cluster for the whole ring; no test touches its daemons, and each has a folder of its own in it."""
     with hdfs(tmp_path_factory.mktemp("hdfs")) as cluster:
         yield cluster
 
@@ -51,8 +51,8 @@ def _breakable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 
 @pytest.fixture
 def breakable_hdfs(_breakable: Hdfs) -> Hdfs:
-    """A cluster whose daemons the test may kill, pause, or bring into safe mode: it is mended before the next one."""
-    _breakable.mend()
+    """A cluster for a test that kills or pauses daemons, or enters safe mode; it is repaired before the next test."""
+    _breakable.repair()
     return _breakable
 
 
@@ -65,7 +65,7 @@ def _breakable_ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaHdfs]:
 @pytest.fixture
 def ha_cluster(_breakable_ha: HaHdfs) -> HaHdfs:
     """Two NameNodes of one nameservice; as with `breakable_hdfs`, the test may do anything to them."""
-    _breakable_ha.mend()
+    _breakable_ha.repair()
     return _breakable_ha
 
 
@@ -90,8 +90,8 @@ def kdc_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 
 @pytest.fixture(scope="package")
 def secure_cluster(kdc_of_tests: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
-    """One cluster for the whole ring that wants tickets, or delegation tokens, each of which ends after `TOKEN_LIFE_S`
-    unless somebody renews it."""
+    """One cluster for the whole ring that needs tickets or delegation tokens; a token expires after `TOKEN_LIFE_S`
+    unless it is renewed."""
     short = {"dfs.namenode.delegation.token.renew-interval": str(int(TOKEN_LIFE_S * 1000))}
     with secure_hdfs(tmp_path_factory.mktemp("secure-hdfs"), kdc_of_tests, settings=short) as cluster:
         yield cluster
@@ -99,7 +99,7 @@ def secure_cluster(kdc_of_tests: Kdc, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="package")
 def yarn_cluster(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
-    """One cluster for the whole ring, whose daemons no test touches; each test ends what it submits. Containers run the
+    """One cluster for the whole ring; no test touches its daemons, and each ends what it submits. Containers run the
     Python of this environment."""
     folder = tmp_path_factory.mktemp("yarn") / "cluster"
     with yarn(folder, hdfs_cluster, Knobs(gpus=2)) as cluster:
@@ -125,7 +125,7 @@ def packed_yarn(yarn_cluster: Yarn, _training_pack: str) -> Iterator[Yarn]:
 
 @pytest.fixture
 def marks(tmp_path: Path) -> Path:
-    """An empty folder, where training functions on YARN write who they are."""
+    """An empty folder, where training functions on YARN write their container and process."""
     folder = tmp_path / "marks"
     folder.mkdir()
     return folder
@@ -143,9 +143,9 @@ def _breakable_yarn(hdfs_cluster: Hdfs, packs: str, tmp_path_factory: pytest.Tem
 
 @pytest.fixture
 def breakable_yarn(_breakable_yarn: Yarn) -> Yarn:
-    """A cluster whose daemons and containers the test may kill: it is mended before the next one. What is submitted
-    runs from a pack without TensorFlow, which a node that comes back unpacks again."""
-    _breakable_yarn.mend()
+    """A cluster for a test that kills daemons and containers; it is repaired before the next test. What is submitted
+    runs from a pack without TensorFlow, which a node that returns unpacks again."""
+    _breakable_yarn.repair()
     return _breakable_yarn
 
 
@@ -158,4 +158,4 @@ def packs(hdfs_cluster: Hdfs) -> str:
 
 
 def _ignore(size: int, total: int) -> None:
-    """How far a pack is."""
+    """Ignore the progress of a pack."""

@@ -1,4 +1,4 @@
-"""A training that goes on until it is told that it is enough, and whose result shows that no step is missing."""
+"""A training that continues until the test ends it, with a result that shows whether a step is missing."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def expected(steps: int) -> float:
 
 
 def endure(folder: str, ctx: Any) -> dict[str, float]:
-    """Mix a state, save it now and then; the chief tells its steps in `folder`/step, until `folder`/enough is there."""
+    """Mix a state, save it now and then; the chief writes its steps to `folder`/step, until `folder`/enough exists."""
     restored = ctx.checkpoint.restore()
     step, state = (restored.step, restored["state"]) if restored is not None else (0, np.arange(4))
     if ctx.rank == 0:

@@ -1,4 +1,4 @@
-"""A driver on a secured HDFS: one gang that trains until it is told that it is enough, on executors without a ticket.
+"""A driver on a secured HDFS: one gang that trains until the test ends it, on executors without a ticket.
 
     python kerberos_driver.py FOLDER DIRECTORY
 

@@ -1,4 +1,4 @@
-"""What the tests of stores in HDFS share: opening one, and somebody who writes while the test breaks the cluster."""
+"""What the tests of stores in HDFS share: opening one, and a writer that runs while the test breaks the cluster."""
 
 import getpass
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def opened(
 
 
 def opened_by_a_user(cluster: Hdfs, protocol: str, path: object, **patience: float) -> HadoopStore:
-    """`opened`, by somebody who may not do everything in this HDFS, where the protocol takes one's word for it."""
+    """`opened`, as a user without all rights in this HDFS, where the protocol trusts the user name."""
     if protocol == "webhdfs":
         from hdfs import InsecureClient
 
@@ -70,8 +70,8 @@ def content(number: int) -> bytes:
     return f"file {number}\n".encode() * 2000
 
 
-class Busy:
-    """Somebody who puts one file after the other, and writes a line to a log for each."""
+class BusyWriter:
+    """A writer that puts one file after the other, and writes a line to a log for each."""
 
     def __init__(self, store: HadoopStore) -> None:
         self._store = store
@@ -84,7 +84,7 @@ class Busy:
         self._thread = Thread(target=self._work, daemon=True)
 
     def more(self, files: int = 3) -> None:
-        """Wait until so many more files are there."""
+        """Wait until this many more files exist."""
         with self._changed:
             wanted = self._put + files
             arrived = self._changed.wait_for(lambda: self._put >= wanted or self._error, PROGRESS_S)
@@ -107,16 +107,16 @@ class Busy:
                 self._error = error
                 self._changed.notify_all()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop, and see that every byte is there, once."""
+        """Stop, and check that every byte is there, once."""
         self._stopping = True
         self._thread.join(PROGRESS_S)
         assert not self._thread.is_alive(), f"after {PROGRESS_S:g} s it still writes; {self._put} files are there"
         assert self._error is None, repr(self._error)
-        assert self._lost == [], "files of which the store said that somebody else had put them"
+        assert self._lost == [], "files that another writer has put, by the answer of the store"
         assert self._store.list() == sorted(["log", *(f"put/{number}" for number in range(self._put))])
         for number in range(self._put):
             assert self._store.read(f"put/{number}") == content(number)
@@ -135,10 +135,10 @@ def check_log(log: bytes, files: int) -> None:
 
 
 @contextmanager
-def checked_writes(store: HadoopStore) -> Iterator[Busy]:
-    """Somebody who writes while the block breaks something; what is written is compared in the end."""
-    writer = Busy(store)
-    writer.begin()
+def checked_writes(store: HadoopStore) -> Iterator[BusyWriter]:
+    """A writer that runs while the block breaks something; the files are compared in the end."""
+    writer = BusyWriter(store)
+    writer.start()
     writer.more()
     yield writer
     writer.more()
@@ -149,6 +149,6 @@ def checked_writes(store: HadoopStore) -> Iterator[Busy]:
 def within(seconds: float) -> Iterator[None]:
     """See that the block takes no longer."""
     clock = SystemClock()
-    begun = clock.now()
+    started_at = clock.now()
     yield
-    assert clock.now() - begun < seconds
+    assert clock.now() - started_at < seconds

@@ -1,4 +1,4 @@
-"""Checkpoints in HDFS, on a real one whose operations break."""
+"""Checkpoints in a real HDFS with operations that fail."""
 
 from pathlib import Path
 

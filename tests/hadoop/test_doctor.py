@@ -1,4 +1,4 @@
-"""The doctor at real daemons: a NameNode tells its settings, and YARN its executors."""
+"""The doctor with real daemons: a NameNode reports its settings, and YARN its executors."""
 
 import json
 from typing import Any

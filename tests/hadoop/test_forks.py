@@ -63,12 +63,12 @@ PROGRAMS = {
         assert not wrong
     """,
 }
-GO_ON = """
+RESUME = """
 assert all(store.read(name) == CONTENT[name] for name in CONTENT)
 log.close()
 assert new.publish().size == 1
 assert store.stat("log").size == 2**20
-print("went on")
+print("resumed")
 """
 
 
@@ -76,7 +76,7 @@ print("went on")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_fork_after_the_store_was_used(protocol: str, program: str, hdfs_cluster: Hdfs, tmp_path: Path) -> None:
     url = hdfs_cluster.url if protocol == "hdfs" else hdfs_cluster.webhdfs_url.replace("http:", "webhdfs:")
-    text = PREPARE + USE + textwrap.dedent(PROGRAMS[program]) + GO_ON
+    text = PREPARE + USE + textwrap.dedent(PROGRAMS[program]) + RESUME
     process = subprocess.Popen(
         [sys.executable, "-c", text, f"{url}{tmp_path}"],
         stdout=subprocess.PIPE,
@@ -91,4 +91,4 @@ def test_a_fork_after_the_store_was_used(protocol: str, program: str, hdfs_clust
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     assert process.returncode == 0, told
-    assert told.endswith("went on\n")
+    assert told.endswith("resumed\n")

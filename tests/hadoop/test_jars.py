@@ -59,11 +59,11 @@ def test_jars_are_where_daemons_look_for_them_and_are_fetched_once(cache: Cache)
     assert (again.returncode, again.stdout) == (0, "")
 
 
-def test_what_maven_could_not_finish_is_not_there_and_it_is_told_why(cache: Cache) -> None:
+def test_an_unfinished_fetch_leaves_nothing_and_prints_why(cache: Cache) -> None:
     failed = cache.fetch("exit 1")
 
     assert failed.returncode == 1
-    assert failed.stderr == "half way\nhadoop: fetch failed: the last lines of what it said are above\n"
+    assert failed.stderr == "half way\nhadoop: fetch failed: the last lines of its output are above\n"
     assert cache.left() == []
 
 

@@ -1,4 +1,4 @@
-"""Runs and stores on an HDFS that lets nobody in without a ticket or a token."""
+"""Runs and stores on an HDFS that needs a ticket or a token."""
 
 import json
 import os
@@ -101,9 +101,9 @@ def test_a_token_alone_will_do_and_another_one_after_its_end(
     mine = TokenFile(tmp_path / "mine")
     try:
         mine.keep(secure_cluster.tokens("alice", tmp_path / "first").read_bytes())
-        begun = SystemClock().now()
+        started_at = SystemClock().now()
         use(open_store(f"{home}/first"))
-        ended = lambda: SystemClock().now() - begun > TOKEN_LIFE_S + 1.0  # noqa: E731
+        ended = lambda: SystemClock().now() - started_at > TOKEN_LIFE_S + 1.0  # noqa: E731
         wait_until(ended, 2 * TOKEN_LIFE_S, "the token has ended")
         late = open_store(f"{home}/late")
         with pytest.raises(RunDirectoryError, match=r"Token .*has expired, .*; submit again"):
@@ -132,7 +132,7 @@ def test_a_token_of_a_nameservice_will_do_for_each_of_its_namenodes(
             mine.close()
 
 
-def test_without_ticket_and_token_it_is_told_what_to_run(bare: None, home: str) -> None:
+def test_without_ticket_and_token_the_error_names_what_to_run(bare: None, home: str) -> None:
     with pytest.raises(RunDirectoryError, match="no valid Kerberos ticket") as caught:
         open_store(f"{home}/none").probe()
     assert f"hdfs/localhost@{REALM}" in str(caught.value)
@@ -145,7 +145,7 @@ def test_by_http_nobody_is_let_in(alice: Path, secure_cluster: SecureHdfs) -> No
         open_store(f"{gateway}/user/alice/web").probe()
 
 
-def test_a_ticket_tells_whose_it_is_and_how_long_it_lasts(
+def test_a_ticket_has_its_principal_and_the_rest_of_its_life(
     alice: Path, kdc_of_tests: Kdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = ticket()
@@ -161,7 +161,7 @@ def test_a_ticket_tells_whose_it_is_and_how_long_it_lasts(
 
 
 class Driver:
-    """A driver in a process of its own, which trains until it is told that it is enough."""
+    """A driver in a process of its own, which trains until the test ends it."""
 
     def __init__(self, folder: Path, directory: str, env: dict[str, str], conf: dict[str, str]) -> None:
         self.folder = folder
@@ -184,9 +184,9 @@ class Driver:
 
     def wait_step(self, step: int, timeout_s: float) -> None:
         wait_until(lambda: self.step() >= step or self.process.poll() is not None, timeout_s, f"step {step}")
-        assert self.process.poll() is None, self.told()
+        assert self.process.poll() is None, self.output()
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")[-6000:]
 
     def processes(self) -> list[psutil.Process]:
@@ -194,7 +194,7 @@ class Driver:
         return [me, *me.children(recursive=True)]
 
     def environments(self, words: str) -> list[dict[str, str]]:
-        """Of its processes whose command line has `words`."""
+        """Its processes with `words` in their command line."""
         return [each.environ() for each in descendants(self.process.pid, words)]
 
     def kept(self) -> int:
@@ -205,7 +205,7 @@ class Driver:
 
     def finish(self, timeout_s: float = 60.0) -> dict[str, float]:
         (self.folder / "enough").touch()
-        assert self.process.wait(timeout_s) == 0, self.told()
+        assert self.process.wait(timeout_s) == 0, self.output()
         return dict(json.loads((self.folder / "result.json").read_text()))
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ StartDriver = Callable[..., Driver]
 
 @pytest.fixture
 def start_driver(secure_cluster: SecureHdfs, tmp_path: Path) -> Iterator[StartDriver]:
-    """Starts a driver whose executors find no ticket, and whose temporary files are below `tmp_path`."""
+    """Starts a driver with executors that find no ticket, and with temporary files below `tmp_path`."""
     (tmp_path / "run").mkdir()
     with ExitStack() as started:
 
@@ -257,8 +257,8 @@ def test_a_run_whose_agents_have_tokens_alone_outlives_them(
     agents = driver.environments("pyspark.daemon")
     assert {each["KRB5CCNAME"] for each in agents} == {str(tmp_path / "none")}
     clock = SystemClock()
-    begun, saved = clock.now(), driver.step()
-    while clock.now() < begun + lives * TOKEN_LIFE_S:
+    started_at, saved = clock.now(), driver.step()
+    while clock.now() < started_at + lives * TOKEN_LIFE_S:
         wait_until(lambda: driver.kept() > saved, SAVES_S, "a checkpoint counts")  # noqa: B023
         saved = driver.kept()
         assert not shown_by(driver.processes(), noted_in(driver.folder))
@@ -267,7 +267,7 @@ def test_a_run_whose_agents_have_tokens_alone_outlives_them(
 
     assert result["sum"] == expected(int(result["steps"]))
     assert sum("token" in name for name in secrets) > lives
-    assert "delegation tokens" not in driver.told(), "nothing is told when all goes well"
+    assert "delegation tokens" not in driver.output(), "nothing is logged without a problem"
     assert not kept_in(tmp_path, secrets, but_not=r"/(secrets|wanted|conf)\.json$")
     store = open_store(driver.directory)
     assert not [path for path in store.list("e") if found_in(store.read(path), secrets)]

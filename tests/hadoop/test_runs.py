@@ -1,4 +1,4 @@
-"""Runs whose directory is in HDFS: the same as on a laptop, and through outages of the NameNode."""
+"""Runs with a directory in HDFS: the same as on a laptop, and through outages of the NameNode."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_a_run_in_hdfs_has_the_files_of_a_run_on_a_laptop(pool: st.Pool, hdfs_cl
 
 
 class Endurance(BackgroundCall):
-    """A run beside the test, which trains until it is told that it is enough."""
+    """A run beside the test, which trains until the test ends it."""
 
     def __init__(self, pool: st.Pool, folder: Path, directory: str, **options: Any) -> None:
         self._folder = folder
@@ -132,7 +132,7 @@ def test_a_run_outlives_an_outage_of_its_store(
     pool: st.Pool, breakable_hdfs: Hdfs, tmp_path: Path, outage: Callable[[Hdfs, float], None], outage_s: float
 ) -> None:
     run = Endurance(pool, tmp_path, f"{breakable_hdfs.url}/{outage.__name__}-{outage_s:g}")
-    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has begun")
+    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has started")
     outage(breakable_hdfs, outage_s)
     missed = run.step()
     run.advance(3 * EVERY, 60.0)
@@ -144,7 +144,7 @@ def test_a_run_outlives_an_outage_of_its_store(
 def test_a_run_outlives_a_fail_over(pool: st.Pool, ha_cluster: HaHdfs, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
     run = Endurance(pool, tmp_path, f"{ha_cluster.url}/failover")
-    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has begun")
+    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has started")
     active = ha_cluster.namenodes.index(ha_cluster.namenode)
     ha_cluster.namenode.kill9()
     ha_cluster.promote(1 - active)
@@ -158,7 +158,7 @@ def test_a_run_outlives_a_fail_over(pool: st.Pool, ha_cluster: HaHdfs, tmp_path:
 def test_past_its_deadline_a_run_ends_and_can_be_resumed(pool: st.Pool, breakable_hdfs: Hdfs, tmp_path: Path) -> None:
     directory = f"{breakable_hdfs.url}/deadline"
     run = Endurance(pool, tmp_path, directory, store_timeout="4s")
-    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has begun")
+    wait_until(lambda: run.step() > 2 * EVERY, 60.0, "training has started")
     kept = run.kept()[-1]
     breakable_hdfs.namenode.kill9()
     run.wait(60.0)
@@ -167,7 +167,7 @@ def test_past_its_deadline_a_run_ends_and_can_be_resumed(pool: st.Pool, breakabl
     breakable_hdfs.namenode.start()
     breakable_hdfs.wait_ready()
     again = Endurance(pool, tmp_path, directory)
-    wait_running(again, lambda: (tmp_path / "from-2").exists(), 60.0, "training goes on")
+    wait_running(again, lambda: (tmp_path / "from-2").exists(), 60.0, "training continues")
     assert int((tmp_path / "from-2").read_text()) >= kept
     again.finish()
     assert again.result is not None, repr(again.error)

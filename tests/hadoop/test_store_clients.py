@@ -1,4 +1,4 @@
-"""What the clients of HDFS make hard: other hosts, odd names, and files that somebody has left open."""
+"""What the clients of HDFS make hard: other hosts, odd names, and files that another client has left open."""
 
 import os
 import subprocess

@@ -39,8 +39,8 @@ RACES = 40
 
 
 def publish(store: Store, path: str, fault: Callable[[], None]) -> int:
-    """Write a file of 24 MiB and break something in its middle, once; how often it was begun."""
-    for begun in range(1, 20):
+    """Write a file of 24 MiB and break something in its middle, once; returns how many attempts it took."""
+    for started_at in range(1, 20):
         with suppress(StoreError):
             new = store.create(path)
             for number in range(24):
@@ -49,7 +49,7 @@ def publish(store: Store, path: str, fault: Callable[[], None]) -> int:
                     fault = int
                 new.write(MIB)
             new.publish()
-            return begun
+            return started_at
     raise AssertionError(f"{path} could not be published")
 
 

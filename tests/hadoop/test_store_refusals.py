@@ -1,4 +1,4 @@
-"""What stores in HDFS refuse, and what a probe says about it."""
+"""What stores in HDFS refuse, and what a probe reports."""
 
 import socket
 from pathlib import Path
@@ -40,23 +40,23 @@ def test_a_file_is_in_the_way(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("quota", "told"),
+    ("quota", "expected"),
     [
         (["-setSpaceQuota", "1m"], r"The DiskSpace quota of /.* is exceeded: quota = 1048576 B = 1 MB but .* 256 MB"),
         (["-setQuota", "1"], r"The NameSpace quota .* of directory /.* is exceeded: quota=1 file count=2"),
     ],
     ids=["space", "names"],
 )
-def test_a_quota_is_full(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path, quota: list[str], told: str) -> None:
+def test_a_quota_is_full(hdfs_cluster: Hdfs, protocol: str, tmp_path: Path, quota: list[str], expected: str) -> None:
     hdfs_cluster.cli("-mkdir", "-p", str(tmp_path))
     hdfs_cluster.admin(*quota, str(tmp_path))
     store = opened(hdfs_cluster, protocol, tmp_path)
-    with within(PROBE_S), pytest.raises(StoreRefusedError, match=told) as caught:
+    with within(PROBE_S), pytest.raises(StoreRefusedError, match=expected) as caught:
         store.put_if_absent("a", b"1")
     if "-setSpaceQuota" in quota:
         assert "charges a full block, 128 MiB unless set otherwise, times the replication" in str(caught.value)
     assert store.list() == []
-    with within(PROBE_S), pytest.raises(RunDirectoryError, match=told):
+    with within(PROBE_S), pytest.raises(RunDirectoryError, match=expected):
         store.probe()
 
 

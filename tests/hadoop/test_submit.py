@@ -35,7 +35,7 @@ def check_python(marks: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [SMALL_PACKS, pytest.param(TRAINING_PACKS, marks=pytest.mark.all)])
-def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_by_another_application(
+def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_by_another_application(
     yarn_cluster: Yarn, tmp_path: Path, marks: Path, pack: str, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue(UPLOADED[pack])
@@ -55,19 +55,19 @@ def test_a_run_from_a_pack_whose_driver_was_lost_for_good_is_told_and_resumed_by
     place = ["--deploy-mode", "cluster", "--label", "gpu", "--packs", f"hdfs:///{pack}", "--package", *PACKAGES[pack]]
     with command(yarn_cluster, tmp_path / "first", *place, *words) as first:
         done = "; 2 of 3 trials done, 1 running"
-        wait_running(first, lambda: done in first.told, ENDS_S, done)
+        wait_running(first, lambda: done in first.stderr, ENDS_S, done)
         kill_driver(first.application)
         assert first.wait(ENDS_S) == 5, first.output
-    assert "nothing to upload, " in first.told
-    assert " is RUNNING on " in first.told
+    assert "nothing to upload, " in first.stderr
+    assert " is RUNNING on " in first.stderr
     # Its Python has seen that its JVM is gone, or was ended as soon.
-    assert "; the same call resumes it" in first.told
+    assert "; the same call resumes it" in first.stderr
 
     with command(
         yarn_cluster, tmp_path / "again", *place, "resume", f"hdfs:///submitted/killed-{pack}", "--json"
     ) as again:
         assert again.wait(ENDS_S) == 0, again.output
-    trials = json.loads(again.answer)["trials"]
+    trials = json.loads(again.stdout)["trials"]
     assert [each["status"] for each in trials] == ["failed", "succeeded", "succeeded"]
     assert [each["metrics"] for each in trials[1:]] == [{"y": 2}, {"y": 0}]
     assert "x (-1) is below zero" in trials[0]["error"]["summary"]
@@ -82,7 +82,7 @@ def test_a_call_that_the_driver_refuses_in_its_container_has_its_code_and_its_wo
     python = ["--conf", f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={sys.executable}"]
     place = ["--deploy-mode", "cluster", "--pack", "none", *python]
     with command(yarn_cluster, tmp_path / "call", *place, *words) as done:
-        assert done.wait(ENDS_S) == 2, done.told
-    assert "exited with 2 before it ended a run" in done.told
-    assert "the end of what the driver printed:\n" in done.told
-    assert "no_such" in done.told.rpartition("the end of what the driver printed:")[2]
+        assert done.wait(ENDS_S) == 2, done.stderr
+    assert "exited with 2 before it ended a run" in done.stderr
+    assert "the end of what the driver printed:\n" in done.stderr
+    assert "no_such" in done.stderr.rpartition("the end of what the driver printed:")[2]

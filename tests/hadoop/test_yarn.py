@@ -1,6 +1,6 @@
-"""sparktrain under spark-submit on YARN, with a label: members run where the label is, and the exit code tells.
+"""sparktrain under spark-submit on YARN, with a label: members run on labelled nodes, and the exit code is the run's.
 
-Which container is where is what the ResourceManager says.
+The ResourceManager reports the node of each container.
 """
 
 import json
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(480)
 
 
 def seen(marks: Path) -> dict[str, list[str]]:
-    """Container and working directory of each member that has begun."""
+    """Container and working directory of each member that has started."""
     return {path.name: path.read_text().split() for path in marks.iterdir() if not path.name.startswith(".")}
 
 
@@ -43,13 +43,13 @@ def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Y
     submitted = submit(
         yarn_cluster,
         TRAIN.with_name("yarn_gpus.py"),
-        str(tmp_path / "told"),
+        str(tmp_path / "report"),
         conf=for_two_gpus(tmp_path / "claims"),
         properties=CONF / "yarn-gpu.conf",
     )
 
     assert submitted.exit_code == 0, submitted.output
-    told = dict(json.loads((tmp_path / "told").read_text()))
+    told = dict(json.loads((tmp_path / "report").read_text()))
     assert sorted(told.values()) == [["0"], ["1"]]
     assert {submitted.containers[each] for each in told} == {yarn_cluster.labelled_node}
 
@@ -58,10 +58,10 @@ def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Y
 def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(packed_yarn: Yarn, marks: Path, tmp_path: Path) -> None:
     conf = {"spark.task.maxFailures": "1000", "spark.executor.memory": "640m"}
     job = TRAIN.with_name("yarn_gangs.py")
-    submitted = submit(packed_yarn, job, str(marks), str(tmp_path / "told"), conf=conf, timeout_s=TRAINS_S + 60.0)
+    submitted = submit(packed_yarn, job, str(marks), str(tmp_path / "report"), conf=conf, timeout_s=TRAINS_S + 60.0)
 
     assert submitted.exit_code == 0, submitted.output
-    told = dict(json.loads((tmp_path / "told").read_text()))
+    told = dict(json.loads((tmp_path / "report").read_text()))
     assert set(seen(marks)) == {f"{backend}-{rank}" for backend in told for rank in range(2)}
     check_places(packed_yarn, submitted, marks)
     for backend in ("horovod", "tensorflow"):

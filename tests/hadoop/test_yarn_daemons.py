@@ -1,4 +1,4 @@
-"""The YARN of this ring: it starts fast, breaks as it is told, and leaves nothing."""
+"""The YARN of this ring: it starts fast, breaks on request, and leaves nothing."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_a_cluster_is_ready_within_30_s_with_its_label_and_leaves_no_process(
     hdfs_cluster: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the queues of conf/, on nodes that are as large as its properties want them."""
-    begun = SystemClock().now()
+    started_at = SystemClock().now()
     knobs = Knobs(keep_containers=True, keep_applications=False, preempt=True, gpus=4)
     settings = {
         "yarn.nodemanager.resource.memory-mb": "65536",
@@ -35,7 +35,7 @@ def test_a_cluster_is_ready_within_30_s_with_its_label_and_leaves_no_process(
         "yarn.scheduler.maximum-allocation-mb": "65536",
     }
     with yarn(tmp_path / "yarn", hdfs_cluster, knobs, settings, queues()) as cluster:
-        took_s = SystemClock().now() - begun
+        took_s = SystemClock().now() - started_at
         processes = Sighted(each.pid for each in cluster.daemons)
         labels = {each["id"]: each.get("nodeLabels", []) for each in cluster.nodes()}
         memory = [each["availMemoryMB"] for each in cluster.nodes()]
@@ -69,7 +69,7 @@ def test_a_killed_nodemanager_is_lost_and_comes_back_with_its_label(breakable_ya
     wait_until(lambda: state_of(breakable_yarn, 1) == "LOST", LOST_S, "the NodeManager is lost")
     assert state_of(breakable_yarn, 0) == "RUNNING"
 
-    breakable_yarn.mend()
+    breakable_yarn.repair()
     assert state_of(breakable_yarn, 1) == "RUNNING"
 
 
@@ -80,7 +80,7 @@ def test_a_node_that_is_taken_out_of_service_comes_back_with_its_label(breakable
     wait_until(lambda: not node.is_alive(), LOST_S, "its NodeManager has ended")
     assert (other.is_alive(), state_of(breakable_yarn, 0)) == (True, "RUNNING")
 
-    breakable_yarn.mend()
+    breakable_yarn.repair()
     assert state_of(breakable_yarn, 1) == "RUNNING"
 
 
@@ -89,6 +89,6 @@ def test_a_killed_resourcemanager_comes_back_with_all_that_it_knew(breakable_yar
     with pytest.raises(HadoopError, match="the ResourceManager does not answer"):
         breakable_yarn.nodes()
 
-    breakable_yarn.mend()
+    breakable_yarn.repair()
     labels = {each["id"]: each.get("nodeLabels") for each in breakable_yarn.nodes()}
     assert labels[breakable_yarn.labelled_node] == [LABEL]

@@ -1,4 +1,4 @@
-"""YARN takes away what a run has, in every way that it knows: the run recovers, says which it was, leaves nothing."""
+"""A run loses containers, nodes and masters on YARN: it recovers, names each loss, and leaves nothing."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -132,7 +132,7 @@ def test_a_run_recovers_from_all_that_yarn_takes_and_only_what_it_did_not_take_c
 def test_a_driver_that_yarn_takes_is_started_again_and_goes_on_while_resourcemanager_and_nodes_come_and_go(
     breakable_yarn: Yarn, tmp_path: Path
 ) -> None:
-    """Through `sparktrain submit`, the spark-submit of which has ended long before."""
+    """The driver of `sparktrain submit` restarts after its spark-submit has ended."""
     marks = tmp_path / "marks"
     marks.mkdir()
     sweep = [f"{TRAIN}:hold_one", "--grid", "x=0,1,2", "--grid", f"marks={marks}", "--metric", "y", "--mode", "max"]
@@ -155,7 +155,7 @@ def test_a_driver_that_yarn_takes_is_started_again_and_goes_on_while_resourceman
         assert called.application is not None
         assert breakable_yarn.application(called.application)["finalStatus"] == "SUCCEEDED"
 
-    assert [path.name for path in (marks / "0").iterdir()] == ["1"], "what is finished is not run again"
+    assert [path.name for path in (marks / "0").iterdir()] == ["1"], "a finished trial is not repeated"
     first, *others = trials_of(breakable_yarn, "driver")
     assert (first["metrics"], first["restarts"]) == ({"y": 0}, [])
     for each in others:

@@ -87,7 +87,7 @@ def test_each_member_has_a_gpu_of_its_own_on_the_labelled_node(
     assert "manifest" in yarn_cluster.hdfs.cli("-ls", "-R", "/runs/places")
 
 
-def test_a_killed_container_and_a_killed_agent_cost_a_restart_each_that_says_which_it_was(
+def test_a_killed_container_and_a_killed_agent_cost_a_restart_each_with_its_loss(
     pool: st.Pool, yarn_cluster: Yarn, tmp_path: Path
 ) -> None:
     params = {"marks": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Members that need no GPU, on YARN: they hold none, where YARN can tell their executors from the others."""
+"""Members that need no GPU, on YARN: they hold none, where YARN can give them executors of their own."""
 
 from pathlib import Path
 from typing import Any
@@ -39,5 +39,5 @@ def test_an_evaluator_has_an_executor_without_a_gpu(yarn_cluster: Yarn, tmp_path
 
 
 def held_by(application: dict[str, Any]) -> list[dict[str, Any]]:
-    """What an application holds on the nodes with each label, as the ResourceManager says."""
+    """What an application holds on the nodes with each label, as the ResourceManager reports it."""
     return list(application["resourceInfo"]["resourceUsagesByPartition"])

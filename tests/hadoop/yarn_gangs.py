@@ -1,4 +1,4 @@
-"""A Spark job that trains a model in gangs of two, on either ring, and tells what became of them."""
+"""A Spark job that trains a model in gangs of two, on either ring, and writes how they ended."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Training functions that go on until they are told that it is enough, and tell who they are."""
+"""Training functions that continue until the test ends them, and write their container and process."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ CHUNK_BYTES = 32 * 2**20
 
 
 def hold(marks, ctx):
-    """Each member has a process in a session of its own; one that is told to eat uses ever more memory."""
+    """Each member has a process in a session of its own; one with an `eat` file uses ever more memory."""
     grandchild = subprocess.Popen(["sleep", "600"], start_new_session=True)
     folder, who = Path(marks), f"{ctx.generation}-{ctx.rank}"
     write(folder / who, f"{os.environ['CONTAINER_ID']} {os.getpid()} {grandchild.pid}")
@@ -28,7 +28,7 @@ def hold(marks, ctx):
 
 
 def hold_one(x, marks, ctx):
-    """One that is done at once for x = 0, and one that holds for any other."""
+    """Ends at once for x = 0, and holds for any other x."""
     folder = Path(marks, str(x))
     folder.mkdir(exist_ok=True)
     if x == 0:
@@ -38,7 +38,7 @@ def hold_one(x, marks, ctx):
 
 
 def write(path, content):
-    """All of it, or nothing."""
+    """Write a file, completely or not at all."""
     hidden = path.with_name(f".{path.name}-{os.getpid()}")
     hidden.write_text(content)
     hidden.rename(path)

@@ -1,4 +1,4 @@
-"""A job for YARN: one member that trains until it is told that it is enough, and the secrets that nobody may see.
+"""A job for YARN: one member that trains until the test ends it, and the secrets that must stay hidden.
 
     spark-submit yarn_secrets.py FOLDER DIRECTORY
 

@@ -1,4 +1,4 @@
-"""Training functions that tell in which container they are; sent to executors as a user's file is."""
+"""Training functions that write their container; sent to executors like a user's file."""
 
 import os
 from pathlib import Path

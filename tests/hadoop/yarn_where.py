@@ -1,4 +1,4 @@
-"""A training function that tells which Python it runs in; sent to executors as a user's file is."""
+"""A training function that returns the Python it runs in; sent to executors like a user's file."""
 
 import json
 import os

@@ -45,7 +45,7 @@ def holding(tmp_path: Path, start: Start) -> Mortal:
 
 def members(folder: Path) -> dict[int, int]:
     """The newest process of each trial of `marked`."""
-    begun = [path.name.split("-") for path in folder.glob("begin-*")]
+    begun = [path.name.split("-") for path in folder.glob("start-*")]
     return {int(x): int(pid) for _, x, _, pid in sorted(begun, key=lambda words: int(words[2]))}
 
 

@@ -1,4 +1,4 @@
-"""A training whose result is exact, and which kills a part of the cluster at given steps: for tests of recovery."""
+"""A training with an exact result that kills a part of the cluster at given steps: for tests of recovery."""
 
 import os
 import random
@@ -49,7 +49,7 @@ def expected() -> float:
 
 
 def train(folder: str, strikes: list[dict[str, Any]], ctx: Any) -> dict[str, float]:
-    """Mix a state for `STEPS` steps; the chief saves it. Notes in `folder` where each generation began and ended."""
+    """Mix a state for `STEPS` steps; the chief saves it. Writes to `folder` where each generation started and ended."""
     mine = [msgspec.convert(each, Strike) for each in strikes]
     now = next((each for each in mine if each.generation == ctx.generation and each.rank == ctx.rank), None)
     restored = ctx.checkpoint.restore()

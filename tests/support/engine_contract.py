@@ -1,4 +1,4 @@
-"""What every engine of agents must do: start them, restart the lost, tell which have left, and end them."""
+"""What every engine of agents must do: start them, restart the lost, report which have left, and end them."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ Start = Callable[[range], AgentBatch]
 
 
 class Reception:
-    """In place of a coordinator: lets agents join, keeps them, and sends them away when the test says so."""
+    """A stand-in for the coordinator: lets agents join, keeps them, and dismisses them when the test asks."""
 
     def __init__(self, engine: Engine) -> None:
         self.joins: list[m.Join] = []
@@ -66,7 +66,7 @@ class Reception:
         link.post(message)
 
     async def _upload(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
-        raise ProtocolError("nobody uploads here")
+        raise ProtocolError("no agent uploads here")
 
 
 class EngineContract:
@@ -121,7 +121,7 @@ class EngineContract:
         assert reception.wait(3)[2].slot == 1
         assert not batch.join(0.0)
 
-    def test_it_ends_when_all_agents_have_left_and_tells_what_each_said(
+    def test_it_ends_when_all_agents_have_left_and_reports_how_each_ended(
         self, reception: Reception, start: Start, ends: list[JobEnd]
     ) -> None:
         batch = start(range(2))

@@ -1,4 +1,4 @@
-"""Training functions for tests: toys whose results are exact, and ones that go wrong in each way there is."""
+"""Training functions for tests: toys with exact results, and functions that fail in each possible way."""
 
 import os
 import subprocess

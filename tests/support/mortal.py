@@ -56,7 +56,7 @@ def gang(folder: Path) -> Any:
 
 
 def resume(folder: Path) -> Any:
-    """Whatever there is, without what began it."""
+    """Resume the run in `folder`, without the program that started it."""
     result = st.resume(str(folder / "runs" / NAME), progress=False)
     if isinstance(result, st.SweepResult):
         return _told(result)
@@ -64,8 +64,8 @@ def resume(folder: Path) -> Any:
 
 
 def marked(x: int, folder: str, ctx: Any) -> float:
-    """A trial that leaves a mark at its begin and at its end, and lasts as long as FOLDER/hold is there."""
-    mark(folder, f"begin-{x}-{ctx.generation}-{os.getpid()}")
+    """A trial that leaves a mark at its start and at its end, and lasts as long as FOLDER/hold exists."""
+    mark(folder, f"start-{x}-{ctx.generation}-{os.getpid()}")
     pause(0.1)
     while Path(folder, "hold").exists():
         pause(0.02)
@@ -139,7 +139,7 @@ class Mortal:
         self.wait(lambda: self.batches() >= self._before + more, f"{more} batches")
 
     def processes(self, words: str = "") -> Sighted:
-        """Itself, and all below it; or those below it whose command lines have `words`."""
+        """Itself and all below it, or those below it with `words` in their command lines."""
         found = [each.pid for each in descendants(self.pid, words)]
         return Sighted(found if words else [self.pid, *found])
 

@@ -15,12 +15,12 @@ POLL_S = 0.02
 def wait_until(condition: Callable[[], object], timeout_s: float, what: str) -> float:
     """Poll `condition` until it holds; how many seconds that took. AssertionError, with `what`, when it does not."""
     clock = SystemClock()
-    begun = clock.now()
+    started_at = clock.now()
     while not condition():
-        waited = clock.now() - begun
+        waited = clock.now() - started_at
         assert waited < timeout_s, f"{what}: not within {timeout_s:g} s"
         pause(POLL_S)
-    return clock.now() - begun
+    return clock.now() - started_at
 
 
 class Sighted:
@@ -56,7 +56,7 @@ class Sighted:
 
 
 def descendants(pid: int, words: str = "") -> list[psutil.Process]:
-    """Processes below `pid` whose command line has `words`."""
+    """Processes below `pid` with `words` in their command line."""
     found = []
     for each in psutil.Process(pid).children(recursive=True):
         try:

@@ -4,7 +4,7 @@
 |---|---|
 | `clusters`, `ha` | HDFS: a NameNode with its DataNodes; two NameNodes of one nameservice |
 | `kerberos` | a KDC, and HDFS that wants its tickets |
-| `yarn`, `yarn_conf` | YARN: a ResourceManager with two NodeManagers, of which one is labelled |
+| `yarn`, `yarn_conf` | YARN: a ResourceManager with two NodeManagers, one of them labelled |
 | `submit` | spark-submit to it |
 | `containers` | what NodeManagers leave behind |
 | `daemons` | one daemon: started, stopped, killed, paused, woken |

@@ -40,7 +40,7 @@ class Hdfs(Cluster):
     """A NameNode and `datanodes` DataNodes, with all that they keep below `folder`.
 
     `settings` go before those that make faults fast, such as a heartbeat in each second. Ports stay the same when a
-    daemon is started again. All methods block; none is for several threads at once.
+    daemon restarts. All methods block; none is for several threads at once.
     """
 
     def __init__(self, folder: Path, datanodes: int = 2, settings: Mapping[str, str] | None = None) -> None:
@@ -79,7 +79,7 @@ class Hdfs(Cluster):
         return {"HADOOP_CONF_DIR": os.fspath(self.conf)}
 
     def _start(self) -> None:
-        """See base class. With an empty file system; within 20 s where nobody else works."""
+        """See base class. With an empty file system; within 20 s on an idle machine."""
         self._write_conf()
         for each in self.datanodes:
             each.start()  # they need no longer than the NameNode and its empty file system
@@ -104,7 +104,7 @@ class Hdfs(Cluster):
         """
         return wait_until(self.daemons, self._is_ready, timeout_s, f"HDFS in {self.folder} is ready")
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Undo what a test did to the daemons: wake and start them, leave safe mode. Files and quotas stay."""
         for each in self.daemons:
             each.wake() if each.is_alive() else each.start()
@@ -115,8 +115,8 @@ class Hdfs(Cluster):
         self.wait_ready()
 
     def jmx(self, daemon: Daemon, bean: str, attribute: str) -> Any:
-        """What a daemon tells about itself, such as `NumLiveDataNodes` in `FSNamesystemState` of a NameNode; None when
-        it does not answer, or cannot tell yet."""
+        """An attribute of a daemon, such as `NumLiveDataNodes` in `FSNamesystemState` of a NameNode; None when it does
+        not answer, or does not know it yet."""
         service = "NameNode" if daemon in self.namenodes else "DataNode"
         url = f"http://{self._at(daemon, 'http')}/jmx?qry=Hadoop:service={service},name={bean}"
         try:
@@ -202,13 +202,13 @@ class Hdfs(Cluster):
         )
 
     def _knows(self, namenode: Daemon, datanodes: int) -> bool:
-        """Whether so many DataNodes are registered there, and each has told what space and which blocks it has. Until
+        """Whether this many DataNodes have registered there, and each has reported its space and its blocks. Until
         then, files that it keeps could be neither read nor written, in safe mode or not."""
         live = json.loads(self.jmx(namenode, "NameNodeInfo", "LiveNodes") or "null")
         return (
             live is not None
             and [
-                # In minutes; since the machine was started for one that has not told.
+                # In minutes; for a DataNode that has not reported, since the machine started.
                 each["capacity"] > 0 and each["lastBlockReport"] * 60 <= namenode.age_s
                 for each in live.values()
             ]

@@ -21,8 +21,8 @@ _END_WITH_STARTER = f"read -r word || {{ sleep 0.5; {_END}\n}}"
 
 
 class ContainerGuard:
-    """Ends the containers of NodeManagers whose local folders are below `place`: when it is told to, and when the
-    process that started it ends, in whatever way that does."""
+    """Ends the containers of NodeManagers with local folders below `place`: on request, and when the process that
+    started it ends, in whatever way."""
 
     def __init__(self, place: Path) -> None:
         self._place = place

@@ -20,7 +20,7 @@ class Daemon:
     """One JVM, in a session of its own. It ends when the process that started it ends, in whatever way that does.
 
     `main` is a class of Hadoop's, `conf` the daemon's own folder of configuration; its output is appended to `log`.
-    May be started again after its end. Not for several threads at once.
+    It can restart after its end. Not for several threads at once.
     """
 
     def __init__(self, name: str, main: str, conf: Path, log: Path, heap_mib: int = 256) -> None:
@@ -31,7 +31,7 @@ class Daemon:
         self._heap_mib = heap_mib
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
-        self._begun_s = 0.0
+        self._started_s = 0.0
 
     @property
     def pid(self) -> int:
@@ -41,14 +41,14 @@ class Daemon:
     @property
     def age_s(self) -> float:
         """Since it was last started."""
-        return SystemClock().now() - self._begun_s
+        return SystemClock().now() - self._started_s
 
     def start(self) -> None:
         """Start the JVM; returns before it serves. Raises HadoopError when it runs already, JarsMissingError."""
         if self.is_alive():
             raise HadoopError(f"{self.name} (pid {self.pid}) runs already: stop it first")
         self._forget()
-        self._begun_s = SystemClock().now()
+        self._started_s = SystemClock().now()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -59,7 +59,7 @@ class Daemon:
                 env=self._environment(),
                 start_new_session=True,
             )
-        # When this process is gone without a word, the guard reads the end of its pipe.
+        # When this process dies, the guard reads the end of its pipe.
         self._guard = subprocess.Popen(
             ["sh", "-c", "read -r word || kill -9 $0", str(self._process.pid)],
             stdin=subprocess.PIPE,
@@ -88,11 +88,11 @@ class Daemon:
         self._forget()
 
     def pause(self) -> None:
-        """Stop it by SIGSTOP: it keeps its ports, and answers nobody until `wake`."""
+        """Stop it by SIGSTOP: it keeps its ports, and does not answer until `wake`."""
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Let it go on after `pause`; does nothing to one that is not paused."""
+        """Let it continue after `pause`; does nothing to a daemon that is not paused."""
         self._signal(signal.SIGCONT)
 
     def check(self) -> None:
@@ -152,18 +152,18 @@ class Cluster:
 
 
 def wait_until(daemons: Sequence[Daemon], condition: Callable[[], object], timeout_s: float, what: str) -> float:
-    """Poll `condition` until it holds; how many seconds that took. `what` says what is waited for.
+    """Poll `condition` until it holds; returns how many seconds that took. `what` names the condition.
 
     Raises HadoopError, with the ends of the logs, when it does not hold in time, or as soon as a daemon has ended by
     itself.
     """
     clock = SystemClock()
-    begun = clock.now()
+    started_at = clock.now()
     while not condition():
         for each in daemons:
             each.check()
-        if clock.now() - begun > timeout_s:
+        if clock.now() - started_at > timeout_s:
             logs = "\n".join(each.story("runs" if each.is_alive() else "is down") for each in daemons)
             raise HadoopError(f"{what}: not within {timeout_s:g} s\n{logs}")
         pause(_POLL_S)
-    return clock.now() - begun
+    return clock.now() - started_at

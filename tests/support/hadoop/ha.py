@@ -1,4 +1,4 @@
-"""HDFS with two NameNodes, of which one is active: for tests of what clients do when that changes."""
+"""HDFS with two NameNodes, one of them active: for tests of what clients do when that changes."""
 
 import shutil
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Kerberos on this machine: a KDC with a realm of its own, and HDFS that lets nobody in without a ticket or a token."""
+"""Kerberos on this machine: a KDC with a realm of its own, and HDFS that needs a ticket or a token."""
 
 import os
 import shutil
@@ -150,7 +150,7 @@ def _program(name: str) -> str:
 
 
 class SecureHdfs(Hdfs):
-    """HDFS whose daemons and clients prove who they are. Its commands are those of the superuser.
+    """HDFS with Kerberos for daemons and clients. Its commands are those of the superuser.
 
     Daemons keep to unprivileged ports without TLS, which HDFS allows for tests alone. Clients need the tickets of `Kdc`
     beside `env`. WebHDFS is closed to all.

@@ -11,10 +11,10 @@ _TRIES = 1000
 
 
 class Ports:
-    """Ports of this machine that are free, and that nobody else who asks this class is given before `close`.
+    """Free ports of this machine, which no other user of this class gets before `close`.
 
-    They are none that the kernel gives to clients: it could give a client, which tries to reach a daemon that is down,
-    the very port of that daemon, and the client would be connected with itself.
+    They are outside of the range that the kernel gives to clients: it could give a client that tries to reach a daemon
+    that is down the port of that daemon, and the client would connect to itself.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""spark-submit on a YARN of tests: the settings by which an application starts fast, and what became of it."""
+"""spark-submit on a YARN of tests: settings with which an application starts fast, and how it ended."""
 
 import os
 import signal
@@ -114,7 +114,7 @@ class Submission:
 
     @property
     def diagnostics(self) -> str:
-        """What the ResourceManager says about its end."""
+        """The ResourceManager's report of its end."""
         return str(self._cluster.application(self.application or "")["diagnostics"])
 
     def look(self) -> None:
@@ -126,10 +126,10 @@ class Submission:
     def wait(self, timeout_s: float) -> int:
         """Wait for the end, and look for containers meanwhile; the exit code. Raises HadoopError after `timeout_s`."""
         clock = SystemClock()
-        begun = clock.now()
+        started_at = clock.now()
         while (code := self.exit_code) is None:
             self.look()
-            if clock.now() - begun > timeout_s:
+            if clock.now() - started_at > timeout_s:
                 told = self.output[-_TAIL_CHARACTERS:]
                 raise java.HadoopError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{told}")
             pause(_POLL_S)
@@ -181,7 +181,7 @@ def submit(
     properties: Path | None = None,
     timeout_s: float = 180.0,
 ) -> Submission:
-    """Run a program to its end, which takes 15 to 30 s; the first on a cluster longer, whose nodes unpack the pack.
+    """Run a program to its end, which takes 15 to 30 s; the first on a cluster takes longer: its nodes unpack the pack.
     Raises HadoopError when it has not ended after `timeout_s`."""
     with submission(cluster, program, *arguments, mode=mode, conf=conf, properties=properties) as submitted:
         submitted.wait(timeout_s)

@@ -1,4 +1,4 @@
-"""YARN on this machine: a ResourceManager, and two NodeManagers of which one has the label `gpu`."""
+"""YARN on this machine: a ResourceManager, and two NodeManagers, one of them with the label `gpu`."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Yarn(Cluster):
     `folder`. Their file system is `hdfs`, which must be ready.
 
     `nodemanagers[1]` has the label `gpu`, exclusively; queues are those of `yarn_conf.QUEUES`, or what `queues` has for
-    `capacity-scheduler.xml`. `settings` go before all others. Ports stay the same when a daemon is started again. All
+    `capacity-scheduler.xml`. `settings` go before all others. Ports stay the same when a daemon restarts. All
     methods block; none is for several threads at once, except for those that ask the ResourceManager.
     """
 
@@ -95,7 +95,7 @@ class Yarn(Cluster):
     # ---- life
 
     def _start(self) -> None:
-        """See base class. Within 10 s where nobody else works."""
+        """See base class. Within 10 s on an idle machine."""
         self._write_conf()
         self._guard.start()
         for each in self.daemons:
@@ -118,7 +118,7 @@ class Yarn(Cluster):
         """
         return wait_until(self.daemons, self._is_ready, timeout_s, f"YARN in {self.folder} is ready")
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Undo what a test did: wake and start daemons, take nodes into service, kill applications, end what their
         containers left."""
         for each in self.daemons:
@@ -136,7 +136,7 @@ class Yarn(Cluster):
     # ---- asking the ResourceManager
 
     def rest(self, path: str) -> Any:
-        """What the ResourceManager tells at `path` of its REST API, such as `apps/application_1_0001`. Raises
+        """The ResourceManager's answer at `path` of its REST API, such as `apps/application_1_0001`. Raises
         HadoopError when it refuses, or does not answer."""
         return self._ask("GET", path)
 
@@ -181,7 +181,7 @@ class Yarn(Cluster):
         found = sorted((self.folder / "container-logs").glob(f"*/{application}/*/std*"))
         return "\n".join(f"==== {path.parent.name} {path.name}\n{path.read_text(errors='replace')}" for path in found)
 
-    # ---- telling it
+    # ---- commands to it
 
     def kill_container(self, id: str) -> None:
         """Have its NodeManager end a container by SIGKILL; returns before that is done."""

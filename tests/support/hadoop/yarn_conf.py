@@ -41,9 +41,9 @@ class Knobs:
     expiry_s: float = 600.0
     """A NodeManager that is silent for so long is lost, and its containers with it; noticed a third of it later."""
     keep_containers: bool = False
-    """Containers outlive their NodeManager, which takes them up again when it is started again."""
+    """Containers outlive their NodeManager, which takes them over when it restarts."""
     keep_applications: bool = True
-    """Applications outlive the ResourceManager, and their containers go on while it is away."""
+    """Applications outlive the ResourceManager, and their containers continue while it is down."""
     preempt: bool = False
     """A queue takes back what another holds beyond its share, 3 s after it was asked for."""
     enforce_memory: bool = False

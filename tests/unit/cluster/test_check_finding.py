@@ -14,14 +14,14 @@ MESSAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "told", "fix"), MESSAGES)
-def test_the_next_step_is_what_follows_the_last_colon_or_semicolon(message: str, told: str, fix: str) -> None:
+@pytest.mark.parametrize(("message", "expected", "fix"), MESSAGES)
+def test_the_next_step_is_what_follows_the_last_colon_or_semicolon(message: str, expected: str, fix: str) -> None:
     found = of_message("slots", Level.FAIL, message)
-    assert (found.check, found.level, found.message, found.fix) == ("slots", Level.FAIL, told, fix)
+    assert (found.check, found.level, found.message, found.fix) == ("slots", Level.FAIL, expected, fix)
 
 
 def test_the_worst_counts() -> None:
-    well, costs, broken = passed("a", "well"), warned("b", "costs", "pay"), failed("c", "broken", "mend")
+    well, costs, broken = passed("a", "well"), warned("b", "costs", "pay"), failed("c", "broken", "replace")
     assert worst([]) is Level.PASS
     assert worst([well, costs, well]) is Level.WARN
     assert worst([broken, costs, well]) is Level.FAIL

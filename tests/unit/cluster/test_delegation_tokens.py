@@ -89,7 +89,7 @@ def context(held: Credentials, issued: Token | None = None) -> Any:
     return SimpleNamespace(_jvm=jvm, _jsc=SimpleNamespace(hadoopConfiguration=lambda: None))
 
 
-def test_a_fresh_token_lasts_as_long_as_its_namenode_says_by_its_own_clock() -> None:
+def test_a_fresh_token_lasts_by_the_clock_of_its_namenode() -> None:
     issued = token("HDFS_DELEGATION_TOKEN", SERVICE, 5_000.0, 5_000.0 + 7 * 86_400)
     issued.renewed_until_ms = int((5_000.0 + 86_400) * 1000)
     fetched = fetch(context(Credentials(), issued), URL)
@@ -131,7 +131,7 @@ def test_an_application_with_nothing_gets_nothing() -> None:
         fetch(context(held), URL)
 
 
-def test_what_java_raises_is_told_by_its_own_words() -> None:
+def test_an_exception_of_java_is_reported_with_its_message() -> None:
     def refuse(conf: Any) -> Any:
         raise RuntimeError("An error occurred while calling o1.x.\n: java.io.IOException: KDC unreachable\n\tat A.b(C)")
 

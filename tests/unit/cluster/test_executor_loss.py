@@ -161,7 +161,7 @@ async def started(link: Link, name: str, task: SparkTask) -> m.StartMember:
 
 
 async def preempted_once() -> RunOutcome:
-    """A run whose trial may not be restarted; the container of its first agent is preempted."""
+    """A run without retries; the container of its first agent is preempted."""
     transport, store = MemoryTransport(), World().store
     messages = {5: MESSAGES[0][0]}
     server = Server(transport.listener, QuickClock(), {}, ())

@@ -84,7 +84,7 @@ GANGS = [
     (facts("local[5]"), None, 1, 5, 5),
     (facts("local[8]"), None, 3, 2, 6),
     (facts("local[8]"), None, None, 3, 6),
-    (facts(""), None, 1, 4, 4),  # nobody knows how many slots there are: the run waits for them
+    (facts(""), None, 1, 4, 4),  # the number of slots is unknown: the run waits for them
     (facts(""), None, 3, 2, 2),
     (facts("spark://host:7077", executors=1), None, 1, 4, 4),
     (facts("spark://host:7077", executors=5), None, 9, 2, 4),

@@ -1,4 +1,4 @@
-"""The Python of executors on this machine is the driver's, or is told of before anything starts."""
+"""The Python of executors on this machine is the driver's, or an error precedes the start."""
 
 import sys
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_connect_knows_no_python_of_executors() -> None:
     settle_python(SimpleNamespace(), Facts("local[2]", {}, 2))  # type: ignore[arg-type] # of Connect
 
 
-def test_executors_of_a_cluster_are_told_of_the_variable_too() -> None:
+def test_the_variable_is_named_for_executors_of_a_cluster_too() -> None:
     told = mismatch({"python": "3.11"}, {"python": "3.9"}, "node-1")
     assert told == (
         "python is 3.11 on the driver and 3.9 on the executor (host node-1): name the same Python by PYSPARK_PYTHON on "

@@ -18,18 +18,18 @@ def test_a_master_without_an_address_is_not_tried(master: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (socket.gaierror(-2, "Name or service not known"), r"the host name 'head' is unknown on this machine"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), r"head:7077: Connection refused"),
         (TimeoutError("timed out"), r"head:7077: timed out"),
     ],
 )
-def test_a_master_that_cannot_be_reached_is_named_with_the_reason(error: OSError, told: str) -> None:
+def test_a_master_that_cannot_be_reached_is_named_with_the_reason(error: OSError, expected: str) -> None:
     def connect(host: str, port: int) -> None:
         raise error
 
-    with pytest.raises(SessionError, match=rf"the master spark://head:7077 cannot be reached: {told}; correct"):
+    with pytest.raises(SessionError, match=rf"the master spark://head:7077 cannot be reached: {expected}; correct"):
         spark_master.check_reachable("spark://head:7077", connect)
 
 

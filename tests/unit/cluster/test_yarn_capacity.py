@@ -1,4 +1,4 @@
-"""What is told of YARN, from answers that a real ResourceManager gave.
+"""What YARN has for executors, by recorded answers of a real ResourceManager.
 
 They are of a cluster of two nodes with 4096 MB and 4 cores each. One has the label `gpu`, and 2 GPUs; queues `default`
 and `prio` may use it, `nogpu` may not. In `idle` nothing runs; in `waiting` a holder in `prio` has two executors with
@@ -131,12 +131,12 @@ def test_another_scheduler_is_not_judged() -> None:
     assert outlook(demand(LABELLED), 4, told) == ""
 
 
-def test_nothing_is_said_when_all_fit() -> None:
+def test_nothing_is_reported_when_all_fit() -> None:
     assert outlook(demand(LABELLED), 4, recorded("idle")) == ""
     assert outlook(demand(SMALL), 4, recorded("idle")) == ""
 
 
-def test_it_is_said_how_many_fit_an_idle_cluster() -> None:
+def test_the_number_that_fits_an_idle_cluster_is_reported() -> None:
     told = recorded("idle")
     assert outlook(demand(LABELLED), 8, told) == (
         "4 of 8 executors fit nodes with label gpu in queue default now; capacity 4 x (896 MB, 1 core)"
@@ -147,7 +147,7 @@ def test_it_is_said_how_many_fit_an_idle_cluster() -> None:
     assert "1 of 3 executors fit" in outlook(demand({**LABELLED, "spark.executor.cores": "3"}), 3, told)
 
 
-def test_it_is_said_who_has_the_rest_and_what_the_run_has_already_counts() -> None:
+def test_the_holders_of_the_rest_are_named_and_what_the_run_has_already_counts() -> None:
     told = recorded("waiting")
     held = f"held by {HOLDER} (holder of root, 1792 MB, 2 cores)"
     assert outlook(demand(LABELLED, **{"spark.app.id": RUN}), 6, told) == (
@@ -169,7 +169,7 @@ def test_only_the_largest_holders_are_named() -> None:
     assert text.endswith(", 4 more")
 
 
-def test_a_queue_that_may_have_less_than_the_nodes_have_says_its_own_capacity() -> None:
+def test_a_queue_with_less_than_the_nodes_have_reports_its_own_capacity() -> None:
     told = recorded("idle")
     default = next(queue for queue in told.scheduler["queues"]["queue"] if queue["queueName"] == "default")
     for part in default["capacities"]["queueCapacitiesByPartition"]:
@@ -188,7 +188,7 @@ def test_a_labelled_node_that_is_lost_is_named() -> None:
     assert outlook(demand(LABELLED), 2, told) == (f"no node with label gpu in queue default is running: {name} is LOST")
 
 
-def test_older_versions_that_tell_less_are_understood() -> None:
+def test_older_versions_that_report_less_are_understood() -> None:
     told = recorded("idle")
     for node in told.nodes:
         del node["availableResource"], node["usedResource"]

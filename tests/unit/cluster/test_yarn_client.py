@@ -1,4 +1,4 @@
-"""The ResourceManager is found by Hadoop's configuration, and what it does not tell hinders nobody."""
+"""Hadoop's configuration names the ResourceManager, and its silence stops no run."""
 
 import json
 import threading
@@ -88,7 +88,7 @@ def test_the_one_that_answers_is_believed(conf: Path, answering: str) -> None:
     assert (len(told.nodes), told.applications) == (2, [])
 
 
-def test_what_it_never_gives_is_refused_and_what_it_has_not_now_is_told(conf: Path, answering: str) -> None:
+def test_what_it_never_gives_is_refused_and_what_it_lacks_now_is_reported(conf: Path, answering: str) -> None:
     write(conf, resourcemanager_webapp_address=answering)
     with pytest.raises(ResourceError, match=r"queue nogpu may not use label gpu"):
         check({QUEUE_KEY: "nogpu", LABEL_KEY: "gpu"})
@@ -96,7 +96,7 @@ def test_what_it_never_gives_is_refused_and_what_it_has_not_now_is_told(conf: Pa
     assert Outlook({LABEL_KEY: "gpu"}, 9)().startswith("2 of 9 executors fit nodes with label gpu")
 
 
-def test_without_an_answer_nothing_is_refused_and_nothing_is_told(
+def test_without_an_answer_nothing_is_refused_and_nothing_is_reported(
     conf: Path, monkeypatch: pytest.MonkeyPatch, answering: str
 ) -> None:
     wrong = {QUEUE_KEY: "nogpu", LABEL_KEY: "gpu"}
@@ -108,10 +108,10 @@ def test_without_an_answer_nothing_is_refused_and_nothing_is_told(
     node = {"id": "host:1", "state": "RUNNING", "nodeLabels": ["gpu"]}
     monkeypatch.setitem(ANSWERS, "/ws/v1/cluster/nodes", {"nodes": {"node": [node]}})
     check({LABEL_KEY: "gpu"})
-    assert Outlook({LABEL_KEY: "gpu"}, 9)() == "", "of another version, whose answers have other names"
+    assert Outlook({LABEL_KEY: "gpu"}, 9)() == "", "of another version, with other names in its answers"
 
 
-def test_a_damaged_configuration_is_told(conf: Path) -> None:
+def test_a_corrupt_configuration_is_an_error(conf: Path) -> None:
     (conf / "yarn-site.xml").write_text("<configuration>")
     with pytest.raises(SpecError, match=r"yarn-site\.xml cannot be read"):
         check({})
@@ -122,15 +122,17 @@ LOST = "Container from a bad node: container_1_0001_01_000002 on host: {}. Exit 
 LOST += "released on a *lost* node."
 
 
-def test_a_lost_node_that_was_taken_out_of_service_is_told_from_others(
+def test_a_decommissioned_node_is_distinguished_from_other_lost_ones(
     conf: Path, answering: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(conf, resourcemanager_webapp_address=answering)
     states = [("gone", "DECOMMISSIONED"), ("going", "DECOMMISSIONING"), ("down", "LOST"), ("back", "RUNNING")]
     nodes = [{"nodeHostName": host, "state": state} for host, state in states]
     monkeypatch.setitem(ANSWERS, "/ws/v1/cluster/nodes", {"nodes": {"node": nodes}})
-    tell = Nodes()
-    found = {host: explain_failure(tell(LOST.format(host)))[0] for host in ("gone", "going", "down", "back", "unknown")}
+    with_node = Nodes()
+    found = {
+        host: explain_failure(with_node(LOST.format(host)))[0] for host in ("gone", "going", "down", "back", "unknown")
+    }
     assert found == {
         "gone": Loss.DECOMMISSIONED,
         "going": Loss.DECOMMISSIONED,
@@ -139,7 +141,7 @@ def test_a_lost_node_that_was_taken_out_of_service_is_told_from_others(
         "unknown": Loss.NODE,
     }
     nodes.clear()
-    assert explain_failure(tell(LOST.format("gone")))[0] is Loss.DECOMMISSIONED, "each is looked at once"
+    assert explain_failure(with_node(LOST.format("gone")))[0] is Loss.DECOMMISSIONED, "each is looked at once"
 
 
 def test_what_is_not_of_a_lost_node_or_cannot_be_asked_stays_as_it_is(conf: Path) -> None:

@@ -25,7 +25,7 @@ from tests.unit.doctor.seen import DRIVER, OTHER, SLOT, facts, only, reads
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose Java is known, and that has no Hadoop."""
+    """A machine with a known Java and without Hadoop."""
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(observe, "driver_of", lambda spark: DRIVER)

@@ -35,7 +35,7 @@ def no_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose commands go before all others."""
+    """A folder with commands that come before all others."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""Slots meet in one process, over the in-memory transport; they connect to each other on this machine's loopback."""
+"""Slots answer the doctor in one process, over the in-memory transport, and connect to each other on loopback."""
 
 import asyncio
 import os
@@ -35,10 +35,10 @@ def here(slot: int) -> SlotTold:
 
 
 @asynccontextmanager
-async def hall(
+async def survey(
     slots: int, shared: Shared | None = None, form_s: float = LONG_S, connected_s: float = LONG_S
 ) -> AsyncIterator[tuple[SlotSurvey, MemoryTransport]]:
-    """A hall that slots may enter."""
+    """A survey that slots may join."""
     transport = MemoryTransport()
     made = SlotSurvey(slots, shared or Shared(), SystemClock(), form_s, connected_s)
     await made.open(transport.listener)
@@ -49,7 +49,7 @@ async def hall(
 
 
 async def test_all_come_and_reach_each_other() -> None:
-    async with hall(3) as (made, transport):
+    async with survey(3) as (made, transport):
         told = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(3)))
     assert made.connected == 3
     for slot, each in enumerate(told):
@@ -59,8 +59,8 @@ async def test_all_come_and_reach_each_other() -> None:
         assert abs(each.ahead_s) <= each.margin_s + 0.001
 
 
-async def test_a_clock_that_is_ahead_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with hall(1) as (_, transport):
+async def test_a_clock_that_is_ahead_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with survey(1) as (_, transport):
         monkeypatch.setattr(checkup, "SystemClock", Ahead)
         told = await visit(here(0), transport.dialer(), LONG_S)
     assert told.ahead_s == pytest.approx(7.0, abs=0.5)
@@ -75,7 +75,7 @@ class Ahead(SystemClock):
 async def test_slots_try_the_store_and_see_what_the_driver_wrote(tmp_path: Path) -> None:
     (tmp_path / "probe-1").touch()
     for marker, shared in (("probe-1", True), ("probe-2", False)):
-        async with hall(1, Shared(StoreAddress(str(tmp_path)), marker)) as (_, transport):
+        async with survey(1, Shared(StoreAddress(str(tmp_path)), marker)) as (_, transport):
             told = await visit(here(0), transport.dialer(), LONG_S)
         assert (told.store, told.shared) == ("", shared)
     assert os.listdir(tmp_path) == ["probe-1"], "slots leave nothing"
@@ -91,15 +91,15 @@ async def test_slots_have_the_tokens_that_the_store_wants_and_only_for_their_vis
         "open_store",
         lambda address: kept.append(Path(os.environ[VARIABLE]).read_bytes()) or open_store(address),
     )
-    async with hall(1, Shared(StoreAddress(str(tmp_path)), "probe-1", m.Tokens(b"token"))) as (_, transport):
+    async with survey(1, Shared(StoreAddress(str(tmp_path)), "probe-1", m.Tokens(b"token"))) as (_, transport):
         told = await visit(here(0), transport.dialer(), LONG_S)
     assert (told.problem, told.store, kept) == ("", "", [b"token"])
     assert VARIABLE not in os.environ
 
 
-async def test_a_store_that_a_slot_cannot_use_is_told(tmp_path: Path) -> None:
+async def test_a_store_that_a_slot_cannot_use_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    async with hall(1, Shared(StoreAddress(str(tmp_path / "file")), "probe-1")) as (_, transport):
+    async with survey(1, Shared(StoreAddress(str(tmp_path / "file")), "probe-1")) as (_, transport):
         told = await visit(here(0), transport.dialer(), LONG_S)
     assert "is a file, not a directory" in told.store
     assert told.shared is None
@@ -113,13 +113,13 @@ async def test_a_store_that_hangs_does_not_hold_a_slot(monkeypatch: pytest.Monke
         return await never.wait()
 
     monkeypatch.setattr(checkup, "aside", hang)
-    async with hall(1, Shared(StoreAddress("hdfs://nn:8020/runs"), "probe-1")) as (_, transport):
+    async with survey(1, Shared(StoreAddress("hdfs://nn:8020/runs"), "probe-1")) as (_, transport):
         told = await visit(here(0), transport.dialer(), LONG_S, store_s=0.05)
     assert told.store.startswith("hdfs://nn:8020/runs did not answer within 0.05 s; ")
 
 
 async def test_those_that_are_there_form_when_the_time_is_over_and_a_late_one_is_sent_away() -> None:
-    async with hall(3, form_s=0.3) as (_, transport):
+    async with survey(3, form_s=0.3) as (_, transport):
         first = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(2)))
         late = await visit(here(2), transport.dialer(), LONG_S)
     assert [[peer.host for peer in each.peers] for each in first] == [["h1"], ["h0"]]
@@ -128,7 +128,7 @@ async def test_those_that_are_there_form_when_the_time_is_over_and_a_late_one_is
 
 
 async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
-    async with hall(2) as (_, transport):
+    async with survey(2) as (_, transport):
         lost = transport.dialer()
         link = await lost.attend(LONG_S)
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
@@ -144,7 +144,7 @@ async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
 
 
 async def test_one_that_does_not_connect_in_time_holds_nobody() -> None:
-    async with hall(2, connected_s=0.1) as (_, transport):
+    async with survey(2, connected_s=0.1) as (_, transport):
         slow = await transport.dialer().attend(LONG_S)
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
         slow.post(m.Join(AgentId("slow"), 1, "h1", 1, {}, (), 1, "127.0.0.1"))
@@ -155,8 +155,8 @@ async def test_one_that_does_not_connect_in_time_holds_nobody() -> None:
     assert heard == [m.Welcome, m.FormGang, m.Dismiss]
 
 
-async def test_a_hall_that_closes_is_told_by_those_in_it() -> None:
-    async with hall(2) as (made, transport):
+async def test_slots_report_that_the_survey_has_closed() -> None:
+    async with survey(2) as (made, transport):
         other = await transport.dialer().attend(LONG_S)
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
         other.post(m.Join(AgentId("other"), 1, "h1", 1, {}))
@@ -166,19 +166,19 @@ async def test_a_hall_that_closes_is_told_by_those_in_it() -> None:
     assert told.problem.startswith("the visit was cut off: ")
 
 
-async def test_a_driver_that_is_not_there_is_told() -> None:
+async def test_a_missing_driver_is_reported() -> None:
     told = await visit(here(0), MemoryTransport().dialer(), LONG_S)
     assert "not listening" in told.problem
 
 
 async def test_a_visit_has_an_end() -> None:
-    async with hall(2) as (_, transport):
+    async with survey(2) as (_, transport):
         told = await visit(here(0), transport.dialer(), LONG_S, visit_s=0.05)
     assert told.problem == "the visit did not end within 0.05 s"
 
 
 class Silent:
-    """A coordinator that says one thing."""
+    """A coordinator that sends one message."""
 
     def __init__(self, message: m.Message) -> None:
         self.message = message
@@ -191,14 +191,14 @@ class Silent:
 
 
 @pytest.mark.parametrize("message", [m.Refuse("go away"), m.HeartbeatAck()])
-async def test_what_nobody_says_here_ends_a_visit(message: m.Message) -> None:
+async def test_an_unexpected_message_ends_a_visit(message: m.Message) -> None:
     link: object = Silent(message)
     with pytest.raises(ProtocolError, match=r"go away|HeartbeatAck was not expected"):
         await Visitor(here(0), link, SystemClock(), TokenFile(Path())).run()  # type: ignore[arg-type]
 
 
 async def test_strangers_are_refused() -> None:
-    async with hall(1) as (_, transport):
+    async with survey(1) as (_, transport):
         link = await transport.dialer().attend(LONG_S)
         link.post(m.Join(AgentId("a"), 0, "h0", 1, {}))
         link.post(m.Heartbeat())
@@ -219,6 +219,6 @@ def test_what_a_job_returned_is_read_in_the_order_of_slots() -> None:
     assert roll.error == ""
 
 
-def test_what_cannot_be_read_and_why_a_job_ended_is_told() -> None:
+def test_an_unreadable_answer_and_the_error_of_a_job_are_reported() -> None:
     assert "does not understand" in roll_of(1, ('{"slot": "x"}',), "").error
     assert roll_of(1, (), "Job aborted").error == "Job aborted"

@@ -70,7 +70,7 @@ def test_a_python_of_conda_is_left_to_conda_pack(tmp_path: Path, monkeypatch: py
         interpreter.base()
 
 
-def test_a_program_that_is_not_there_or_fails_is_told() -> None:
+def test_a_program_that_is_missing_or_fails_is_an_error() -> None:
     with pytest.raises(SpecError, match="no-such-program cannot be run, and a pack needs it"):
         interpreter._ask(["no-such-program"])
     with pytest.raises(SpecError, match="sh failed, and a pack needs it: why"):

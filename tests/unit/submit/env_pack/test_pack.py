@@ -6,7 +6,7 @@ from sparktrain.submit.env_pack import pack
 from sparktrain.submit.env_pack.contents import Contents
 
 
-def test_what_was_done_is_told_on_one_line() -> None:
+def test_the_result_is_one_line() -> None:
     planned = Contents((), ("msgspec 0.20.0", "sparktrain 0.1.0"))
     packed = pack.Packed("hdfs://nn/one.tar.gz", planned, uploaded=True)
     assert packed.line.startswith(f"packed {len(planned.packages)} packages, ")

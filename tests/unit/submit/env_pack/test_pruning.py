@@ -1,4 +1,4 @@
-"""Old packs are found, told and removed; what is no pack stays."""
+"""Old packs are found, listed and removed; other files stay."""
 
 import os
 from pathlib import Path
