@@ -1,6 +1,6 @@
-"""A driver whose two trials train for ever, for the tests to end in each way there is.
+"""A driver whose two trials train until a test ends it.
 
-python -m tests.faults.driver HOW FOLDER, with HOW: sweep, pool, stop (sc.stop() once FOLDER/stop is there), connect.
+python -m tests.faults.driver HOW FOLDER, with HOW: sweep, pool, stop (sc.stop() once FOLDER/stop exists), connect.
 """
 
 import sys
@@ -16,7 +16,7 @@ from tests.support.processes import wait_until
 def main(how: str, folder: Path) -> None:
     with spark_session(LOCAL_CLUSTER, folder, connect=how == "connect") as spark:
         if how == "stop":
-            threading.Thread(target=stop_when_told, args=(spark, folder / "stop"), daemon=True).start()
+            threading.Thread(target=stop_on_request, args=(spark, folder / "stop"), daemon=True).start()
         space = {"x": [0, 1], "pids": [str(folder / "pids")]}
         options = {"metric": "y", "mode": "max", "dir": str(folder / "runs"), "name": "run", "progress": False}
         try:
@@ -30,8 +30,8 @@ def main(how: str, folder: Path) -> None:
             raise
 
 
-def stop_when_told(spark: object, told: Path) -> None:
-    wait_until(told.exists, 120.0, "told to stop")
+def stop_on_request(spark: object, request: Path) -> None:
+    wait_until(request.exists, 120.0, "the request to stop")
     spark.stop()  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""The engine of this machine: the contract, and what becomes of agents whose nursery or driver is gone."""
+"""The contract of an engine on the local one, and what follows when its nursery or an agent is killed or stopped."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ class TestContract(EngineContract):
     def engine(self) -> LocalEngine:
         return LocalEngine(local(slots=2))
 
-    def test_agents_of_a_nursery_that_is_killed_end_and_the_batch_says_why(
+    def test_agents_of_a_killed_nursery_end_and_the_batch_reports_the_cause(
         self, reception: Reception, start, ends: list[JobEnd]
     ) -> None:
         batch = start(range(2))
@@ -38,7 +38,7 @@ class TestContract(EngineContract):
         agents.wait_gone(END_S)
         below.wait_gone(END_S)
 
-    def test_a_stopped_agent_ends_too(self, reception: Reception, start, ends: list[JobEnd]) -> None:
+    def test_a_suspended_agent_is_ended_too(self, reception: Reception, start, ends: list[JobEnd]) -> None:
         batch = start(range(2))
         joins = reception.wait(2)
         everything = Sighted(each.pid for pid in nurseries() for each in descendants(pid))
@@ -46,8 +46,9 @@ class TestContract(EngineContract):
         batch.cancel()
         everything.wait_gone(END_S)
         assert batch.join(END_S)
+        assert not everything.alive()
 
-    def test_an_agent_that_cannot_live_is_given_up_with_its_last_words(
+    def test_agents_that_end_at_once_end_the_batch_with_their_last_output(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reception: Reception, ends: list[JobEnd]
     ) -> None:
         (tmp_path / "sitecustomize.py").write_text(
@@ -67,12 +68,13 @@ class TestContract(EngineContract):
         assert "local agent exited with code 7 (the disk is full), again and again" in (ends[0].error or "")
         assert set(losses.values()) == {"local agent exited with code 7 (the disk is full)"}
 
-    def test_the_thread_that_starts_a_batch_need_not_last(self, reception: Reception, start) -> None:
+    def test_a_batch_outlives_the_thread_that_started_it(self, reception: Reception, start) -> None:
         started = []
         thread = threading.Thread(target=lambda: started.append(start(range(1))))
         thread.start()
         thread.join()
         agent = Sighted(each.pid for each in reception.wait(1))
         reception.dismiss(0)
-        wait_until(lambda: started[0].vacant() == {0}, END_S, "it has left")
+        wait_until(lambda: started[0].vacant() == {0}, END_S, "the slot is vacant")
         agent.wait_gone(END_S)
+        assert not agent.alive()

@@ -220,17 +220,16 @@ def test_a_trial_sees_nothing_of_what_the_one_before_did_in_the_same_agent(spark
 def test_the_process_of_the_next_trial_waits_before_the_trial_ends(spark: SparkSession, runs: Path) -> None:
     def train(x: int) -> dict[str, float]:
         import os
-        import time
 
         import psutil
+
+        from tests.support.processes import wait_until
 
         def waiting() -> list[int]:
             children = psutil.Process(os.getppid()).children()
             return [child.pid for child in children if child.name() == "member-waiting"]
 
-        deadline = time.monotonic() + 20
-        while len(waiting()) != 1 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: len(waiting()) == 1, 20.0, "the process of the next trial waits")
         return {"pid": os.getpid(), "next": waiting()[0]}
 
     trials = metrics(
@@ -258,7 +257,7 @@ def train(x):
 """
 
 
-def test_modules_are_preloaded_as_asked_for_and_as_the_function_uses_them(
+def test_modules_are_preloaded_by_option_and_by_what_the_function_imports(
     spark: SparkSession, runs: Path, write_module: Callable[[str, str], Path]
 ) -> None:
     write_module("code_uses_numpy.py", USES_NUMPY)

@@ -37,10 +37,10 @@ def _session_goes_on(spark: SparkSession) -> Iterator[None]:
 def refused(error: type[st.SparktrainError], within_s: float, function: Any = square, **options: Any) -> str:
     """What a sweep is refused with."""
     clock = SystemClock()
-    begun = clock.now()
+    started = clock.now()
     with pytest.raises(error) as caught:
         st.sweep(function, {"x": [1, 2, 3]}, metric="y", mode="max", progress=False, **{"preload": [], **options})
-    assert clock.now() - begun < within_s
+    assert clock.now() - started < within_s
     return str(caught.value)
 
 
@@ -105,18 +105,15 @@ def test_a_call_from_another_thread_finds_the_session(spark: SparkSession, runs:
     assert found[0].metrics == {"y": 9.0}
 
 
-def test_a_second_call_on_a_busy_pool_is_refused_and_the_first_goes_on(
+def test_a_second_call_on_a_busy_pool_is_refused_and_the_first_continues(
     spark: SparkSession, runs: Path, tmp_path: Path
 ) -> None:
     hold, entered = tmp_path / "hold", tmp_path / "entered"
     hold.touch()
 
     def train(x: int) -> float:
-        import time
-
         entered.touch()
-        while hold.exists():
-            time.sleep(0.02)
+        wait_until(lambda: not hold.exists(), 60.0, "the second call was refused")
         return float(x)
 
     first: list[st.SweepResult] = []
@@ -140,18 +137,18 @@ def test_a_second_call_on_a_busy_pool_is_refused_and_the_first_goes_on(
     assert not (runs / "third").exists()
 
 
-def test_a_call_beside_a_pool_is_refused_and_the_pool_closes_soon_also_before_its_agents_have_joined(
+def test_a_call_beside_a_pool_is_refused_and_the_pool_closes_before_its_agents_have_joined(
     spark: SparkSession, runs: Path
 ) -> None:
     clock = SystemClock()
     pool = st.pool(spark, agents=2, preload=[])
-    begun = clock.now()
+    started = clock.now()
     said = refused(st.PoolError, SOON_S, dir=str(runs))
     assert "2 agents are wanted, and other calls or pools hold 2 of the 2 slots of the session" in said
     log = spark._jvm.org.apache.logging.log4j.LogManager.getContext(False)  # type: ignore[union-attr]
     assert log.getConfiguration().hasFilter(), "Spark does not warn of the tasks that a closing pool ends"
     pool.close()
-    assert clock.now() - begun < CLOSE_S
+    assert clock.now() - started < CLOSE_S
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
 
 
@@ -165,7 +162,7 @@ def test_another_version_on_executors_is_refused_with_both(
     assert "install the same versions on both" in said
 
 
-def test_a_driver_name_that_leads_nowhere_is_told_with_the_keys(spark: SparkSession, runs: Path) -> None:
+def test_an_unknown_name_of_the_driver_is_reported_with_the_keys(spark: SparkSession, runs: Path) -> None:
     spark.conf.set(HOST_KEY, "no-such-host.invalid")
     try:
         said = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
@@ -175,11 +172,11 @@ def test_a_driver_name_that_leads_nowhere_is_told_with_the_keys(spark: SparkSess
     assert f"set {HOST_KEY} to an address of the driver that executors reach, and {PORT_KEY} to a port" in said
 
 
-def test_a_port_that_a_firewall_closes_is_told_with_the_keys(
+def test_a_port_behind_a_firewall_is_reported_with_the_keys(
     spark: SparkSession, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # kept from others, and nobody listens
+        closed.bind(("127.0.0.1", 0))  # bound, and without a listener
         port = closed.getsockname()[1]
 
         def ticket(pool: str, hosts: tuple[str, ...], _: int, *rest: Any) -> AgentTicket:
@@ -195,7 +192,7 @@ def test_a_port_that_a_firewall_closes_is_told_with_the_keys(
     assert PORT_KEY in said
 
 
-def test_a_port_that_is_taken_here_is_told(spark: SparkSession, runs: Path) -> None:
+def test_a_port_in_use_on_the_driver_is_reported(spark: SparkSession, runs: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         spark.conf.set(PORT_KEY, str(port))
@@ -209,10 +206,10 @@ def test_a_port_that_is_taken_here_is_told(spark: SparkSession, runs: Path) -> N
     assert not (runs / "port").exists()
 
 
-def test_a_function_whose_module_executors_lack_is_told_and_no_trial_runs(
+def test_a_function_whose_module_executors_lack_is_refused_and_no_trial_starts(
     spark: SparkSession, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From a zip that only the driver has on its path: no source of the user's that could be sent along."""
+    """The module is in a zip on the path of the driver: it has no source file that could be sent."""
     archive, marker = tmp_path / "only_here.zip", tmp_path / "marker"
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("lacking.py", f"def train(x):\n    open({str(marker)!r}, 'w').close()\n    return x\n")
