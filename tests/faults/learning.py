@@ -1,4 +1,4 @@
-"""A training whose weights show each example that it saw, and in which order; it can be killed, and it can hang."""
+"""A training whose weights depend on each example and on their order; it can kill itself, and it can hang."""
 
 import json
 import os
@@ -12,13 +12,13 @@ EXAMPLES, BATCH, EPOCHS = 96, 4, 3
 
 
 def learn(folder: str, kill_at: int | None, hang_at: int | None, ctx: Any) -> float:
-    """Fit with dropout, shuffling and Adam; the chief leaves its weights, each member the examples that it saw."""
+    """Fit with dropout, shuffling and Adam; the chief writes its weights, each member the examples that it got."""
     import keras
     import numpy as np
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(EXAMPLES, 6)).astype("float32"), rng.normal(size=(EXAMPLES, 1)).astype("float32")
-    x[:, 0] = np.arange(EXAMPLES)  # who it is
+    x[:, 0] = np.arange(EXAMPLES)  # the number of the example
     keras.utils.set_random_seed(7)
     model = keras.Sequential(
         [
@@ -40,7 +40,7 @@ def learn(folder: str, kill_at: int | None, hang_at: int | None, ctx: Any) -> fl
 
 
 def learn_twice(folder: Path) -> list[list[int | None]]:
-    """What a driver does that may die meanwhile: train as `run`, then as `whole`; what each was resumed from."""
+    """A driver that trains as `run`, then as `whole`; the steps that restarts of each resumed from."""
     import sparktrain as st
 
     resumed = []
@@ -48,14 +48,15 @@ def learn_twice(folder: Path) -> list[list[int | None]]:
         (folder / name).mkdir(exist_ok=True)
         params = {"folder": str(folder / name), "kill_at": None, "hang_at": None}
         result = st.run(
-            learn, params, workers=1, backend="none", dir=str(folder / "runs"), name=name, seed=1, progress=False
-        )
+            learn, params, workers=1, backend="none", spark=st.local(slots=1), dir=str(folder / "runs"), name=name,
+            seed=1, progress=False,
+        )  # fmt: skip
         resumed.append([each.resumed_from_step for each in result.restarts])
     return resumed
 
 
 class _Seen:
-    """Writes down the examples of each step that was trained on."""
+    """Writes the examples of each training step to a file."""
 
     def __init__(self, folder: Path, kill_at: int | None, hang_at: int | None, ctx: Any) -> None:
         self._folder, self._ctx = folder, ctx

@@ -1,4 +1,4 @@
-"""The driver is killed again and again: each trial has one result, none is lost, and none runs again after its end."""
+"""Drivers are killed one after the other: each trial has one result, none is lost, and no finished one is run again."""
 
 import os
 import random
@@ -20,19 +20,25 @@ from tests.support.processes import Sighted
 
 pytestmark = pytest.mark.timeout(300)
 
+Start = Callable[..., Mortal]
+
 TRIALS = 8
 GONE_S = 10.0
 MOST_LOST = 2 * drill.EVERY
 """Steps that an asynchronous checkpoint may lose."""
 
 
+LOCAL, ON_SPARK = "tests.support.local_driver", "tests.support.mortal"
+"""Programs of drivers on this machine's slots, and on Spark's."""
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[str], Mortal]]:
-    """Starts a driver, and leaves nothing of it in the end."""
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts drivers, and kills all their processes after the test."""
     started: list[Mortal] = []
 
-    def start_one(what: str) -> Mortal:
-        started.append(Mortal(what, tmp_path).start())
+    def start_one(what: str, program: str = LOCAL) -> Mortal:
+        started.append(Mortal(what if ":" in what else f"{program}:{what}", tmp_path, program).start())
         return started[-1]
 
     yield start_one
@@ -41,44 +47,52 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Mortal]]:
 
 
 def results(driver: Mortal) -> Counter[int]:
-    """How many durable results each trial has."""
+    """The number of durable results of each trial."""
     return Counter(
         each.trial for each in driver.journal().records if isinstance(each, TrialConcluded) and each.status.observed
     )
 
 
 @pytest.mark.parametrize(
-    "ends", [("python", "jvm"), pytest.param(("python", "jvm", "both"), marks=pytest.mark.all)], ids=["two", "three"]
+    ("program", "ends"),
+    [
+        (LOCAL, ("python", "python")),
+        (ON_SPARK, ("jvm",)),
+        pytest.param(ON_SPARK, ("python", "jvm", "both"), marks=pytest.mark.all),
+    ],
+    ids=["local", "jvm", "spark"],
 )
-def test_a_sweep_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mortal], ends: tuple[str, ...]) -> None:
+def test_a_sweep_survives_the_death_of_its_drivers(
+    tmp_path: Path, start: Start, program: str, ends: tuple[str, ...]
+) -> None:
     (tmp_path / "trials").write_text(str(TRIALS))
     rng, finished, gone = random.Random(7), Counter[int](), Sighted([])
     for end in ends:
-        driver = start("sweep")
+        driver = start("sweep", program)
         driver.wait_batches(rng.randint(3, 6))
         gone = driver.strike(end)
         assert driver.wait_end() != 0
         if end == "jvm":
             assert driver.raised().startswith("AgentsLostError: the Spark job of the agents ended"), driver.said()
-        begun = generations(tmp_path, "begin")
+        started = generations(tmp_path, "begin")
         finished = results(driver)
-    last = start("resume")
-    told = last.result()
+    last = start("resume", program)
+    trials = last.result()
     gone.wait_gone(GONE_S)
-    assert [each[:3] for each in told] == [[x, "succeeded", {"y": float(x * x)}] for x in range(TRIALS)]
+    assert [each[:3] for each in trials] == [[x, "succeeded", {"y": float(x * x)}] for x in range(TRIALS)]
     assert results(last) == Counter(range(TRIALS)) >= finished
     after = generations(tmp_path, "begin")
-    assert {x: after[x] for x in finished} == {x: begun[x] for x in finished}, "a trial ran again after its end"
-    for x, _, _, generation in told:
+    assert {x: after[x] for x in finished} == {x: started[x] for x in finished}, "a finished trial was run again"
+    for x, _, _, generation, *_ in trials:
         assert after[x][-1] == generation
         assert len(after[x]) == len(set(after[x]))
         assert generation in generations(tmp_path, "end")[x]
 
 
 @pytest.mark.all
-def test_a_gang_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mortal]) -> None:
+def test_a_gang_survives_the_death_of_its_drivers(tmp_path: Path, start: Start) -> None:
     rng, step = random.Random(3), 0
-    for generation, end in enumerate(("both", "python"), 1):
+    for generation, end in enumerate(("python", "python"), 1):
         driver = start("gang")
         step = rng.randint(max(step, drill.EVERY) + 2, step + 30)
         driver.wait(lambda at=step, now=generation: at in steps(tmp_path).get((now, 0), ()), f"step {step}")
@@ -86,32 +100,30 @@ def test_a_gang_outlives_its_drivers(tmp_path: Path, start: Callable[[str], Mort
         assert members.processes
         driver.strike(end)
         members.wait_gone(GONE_S)
-    told = start("gang").result()
-    assert told["metrics"] == {"value": drill.expected()}
-    assert [cause for cause, _ in told["restarts"]] == [DRIVER_LOST] * 2
-    began = drill.notes(tmp_path, "from")
-    for generation, (_, resumed_from) in enumerate(told["restarts"], 1):
-        assert began[generation + 1, 0] == began[generation + 1, 1] == [resumed_from or 0]
+    result = start("gang").result()
+    assert result["metrics"] == {"value": drill.expected()}
+    assert [cause for cause, _ in result["restarts"]] == [DRIVER_LOST] * 2
+    restored = drill.notes(tmp_path, "from")
+    for generation, (_, resumed_from) in enumerate(result["restarts"], 1):
+        assert restored[generation + 1, 0] == restored[generation + 1, 1] == [resumed_from or 0]
         assert (resumed_from or 0) % drill.EVERY == 0
         assert max(steps(tmp_path)[generation, 0]) - (resumed_from or 0) <= MOST_LOST
 
 
 def steps(folder: Path) -> dict[tuple[int, int], list[int]]:
-    """That each rank of each generation has done."""
+    """The steps that each rank of each generation has made."""
     return drill.notes(folder, "step")
 
 
 @pytest.mark.all
-def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
-    tmp_path: Path, start: Callable[[str], Mortal]
-) -> None:
+def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(tmp_path: Path, start: Start) -> None:
     first = start("tests.faults.learning:learn_twice")
     first.wait((tmp_path / "run" / "01-0-0014.json").exists, "step 14")
     first.strike("python")
     resumed, whole = start("tests.faults.learning:learn_twice").result()
     assert whole == []
     assert len(resumed) == 1
-    assert resumed[0] in (8, 12, 16), "it lost more than two intervals, or nothing was written"
+    assert resumed[0] in (8, 12, 16), "it lost more than two intervals, or wrote no checkpoint"
     with np.load(tmp_path / "run" / "weights.npz") as one, np.load(tmp_path / "whole" / "weights.npz") as other:
         assert one.files == other.files != []
         for name in one.files:
@@ -119,9 +131,7 @@ def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
 
 
 @pytest.mark.all  # tests/histories/test_drivers.py: drivers that sleep
-def test_a_driver_that_was_replaced_while_it_slept_ends_when_it_wakes_up(
-    tmp_path: Path, start: Callable[[str], Mortal]
-) -> None:
+def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: Path, start: Start) -> None:
     (tmp_path / "trials").write_text("2")
     (tmp_path / "hold").touch()
     first = start("sweep")
@@ -131,18 +141,18 @@ def test_a_driver_that_was_replaced_while_it_slept_ends_when_it_wakes_up(
     members = first.processes("sparktrain.training")
     os.kill(first.pid, signal.SIGSTOP)
     second = start("sweep")
-    second.wait(lambda: set(map(len, generations(tmp_path, "begin").values())) == {2}, "both begin again")
+    second.wait(lambda: set(map(len, generations(tmp_path, "begin").values())) == {2}, "both start again")
     os.kill(first.pid, signal.SIGCONT)
     assert first.wait_end() != 0
     assert first.raised().startswith(f"DeposedError: another driver (process {second.pid} on "), first.said()
     members.wait_gone(GONE_S)
     (tmp_path / "hold").unlink()
-    assert second.result() == [[x, "succeeded", {"y": float(x * x)}, 2] for x in range(2)]
+    assert [each[:4] for each in second.result()] == [[x, "succeeded", {"y": float(x * x)}, 2] for x in range(2)]
     assert generations(tmp_path, "end") == {0: [2], 1: [2]}
 
 
 @pytest.mark.all  # tests/histories/test_drivers.py: drivers that are interrupted
-def test_a_driver_that_is_interrupted_twice_can_be_resumed(tmp_path: Path, start: Callable[[str], Mortal]) -> None:
+def test_a_run_whose_driver_was_interrupted_twice_is_resumed(tmp_path: Path, start: Start) -> None:
     (tmp_path / "trials").write_text("2")
     (tmp_path / "hold").touch()
     first = start("sweep")

@@ -1,4 +1,4 @@
-"""A gang that loses any of its processes goes on from its last acknowledged checkpoint, and leaves no process."""
+"""A gang that loses one of its processes resumes from its last acknowledged checkpoint, and leaves no process."""
 
 import os
 import signal
@@ -15,33 +15,34 @@ from tests.support import drill
 from tests.support.drill import EVERY, STEPS, VICTIMS, Strike
 from tests.support.processes import Sighted, descendants
 
+TWO_SLOTS = st.local(slots=2)
 IN_FLIGHT = 2
 """Checkpoint intervals that an asynchronous checkpoint may lose."""
 
 
 def run(runs: Path, strikes: list[Strike], *, workers: int = 2, **options: Any) -> tuple[st.RunResult, Path]:
-    """A drill with these kills; the result, and the folder of its notes."""
+    """Run a drill with these kills; return its result and the folder of its notes."""
     folder = runs / "notes"
     folder.mkdir(parents=True)
     params = {"folder": str(folder), "strikes": [msgspec.to_builtins(each) for each in strikes]}
-    options = {"max_retries": len(strikes), "preload": ["numpy"], "progress": False, **options}
+    options = {"max_retries": len(strikes), "preload": ["numpy"], "progress": False, "spark": TWO_SLOTS, **options}
     result = st.run(drill.train, params, workers=workers, backend="none", dir=str(runs), name="drill", **options)
     return result, folder
 
 
 def check(result: st.RunResult, folder: Path, strikes: list[Strike]) -> None:
-    """The result is exact, each generation began where the one before had been acknowledged, and little was lost."""
+    """The result is exact, and each generation resumed from the last acknowledged checkpoint of the one before."""
     assert result.metrics == {"value": drill.expected()}
-    began, steps = drill.notes(folder, "from"), drill.notes(folder, "step")
+    restored, steps = drill.notes(folder, "from"), drill.notes(folder, "step")
     assert len(result.restarts) == len(strikes), [each.cause for each in result.restarts]
     for generation in range(2, len(strikes) + 2):
-        [at] = {start for rank in range(len(result.members)) for start in began[generation, rank]}
+        [at] = {start for rank in range(len(result.members)) for start in restored[generation, rank]}
         assert at % EVERY == 0
         assert at == (result.restarts[generation - 2].resumed_from_step or 0)
         done = max(steps.get((generation - 1, 0), [at]))
         assert done - at <= IN_FLIGHT * EVERY
     last = len(strikes) + 1
-    assert max(steps.get((last, 0), began[last, 0])) == STEPS
+    assert max(steps.get((last, 0), restored[last, 0])) == STEPS
 
 
 OFTEN = {("member", 0), ("zygote", 1), ("agent", 0), ("executor", 1)}
@@ -54,24 +55,25 @@ KILLS = [
 
 
 @pytest.mark.parametrize(("victim", "rank"), KILLS)
-def test_a_killed_process_costs_a_restart(spark: SparkSession, runs: Path, victim: str, rank: int) -> None:
+def test_a_killed_process_costs_a_restart(request: pytest.FixtureRequest, runs: Path, victim: str, rank: int) -> None:
+    engine = request.getfixturevalue("spark") if victim == "executor" else TWO_SLOTS
     below = {each.pid for each in descendants(os.getpid())}
     strikes = [Strike(1, 17, rank, victim)]
-    result, folder = run(runs, strikes)
+    result, folder = run(runs, strikes, spark=engine)
     check(result, folder, strikes)
     left = [each for each in descendants(os.getpid(), "sparktrain.training") if each.pid not in below]
     Sighted(each.pid for each in left if psutil.pid_exists(each.pid)).wait_gone(10.0)
 
 
 @pytest.mark.all
-def test_random_kills_in_a_row_are_all_recovered_from(spark: SparkSession, runs: Path) -> None:
+def test_a_gang_recovers_from_several_random_kills(spark: SparkSession, runs: Path) -> None:
     strikes = drill.plan(seed=11, kills=4, size=2)
-    result, folder = run(runs, strikes)
+    result, folder = run(runs, strikes, spark=spark)
     check(result, folder, strikes)
 
 
 @pytest.mark.all  # tests/process/test_frozen.py has it without a cluster
-def test_a_member_that_is_stopped_by_a_signal_is_replaced(spark: SparkSession, runs: Path) -> None:
+def test_a_member_that_is_stopped_by_a_signal_is_replaced(runs: Path) -> None:
     strikes = [Strike(1, 12, 1, "member", signal.SIGSTOP)]
     result, folder = run(runs, strikes)
     check(result, folder, strikes)
@@ -80,14 +82,14 @@ def test_a_member_that_is_stopped_by_a_signal_is_replaced(spark: SparkSession, r
 
 
 @pytest.mark.all
-def test_one_member_alone_recovers_too(spark: SparkSession, runs: Path) -> None:
+def test_a_gang_of_one_member_recovers_too(runs: Path) -> None:
     strikes = [Strike(1, 8, 0, "member"), Strike(2, 30, 0, "agent")]
     result, folder = run(runs, strikes, workers=1)
     check(result, folder, strikes)
 
 
 @pytest.mark.all  # tests/unit/state counts restarts
-def test_too_many_kills_end_the_run_with_the_list_of_causes(spark: SparkSession, runs: Path) -> None:
+def test_too_many_kills_end_the_run_with_the_list_of_causes(runs: Path) -> None:
     strikes = [Strike(1, 3, 0, "member"), Strike(2, 4, 1, "member"), Strike(3, 5, 0, "member")]
     with pytest.raises(st.RunFailedError, match="SIGKILL") as caught:
         run(runs, strikes, max_retries=2)

@@ -1,4 +1,4 @@
-"""What a killed training has learned is what one that was left alone has; and a member that hangs is found out."""
+"""A killed training ends with the weights of an undisturbed one, and a member that hangs is replaced."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,19 +9,14 @@ import pytest
 
 import sparktrain as st
 from tests.faults.learning import BATCH, EPOCHS, EXAMPLES, learn
-from tests.support.local_spark import spark_session
 
 pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
-    """Two warm agents, in executors of their own."""
-    folder = tmp_path_factory.mktemp("spark")
-    with (
-        spark_session("local-cluster[2,1,1024]", folder) as spark,
-        st.pool(spark, agents=2, preload=["tensorflow", "keras", "horovod.tensorflow"]) as made,
-    ):
+def pool() -> Iterator[st.Pool]:
+    """Two warm agents on this machine."""
+    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as made:
         yield made
 
 
@@ -38,8 +33,8 @@ def trained(pool: st.Pool, folder: Path, workers: int, backend: str, **faults: A
         return result, [weights[name] for name in weights.files]
 
 
-def taught(folder: Path, workers: int) -> list[list[int]]:
-    """For each epoch the examples that count: of each step, what the newest generation that ran it was given."""
+def examples_of(folder: Path, workers: int) -> list[list[int]]:
+    """The examples of each epoch: those of the newest generation that made the step."""
     steps: dict[tuple[int, int], tuple[int, str]] = {}
     for path in sorted((folder / "notes").glob("*.json")):
         generation, rank, step = map(int, path.stem.split("-"))
@@ -73,7 +68,7 @@ def test_a_killed_training_ends_with_the_same_weights(
         else:
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
     for folder in ("whole", "killed"):
-        assert [sorted(epoch) for epoch in taught(tmp_path / folder, workers)] == [list(range(EXAMPLES))] * EPOCHS
+        assert [sorted(epoch) for epoch in examples_of(tmp_path / folder, workers)] == [list(range(EXAMPLES))] * EPOCHS
 
 
 def test_a_member_that_stops_stepping_is_named_and_replaced(pool: st.Pool, tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ def bench(zygote: ZygoteProcess, tmp_path: Path) -> Bench:
     return Bench(zygote, tmp_path)
 
 
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """The folder of run directories."""
+    return tmp_path / "runs"
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _by_value() -> None:
     """Executors do not have the test modules: functions of the harness travel by value."""

@@ -1,4 +1,4 @@
-"""A bad trial is a result: each way to fail has its own kind and words, and none of them is the end of the sweep."""
+"""Each way in which a trial fails has a kind and a message of its own, and the sweep continues after each of them."""
 
 import hashlib
 import random
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import sparktrain as st
 from tests.support.processes import wait_until
 
 LOG_BYTES, CHUNK_BYTES, LIMIT_BYTES, TAIL_BYTES = 100 * 10**6, 10**6, 2**20, 64 * 2**10
+TWO_SLOTS = st.local(slots=2)
 ALLOWED = "; return a number, or a flat dict of metric names to numbers"
 
 FAILURES = {
@@ -47,8 +47,8 @@ GOOD = {"number": 0.5, "dict": 0.75}
 
 
 @pytest.fixture(scope="module")
-def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st.TrialResult]:
-    """One sweep with a trial for each way to fail, a good one first and one last; by the name of the way."""
+def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, st.TrialResult]:
+    """The trials of one sweep, by the way they fail; the first and the last one succeed."""
 
     class Stubborn(Exception):  # noqa: N818
         def __init__(self, lock: Any) -> None:
@@ -92,7 +92,7 @@ def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     ways = ["number", *FAILURES, "dict"]
     runs = str(tmp_path_factory.mktemp("failures"))
     options = {"dir": runs, "name": "ways", "trial_timeout": 6, "preload": [], "progress": False}
-    result = st.sweep(train, {"how": ways}, metric="accuracy", **options)
+    result = st.sweep(train, {"how": ways}, metric="accuracy", spark=TWO_SLOTS, **options)
     assert result.status == "succeeded"
     assert result.best.params == {"how": "dict"}
     assert [trial.params["how"] for trial in result.trials] == ways
@@ -100,7 +100,7 @@ def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_a_failed_trial_says_why_and_keeps_its_log(swept: dict[str, st.TrialResult], how: str) -> None:
+def test_a_failed_trial_reports_its_cause_and_keeps_its_log(swept: dict[str, st.TrialResult], how: str) -> None:
     trial = swept[how]
     kind, summary = FAILURES[how]
     assert trial.status == "failed"
@@ -109,11 +109,11 @@ def test_a_failed_trial_says_why_and_keeps_its_log(swept: dict[str, st.TrialResu
     assert (trial.metrics, trial.generations) == ({}, 1)
     log = Path(str(trial.log)).read_text()
     assert log.startswith(f"this is {how}\nbeyond {how}\n")
-    if kind != "timeout":  # the coordinator's own verdict, which comes before the log
+    if kind != "timeout":  # the coordinator reports a timeout before it has the log
         assert trial.error.log_tail[:2] == (f"this is {how}", f"beyond {how}")
 
 
-def test_the_traceback_and_the_crash_lead_to_the_users_line(swept: dict[str, st.TrialResult]) -> None:
+def test_traceback_and_crash_dump_show_the_line_of_the_user(swept: dict[str, st.TrialResult]) -> None:
     raised, crashed = swept["exception"].error, Path(str(swept["segfault"].log)).read_text()
     assert raised is not None
     assert 'raise ValueError("the learning rate is cursed")' in raised.traceback
@@ -124,29 +124,30 @@ def test_the_traceback_and_the_crash_lead_to_the_users_line(swept: dict[str, st.
 
 
 @pytest.mark.parametrize("how", GOOD)
-def test_the_good_trials_beside_them_succeed(swept: dict[str, st.TrialResult], how: str) -> None:
+def test_other_trials_of_the_sweep_succeed(swept: dict[str, st.TrialResult], how: str) -> None:
     assert swept[how].status == "succeeded"
     assert swept[how].error is None
     assert swept[how].metrics["accuracy"] == GOOD[how]
 
 
-def test_a_mistake_in_the_function_ends_the_sweep_after_the_first_trials(spark: SparkSession, runs: Path) -> None:
+def test_a_mistake_in_the_function_ends_the_sweep_after_the_first_trials(runs: Path) -> None:
     def train(x: int) -> float:
         return {"loss": x}["accuracy"]
 
-    space, call = {"x": list(range(40))}, {"dir": str(runs), "name": "mistake", "preload": [], "progress": False}
+    space = {"x": list(range(40))}
+    call = {"spark": TWO_SLOTS, "dir": str(runs), "name": "mistake", "preload": [], "progress": False}
     first = st.sweep(train, space, metric="y", mode="max", max_concurrent_trials=2, **call)
     assert first.status == "failed"
     assert str(first.reason).startswith("the first 4 trials failed alike, with: KeyError: 'accuracy'; ")
     counts = [trial.status for trial in first.trials].count
     assert counts("failed") <= 8
     assert counts("failed") + counts("stopped") == len(first.trials)
-    mended = st.sweep(lambda x: x, space, metric="y", mode="max", retry_failed=True, allow_changed=["code"], **call)
-    assert [trial.status for trial in mended.trials] == ["succeeded"] * 40
+    corrected = st.sweep(lambda x: x, space, metric="y", mode="max", retry_failed=True, allow_changed=["code"], **call)
+    assert [trial.status for trial in corrected.trials] == ["succeeded"] * 40
 
 
 def noise() -> bytes:
-    """No newline, and no UTF-8: continuation bytes begin it."""
+    """Bytes without a newline that are not UTF-8: they start with continuation bytes."""
     return b"\x80\xff" + random.Random(7).randbytes(CHUNK_BYTES - 2).replace(b"\n", b"\xfe")
 
 
@@ -161,9 +162,7 @@ def print_noise(chunks: int) -> float:
     return 1.0
 
 
-def test_a_log_of_any_bytes_arrives_whole_up_to_its_limit_and_nothing_is_left_on_the_executor(
-    spark: SparkSession, runs: Path
-) -> None:
+def test_a_log_of_any_bytes_is_stored_up_to_its_limit_and_no_scratch_folder_is_left(runs: Path) -> None:
     def train(how: str) -> float:
         import os
 
@@ -172,7 +171,7 @@ def test_a_log_of_any_bytes_arrives_whole_up_to_its_limit_and_nothing_is_left_on
         return print_noise(LOG_BYTES // CHUNK_BYTES if how == "noise" else 0)
 
     options = {"metric": "result", "mode": "max", "dir": str(runs), "progress": False, "preload": []}
-    with st.pool(spark, agents=1, preload=[]) as pool:
+    with st.pool(st.local(slots=1), preload=[]) as pool:
         whole = pool.sweep(train, {"how": ["noise", "where"]}, name="whole", **options)
         capped = pool.sweep(train, {"how": ["noise"]}, name="capped", log_limit=LIMIT_BYTES, **options)
         noisy, where = (Path(str(trial.log)) for trial in whole.trials)
@@ -191,8 +190,8 @@ def test_a_log_of_any_bytes_arrives_whole_up_to_its_limit_and_nothing_is_left_on
     wait_until(lambda: not scratch.exists(), 15.0, "the agent's scratch folder is gone")
 
 
-def test_a_member_whose_agent_has_lost_its_files_has_not_failed(spark: SparkSession, runs: Path) -> None:
-    """As when a container is ended, and its files are deleted before its last process is gone."""
+def test_a_trial_whose_agent_lost_its_files_is_retried(runs: Path) -> None:
+    """YARN deletes the files of a container before its last process has ended."""
 
     def train(x: int, ctx: Any) -> float:
         import shutil
@@ -203,7 +202,7 @@ def test_a_member_whose_agent_has_lost_its_files_has_not_failed(spark: SparkSess
             raise FileNotFoundError("some file of the container")
         return float(x)
 
-    options = {"max_concurrent_trials": 1, "dir": str(runs), "spark": spark, "progress": False, "preload": []}
+    options = {"max_concurrent_trials": 1, "dir": str(runs), "spark": TWO_SLOTS, "progress": False, "preload": []}
     result = st.sweep(train, {"x": [7]}, metric="y", mode="max", max_retries=1, **options)
     [trial] = result.trials
     assert (trial.status, trial.metrics, trial.generations) == ("succeeded", {"y": 7.0}, 2)

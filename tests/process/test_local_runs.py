@@ -13,7 +13,7 @@ import pytest
 from tests.support.mortal import NAME, Mortal, generations
 
 GONE_S = 20.0
-PROGRAM = "tests.process.local_driver"
+PROGRAM = "tests.support.local_driver"
 SQUARES = [[x, "succeeded", {"y": float(x * x)}] for x in range(2)]
 
 Start = Callable[[str], Mortal]

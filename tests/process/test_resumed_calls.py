@@ -1,25 +1,26 @@
-"""The same call again, in the same directory: what is done stays, and what is left is run."""
+"""The same call in the same directory keeps finished trials, and runs the others."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import sparktrain as st
 from sparktrain.clock import pause
 from tests.support.functions import square
 
+TWO_SLOTS = st.local(slots=2)
 
-def begun(folder: Path) -> list[str]:
-    """Trials of `slow` and `fussy`, in the order of their begins."""
-    return (folder / "begun").read_text().split()
+
+def started(folder: Path) -> list[str]:
+    """Trial and generation of each start of `slow` and `fussy`, in order."""
+    return (folder / "started").read_text().split()
 
 
 def slow(x: int, folder: str, ctx: Any) -> float:
-    """Goes on until it is ended, but for 0, while FOLDER/hold is there."""
-    with Path(folder, "begun").open("a") as file:
+    """Trial 0 returns at once; the others run while FOLDER/hold exists."""
+    with Path(folder, "started").open("a") as file:
         file.write(f"{x}.{ctx.generation} ")
     while x and Path(folder, "hold").exists():
         pause(0.02)
@@ -27,8 +28,8 @@ def slow(x: int, folder: str, ctx: Any) -> float:
 
 
 def fussy(x: int, folder: str, ctx: Any) -> float:
-    """Fails for 1, as long as FOLDER/wrong is there."""
-    with Path(folder, "begun").open("a") as file:
+    """Trial 1 fails while FOLDER/wrong exists."""
+    with Path(folder, "started").open("a") as file:
         file.write(f"{x}.{ctx.generation} ")
     if x == 1 and Path(folder, "wrong").exists():
         raise ValueError("x is 1")
@@ -36,17 +37,15 @@ def fussy(x: int, folder: str, ctx: Any) -> float:
 
 
 def no_agents(*_: Any, **__: Any) -> None:
-    raise AssertionError("agents are started")
+    raise AssertionError("the call started agents")
 
 
-def test_a_run_that_ran_out_of_time_goes_on(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
+def test_a_run_that_reached_its_timeout_is_resumed(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "hold").touch()
     space = {"x": [0, 1, 2], "folder": [str(tmp_path)]}
     options: dict[str, Any] = {"metric": "result", "mode": "max", "dir": str(runs), "name": "timed", "preload": []}
-    with st.pool(spark, agents=2, preload=[]) as pool:
-        pool.sweep(
-            square, {"x": [1, 2]}, metric="y", mode="max", dir=str(runs)
-        )  # its agents are there, and the time is the trials'
+    with st.pool(TWO_SLOTS, preload=[]) as pool:
+        pool.sweep(square, {"x": [1, 2]}, metric="y", mode="max", dir=str(runs))  # agents start outside the timeout
         first = pool.sweep(slow, space, timeout="4s", **options)
         assert first.status == "stopped"
         (tmp_path / "hold").unlink()
@@ -54,15 +53,16 @@ def test_a_run_that_ran_out_of_time_goes_on(spark: SparkSession, runs: Path, tmp
     assert [trial.status for trial in second.trials] == ["succeeded"] * 3
     assert second.trials[0] == first.trials[0]
     assert second.seconds > first.seconds
-    assert begun(tmp_path).count("0.2") == 0
+    assert started(tmp_path).count("0.2") == 0
     assert json.loads((runs / "timed" / "results.json").read_text())["status"] == "succeeded"
 
 
-def test_a_failed_run_fails_again_at_once_unless_it_is_told_to_try(
-    spark: SparkSession, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_run_raises_its_error_again_and_retry_failed_runs_it(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "wrong").touch()
     call: dict[str, Any] = {"workers": 1, "backend": "none", "dir": str(runs), "name": "failed", "preload": []}
+    call["spark"] = TWO_SLOTS
     params = {"x": 1, "folder": str(tmp_path)}
     with pytest.raises(st.RunFailedError, match="ValueError: x is 1") as first:
         st.run(fussy, params, **call)
@@ -71,17 +71,17 @@ def test_a_failed_run_fails_again_at_once_unless_it_is_told_to_try(
         with pytest.raises(st.RunFailedError) as second:
             st.run(fussy, params, **call)
         with pytest.raises(st.RunFailedError) as third:
-            st.resume(str(runs / "failed"))
+            st.resume(str(runs / "failed"), spark=TWO_SLOTS)
     assert str(first.value) == str(second.value) == str(third.value)
     assert first.value.traceback == third.value.traceback
     (tmp_path / "wrong").unlink()
-    assert st.resume(str(runs / "failed"), retry_failed=True).metrics == {"result": 1.0}
-    assert begun(tmp_path) == ["1.1", "1.2"]
+    assert st.resume(str(runs / "failed"), spark=TWO_SLOTS, retry_failed=True).metrics == {"result": 1.0}
+    assert started(tmp_path) == ["1.1", "1.2"]
 
 
-def test_a_pools_second_sweep_of_the_same_name_gives_the_same_result_at_once(spark: SparkSession, runs: Path) -> None:
+def test_a_second_sweep_of_the_same_name_on_a_pool_returns_the_stored_result(runs: Path) -> None:
     call: dict[str, Any] = {"metric": "y", "mode": "max", "dir": str(runs), "name": "twice"}
-    with st.pool(spark, agents=2, preload=[]) as pool:
+    with st.pool(TWO_SLOTS, preload=[]) as pool:
         first = pool.sweep(square, {"x": [1, 2]}, **call)
         (runs / "twice" / "results.json").unlink()
         assert pool.sweep(square, {"x": [1, 2]}, **call) == first
@@ -91,11 +91,10 @@ def test_a_pools_second_sweep_of_the_same_name_gives_the_same_result_at_once(spa
     assert [trial.metrics["y"] for trial in more.trials] == [1.0, 4.0, 9.0]
 
 
-def test_other_code_is_refused_and_where_it_is_allowed_results_stay(
-    spark: SparkSession, runs: Path, tmp_path: Path
-) -> None:
+def test_changed_code_is_refused_and_where_it_is_allowed_results_stay(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "wrong").touch()
     call: dict[str, Any] = {"metric": "y", "mode": "max", "dir": str(runs), "name": "code", "preload": []}
+    call["spark"] = TWO_SLOTS
     space = {"x": [1, 2], "folder": [str(tmp_path)]}
 
     def train(x: int, folder: str, ctx: Any) -> dict[str, float]:
@@ -112,4 +111,4 @@ def test_other_code_is_refused_and_where_it_is_allowed_results_stay(
     second = st.sweep(train, space, allow_changed=["code"], retry_failed=True, **call)
     assert [trial.status for trial in first.trials] == ["failed", "succeeded"]
     assert [trial.metrics for trial in second.trials] == [{"y": 10.0}, {"y": 2.0}]
-    assert begun(tmp_path).count("2.1") == 1
+    assert started(tmp_path).count("2.1") == 1

@@ -1,4 +1,4 @@
-"""A run is looked at as it goes on, loses its driver, and is resumed: all from the command line, by its directory."""
+"""The command line inspects a run while it trains, after its driver was killed, and resumes it by its directory."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from sparktrain import cli
 from sparktrain.clock import SystemClock
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
-from tests.spark.command import MASTER, finish, start
+from tests.spark.command import finish, start
 from tests.support.processes import Sighted, descendants, wait_until
 
 GONE_S = 10.0
@@ -37,7 +37,7 @@ def train(x, gate, ctx):
 
 
 class Shell:
-    """A user who looks at the run from a process of their own, which has no Spark session."""
+    """A user who inspects the run from another process than its driver."""
 
     def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Shell:
         self._observer: Observer | None = None
 
     def __call__(self, name: str, *words: str) -> tuple[int, str]:
-        """A command on the run directory; code and output."""
+        """Run a command on the run directory; return its exit code and output."""
         self._capfd.readouterr()
         code = cli.main([name, self.directory, *words])
         return code, self._capfd.readouterr().out
@@ -58,7 +58,7 @@ class Shell:
         return found
 
     def halfway(self) -> bool:
-        """Trial 0 has its result, and trial 1 its last checkpoint."""
+        """Whether trial 0 has its result, and trial 1 its last checkpoint."""
         if not Path(self.directory, "run.json").exists():
             return False
         self._observer = self._observer or Observer(run_in(self.directory), SystemClock())
@@ -76,14 +76,14 @@ def check_running(shell: Shell, pid: int) -> None:
     assert (trial["status"], trial["report"]["metrics"]) == ("running", {"value": trial["report"]["step"]})
     assert "running for" in shell("status")[1]
     wait_until(lambda: shell("logs", "1")[1].startswith("from 0\n"), LOOK_S, "the log")
-    assert shell("gc")[0] == 2, "its driver is on it"
+    assert shell("gc")[0] == 2, "its driver is alive"
 
 
 def check_gone(shell: Shell) -> None:
     assert (shell.status()["state"], shell.status()["complete"]) == ("gone", False)
-    told = shell("status")[1]
-    assert "its driver is gone" in told
-    assert f"resume with: sparktrain resume {shell.directory}" in told
+    text = shell("status")[1]
+    assert "its driver is gone" in text
+    assert f"resume with: sparktrain resume {shell.directory}" in text
     code, examined = shell("fsck")
     assert (code, "resume: trial 1 goes on from step 4" in examined) == (0, True)
 
@@ -100,21 +100,20 @@ def check_resumed(shell: Shell, result: bytes) -> None:
     assert (seen["state"], seen["status"], seen["complete"]) == ("ended", "succeeded", True)
     assert shell("best")[1].startswith("trial 1: y 1.0000\n")
     assert shell("fsck")[0] == 0
-    code, again, told = finish(start(shell.folder, "resume", shell.directory, "--json", JAVA_HOME=str(shell.folder)))
-    assert (code, again) == (0, result), told  # a complete run needs no Spark
+    code, again, stderr = finish(start(shell.folder, "resume", shell.directory, "--json", JAVA_HOME=str(shell.folder)))
+    assert (code, again) == (0, result), stderr  # a complete run needs no engine
     assert shell("gc", "--checkpoints", "none")[1].startswith("run: deleted 4 checkpoints")
     assert shell("fsck")[0] == 0
 
 
-@pytest.mark.timeout(240)
-def test_a_run_is_watched_loses_its_driver_and_is_resumed_by_its_directory(
+def test_a_run_is_inspected_loses_its_driver_and_is_resumed_by_its_directory(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shell = Shell(tmp_path, capfd)
     target, gate = tmp_path / "train_run_directory.py", tmp_path / "gate"
     target.write_text(TRAIN)
     gate.touch()
-    options = ("--metric", "y", "--mode", "max", "--master", MASTER, "--dir", str(tmp_path / "runs"), "--name", "run")
+    options = ("--metric", "y", "--mode", "max", "--local", "--dir", str(tmp_path / "runs"), "--name", "run")
     driver = start(tmp_path, "sweep", f"{target}:train", "--grid", "x=0,1", "--grid", f"gate={gate}", *options)
     everything = Sighted([driver.pid])
     try:
@@ -127,8 +126,8 @@ def test_a_run_is_watched_loses_its_driver_and_is_resumed_by_its_directory(
         everything.wait_gone(GONE_S)
         check_gone(shell)
         gate.unlink()
-        code, result, told = finish(start(tmp_path, "resume", shell.directory, "--master", MASTER, "--json"))
-        assert code == 0, told
+        code, result, stderr = finish(start(tmp_path, "resume", shell.directory, "--local", "--json"))
+        assert code == 0, stderr
         check_resumed(shell, result)
     finally:
         everything.kill()

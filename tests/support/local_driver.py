@@ -1,8 +1,9 @@
-"""Drivers on this machine alone: `python -m tests.process.local_driver MODULE:FUNCTION FOLDER`.
+"""Drivers without Spark, for tests to kill: `python -m tests.support.local_driver MODULE:FUNCTION FOLDER`.
 
-As `tests.support.mortal`, which has the trials, without a session.
+`tests.support.mortal` has their trials, and the same drivers on Spark.
 """
 
+import importlib
 import json
 import os
 import sys
@@ -11,26 +12,37 @@ from typing import Any
 
 import sparktrain as st
 from sparktrain.clock import pause
+from tests.support import drill
 from tests.support.mortal import NAME, marked
 
 
 def sweep(folder: Path) -> Any:
-    """Trials as many as FOLDER/trials says, two at a time."""
+    """Short trials, two at a time; FOLDER/trials has their number."""
     space: dict[str, list[Any]] = {"x": list(range(int((folder / "trials").read_text()))), "folder": [str(folder)]}
     result = st.sweep(
         marked, space, metric="y", mode="max", spark=st.local(slots=2), dir=str(folder / "runs"), name=NAME,
         progress=False, preload=[],
     )  # fmt: skip
-    return told(result)
+    return trials_of(result)
 
 
 def resume(folder: Path) -> Any:
-    """Whatever there is."""
-    return told(st.resume(str(folder / "runs" / NAME), spark=st.local(slots=2), progress=False))
+    """Resume the run in FOLDER by its directory."""
+    return trials_of(st.resume(str(folder / "runs" / NAME), spark=st.local(slots=2), progress=False))
+
+
+def gang(folder: Path) -> Any:
+    """A drill of two members without retries: the death of a driver costs none."""
+    params = {"folder": str(folder), "strikes": []}
+    result = st.run(
+        drill.train, params, workers=2, backend="none", preload=["numpy"], max_retries=0, spark=st.local(slots=2),
+        dir=str(folder / "runs"), name=NAME, progress=False,
+    )  # fmt: skip
+    return {"metrics": result.metrics, "restarts": [[each.cause, each.resumed_from_step] for each in result.restarts]}
 
 
 def pooled(folder: Path) -> Any:
-    """Two sweeps on one pool, whose agents stay; the agents of each."""
+    """Two sweeps and a gang on one pool: the zygotes of each sweep, the result of the gang, and modules of Spark."""
     agents = []
     with st.pool(st.local(slots=2), preload=[]) as pool:
         assert pool.agents == 2
@@ -48,20 +60,20 @@ def pooled(folder: Path) -> Any:
 
 def parent(x: int) -> dict[str, int]:
     """The zygote that forked this member."""
-    pause(0.2)  # so that both agents have trials
+    pause(0.2)  # long enough for both agents to get trials
     return {"zygote": os.getppid()}
 
 
 def together(folder: str, ctx: Any) -> dict[str, float]:
-    """A member that waits for the other one."""
+    """A member that waits for the other one to start."""
     Path(folder, f"rank-{ctx.rank}").touch()
     while not Path(folder, f"rank-{1 - ctx.rank}").exists():
         pause(0.01)
     return {"size": ctx.size}
 
 
-def told(result: Any) -> list[list[Any]]:
-    """Of each trial what a test compares."""
+def trials_of(result: Any) -> list[list[Any]]:
+    """What tests compare of each trial."""
     return [
         [each.params["x"], each.status, each.metrics, each.generations, [restart.cause for restart in each.restarts]]
         for each in result.trials
@@ -69,9 +81,10 @@ def told(result: Any) -> list[list[Any]]:
 
 
 def main(what: str, folder: Path) -> None:
-    """Be a driver."""
+    """Call the function, and write its result to FOLDER/result.json."""
+    module, _, name = what.partition(":")
     try:
-        returned = globals()[what.partition(":")[2]](folder)
+        returned = getattr(importlib.import_module(module), name)(folder)
     except BaseException as error:
         print(f"ended by {type(error).__name__}: {error}", flush=True)
         raise

@@ -146,7 +146,9 @@ class Mortal:
     def strike(self, end: str) -> Sighted:
         """End it in that way; all its processes, as they were."""
         everything = self.processes()
-        pids = {"python": [self.pid], "jvm": [self.jvm()], "both": [self.pid, self.jvm()], "ctrl-c": [self.pid]}[end]
+        pids = [] if end == "jvm" else [self.pid]
+        if end in ("jvm", "both"):
+            pids.append(self.jvm())
         for pid in pids:
             os.kill(pid, signal.SIGINT if end == "ctrl-c" else signal.SIGKILL)
         return everything
