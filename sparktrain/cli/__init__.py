@@ -17,12 +17,13 @@ from sparktrain.cli import (
     train_commands,
     upkeep_commands,
 )
-from sparktrain.cli.flags import CommandWithExamples
+from sparktrain.cli.flags import CommandWithExamples, RootCommand
 from sparktrain.config.call_option import options_in
 from sparktrain.config.option_catalog import LaunchKeywords, ResumeKeywords, RunKeywords
 
 app = typer.Typer(
     name="sparktrain",
+    cls=RootCommand,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
