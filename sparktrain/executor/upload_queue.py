@@ -20,8 +20,8 @@ SMALL_BYTES = 64 * 1024
 """Files up to this size travel together."""
 NAMES_BYTES = 16 * 1024
 """For all names of one parcel."""
-OWN = ("metrics.jsonl", "model.keras")
-"""Files of a member beside its log and its folder `files`."""
+MODEL = "model.keras"
+"""A file of a member beside its log and its folder `files`."""
 TOLD = 5
 """So many problems are told one by one."""
 
@@ -68,7 +68,7 @@ class Storing:
             return False
 
     async def bring_all(self, *also: str) -> None:
-        """Upload metrics, model, all of `files`, and those files `also` that are not empty. Raises nothing.
+        """Upload the model, all of `files`, and those files `also` that are not empty. Raises nothing.
 
         Where there is nothing, nothing is sent.
         """
@@ -87,7 +87,7 @@ class Storing:
 
     def _nothing(self, also: Sequence[str]) -> bool:
         """Whether the member has left no file at all. Blocks on local disk for a moment."""
-        if any(os.path.lexists(self._home / name) for name in OWN) or any(map(self.has_content, also)):
+        if os.path.lexists(self._home / MODEL) or any(map(self.has_content, also)):
             return False
         try:
             with os.scandir(self._home / "files") as entries:
@@ -99,7 +99,7 @@ class Storing:
         """All files to bring, with their sizes; 0 for what is gone, which is found out when it is read."""
         found = find(self._home / "files")
         self._problems += found.problems
-        own = [self._home / name for name in (*filter(self.has_content, also), *OWN)]
+        own = [self._home / name for name in (*filter(self.has_content, also), MODEL)]
         sizes = dict.fromkeys([*filter(os.path.lexists, own), *found.files], 0)
         for path in sizes:
             with suppress(OSError):

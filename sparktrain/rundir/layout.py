@@ -27,11 +27,6 @@ class MemberLayout(Struct, frozen=True):
         return f"{self.path}/log.txt"
 
     @property
-    def metrics(self) -> str:
-        """The member's reports, one JSON object per line."""
-        return f"{self.path}/metrics.jsonl"
-
-    @property
     def model(self) -> str:
         """The trained model, if the training function exported one."""
         return f"{self.path}/model.keras"
@@ -42,13 +37,13 @@ class MemberLayout(Struct, frozen=True):
         return f"{self.path}/files"
 
     def file(self, name: str) -> str:
-        """The path of an upload called `name`: the log, the metrics, the model, or a file in `files`.
+        """The path of an upload called `name`: the log, the model, or a file in `files`.
 
         Raises SpecError for any other name, because names come from other processes and from the training function.
         """
         path = f"{self.path}/{name}"
-        if path not in (self.log, self.metrics, self.model) and not path.startswith(f"{self.files}/"):
-            raise SpecError(f"file {name!r} of a member must be log.txt, metrics.jsonl, model.keras, or beneath files/")
+        if path not in (self.log, self.model) and not path.startswith(f"{self.files}/"):
+            raise SpecError(f"file {name!r} of a member must be log.txt, model.keras, or beneath files/")
         problem = path_problem(path)
         if problem:
             raise SpecError(f"file {name!r} of a member {problem}: rename it")

@@ -1,7 +1,5 @@
 """The `ctx` argument of a training function: what it knows of its run, and how it reports to it."""
 
-import json
-import math
 import operator
 import os
 import threading
@@ -26,10 +24,6 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = "snapshots"
 """The folder beside the log directory with snapshots of the chief for its agent."""
-HISTORY = "metrics.jsonl"
-"""The file beside the log directory with one line for each report."""
-
-_RESERVED = "wall"  # the other key of a line in the history
 
 
 class TrainContext:
@@ -106,16 +100,16 @@ class TrainContext:
         return self._assignment.log_dir
 
     def report(self, step: int, **metrics: float) -> None:
-        """Report metrics of a finished step. Blocks on the local disk only. Any thread may call it, on any rank.
+        """Report metrics of a finished step. Does not block. Any thread may call it, on any rank.
 
         `step` is an integer from 0 that grows with each report; a metric is a real number, including NaN, or a scalar
-        array or tensor. `metrics.jsonl` of the trial keeps every report; the run shows those of the chief.
+        array or tensor. `result.history()` has every report; the run shows those of the chief.
 
         Raises:
             ValueError: the step does not grow or is 2**63 or more, or there are more than 10,000 metrics.
             TypeError: the step is not an integer, or a metric is not a number.
             RuntimeError: the function has forked this process.
-            OSError: the executor is being lost, or its disk is full.
+            OSError: the agent is gone.
         """
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
@@ -130,7 +124,6 @@ class TrainContext:
                     "over all epochs and all calls of fit()"
                 )
             time = self._clock.wall()
-            self._keep(count, values, time)
             self._wire.send(Reported(Report(count, values, time)))
             self._position.reported = count
 
@@ -342,11 +335,6 @@ class TrainContext:
     def _stepped(self, step: int, training: bool) -> None:
         self._wire.send(Stepped(step, training))
 
-    def _keep(self, step: int, values: dict[str, float], time: float) -> None:
-        line = {"step": step, _RESERVED: time} | {name: _json(value) for name, value in values.items()}
-        with (Path(self.log_dir).parent / HISTORY).open("a", encoding="utf-8") as history:
-            history.write(json.dumps(line, allow_nan=False) + "\n")
-
 
 def _step(value: Any) -> int:
     try:
@@ -363,14 +351,7 @@ def _step(value: Any) -> int:
 
 
 def _metric(name: str, value: Any) -> float:
-    if name == _RESERVED:
-        raise ValueError(f"ctx.report(): {name!r} is the time of a report, and cannot be a metric's name")
     try:
         return number(value)
     except NotANumberError as error:
         raise TypeError(f"ctx.report(): metric {name!r} is {error}, and must be a number") from error
-
-
-def _json(value: float) -> float | str:
-    """`value`, or the name of NaN and infinity, which JSON lacks and float() reads."""
-    return value if math.isfinite(value) else str(value)

@@ -1,7 +1,6 @@
 """Two ways to call a training function, in this process and in a member's, and what comes of each in the same words."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,12 +41,10 @@ class Seen:
     failure: tuple[str, str, str] | None = None
     notices: tuple[str, ...] = ()
     checkpoints: list[Any] = field(default_factory=list)
-    history: list[Any] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
 
 
 def _seen(outcome: Outcome, reports: list[Any], checkpoints: list[Checkpoint], store: Any, home: Path) -> Seen:
-    lines = (home / "metrics.jsonl").read_text().splitlines() if (home / "metrics.jsonl").exists() else []
     files = [path for path in (home / "files").rglob("*") if path.is_file()]
     return Seen(
         [(each.step, repr(each.metrics)) for each in reports],
@@ -55,7 +52,6 @@ def _seen(outcome: Outcome, reports: list[Any], checkpoints: list[Checkpoint], s
         _failure(outcome.failure),
         outcome.notices,
         [_checkpoint(store, each) for each in checkpoints],
-        [{name: value for name, value in json.loads(line).items() if name != "wall"} for line in lines],
         {path.name: path.read_text() for path in files} | {"model": str((home / "model.keras").exists())},
     )
 

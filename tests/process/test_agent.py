@@ -95,7 +95,7 @@ def leaves_behind(what: str, ctx: Any) -> float:
             held.bind("socket")
         (files / "loop").symlink_to(files / "loop")
         (files / "passwd").symlink_to("/etc/passwd")
-        os.mkfifo(files.parent / "metrics.jsonl")
+        os.mkfifo(files.parent / "model.keras")
     elif what == "no folder":
         import shutil
 
@@ -128,7 +128,7 @@ async def test_nothing_that_a_function_leaves_on_the_disk_ends_its_agent(tmp_pat
     assert sorted(problems["special files"].split("; ")) == [
         "files/fifo: is no file but a named pipe",
         "files/socket: is no file but a socket",
-        "metrics.jsonl: metrics.jsonl is no file but a named pipe",
+        "model.keras: model.keras is no file but a named pipe",
     ]
     assert good == dict.fromkeys(LEFT, b"good") | {"no folder": None}
     assert deep == [len("bottom")]

@@ -1,6 +1,6 @@
 """A member's life, from its assignment to its exit."""
 
-import json
+import math
 import os
 import signal
 import sys
@@ -39,11 +39,9 @@ async def test_has_a_context_when_it_asks_for_one(bench: Bench) -> None:
 
     assert trial.metrics == {"loss": 0.1}
     assert (trial.reports[0].step, trial.reports[0].metrics) == (0, {"loss": 1.5})
-    assert trial.reports[1].step == 4
+    assert (trial.reports[1].step, math.isnan(trial.reports[1].metrics["loss"])) == (4, True)
+    assert all(report.time > 1e9 for report in trial.reports)
     assert (trial.home / "files" / "seen").read_text() == "[0.1, 3, 11, 0, 1, 1]"
-    history = [json.loads(line) for line in (trial.home / "metrics.jsonl").read_text().splitlines()]
-    assert [(line["step"], line["loss"]) for line in history] == [(0, 1.5), (4, "nan")]
-    assert all(line["wall"] > 1e9 for line in history)
 
 
 async def test_is_advised_to_stop(bench: Bench) -> None:

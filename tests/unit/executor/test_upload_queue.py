@@ -45,8 +45,8 @@ async def test_a_member_that_left_nothing_costs_no_upload(tmp_path: Path) -> Non
 
 
 async def test_a_log_travels_with_small_files(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_bytes(b"{}")
-    assert await _bring_all(_home(tmp_path, b"line\n", one=b"1")) == [["log.txt", "metrics.jsonl", "files/one"]]
+    (tmp_path / "model.keras").write_bytes(b"{}")
+    assert await _bring_all(_home(tmp_path, b"line\n", one=b"1")) == [["log.txt", "model.keras", "files/one"]]
 
 
 async def test_an_empty_file_of_the_function_is_brought(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ def test_paths() -> None:
     assert run.trial(TrialId(12345)) == "mnist/trials/12345"
     assert member.path == "mnist/trials/0003/generation-1/rank-0"
     assert member.log == f"{member.path}/log.txt"
-    assert member.metrics == f"{member.path}/metrics.jsonl"
     assert member.model == f"{member.path}/model.keras"
     assert member.files == f"{member.path}/files"
 
@@ -26,7 +25,7 @@ def test_logs_are_recognized_by_their_paths() -> None:
     run = RunLayout("mnist")
     member = Member(RunId("mnist"), TrialId(12345), Generation(2), Rank(10))
     assert run.member_of_log(run.member(member).log) == member
-    for path in (run.member(member).metrics, "other/trials/0000/generation-1/rank-0/log.txt", run.results):
+    for path in (run.member(member).model, "other/trials/0000/generation-1/rank-0/log.txt", run.results):
         assert run.member_of_log(path) is None
     assert run.member_of_log("mnist/trials/1/generation-01/rank-0/log.txt") is None
 
@@ -34,9 +33,7 @@ def test_logs_are_recognized_by_their_paths() -> None:
 MEMBER = RunLayout("mnist").member(Member(RunId("mnist"), TrialId(3), Generation(1), Rank(0)))
 
 
-@pytest.mark.parametrize(
-    "name", ["log.txt", "metrics.jsonl", "model.keras", "files/events.out.tfevents.1.host", "files/a/b c.png"]
-)
+@pytest.mark.parametrize("name", ["log.txt", "model.keras", "files/events.out.tfevents.1.host", "files/a/b c.png"])
 def test_what_an_agent_may_upload(name: str) -> None:
     assert MEMBER.file(name) == f"{MEMBER.path}/{name}"
 
