@@ -161,3 +161,9 @@ def test_every_error_that_is_raised_is_public_or_internal() -> None:
     raised = {name for name in calls if name.endswith("Error") and not name.startswith("_")}
     assert "SpecError" in raised
     assert raised - PUBLIC - INTERNAL - set(vars(builtins)) == set()
+
+
+def test_the_reference_describes_every_public_name() -> None:
+    shown = set(re.findall(r"^::: sparktrain\.(\w+)", (DOCS / "reference" / "python-api.md").read_text(), re.MULTILINE))
+    assert "errors" in shown
+    assert set(PUBLIC) - shown - set(vars(errors)) == set()
