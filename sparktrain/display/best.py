@@ -8,7 +8,7 @@ from sparktrain import formatting
 from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.config.sweep_spec import metric_name
-from sparktrain.display import gang_text
+from sparktrain.display import parts
 from sparktrain.errors import SpecError
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.results_json import trial_json
@@ -92,9 +92,8 @@ def _ranked(view: RunView, by: str, way: str) -> list[TrialView]:
 
 def _lines(trial: TrialView, by: str | None, number: int | None) -> list[str]:
     result = trial.result
-    metrics = {name: result.metrics[name] for name in sorted(result.metrics, key=lambda name: name != by)}
     place = "" if number is None else f"{number}. "
-    lines = [f"{place}trial {result.id}: {gang_text.metrics(metrics) or 'no metrics'}"]
+    lines = [f"{place}trial {result.id}: {parts.metrics(parts.objective_first(result.metrics, by)) or 'no metrics'}"]
     lines += [f"  parameters  {formatting.params(result.params)}"] if result.params else []
     if trial.checkpoint is not None:
         lines.append(f"  checkpoint  step {trial.checkpoint.step}: {formatting.plain(trial.manifest or '')}")

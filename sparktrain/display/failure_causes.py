@@ -8,11 +8,9 @@ from rich.cells import chop_cells
 from rich.text import Text
 
 from sparktrain import formatting
+from sparktrain.display.parts import STYLES
 from sparktrain.runs.sweep_outcome import SweepOutcome
-from sparktrain.runs.trial_result import TrialResult
-from sparktrain.state.trial import TrialStatus
-
-STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow"}
+from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 
 _TOLD_CAUSES = 10
 _TOLD_LINES = 12
@@ -68,7 +66,7 @@ def _causes(trials: Iterable[TrialResult]) -> list[list[TrialResult]]:
     """Failed and lost trials, those with the same root cause together."""
     groups: dict[str, list[TrialResult]] = {}
     for trial in trials:
-        if trial.error is not None and trial.status in (TrialStatus.FAILED, TrialStatus.LOST):
+        if trial.error is not None and trial.status in FAILED_OR_LOST:
             groups.setdefault(f"{trial.status} {trial.error.summary}", []).append(trial)
     return list(groups.values())
 

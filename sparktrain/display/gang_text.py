@@ -1,9 +1,9 @@
 """A gang in words: its restarts, and how its run ended."""
 
-from collections.abc import Mapping
 from html import escape
 
 from sparktrain import formatting
+from sparktrain.display.parts import html_row, metrics
 from sparktrain.runs.sweep_outcome import GangOutcome
 from sparktrain.state.outcome import Restart
 
@@ -29,11 +29,6 @@ def member(rank: int | None, host: str | None) -> str:
     return who if host is None else f"{who} on {formatting.plain(host)}"
 
 
-def metrics(of: Mapping[str, float]) -> str:
-    """`accuracy 0.9143, loss 0.2871`."""
-    return ", ".join(f"{formatting.plain(name)} {formatting.number(value)}" for name, value in of.items())
-
-
 def run_lines(result: GangOutcome) -> list[str]:
     """A run, mostly one that succeeded, for `print` and for the command line."""
     lines = [_headline(result)]
@@ -52,7 +47,7 @@ def run_html(result: GangOutcome) -> str:
     rows = ["<tr><th>rank</th><th>role</th><th>host</th><th>log</th></tr>"]
     for each in result.members:
         cells = (str(each.rank), str(each.role), formatting.plain(each.host or ""), formatting.plain(each.log))
-        rows.append("<tr>" + "".join(f'<td style="text-align: left">{escape(cell)}</td>' for cell in cells) + "</tr>")
+        rows.append(html_row((cell, "left") for cell in cells))
     told = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
     return "\n".join(["<div>", f"<p><b>{escape(headline)}</b></p>", f"{told}<table>", *rows, "</table>", "</div>"])
 

@@ -1,7 +1,7 @@
 """What a run of one gang looks like while it goes on: one line for each member. Pure: no terminal, no thread."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -11,12 +11,12 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.config.gang_spec import Role
 from sparktrain.display import gang_text
+from sparktrain.display.parts import GAP, metrics, objective_first, table
 from sparktrain.display.progress import MemberLine, MemberState, Progress
 
 LAG = 0.2
 """The slowest member is told when it makes so much fewer steps per second than the median."""
 
-_GAP = 2
 _HOST_WIDTH = 20
 _MARK_WIDTH = 11
 _REPORTED_WIDTH = 12
@@ -105,9 +105,9 @@ class MemberTable:
         members = members_of(progress)
         lag = lag_of(members)
         self._see(members, lag)
-        grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+        grid = table(header_style="dim")
         columns = self._columns()
-        taken = sum(size + _GAP for _, size, _ in columns)
+        taken = sum(size + GAP for _, size, _ in columns)
         for name, size, right in columns:
             grid.add_column(Text(name), justify="right" if right else "left", width=size, no_wrap=True)
         left = width - taken
@@ -117,7 +117,7 @@ class MemberTable:
             marked = lag is not None and lag.rank == member.rank
             cells = self._cells(member, f"{lag}" if marked else "")
             if left >= _REPORTED_WIDTH:
-                cells.append(gang_text.metrics(_ordered(member.metrics, progress.metric)))
+                cells.append(metrics(objective_first(member.metrics, progress.metric)))
             grid.add_row(*map(Text, cells), style="yellow" if marked else "")
         return grid
 
@@ -156,15 +156,15 @@ def _newest(progress: Progress) -> list[str]:
     chief = members[0]
     parts = [f"step {chief.step}"] if chief.step is not None else []
     parts += [f"{_pace(chief)} steps/s"] if chief.steps_per_s is not None else []
-    metrics = _ordered(chief.metrics, progress.metric)
-    return parts + [gang_text.metrics({name: value}) for name, value in metrics.items()]
+    reported = objective_first(chief.metrics, progress.metric)
+    return parts + [metrics({name: value}) for name, value in reported.items()]
 
 
 def _member_line(member: MemberLine, lag: Lag | None, objective: str | None) -> str:
     parts = [f"step {member.step}"] if member.step is not None else []
     parts += [f"{_pace(member)} steps/s"] if member.steps_per_s is not None else []
     parts += [f"{lag} the median"] if lag is not None and lag.rank == member.rank else []
-    parts += [gang_text.metrics(_ordered(member.metrics, objective))] if member.metrics else []
+    parts += [metrics(objective_first(member.metrics, objective))] if member.metrics else []
     role = "" if member.role in _RINGS else f" ({member.role})"
     told = f": {', '.join(parts)}" if parts else ""
     return f"{gang_text.member(member.rank, member.host)}{role} {member.state}{told}"
@@ -174,7 +174,3 @@ def _pace(member: MemberLine) -> str:
     if member.steps_per_s is None:
         return ""
     return f"{member.steps_per_s:.2f}" if member.steps_per_s < 1 else f"{member.steps_per_s:.1f}"
-
-
-def _ordered(metrics: Mapping[str, float], objective: str | None) -> dict[str, float]:
-    return {name: metrics[name] for name in sorted(metrics, key=lambda name: name != objective)}

@@ -15,8 +15,7 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.display import gang_text, gang_view, sweep_view
 from sparktrain.display.progress import Display, NullDisplay, Progress
-from sparktrain.runs.trial_result import TrialResult
-from sparktrain.state.trial import TrialStatus
+from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 from sparktrain.threads import spawn
 
 CLOSE_TIMEOUT_S = 2.0
@@ -30,7 +29,6 @@ _TOLD_PER_CAUSE = 3
 _NOTEBOOK_WIDTH = 110
 _NOTEBOOK_ROWS = 40
 _NOTEBOOK_FAILURES = 8
-_FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
 
 logger = logging.getLogger("sparktrain")
 
@@ -155,7 +153,7 @@ class TerminalDisplay(DrawingDisplay):
 
     def _draw_ended(self, trial: TrialResult) -> None:
         self._screen.trial_ended(trial)
-        if trial.status not in _FAILED:
+        if trial.status not in FAILED_OR_LOST:
             return
         cause = trial.error.summary if trial.error else ""
         self._causes[cause] += 1
@@ -204,7 +202,7 @@ class NotebookDisplay(DrawingDisplay):
 
     def _draw_ended(self, trial: TrialResult) -> None:
         self._screen.trial_ended(trial)
-        if trial.status in _FAILED:
+        if trial.status in FAILED_OR_LOST:
             self._failures.append(trial)
 
     def _draw_restart(self, progress: Progress, line: str) -> None:

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from sparktrain import formatting
-from sparktrain.display.failure_causes import STYLES
+from sparktrain.display.parts import STYLES, table
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.logs import LogFile, Wanted, chosen
 from sparktrain.runs.view import RunView
 
 VERSION = 1
-_GAP = 2
 
 
 class LogTable:
@@ -25,9 +23,8 @@ class LogTable:
         self._logs = logs
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-        for name, right in (("trial", True), ("status", False), ("generations", True), ("logs", True), ("size", True)):
-            grid.add_column(name, justify="right" if right else "left", no_wrap=True)
+        right = [(name, "right") for name in ("generations", "logs", "size")]
+        grid = table(("trial", "right"), ("status", "left"), *right)
         grid.add_column("parameters", no_wrap=True, overflow="ellipsis")
         newest = {log.member.trial: log for log in chosen(self._logs, Wanted())}
         for result in self._view.results:

@@ -3,28 +3,27 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from sparktrain import formatting
 from sparktrain.clock import time_of_day
-from sparktrain.display import gang_text, trial_table
+from sparktrain.display import gang_text, parts, standing, trial_table
+from sparktrain.display.parts import GAP, and_more, differing_first, one_line, table
 from sparktrain.display.run_outcome import outcome_lines
 from sparktrain.display.summary import Lines, Summary
-from sparktrain.display.sweep_view import failed_lines, one_line
+from sparktrain.display.sweep_view import failed_lines
+from sparktrain.runs.trial_result import FAILED_OR_LOST
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 
-_GAP = 2
 _MOST_ROWS = 32
 _RESERVED_LINES = 12
 """Lines of a terminal that are not rows of trials, while a run is watched."""
-_TOLD_FAILURES = 3
-_TOLD_RESTARTS = 6
+_SHOWN_FAILURES = 3
+_SHOWN_RESTARTS = 6
 _GO_FIRST = (4, 6, 3)
 """Columns that make room for parameters: checkpoint, generation, and how old a report is."""
 _PARAMS_AT_LEAST = 16
-_FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
 _STYLES = {RunState.RUNNING: "green", RunState.GONE: "red", RunState.ENDED: ""}
 
 
@@ -81,7 +80,7 @@ class RunsTable:
         self._now = now
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        grid = _grid(("run", "left"), ("state", "left"), ("trials", "right"), ("failed", "right"))
+        grid = table(("run", "left"), ("state", "left"), ("trials", "right"), ("failed", "right"))
         grid.add_column("best", no_wrap=True)
         grid.add_column("begun", no_wrap=True)
         for view in sorted(self._views, key=lambda view: (-(view.begun or 0.0), view.name)):
@@ -93,26 +92,19 @@ class RunsTable:
     def _cells(self, view: RunView) -> list[str]:
         state = str(view.status or (view.state if view.state is RunState.RUNNING else "driver gone"))
         of = "" if view.total is None else f"/{view.total}"
-        failed = sum(view.counts.get(status, 0) for status in _FAILED)
+        failed = sum(view.counts.get(status, 0) for status in FAILED_OR_LOST)
         best, metric = view.best, view.metric
-        told = (
-            f"{formatting.plain(metric)} {formatting.number(best.metrics[metric])}"
-            if best is not None and metric
-            else ""
-        )
+        value = parts.metrics({metric: best.metrics[metric]}) if best is not None and metric else ""
         begun = "" if view.begun is None else time_of_day(view.begun)
-        return [formatting.plain(view.name), state, f"{view.done}{of}", str(failed) if failed else "", told, begun]
+        return [formatting.plain(view.name), state, f"{view.done}{of}", str(failed) if failed else "", value, begun]
 
 
 def status_line(view: RunView) -> str:
     """The run on one line, without what changes by itself."""
-    parts = [f"{formatting.plain(view.name)}: {_state(view)}", _counts(view).plain.replace("  ", ", ")]
-    if view.best is not None and view.metric is not None:
-        parts.append(f"best {formatting.plain(view.metric)} {formatting.number(view.best.metrics[view.metric])}")
-        parts[-1] += f" in trial {view.best.id}"
+    head = [f"{formatting.plain(view.name)}: {_state(view)}", _counts(view).plain.replace("  ", ", ")]
     newest = [_newest(trial) for trial in view.trials if trial.result.status is TrialStatus.RUNNING]
-    parts += [told for told in newest if told][:_TOLD_FAILURES]
-    return "; ".join(parts)
+    shown = [line for line in newest if line][:_SHOWN_FAILURES]
+    return "; ".join([*head, *standing.best_part(standing.of_view(view)), *shown])
 
 
 def state_words(view: RunView, now: float) -> str:
@@ -143,26 +135,14 @@ def _state(view: RunView) -> str:
 
 
 def _counts(view: RunView) -> Text:
-    of = "" if view.total is None else f" of {view.total}"
-    line = Text(f"{view.done}{of} {'trial' if (view.total or view.done) == 1 else 'trials'} done")
-    running, queued = view.counts.get(TrialStatus.RUNNING, 0), view.counts.get(TrialStatus.QUEUED, 0)
-    queued = queued if view.total is None else max(0, view.total - view.done - running)
-    if view.state is RunState.RUNNING:
-        line.append(f"  {running} running  {queued} queued")
-    elif view.state is RunState.GONE:
-        line.append(f"  {running} {'was' if running == 1 else 'were'} running  {queued} queued")
-    for status in (*_FAILED, TrialStatus.STOPPED):
-        if count := view.counts.get(status, 0):
-            line.append("  ").append(f"{count} {status}", "yellow" if status is TrialStatus.STOPPED else "red")
-    return line
+    of = standing.of_view(view)
+    running = {RunState.RUNNING: "running", RunState.GONE: "was running" if of.running == 1 else "were running"}
+    return standing.add_counts(Text(), of, running.get(view.state))
 
 
 def _best(view: RunView) -> Text:
-    line, best, metric = Text("best so far  "), view.best, view.metric or ""
-    if best is None:
-        return line.append("no trial has succeeded yet", style="dim")
-    line.append(f"{formatting.plain(metric)} {formatting.number(best.metrics[metric])}", style="bold green")
-    return line.append(f"  trial {best.id}").append(f"  {formatting.params(best.params)}", style="dim")
+    params = {} if view.best is None else view.best.params
+    return standing.best_line(standing.of_view(view), params, "best so far")
 
 
 def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
@@ -174,26 +154,25 @@ def _running(view: RunView, now: float, width: int, rows: int) -> RenderResult:
     columns = [("trial", "right"), ("step", "right"), ("reported", "left"), ("", "right"), ("checkpoint", "left")]
     columns += [("time", "right"), ("generation", "right"), ("host", "left")]
     cells = [_cells(trial, view, now) for trial in trials[:rows]]
-    sizes = [max(len(name), *(len(row[i]) for row in cells)) + _GAP for i, (name, _) in enumerate(columns)]
+    sizes = [max(len(name), *(len(row[i]) for row in cells)) + GAP for i, (name, _) in enumerate(columns)]
     kept = list(range(len(columns)))
     for number in _GO_FIRST:
         if width - sum(sizes[each] for each in kept) < _PARAMS_AT_LEAST:
             kept.remove(number)
     left = max(_PARAMS_AT_LEAST, width - sum(sizes[each] for each in kept))
-    grid = _grid(*(columns[each] for each in kept), ("parameters", "left"))
+    grid = table(*(columns[each] for each in kept), ("parameters", "left"))
     differ = trial_table.varying(view.results)
     for trial, row in zip(trials, cells, strict=False):
-        params = dict(sorted(trial.result.params.items(), key=lambda item: item[0] not in differ))
+        params = differing_first(trial.result.params, differ)
         grid.add_row(*(Text(row[each]) for each in kept), Text(formatting.params(params, left)))
     yield grid
     if len(trials) > rows:
-        yield Text(f"and {len(trials) - rows} more", style="dim")
+        yield and_more(len(trials) - rows)
 
 
 def _cells(trial: TrialView, view: RunView, now: float) -> list[str]:
     report, result = trial.report, trial.result
-    metrics = {} if report is None else report.metrics
-    metrics = {name: metrics[name] for name in sorted(metrics, key=lambda name: name != view.metric)}
+    metrics = {} if report is None else parts.objective_first(report.metrics, view.metric)
     hosts = list(dict.fromkeys(formatting.short_host(member.host) for member in result.members if member.host))
     until = now if view.state is RunState.RUNNING else (view.heard or now)
     saved = "" if trial.checkpoint is None else f"step {trial.checkpoint.step}"
@@ -202,7 +181,7 @@ def _cells(trial: TrialView, view: RunView, now: float) -> list[str]:
     return [
         str(result.id),
         "" if report is None else str(report.step),
-        formatting.shorten(gang_text.metrics(dict(list(metrics.items())[:2])), 36),
+        formatting.shorten(parts.metrics(dict(list(metrics.items())[:2])), 36),
         "" if not trial.reported else formatting.ago(now - trial.reported),
         saved,
         "" if trial.since is None else formatting.clock(until - trial.since),
@@ -227,22 +206,15 @@ def _restarts(view: RunView) -> Iterator[Text]:
     ]
     if lines:
         yield Text()
-    if len(lines) > _TOLD_RESTARTS:
-        yield Text(f"{len(lines) - _TOLD_RESTARTS} restarts before", style="dim")
-    yield from (Text(line, style="yellow") for line in lines[-_TOLD_RESTARTS:])
+    if len(lines) > _SHOWN_RESTARTS:
+        yield Text(f"{len(lines) - _SHOWN_RESTARTS} restarts before", style="dim")
+    yield from (Text(line, style="yellow") for line in lines[-_SHOWN_RESTARTS:])
 
 
 def _failures(view: RunView) -> RenderResult:
-    failed = [result for result in view.results if result.status in _FAILED]
+    failed = [result for result in view.results if result.status in FAILED_OR_LOST]
     if failed:
         yield Text()
-    if len(failed) > _TOLD_FAILURES:
-        yield Text(f"{len(failed) - _TOLD_FAILURES} failures before", style="dim")
-    yield from (failed_lines(result) for result in failed[-_TOLD_FAILURES:])
-
-
-def _grid(*columns: tuple[str, str]) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for name, side in columns:
-        grid.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
-    return grid
+    if len(failed) > _SHOWN_FAILURES:
+        yield Text(f"{len(failed) - _SHOWN_FAILURES} failures before", style="dim")
+    yield from (failed_lines(result) for result in failed[-_SHOWN_FAILURES:])

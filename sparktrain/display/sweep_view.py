@@ -10,13 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktrain import formatting
-from sparktrain.display import gang_view
+from sparktrain.display import gang_view, parts, standing
+from sparktrain.display.parts import GAP, and_more, differing_first, one_line
 from sparktrain.display.progress import Progress, RunningTrial
 from sparktrain.ids import TrialId
-from sparktrain.runs.trial_result import TrialResult
-from sparktrain.state.trial import TrialStatus
+from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 
-_GAP = 2
 _HOST_WIDTH = 12
 _BEFORE = (("trial", 5), ("step", 6))
 _AFTER = (("time", 7),)
@@ -29,8 +28,7 @@ _VALUE_LIMIT = 16
 _MOST_ROWS = 32
 _HEADER_LINES = 9
 """Lines of a terminal that are not rows of running trials: header, heading, the line below, and the cursor's."""
-_TOLD_METRICS = 4
-_FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
+_SHOWN_METRICS = 4
 
 
 class Rows:
@@ -99,7 +97,7 @@ class Columns:
 
     def by_difference(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """`params`, those in which trials differ first: a line may end before the others."""
-        return {name: params[name] for name in sorted(params, key=lambda name: name not in self._varying)}
+        return differing_first(params, self._varying)
 
     def _varying_names(self) -> list[str]:
         """While nothing is known to differ, each may."""
@@ -152,7 +150,7 @@ class Screen:
             yield Text()
             yield table
         if hidden:
-            yield Text(f"and {hidden} more", style="dim")
+            yield and_more(hidden)
 
     def _header(self, progress: Progress, width: int) -> Iterator[RenderableType]:
         if gang_view.shows_members(progress):
@@ -168,22 +166,16 @@ class Screen:
 
     def best(self, progress: Progress, label: str) -> Text:
         """The best trial so far, on one line."""
-        line = Text(f"{label}  ")
-        if progress.best is None:
-            return line.append("no trial has succeeded yet", style="dim")
-        trial, value = progress.best
-        line.append(f"{formatting.plain(progress.metric or '')} {formatting.number(value)}", style="bold green")
-        line.append(f"  trial {trial}")
-        told = self._columns.by_difference(self._params.get(trial, {}))
-        return line.append(f"  {formatting.params(told)}", style="dim")
+        params = {} if progress.best is None else self._params.get(progress.best[0], {})
+        return standing.best_line(standing.of_progress(progress), self._columns.by_difference(params), label)
 
     def _running(self, progress: Progress, width: int, rows: int) -> Table:
         gang = [_GANG] if progress.gang > 1 else []
         after = [*_AFTER, *gang, ("host", self._columns.host)]
-        width -= _total([*_BEFORE, *after]) - _GAP
+        width -= _total([*_BEFORE, *after]) - GAP
         metrics = self._columns.metrics(width, progress.metric)
         params = self._columns.params(width - _total(metrics))
-        grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+        grid = parts.table(header_style="dim")
         columns = [*_BEFORE, *metrics, *after, *params]
         for number, (name, size) in enumerate(columns):
             left = number >= len(columns) - len(params) - 1
@@ -214,7 +206,7 @@ def _cells(trial: RunningTrial, gang: int, metrics: list[tuple[str, int]], param
 
 def _total(columns: Sequence[tuple[str, int]]) -> int:
     """Places that the columns take, with the gap before each."""
-    return sum(size + _GAP for _, size in columns)
+    return sum(size + GAP for _, size in columns)
 
 
 def summary(screen: Screen) -> Group:
@@ -236,23 +228,21 @@ def status_line(progress: Progress) -> str:
     agents = _agents(progress).plain.replace("  ", ", ")
     if gang_view.shows_members(progress):
         return f"{gang_view.status(progress)}; {agents}"
-    parts = [_counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")]
-    if progress.best is not None and progress.metric is not None:
-        trial, value = progress.best
-        parts.append(f"best {formatting.plain(progress.metric)} {formatting.number(value)} in trial {trial}")
-    parts.append(agents)
-    return "; ".join(parts)
+    counts = _counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")
+    return "; ".join([counts, *standing.best_part(standing.of_progress(progress)), agents])
 
 
 def ended_line(trial: TrialResult, metric: str | None) -> str:
     """The end of a trial on one line."""
     params = f" ({formatting.params(trial.params)})" if trial.params else ""
     if trial.error is not None:
-        log = f"; log: {formatting.plain(trial.log)}" if trial.log and trial.status in _FAILED else ""
+        log = f"; log: {formatting.plain(trial.log)}" if trial.log and trial.status in FAILED_OR_LOST else ""
         after = f" after {formatting.duration(trial.seconds)}" if trial.generations else ""
         return f"trial {trial.id} {trial.status}{after}: {formatting.plain(trial.error.summary)}{params}{log}"
     told = {metric: trial.metrics[metric]} if metric in trial.metrics and metric is not None else trial.metrics
-    return f"trial {trial.id} {trial.status} in {formatting.duration(trial.seconds)}{_metrics(told)}{params}"
+    told = dict(list(told.items())[:_SHOWN_METRICS])
+    shown = f": {parts.metrics(told)}" if told else ""
+    return f"trial {trial.id} {trial.status} in {formatting.duration(trial.seconds)}{shown}{params}"
 
 
 def failed_lines(trial: TrialResult, params: Mapping[str, Any] | None = None) -> Group:
@@ -265,30 +255,9 @@ def failed_lines(trial: TrialResult, params: Mapping[str, Any] | None = None) ->
     return Group(line, *where)
 
 
-def _metrics(of: Mapping[str, float]) -> str:
-    told = list(of.items())[:_TOLD_METRICS]
-    shown = ", ".join(f"{formatting.plain(name)} {formatting.number(value)}" for name, value in told)
-    return f": {shown}" if shown else ""
-
-
 def _counts(progress: Progress, over: bool = False) -> Text:
-    line = Text(formatting.plain(progress.name), style="bold")
-    of = "" if progress.total is None else f" of {progress.total}"
-    # A trial that was stopped has no result: of such a run it counts which trials need not be run again.
-    told, word = progress.done, "done"
-    if progress.stopped:
-        told, word = progress.done - progress.failed - progress.lost - progress.stopped, "succeeded"
-    line.append(f"  {told}{of} {'trial' if (progress.total or told) == 1 else 'trials'} {word}", "not bold")
-    if not over:
-        # What a sampler will propose is as good as queued, where it is known how much that is.
-        queued = progress.queued if progress.total is None else progress.total - progress.done - progress.running
-        line.append(f"  {progress.running} running  {max(0, queued)} queued", "not bold")
-    for count, word in ((progress.failed, "failed"), (progress.lost, "lost")):
-        if count:
-            line.append("  ").append(f"{count} {word}", style="red")
-    if progress.stopped:
-        line.append("  ").append(f"{progress.stopped} stopped", style="yellow")
-    return line
+    line = Text(formatting.plain(progress.name), style="bold").append("  ")
+    return standing.add_counts(line, standing.of_progress(progress), None if over else "running")
 
 
 def _bar(progress: Progress, width: int) -> RenderableType:
@@ -297,7 +266,7 @@ def _bar(progress: Progress, width: int) -> RenderableType:
         time += f", about {formatting.clock(progress.eta_s)} left"
     if progress.total is None:
         return one_line(Text(time))
-    grid = Table.grid(padding=(0, _GAP, 0, 0), expand=True)
+    grid = Table.grid(padding=(0, GAP, 0, 0), expand=True)
     grid.add_column(ratio=1)
     grid.add_column(justify="right", no_wrap=True, min_width=min(26, width))
     grid.add_row(ProgressBar(max(1, progress.total), progress.done), Text(time))
@@ -305,17 +274,10 @@ def _bar(progress: Progress, width: int) -> RenderableType:
 
 
 def _agents(progress: Progress) -> Text:
-    parts = [Text(f"agents {progress.agents_alive} of {progress.agents_wanted}")]
+    found = [Text(f"agents {progress.agents_alive} of {progress.agents_wanted}")]
     if progress.restarts:
-        parts.append(Text(formatting.count(progress.restarts, "restart"), style="yellow"))
+        found.append(Text(formatting.count(progress.restarts, "restart"), style="yellow"))
     if progress.note:
-        parts.append(Text(formatting.plain(progress.note), style="yellow"))
+        found.append(Text(formatting.plain(progress.note), style="yellow"))
     # A note on agents says all that there is to say about them.
-    return Text("  ").join(parts[1:] if "agents" in progress.note else parts)
-
-
-def one_line(of: Text) -> Text:
-    """`of`, cut where the line ends."""
-    of.no_wrap = True
-    of.overflow = "ellipsis"
-    return of
+    return Text("  ").join(found[1:] if "agents" in progress.note else found)

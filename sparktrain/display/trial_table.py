@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from sparktrain import formatting
-from sparktrain.display.failure_causes import STYLES, explained
+from sparktrain.display.failure_causes import explained
+from sparktrain.display.parts import GAP, STYLES, html_row, table
 from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
@@ -25,7 +25,6 @@ _BEST_ROWS = 20
 _CELL_LIMITS = (32, 16, 10)
 """Longest cell and heading of a parameter: the widest that fits."""
 _PARAMS_AT_LEAST = 20
-_GAP = 2
 _COUNTED = (TrialStatus.FAILED, TrialStatus.LOST, TrialStatus.STOPPED)
 
 
@@ -52,7 +51,7 @@ class TrialTable:
         rows = _shown(self._result)
         if not self._result.trials:
             return
-        grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        grid = table()
         columns = _fitting(self._result, rows, options.max_width)
         for column in columns:
             width = min(column.width, options.max_width)
@@ -101,9 +100,10 @@ def as_html(result: SweepOutcome) -> str:
     if any(causes):
         columns.append(Column("cause", causes))
     best = leader(result)
-    lines = [f"<p><b>{escape(headline(result))}</b></p>", "<table>", _html_row("th", columns, None, "")]
+    lines = [f"<p><b>{escape(headline(result))}</b></p>", "<table>", html_row(_html_cells(columns, None), "th")]
     for number, trial in enumerate(rows):
-        lines.append(_html_row("td", columns, number, "font-weight: bold" if trial is best else ""))
+        style = "font-weight: bold" if trial is best else ""
+        lines.append(html_row(_html_cells(columns, number), style=style))
     lines.append("</table>")
     lines += [f"<p>{escape(note)}</p>" for note in _notes(result, rows)]
     told = "\n".join(line.plain for line in explained(result, _CAUSE_WIDTH)).strip("\n")
@@ -191,7 +191,7 @@ def _fitting(result: SweepOutcome, rows: list[TrialResult], width: int) -> list[
     leading = next((found for found in candidates if _total([*found, *metrics[:1], *trailing]) <= width), None)
     if leading is None:
         trial = _leading(result, rows)[0]
-        rest = width - _total([trial, *metrics[:1], *trailing]) - _GAP
+        rest = width - _total([trial, *metrics[:1], *trailing]) - GAP
         leading = [trial, _joined(result, rows, max(_PARAMS_AT_LEAST, rest))]
     extra: list[Column] = []
     for column in metrics[1:]:
@@ -210,13 +210,12 @@ def _joined(result: SweepOutcome, rows: list[TrialResult], width: int) -> Column
 
 
 def _total(columns: list[Column]) -> int:
-    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)
 
 
-def _html_row(tag: str, columns: list[Column], number: int | None, style: str) -> str:
-    cells = [
-        f'<{tag} style="text-align: {"right" if column.right else "left"}">'
-        f"{escape(column.heading if number is None else column.cells[number])}</{tag}>"
+def _html_cells(columns: list[Column], number: int | None) -> list[tuple[str, str]]:
+    """Of row `number`, or the headings."""
+    return [
+        (column.heading if number is None else column.cells[number], "right" if column.right else "left")
         for column in columns
     ]
-    return f'<tr style="{style}">{"".join(cells)}</tr>' if style else f"<tr>{''.join(cells)}</tr>"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparktrain import formatting
 from sparktrain.runs.sweep_outcome import SweepOutcome, names
-from sparktrain.runs.trial_result import TrialResult
+from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 from sparktrain.state.outcome import Failure
 from sparktrain.state.trial import TrialStatus
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("trial", "status", "kind", "error", "host", "rank", "loss", "generations", "log")
-_FAILED = (TrialStatus.FAILED, TrialStatus.LOST)
 
 
 def log_of(trial: TrialResult, failure: Failure) -> str | None:
@@ -39,7 +38,7 @@ def failure_frame(trials: Sequence[TrialResult]) -> "pd.DataFrame":
             "log": log_of(trial, failure),
         }
         for trial in trials
-        if trial.status in _FAILED and (failure := trial.error) is not None
+        if trial.status in FAILED_OR_LOST and (failure := trial.error) is not None
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 

@@ -17,6 +17,9 @@ from sparktrain.store.base import Store
 if TYPE_CHECKING:
     import pandas as pd
 
+FAILED_OR_LOST = (TrialStatus.FAILED, TrialStatus.LOST)
+"""The statuses of trials that ended with an error."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MemberResult:

@@ -1,0 +1,57 @@
+"""The parts that all screens share: tables, single lines, metrics and rows of HTML."""
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.state.trial import TrialStatus
+
+GAP = 2
+"""Columns of a terminal between two columns of a table."""
+STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow"}
+
+
+def table(*columns: tuple[str, str], header_style: str = "bold") -> Table:
+    """A table without lines; each column is its heading and the side to which its cells are aligned."""
+    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=header_style)
+    for heading, side in columns:
+        made.add_column(heading, justify="right" if side == "right" else "left", no_wrap=True)
+    return made
+
+
+def one_line(of: Text) -> Text:
+    """`of`, cut where the line ends."""
+    of.no_wrap = True
+    of.overflow = "ellipsis"
+    return of
+
+
+def and_more(hidden: int) -> Text:
+    """The line below a table that leaves out `hidden` rows."""
+    return Text(f"and {hidden} more", style="dim")
+
+
+def metrics(of: Mapping[str, float]) -> str:
+    """`accuracy 0.9143, loss 0.2871`."""
+    return ", ".join(f"{formatting.plain(name)} {formatting.number(value)}" for name, value in of.items())
+
+
+def objective_first(of: Mapping[str, float], objective: str | None) -> dict[str, float]:
+    """The metrics, the one by which trials are compared first."""
+    return {name: of[name] for name in sorted(of, key=lambda name: name != objective)}
+
+
+def html_row(cells: Iterable[tuple[str, str]], tag: str = "td", style: str = "") -> str:
+    """A row of a table in a notebook; each cell is its text, which is escaped, and its side."""
+    row = "".join(f'<{tag} style="text-align: {side}">{escape(text)}</{tag}>' for text, side in cells)
+    return f'<tr style="{style}">{row}</tr>' if style else f"<tr>{row}</tr>"
+
+
+def differing_first(params: Mapping[str, Any], differing: Iterable[str]) -> dict[str, Any]:
+    """`params`, those in which trials differ first: a line may end before the others."""
+    first = set(differing)
+    return {name: params[name] for name in sorted(params, key=lambda name: name not in first)}

@@ -1,0 +1,93 @@
+"""The counts and the best trial of a run, for the driver's live display and for `sparktrain status` alike."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from sparktrain import formatting
+from sparktrain.display import parts
+from sparktrain.display.parts import STYLES
+from sparktrain.display.progress import Progress
+from sparktrain.ids import TrialId
+from sparktrain.runs.view import RunView
+from sparktrain.state.trial import TrialStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How many trials have which status, and which is best."""
+
+    total: int | None
+    """Trials of the whole run; None when the sampler proposes trials until it is stopped."""
+    done: int
+    """Trials whose status is final."""
+    running: int
+    queued: int
+    failed: int
+    lost: int
+    stopped: int
+    metric: str | None
+    best: tuple[TrialId, float] | None
+    """The best trial so far, and its metric."""
+
+
+def of_progress(progress: Progress) -> Standing:
+    """A run as its driver knows it."""
+    return Standing(
+        total=progress.total, done=progress.done, running=progress.running, queued=progress.queued,
+        failed=progress.failed, lost=progress.lost, stopped=progress.stopped, metric=progress.metric,
+        best=progress.best,
+    )  # fmt: skip
+
+
+def of_view(view: RunView) -> Standing:
+    """A run as its directory shows it."""
+    count, best = view.counts, view.best
+    return Standing(
+        total=view.total, done=view.done, running=count.get(TrialStatus.RUNNING, 0),
+        queued=count.get(TrialStatus.QUEUED, 0), failed=count.get(TrialStatus.FAILED, 0),
+        lost=count.get(TrialStatus.LOST, 0), stopped=count.get(TrialStatus.STOPPED, 0), metric=view.metric,
+        best=None if best is None or view.metric is None else (best.id, best.metrics[view.metric]),
+    )  # fmt: skip
+
+
+def add_counts(line: Text, of: Standing, running: str | None = "running") -> Text:
+    """`line` with the counts of trials after it; `running` follows the number that run, None leaves both out."""
+    total = "" if of.total is None else f" of {of.total}"
+    # A stopped trial has no result: such a run counts the trials that a resume does not run.
+    done, word = of.done, "done"
+    if of.stopped:
+        done, word = of.done - of.failed - of.lost - of.stopped, "succeeded"
+    line.append(f"{done}{total} {'trial' if (of.total or done) == 1 else 'trials'} {word}", "not bold")
+    if running is not None:
+        # Trials that a sampler will propose count as queued where their number is known.
+        queued = of.queued if of.total is None else max(0, of.total - of.done - of.running)
+        line.append(f"  {of.running} {running}  {queued} queued", "not bold")
+    for count, status in (
+        (of.failed, TrialStatus.FAILED),
+        (of.lost, TrialStatus.LOST),
+        (of.stopped, TrialStatus.STOPPED),
+    ):
+        if count:
+            line.append("  ").append(f"{count} {status}", style=STYLES[status])
+    return line
+
+
+def best_line(of: Standing, params: Mapping[str, Any], label: str) -> Text:
+    """The best trial after `label`; `params` are its parameters, the most important first."""
+    line = Text(f"{label}  ")
+    if of.best is None:
+        return line.append("no trial has succeeded yet", style="dim")
+    trial, value = of.best
+    line.append(parts.metrics({of.metric or "": value}), style="bold green")
+    return line.append(f"  trial {trial}").append(f"  {formatting.params(params)}", style="dim")
+
+
+def best_part(of: Standing) -> list[str]:
+    """The best trial as a part of a status line; none before a trial has succeeded."""
+    if of.best is None or of.metric is None:
+        return []
+    trial, value = of.best
+    return [f"best {parts.metrics({of.metric: value})} in trial {trial}"]
