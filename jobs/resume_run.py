@@ -1,4 +1,4 @@
-"""A run that goes on after its driver was lost, as a Spark job: the arguments are those of `sparktrain resume`.
+"""Resumes a run after its driver was lost, as a Spark job: the arguments are those of `sparktrain resume`.
 
     spark-submit --master yarn jobs/resume_run.py hdfs:///runs/big
 

@@ -1,4 +1,4 @@
-"""The command line: training (`sweep`, `run`, `resume`), and looking after runs (`status`, `logs`, `export` ...)."""
+"""The command line: training (`sweep`, `run`, `resume`), and inspecting runs (`status`, `logs`, `export` ...)."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -43,28 +43,26 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "gc": (upkeep_commands.gc, upkeep_commands.GcCommand),
 }
 KEYWORDS: dict[str, type] = {"sweep": LaunchKeywords, "run": RunKeywords, "resume": ResumeKeywords}
-"""Options of those commands that train."""
+"""The options of the commands that train."""
 for _name, (_function, _class) in COMMANDS.items():
-    # What follows the name of a job is for that job.
+    # Arguments after the name of a job belong to that job.
     settings = {"allow_interspersed_args": False} if _class is submit_commands.SubmitCommand else {}
     app.command(_name, cls=_class, context_settings=settings)(_function)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line `argv`, by default that of this process; the exit code, see `EXIT_CODES`. Blocks."""
+    """Run the command line `argv`, by default that of this process, and return its exit code (`EXIT_CODES`). Blocks."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return int(_command()(arguments or ["--help"], prog_name="sparktrain", standalone_mode=False) or 0)
     except Exception as error:
         # Typer has its own copy of click, under a private name: its usage errors are known by what they can do.
-        tell = getattr(error, "format_message", None)
-        if tell is None:
+        message = getattr(error, "format_message", None)
+        if message is None:
             raise
         known = next((name for name in COMMANDS if name in arguments[:1]), "")
-        return common.fail(
-            f"{tell()}{_in_place_of(error, known)}\nsee: {' '.join(['sparktrain', *filter(None, [known]), '--help'])}",
-            2,
-        )
+        page = " ".join(["sparktrain", *filter(None, [known]), "--help"])
+        return common.fail(f"{message()}{_in_place_of(error, known)}\nsee: {page}", 2)
 
 
 @cache
@@ -74,7 +72,7 @@ def _command() -> Any:
 
 
 def _in_place_of(error: Exception, known: str) -> str:
-    """The flag for one of another name that `error` refuses; nothing where none has that name."""
+    """The flag that replaces an unknown one that `error` refuses; empty where none does."""
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
     options = options_in(KEYWORDS[known]).values() if known in KEYWORDS else ()
     flags = [each.flag for each in options if name in each.option.also]

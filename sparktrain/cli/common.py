@@ -25,15 +25,15 @@ EXIT_CODES = {
     1: "an unexpected error, perhaps a bug of sparktrain",
     2: "the call is wrong: an option, a file, the function or the Spark session",
     3: "no trial succeeded, or --max-failures of them failed",
-    4: "trials were lost: the cluster failed more often than they were run again",
+    4: "trials were lost: the cluster interrupted them too often",
     5: "the cluster failed before the end; the same call may succeed later",
     6: "stopped by --timeout before every trial had ended",
-    7: "fsck: something is damaged, and the run can be resumed all the same",
-    8: "fsck: the run cannot be resumed before --repair, or a copy put back",
+    7: "fsck: something is corrupt, but the run can be resumed",
+    8: "fsck: the run can be resumed only after --repair, or after a copy was put back",
     130: "interrupted by Ctrl-C",
 }
 TRAINING_CODES = {code: meaning for code, meaning in EXIT_CODES.items() if code not in (7, 8)}
-"""Of the commands that train."""
+"""The exit codes of the commands that train."""
 LOOKING_CODES = {
     0: "what was asked for is shown, or done",
     1: EXIT_CODES[1],
@@ -41,7 +41,7 @@ LOOKING_CODES = {
     5: "the store failed; the same call may succeed later",
     130: EXIT_CODES[130],
 }
-"""Of the commands that look after a run directory."""
+"""The exit codes of the commands that inspect a run directory."""
 _PLAIN_FILES = (".py", ".zip", ".egg", ".whl")
 PIPE_WIDTH = 4000
 """So wide that no line of a file or a pipe wraps."""
@@ -49,11 +49,11 @@ PIPE_WIDTH = 4000
 
 @dataclass(frozen=True)
 class CommandRequest:
-    """What was asked for on the command line, not yet checked."""
+    """The options of a command, not yet checked."""
 
     target: str
     settings: dict[str, Any] = field(default_factory=dict)
-    """Options that were given, by their name in `Options`, and `agents`."""
+    """The options that were given, by their names in `Options`, and `agents`."""
     master: str | None = None
     conf: tuple[str, ...] = ()
     py_files: str | None = None
@@ -61,7 +61,7 @@ class CommandRequest:
     quiet: bool = False
     debug: bool = False
     local: bool = False
-    """Processes of this machine, in place of Spark."""
+    """Train in processes of this machine, without Spark."""
     slots: int | None = None
 
 
@@ -72,10 +72,10 @@ class PreparedCommand:
     session: Callable[[], Any]
     """Makes the Spark session; a context manager."""
     engine: Callable[[], Any]
-    """The same with the engine that has its slots."""
+    """Makes the engine with its slots; a context manager."""
     display: "Display"
     close: Callable[[], None] = lambda: None
-    """Ends what was started ahead of need."""
+    """Ends processes that were started ahead of need."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CommandOutcome:
 
 
 def perform(request: CommandRequest, work: Callable[[], CommandOutcome]) -> int:
-    """Work, show the result, and turn every error into its exit code. Blocks."""
+    """Run `work`, show the result, and turn every error into its exit code. Blocks."""
     from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 
     if not request.debug:
@@ -98,7 +98,7 @@ def perform(request: CommandRequest, work: Callable[[], CommandOutcome]) -> int:
     def show() -> int:
         with _results(request.as_json) as descriptor:
             ended, out = work(), Output(descriptor, request.as_json)
-            with suppress(BrokenPipeError):  # whoever read it has seen enough
+            with suppress(BrokenPipeError):  # the reader has seen enough
                 _show(ended, out)
             return CODE_OF_STATUS[ended.result.status]
 
@@ -106,14 +106,14 @@ def perform(request: CommandRequest, work: Callable[[], CommandOutcome]) -> int:
 
 
 def look(work: "Callable[[Output], int]", *, as_json: bool, debug: bool) -> int:
-    """Have `work` show what it finds, and turn every error into its exit code; otherwise that of `work`. Blocks."""
+    """Run `work`, which shows what it finds, and return its exit code or that of its error. Blocks."""
 
     def show() -> int:
         with _results(as_json) as descriptor:
             try:
                 return work(Output(descriptor, as_json))
             except BrokenPipeError:
-                return 0  # whoever read it has seen enough
+                return 0  # the reader has seen enough
 
     return _guarded(show, debug)
 
@@ -129,7 +129,7 @@ class Output:
 
     @property
     def terminal(self) -> bool:
-        """Somebody reads it as it comes."""
+        """Whether it is a terminal."""
         return os.isatty(self._descriptor)
 
     def write(self, content: bytes) -> None:
@@ -139,11 +139,11 @@ class Output:
             rest = rest[os.write(self._descriptor, rest) :]
 
     def show(self, picture: "RenderableType") -> None:
-        """Draw something for people; raises as `write`."""
+        """Draw `picture` for people; raises as `write`."""
         self.write(_drawn(picture, None if self.terminal else self._pipe_width))
 
     def document(self, value: Any, *, lines: bool = False) -> None:
-        """One JSON object; with `lines`, on a line of its own. Raises as `write`."""
+        """Write one JSON object; with `lines`, on one line. Raises as `write`."""
         written = json.dumps(value, indent=None if lines else 2, ensure_ascii=True, allow_nan=False)
         self.write(written.encode() + b"\n")
 
@@ -179,7 +179,7 @@ def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
     if request.local:
         return _prepare_local(request)
     if request.slots is not None:
-        raise SpecError("--slots is for --local alone: add --local, or say with --agents how many slots to use")
+        raise SpecError("--slots is for --local alone: add --local, or name the number of slots with --agents")
 
     from sparktrain.cluster.spark_session import local_session
     from sparktrain.display.live import choose_display
@@ -189,7 +189,7 @@ def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
 
     @contextmanager
     def session() -> Iterator[Any]:
-        with local_session(request.master, conf, app_name, _silent if request.quiet else _told) as spark:
+        with local_session(request.master, conf, app_name, silent if request.quiet else print_line) as spark:
             for path in py_files:
                 spark.sparkContext.addPyFile(path)
             yield spark
@@ -235,20 +235,19 @@ def _prepare_local(request: CommandRequest) -> PreparedCommand:
     return PreparedCommand(engine, engine, choose_display(quiet=request.quiet), nursery.close)
 
 
-def _told(line: str) -> None:
-    with suppress(OSError):  # perhaps nobody is there to read it
+def print_line(line: str) -> None:
+    """Print `line` on stderr, if it can still be written."""
+    with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
-def _silent(line: str) -> None:
-    """For those who want to see nothing."""
+def silent(line: str) -> None:
+    """Print nothing: for `--quiet`."""
 
 
 def fail(message: str, code: int) -> int:
-    """Tell `message` on stderr; the exit code."""
-    # Perhaps nobody is there to read it; the exit code tells.
-    with suppress(OSError):
-        print(f"error: {message}", file=sys.stderr, flush=True)
+    """Print `message` on stderr, and return the exit code `code`."""
+    print_line(f"error: {message}")
     return code
 
 
@@ -258,7 +257,7 @@ def spark_home() -> str | None:
 
 
 def conf_of(entries: Sequence[str]) -> dict[str, str]:
-    """Of `KEY=VALUE` each. Raises SpecError."""
+    """The configuration of entries `KEY=VALUE`. Raises SpecError."""
     conf = {}
     for entry in entries:
         key, equals, value = entry.partition("=")
@@ -269,7 +268,7 @@ def conf_of(entries: Sequence[str]) -> dict[str, str]:
 
 
 def variables_of(entries: Sequence[str] | None) -> dict[str, Any]:
-    """The settings that entries `NAME=VALUE` and `NAME` make, not yet checked; none where there are none."""
+    """The settings `env` and `forward_env` of entries `NAME=VALUE` and `NAME`, not yet checked."""
     if not entries:
         return {}
     pairs = [entry.partition("=") for entry in entries]
@@ -280,7 +279,7 @@ def variables_of(entries: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _py_files(given: str | None) -> list[str]:
-    """The files, which the training function can import here, too, from now on."""
+    """The files of --py-files, which can be imported in this process from now on."""
     paths = [path.strip() for path in (given or "").split(",") if path.strip()]
     for path in paths:
         if "://" in path:

@@ -1,4 +1,4 @@
-"""The command that looks whether a cluster can do what runs need: `sparktrain doctor`. Wiring alone."""
+"""The command that checks whether a cluster can do what runs need: `sparktrain doctor`. Wiring alone."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
@@ -33,19 +33,17 @@ class DoctorCommand(CommandWithExamples):
 
 
 def doctor(
-    dir: Annotated[
-        str | None, option(RUN, "PATH", "Where run directories are to be made: proved by small files.")
-    ] = None,
+    dir: Annotated[str | None, option(RUN, "PATH", "The directory for runs, tested with small files.")] = None,
     master: Annotated[
         str | None, option(SPARK, "URL", "Spark's master (default: no session, unless spark-submit brings one).")
     ] = None,
-    agents: Annotated[int | None, option(SPARK, "N", "Slots to look at (default: all slots of the session).")] = None,
+    agents: Annotated[int | None, option(SPARK, "N", "Slots to check (default: all slots of the session).")] = None,
     gpus: Annotated[int | None, option(SPARK, "N", "GPUs for each process that trains (default: 0).")] = None,
     conf: Conf = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Look whether a session, its executors and a store can do what runs need, and tell what to do where they cannot.
+    """Check whether a session, its executors and a store can do what runs need, and show what to do where they cannot.
 
     Takes a minute at most, beside the start of the session. Writes small files to the store, and deletes them.
     """

@@ -44,7 +44,7 @@ def export(
     ] = None,
     debug: Debug = False,
 ) -> int:
-    """Write the trials of a run, or what they reported, as a table; the run may have ended, or still go on."""
+    """Write the trials of a run, or what they reported, as a table; the run may have ended, or still run."""
 
     def write(out: Output) -> int:
         if csv and jsonl:

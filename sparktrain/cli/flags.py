@@ -18,14 +18,14 @@ FUNCTION = "The function"
 OUTPUT = "Output"
 SHOWN = "What is shown"
 PANELS = (TRIALS, GANG, FUNCTION, METRIC, RUN, RESUMING, SPARK, OUTPUT)
-"""Of a command that trains, in the order of its help."""
+"""The panels of a command that trains, in the order of its help."""
 
 F = TypeVar("F", bound=Callable[..., int])
 
 
-def option(panel: str, metavar: str, told: str, *names: str) -> Any:
+def option(panel: str, metavar: str, doc: str, *names: str) -> Any:
     """An option of a command, in the panel of its help."""
-    return typer.Option(*names, metavar=metavar, help=told, rich_help_panel=panel, show_default=False)
+    return typer.Option(*names, metavar=metavar, help=doc, rich_help_panel=panel, show_default=False)
 
 
 class RootCommand(TyperGroup):
@@ -66,7 +66,7 @@ Local = Annotated[bool, option(SPARK, "", "Train in processes of this machine, w
 Slots = Annotated[int | None, option(SPARK, "N", "With --local: how many members train at a time (default: 2).")]
 PyFiles = Annotated[str | None, option(SPARK, "F1,F2", "Python files and archives for the executors.")]
 Conf = Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")]
-AsJson = Annotated[bool, option(OUTPUT, "", "Print the result as results.json has it.", "--json")]
+AsJson = Annotated[bool, option(OUTPUT, "", "Print the content of results.json.", "--json")]
 Quiet = Annotated[bool, option(OUTPUT, "", "Show no progress.", "--quiet", "-q")]
 Debug = Annotated[bool, option(OUTPUT, "", "Show the traceback of an error.", "--debug")]
 
@@ -75,14 +75,14 @@ class Misuse(typer.BadParameter):
     """A value that an option refuses: `cli.main` shows it with the page of help."""
 
     def format_message(self) -> str:
-        """See base class, which would name the parameter again."""
+        """See base class, which would name the parameter twice."""
         return str(self.message)
 
 
 def takes(keywords: type) -> Callable[[F], F]:
-    """Give a command a flag for each option of `keywords` that has one; it gets their words by name.
+    """Give a command a flag for each option of `keywords` that has one.
 
-    The command names them by `**given`, and has what they mean from `settings_of`.
+    The command receives their texts in `**given`, and gets the settings from `settings_of`.
     """
 
     def decorate(function: F) -> F:
@@ -96,7 +96,7 @@ def takes(keywords: type) -> Callable[[F], F]:
 
 
 def settings_of(keywords: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the words of a command mean, checked, of the options that were given. Raises Misuse."""
+    """The checked settings of the options that were given. Raises Misuse."""
     found: dict[str, Any] = {}
     known = options_in(keywords)
     try:
@@ -129,11 +129,11 @@ def _value_of(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, valu
 
 def _flag(declared: Declared) -> Parameter:
     chosen = declared.option
-    told = chosen.flag_doc or chosen.doc
+    doc = chosen.flag_doc or chosen.doc
     if chosen.default_words and not chosen.flag_doc:
-        told = f"{told.rstrip('.')} (default: {chosen.default_words})."
+        doc = f"{doc.rstrip('.')} (default: {chosen.default_words})."
     kind = bool if not chosen.rule.metavar else list[str] | None if chosen.rule.repeats else str | None
-    hint = Annotated[kind, option(chosen.panel, chosen.rule.metavar, told, str(declared.flag))]  # type: ignore[valid-type]
+    hint = Annotated[kind, option(chosen.panel, chosen.rule.metavar, doc, str(declared.flag))]  # type: ignore[valid-type]
     default = None if chosen.rule.metavar else False
     return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 

@@ -1,4 +1,4 @@
-"""The commands that look after a run directory, from any host that reaches its store, without Spark. Wiring alone."""
+"""The commands that inspect a run directory from any host that reaches its store, without Spark. Wiring alone."""
 
 import sys
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from sparktrain.runs.logs import LogFile, Wanted
 
 STATUS_EXAMPLES = """\
-How a run stands, from any host that reaches its directory:
+The status of a run, from any host that reaches its directory:
   sparktrain status hdfs:///runs/mnist
-The same as it changes, until the run has ended:
+The same at each change, until the run has ended:
   sparktrain status /shared/runs/mnist --watch
-All runs in a directory, and in the one where runs are made by default:
+All runs in a directory, and in the default directory:
   sparktrain status /shared/runs
   sparktrain status
 """
 LOGS_EXAMPLES = """\
-What trial 3 prints, as it does, from the last 20 lines on:
+What trial 3 prints, live, from its last 20 lines:
   sparktrain logs /shared/runs/mnist 3 --follow --tail 20
 The log of each generation and member of a run of one gang:
   sparktrain logs /shared/runs/big --all
@@ -72,12 +72,12 @@ def status(
         str,
         typer.Argument(metavar="DIR", help="A run directory, or a directory of several runs.", show_default=True),
     ] = DEFAULT_DIR,
-    watch: Annotated[bool, option(SHOWN, "", "Go on showing it until the run has ended.", "--watch", "-w")] = False,
-    every: Annotated[str, option(SHOWN, "TIME", "How often --watch looks (default: 2s).")] = "2s",
+    watch: Annotated[bool, option(SHOWN, "", "Show it until the run has ended.", "--watch", "-w")] = False,
+    every: Annotated[str, option(SHOWN, "TIME", "Time between two looks of --watch (default: 2s).")] = "2s",
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Tell how a run stands: who is on it, what its trials do, which is best, and how to resume it.
+    """Show the status of a run: its driver, its trials, the best one, and how to resume it.
 
     With --watch and --json, there is one JSON object on a line for each change.
     """
@@ -146,23 +146,23 @@ def _show_runs(out: Output, places: "list[RunLocation]") -> None:
 
 def logs(
     directory: Directory,
-    trial: Annotated[int | None, typer.Argument(metavar="TRIAL", help="Of this trial (default: the only one).")] = None,
-    rank: Annotated[int | None, option(SHOWN, "N", "Of this member (default: the chief, which is 0).")] = None,
-    generation: Annotated[int | None, option(SHOWN, "N", "Of this generation (default: the newest).")] = None,
-    follow: Annotated[bool, option(SHOWN, "", "Go on until the trial has ended.", "--follow", "-f")] = False,
-    tail: Annotated[int | None, option(SHOWN, "N", "Begin with the last N lines.")] = None,
-    every: Annotated[bool, option(SHOWN, "", "Of every generation and rank that is not named.", "--all")] = False,
+    trial: Annotated[int | None, typer.Argument(metavar="TRIAL", help="The trial (default: the only one).")] = None,
+    rank: Annotated[int | None, option(SHOWN, "N", "The member (default: the chief, rank 0).")] = None,
+    generation: Annotated[int | None, option(SHOWN, "N", "The generation (default: the newest).")] = None,
+    follow: Annotated[bool, option(SHOWN, "", "Follow the log until the trial has ended.", "--follow", "-f")] = False,
+    tail: Annotated[int | None, option(SHOWN, "N", "Start with the last N lines.")] = None,
+    every: Annotated[bool, option(SHOWN, "", "Every generation and rank that is not named.", "--all")] = False,
     as_json: Annotated[bool, option(OUTPUT, "", "List the log files as a JSON object.", "--json")] = False,
     debug: Debug = False,
 ) -> int:
-    """Print what a trial has printed; where there are several trials and none is named, list their logs."""
+    """Print the log of a trial; with several trials and none named, list their logs."""
     request = LogsRequest(directory, trial, rank, generation, follow, tail, every)
     return common.look(lambda out: show_logs(out, request), as_json=as_json, debug=debug)
 
 
 @dataclass(frozen=True)
 class LogsRequest:
-    """What `sparktrain logs` was asked for, not yet checked."""
+    """The options of `sparktrain logs`, not yet checked."""
 
     directory: str
     trial: int | None = None
@@ -173,7 +173,7 @@ class LogsRequest:
     all: bool = False
 
     def check(self, as_json: bool) -> None:
-        """Raises SpecError for what does not go together."""
+        """Raises SpecError for options that exclude each other."""
         if self.follow and (self.all or as_json):
             raise SpecError(f"--follow follows one log, and {'--json lists' if as_json else '--all prints'} several")
         if self.tail is not None and self.tail < 1:
@@ -196,7 +196,7 @@ def show_logs(out: Output, request: LogsRequest) -> int:
     if wanted.trial is not None and request.follow:
         clean = logs.TerminalSanitizer() if out.terminal else bytes
         follower = logs.Follower(place, observer.look, wanted, request.tail)
-        for piece in follower.pieces(lambda said: print(said, file=sys.stderr, flush=True)):
+        for piece in follower.pieces(common.print_line):
             out.write(clean(piece))
         return 0
     found = logs.logs_in(place, wanted.trial)
@@ -228,7 +228,7 @@ def best(
     directory: Directory,
     metric: Annotated[str | None, option(SHOWN, "NAME", "Compare trials by this (default: the run's metric).")] = None,
     mode: Annotated[
-        str | None, option(SHOWN, "max|min", "Which end of it is best (default: as of the run, or by its name).")
+        str | None, option(SHOWN, "max|min", "Which end of it is best (default: that of the run, or by its name).")
     ] = None,
     top: Annotated[int, option(SHOWN, "N", "Show the best N trials (default: 1).")] = 1,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""The tables of options in docs/, made from the catalog: `python -m sparktrain.cli.option_tables` writes them again."""
+"""The tables of options in docs/, made from the catalog: `python -m sparktrain.cli.option_tables` rewrites them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"(<!-- options: [^>]*-->\n).*?(<!-- end of options -->)", r
 
 
 def written(page: str) -> str:
-    """The text of a page with each of its tables made anew: between `<!-- options ... -->` and its end."""
+    """The text of a page with each of its tables rewritten: between `<!-- options ... -->` and its end."""
     return _BLOCK.sub(lambda found: f"{found[1]}{chr(10).join(_table())}\n{found[2]}", page)
 
 

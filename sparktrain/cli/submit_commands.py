@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from sparktrain.submit.command import Job
 
 PACK_EXAMPLES = """\
-Everything that is installed here, once, to where later calls find it:
+Everything that is installed here, once, for all later calls:
   sparktrain pack
-Less of it, for another place; what is there already is not uploaded again:
+Less of it, in another place; a pack that exists is not uploaded twice:
   sparktrain pack --package 'sparktrain[tensorflow,hdfs]' --package horovod \\
       --to hdfs:///envs
-Remove what earlier calls have left there, after a question:
+Delete the packs of earlier calls, after a question:
   sparktrain pack --prune
 """
 SUBMIT_EXAMPLES = """\
@@ -33,9 +33,9 @@ A sweep on four labelled nodes, with a driver in the cluster:
   sparktrain submit --deploy-mode cluster --queue ml --label gpu \\
       --executors 4 sweep train.py:train --grid lr=0.1,0.01 \\
       --metric accuracy --dir hdfs:///runs --name mnist
-The line that would do that, and nothing more:
+Only print the spark-submit line:
   sparktrain submit --dry-run run train.py:train --workers 4 --dir hdfs:///runs
-Go on with a run whose driver was lost, with the Python of the nodes:
+Resume a run after its driver was lost, with the Python of the nodes:
   sparktrain submit --pack none resume hdfs:///runs/mnist
 """
 PACK = "The environment of executors"
@@ -75,14 +75,14 @@ class Environment:
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """What `sparktrain submit` was asked for, not yet checked."""
+    """The options of `sparktrain submit`, not yet checked."""
 
     kind: str
     words: tuple[str, ...]
     arguments: Mapping[str, Any]
-    """What the command of that kind makes of the words."""
+    """The arguments of the command of that kind, parsed from the words."""
     place: Mapping[str, Any]
-    """Of `submission.Place`; None for what was not given."""
+    """The fields of `submit.command.Place`; None for options that were not given."""
     conf: tuple[str, ...] = ()
     properties_file: str | None = None
     files: tuple[str, ...] = ()
@@ -108,15 +108,15 @@ def pack(
     to: Packs = None,
     prune: Annotated[
         bool,
-        option(PACK, "", "Make none; list all packs there but the one that would be made, and delete them after a "
-               "question.", "--prune"),
+        option(PACK, "", "Make none; list the packs there, except the one that would be made, and delete them after "
+               "a question.", "--prune"),
     ] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> int:  # fmt: skip
     """Make the archive that executors run from: this Python and its packages, without Spark's.
 
-    It needs no Python on the nodes. Its URL is printed to stdout; nothing is uploaded when it is there already.
+    It needs no Python on the nodes. Its URL is printed to stdout; nothing is uploaded when it exists already.
     """
     environment = Environment("auto", tuple(packages or ()), to)
     if prune:
@@ -127,7 +127,7 @@ def pack(
 def submit(
     kind: Annotated[str, typer.Argument(metavar="JOB", help="sweep, run or resume: a job of that command.")],
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Those of the command, as it takes them.")
+        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="The arguments of that command.")
     ] = None,
     deploy_mode: Annotated[
         str | None, option(WHERE, "client|cluster", "The driver runs here (the default), or in the cluster.")
@@ -153,7 +153,7 @@ def submit(
 ) -> int:  # fmt: skip
     """Run a job on YARN: build its line of spark-submit, show and run it, follow the application to its end.
 
-    Options of `submit` stand before JOB; what follows is that command's own.
+    Options of `submit` stand before JOB; the rest are arguments of that command.
     """
     place = {
         "mode": deploy_mode, "queue": queue, "label": label, "executors": executors, "cores": executor_cores,
@@ -175,7 +175,7 @@ def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
 
 
 def perform_prune(environment: Environment) -> int:
-    """Blocks on disk and store, and until somebody has answered."""
+    """Blocks on disk and store, and until the question is answered."""
     from sparktrain import formatting
     from sparktrain.clock import SystemClock
     from sparktrain.submit.env_pack import pruning
@@ -184,22 +184,22 @@ def perform_prune(environment: Environment) -> int:
     store = store_of(environment.folder)
     old = pruning.old_packs(store, plan(environment.packages).archive)
     if not old:
-        _tell(f"no old packs in {store.where()}")
+        common.print_line(f"no old packs in {store.where()}")
         return 0
     now = SystemClock().wall()
     for each in old:
-        _tell(each.line(now))
-    _tell("an application that runs from one of them, and is given a new executor, fails without it")
+        common.print_line(each.line(now))
+    common.print_line("a running application that uses one of them fails when it starts a new executor")
     size = formatting.size(sum(each.size for each in old))
     if not _agreed(f"delete {formatting.count(len(old), 'pack')}, {size}, in {store.where()}? [y/N] "):
-        _tell("nothing was deleted")
+        common.print_line("nothing was deleted")
         return 0
     pruning.remove(store, old)
     return 0
 
 
 def perform_submit(out: Output, request: SubmitRequest) -> int:
-    """The exit code of the run. Blocks until it has ended. Raises UserError for what need not be submitted."""
+    """The exit code of the run. Blocks until it has ended. Raises UserError before it submits a wrong job."""
     from sparktrain.cluster import yarn_client
     from sparktrain.submit.command import line_of, settings_of
     from sparktrain.submit.job import JobRequest, job_of
@@ -218,22 +218,22 @@ def perform_submit(out: Output, request: SubmitRequest) -> int:
     if request.dry_run:
         out.write(f"{shown}\n".encode())
         return 0
-    tell = _silent if request.quiet else _tell
-    tell(f"$ {shown}")
-    return _run(out, job, directory, tell)
+    notify = common.silent if request.quiet else common.print_line
+    notify(f"$ {shown}")
+    return _run(out, job, directory, notify)
 
 
 def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
-    """What the command `kind` makes of its arguments. Raises errors of usage, as that command itself."""
+    """The parsed arguments of the command `kind`. Raises the usage errors of that command."""
     if kind not in _FUNCTIONS:
-        raise typer.BadParameter(f"{kind!r} is no job: write {', '.join(_FUNCTIONS)} after the options of submit")
+        raise typer.BadParameter(f"{kind!r} is no job: pass one of {', '.join(_FUNCTIONS)} after the options of submit")
     app = typer.Typer(add_completion=False)
     app.command(kind)(_FUNCTIONS[kind])
     with typer.main.get_command(app).make_context(f"sparktrain submit {kind}", list(words)) as context:
         return dict(context.params)
 
 
-def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -> int:
+def _run(out: Output, job: "Job", directory: str, notify: Callable[[str], None]) -> int:
     from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
     from sparktrain.submit.command import Mode, line_of
     from sparktrain.submit.follow import RunLookout, follow, run_here, spark_submit
@@ -244,13 +244,13 @@ def _run(out: Output, job: "Job", directory: str, tell: Callable[[str], None]) -
         if out.as_json and code in CODE_OF_STATUS.values() and (run := RunLookout(directory).look()) is not None:
             _show(out, run)
         return code
-    ended = follow(line, job.tag, RunLookout(directory), tell)
+    ended = follow(line, job.tag, RunLookout(directory), notify)
     if ended.run is not None:
         _show(out, ended.run)
     if ended.verdict.message:
-        _tell(f"{'error: ' * (ended.verdict.code != 0)}{ended.verdict.message}")
+        common.print_line(f"{'error: ' * (ended.verdict.code != 0)}{ended.verdict.message}")
     if ended.output:
-        _tell(ended.output)
+        common.print_line(ended.output)
     return ended.verdict.code
 
 
@@ -273,7 +273,7 @@ def _show(out: Output, run: "RunView") -> None:
 
 
 def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
-    """The URL of the pack, which is there with `upload`."""
+    """The URL of the pack; with `upload`, the pack is there."""
     from sparktrain.display.byte_bar import shown_bytes
     from sparktrain.submit.env_pack.pack import pack, plan, store_of
 
@@ -281,21 +281,13 @@ def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
         return environment.pack
     if not upload:
         return store_of(environment.folder).where(plan(environment.packages).archive)
-    with shown_bytes("packing", quiet=quiet) as told:
-        packed = pack(environment.packages, environment.folder, told)
-    (_silent if quiet else _tell)(packed.line)
+    with shown_bytes("packing", quiet=quiet) as on_bytes:
+        packed = pack(environment.packages, environment.folder, on_bytes)
+    (common.silent if quiet else common.print_line)(packed.line)
     return packed.url
 
 
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _agreed(question: str) -> bool:
-    """Whether somebody says yes; where nobody is there, nobody does."""
+    """Whether the user answers yes; a closed stdin means no."""
     print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _silent(line: str) -> None:
-    pass

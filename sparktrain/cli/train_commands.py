@@ -51,16 +51,16 @@ The same without Horovod, on this machine:
       --param lr=0.01
 """
 RESUME_EXAMPLES = """\
-Go on after the driver was lost, with the options of the session as before:
+Resume after the driver was lost, with the same options of the session:
   sparktrain resume /shared/runs/mnist --master yarn
-Run failed trials again, too:
+Retry failed trials too:
   sparktrain resume /shared/runs/mnist --retry-failed
 """
 
 
 @dataclass(frozen=True)
 class SweepCommandRequest(CommandRequest):
-    """What `sparktrain sweep` was asked for, not yet checked."""
+    """The options of `sparktrain sweep`, not yet checked."""
 
     grid: tuple[str, ...] = ()
     zipped: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class SweepCommandRequest(CommandRequest):
 
 @dataclass(frozen=True)
 class RunCommandRequest(CommandRequest):
-    """What `sparktrain run` was asked for, not yet checked."""
+    """The options of `sparktrain run`, not yet checked."""
 
     params: tuple[str, ...] = ()
     file: str | None = None
@@ -170,9 +170,9 @@ def resume(
     debug: Debug = False,
     **given: Any,
 ) -> int:
-    """Resume a run as it was started, without the program that started it; a run that is complete gives its result.
+    """Resume a run as it was started, without the program that started it; a complete run prints its result.
 
-    Trials that have a result stay as they are; the others are run, from their newest checkpoint where they have one.
+    Trials that have a result keep it; the others run, from their newest checkpoint where they have one.
     """
     request = CommandRequest(
         directory,
@@ -190,7 +190,7 @@ def resume(
 
 
 def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
-    """Check everything that needs no Spark, then make the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
+    """Check everything that needs no Spark, then start the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
     space, settings = _space(request)
     with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
         target = common.load(request.target)
@@ -205,9 +205,9 @@ def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
 
 
 def perform_run(request: RunCommandRequest) -> CommandOutcome:
-    """Check everything that needs no Spark, then make the session and train. Blocks. Raises as `sparktrain.run`.
+    """Check everything that needs no Spark, then start the session and train. Blocks. Raises as `sparktrain.run`.
 
-    A run that fails is no error here: it is shown, and has its exit code.
+    A run that fails is no error here: its summary is shown, with its exit code.
     """
     params, settings = _params(request)
     with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
@@ -223,7 +223,7 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
 
 
 def perform_resume(request: CommandRequest) -> CommandOutcome:
-    """Look into the run directory, then make the session where something is left to do. Blocks.
+    """Read the run directory, then start the session where something is left to do. Blocks.
 
     Raises as `sparktrain.resume`; a run that fails is no error here.
     """
@@ -260,7 +260,7 @@ def _params(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any]]
         file = load_gang(request.file)
         params, settings = {**file.params, **params}, {**file.settings, **settings}
     if "workers" not in settings:
-        raise SpecError("say how many members train: --workers N, or workers in the file of --params")
+        raise SpecError("pass how many members train: --workers N, or workers in the file of --params")
     return params, settings
 
 
@@ -272,7 +272,7 @@ def _space(request: SweepCommandRequest) -> "tuple[Space, dict[str, Any]]":
     given = [name for name in ("grid", "zipped", "params") if getattr(request, name)]
     if len(given) != 1:
         have = " and ".join(f"--{name}".replace("zipped", "zip") for name in given) or "none of them"
-        raise SpecError(f"say what to try with one of --grid, --zip and --params: the call has {have}")
+        raise SpecError(f"pass what to try with one of --grid, --zip and --params: the call has {have}")
     if request.params is not None:
         file = load_params(request.params)
         return from_file(file), {**file.settings, **request.settings}

@@ -1,4 +1,4 @@
-"""The commands that look into a run directory for damage, and make room in it. Wiring alone."""
+"""The commands that verify and repair a run directory, and make room in it. Wiring alone."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
@@ -11,13 +11,13 @@ from sparktrain.cli.inspect_commands import AsJson
 GC_EXAMPLES = """\
 What would be deleted, and how much that is:
   sparktrain gc hdfs:///runs/mnist --dry-run
-Of the checkpoints keep those of the best trial alone:
+Keep only the checkpoints of the best trial:
   sparktrain gc /shared/runs/mnist --checkpoints best
 """
 FSCK_EXAMPLES = """\
 Verify all that a driver would read, every byte of it:
   sparktrain fsck hdfs:///runs/mnist
-The same in a moment, by the sizes of files:
+The same in a moment, by the sizes of files alone:
   sparktrain fsck hdfs:///runs/mnist --fast
 """
 DELETED = "What is deleted"
@@ -29,7 +29,7 @@ class FsckCommand(CommandWithExamples):
     examples = FSCK_EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {
         **LOOKING_CODES,
-        0: "nothing is damaged",
+        0: "nothing is corrupt",
         **{code: EXIT_CODES[code].removeprefix("fsck: ") for code in (7, 8)},
     }
 
@@ -38,27 +38,27 @@ class GcCommand(CommandWithExamples):
     """Its help."""
 
     examples = GC_EXAMPLES
-    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 7: "a checkpoint that stays is damaged"}
+    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 7: "a checkpoint that stays is corrupt"}
 
 
 def fsck(
     directory: Directory,
     fast: Annotated[bool, option(SHOWN, "", "Compare sizes alone, and read no checkpoint.", "--fast")] = False,
     repair: Annotated[
-        bool, option(SHOWN, "", "Make the run one that can be resumed, with all that can be kept.", "--repair")
+        bool, option(SHOWN, "", "Repair the run so that it can be resumed, and keep all that can be kept.", "--repair")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> int:
-    """Look for damage: in the journal, plans, code, checkpoints and results; and tell what a resume would do.
+    """Verify the journal, plans, code, checkpoints and results, and show what a resume would do.
 
-    Writes nothing without --repair, which is refused while a driver is on the run.
+    Writes nothing without --repair, which is refused while a driver owns the run.
     """
-    return common.look(lambda out: look_for_damage(out, directory, fast, repair, quiet), as_json=as_json, debug=debug)
+    return common.look(lambda out: verify_run(out, directory, fast, repair, quiet), as_json=as_json, debug=debug)
 
 
-def look_for_damage(out: Output, directory: str, fast: bool, repairing: bool, quiet: bool) -> int:
+def verify_run(out: Output, directory: str, fast: bool, repairing: bool, quiet: bool) -> int:
     """Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.display.byte_bar import shown_bytes
@@ -67,9 +67,9 @@ def look_for_damage(out: Output, directory: str, fast: bool, repairing: bool, qu
     from sparktrain.runs.locate import run_in
     from sparktrain.runs.repair import repair
 
-    place, done = run_in(directory, damaged=True), []
-    with shown_bytes("verifying", quiet=quiet) as told:
-        examined = RunExaminer(place, fast, told).examine()
+    place, done = run_in(directory, without_overview=True), []
+    with shown_bytes("verifying", quiet=quiet) as on_bytes:
+        examined = RunExaminer(place, fast, on_bytes).examine()
     if repairing and examined.code:
         done = repair(place, examined, SystemClock())
         if not out.as_json:
@@ -95,15 +95,15 @@ def gc(
         ),
     ] = "each",
     older_than: Annotated[
-        str, option(DELETED, "TIME", "What belongs to nothing is deleted when it is older (default: 1h).")
+        str, option(DELETED, "TIME", "Orphaned files are deleted when they are older (default: 1h).")
     ] = "1h",
-    dry_run: Annotated[bool, option(SHOWN, "", "Delete nothing; tell what would be deleted.", "--dry-run")] = False,
+    dry_run: Annotated[bool, option(SHOWN, "", "Delete nothing; show what would be deleted.", "--dry-run")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Make room: delete checkpoints, and what writers that died have left, which no run needs any more.
+    """Make room: delete checkpoints that no run needs any more, and files that dead writers have left.
 
-    Trials without a result keep all that a driver needs to resume them. Refused while a driver is on the run.
+    Trials without a result keep all that a driver needs to resume them. Refused while a driver owns the run.
     """
     return common.look(lambda out: make_room(out, directory, keep, older_than, dry_run), as_json=as_json, debug=debug)
 

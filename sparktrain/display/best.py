@@ -1,4 +1,4 @@
-"""The best trials of a run, while it goes on too: parameters, metric, and where model, checkpoint and log are."""
+"""The best trials of a run, also while it runs: parameters, metric, and where model, checkpoint and log are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ class Best:
 
     view: RunView
     metric: str | None
-    """What they are compared by; None for the one trial of a run without a metric."""
+    """The metric by which they are compared; None for the one trial of a run without a metric."""
     mode: str
     trials: tuple[TrialView, ...]
     models: tuple[str | None, ...]
-    """Where the model of each of them is."""
+    """Where the model of each trial is; None where it exported none."""
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The lines for people."""
         if not self.trials:
             return [f"{formatting.plain(self.view.name)}: no trial has succeeded yet{self._ongoing()}"]
         found: list[str] = []
@@ -44,7 +44,7 @@ class Best:
         return [*found, *([f"so far: {self._ongoing()[2:]}"] if self._ongoing() else [])]
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """The JSON object for programs."""
         trials = [
             {**trial_json(trial.result), "model": model, "checkpoint": _checkpoint(trial)}
             for trial, model in zip(self.trials, self.models, strict=True)

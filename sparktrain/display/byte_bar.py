@@ -1,4 +1,4 @@
-"""Bytes that are read, as a bar in a terminal; elsewhere nothing is shown."""
+"""A bar in a terminal for bytes that are read; elsewhere nothing is shown."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from sparktrain.display.live import SteadyConsole, is_live
 
 @contextmanager
 def shown_bytes(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """What is to be told how many bytes were read, and how many there are; shown on stderr meanwhile."""
+    """Yields a callback for the bytes that were read and the total, and shows them on stderr."""
     if quiet or sys.stderr is None or not is_live(sys.stderr):
         yield lambda size, total: None
         return

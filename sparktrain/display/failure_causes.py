@@ -12,10 +12,10 @@ from sparktrain.display.parts import STYLES
 from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 
-_TOLD_CAUSES = 10
-_TOLD_LINES = 12
+_SHOWN_CAUSES = 10
+_SHOWN_LINES = 12
 _LOG_LINES = 8
-_TOLD_TRIALS = 8
+_SHOWN_TRIALS = 8
 _FRAME = re.compile(r'\s*(?:\| )?File "([^"]*)", line \d+')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen ")
 
@@ -23,31 +23,31 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen ")
 def explained(result: SweepOutcome, width: int) -> Iterator[Text]:
     """Lines for all causes of `result`, each broken only where `width` ends, an empty one before each cause."""
     groups = _causes(result.trials)
-    for trials in groups[:_TOLD_CAUSES]:
+    for trials in groups[:_SHOWN_CAUSES]:
         yield Text()
         yield from _explained(trials, width)
-    if len(groups) > _TOLD_CAUSES:
-        yield Text(f"\n{formatting.count(len(groups) - _TOLD_CAUSES, 'other cause')}: see the logs of the trials")
+    if len(groups) > _SHOWN_CAUSES:
+        yield Text(f"\n{formatting.count(len(groups) - _SHOWN_CAUSES, 'other cause')}: see the logs of the trials")
 
 
-def shortened(traceback: str, most: int = _TOLD_LINES) -> list[str]:
-    """Its lines; of a longer one without the frames of libraries before the last, then only the end."""
+def shortened(traceback: str, most: int = _SHOWN_LINES) -> list[str]:
+    """The lines of a traceback; a long one loses the frames of libraries before the last frame, then its start."""
     lines = traceback.rstrip().splitlines()
     if len(lines) <= most:
         return lines
     frames = [list(frame) for _, frame in groupby(zip(_numbered(lines), lines, strict=True), key=lambda pair: pair[0])]
     blocks = [[line for _, line in frame] for frame in frames]
     last = max((number for number, block in enumerate(blocks) if _FRAME.match(block[0])), default=0)
-    told: list[str] = []
+    kept: list[str] = []
     for is_library, group in groupby(enumerate(blocks), lambda pair: pair[0] != last and _is_library(pair[1])):
         found = [block for _, block in group]
         hidden = [[f"  ... {formatting.count(len(found), 'frame')} of libraries"]]
-        told += chain.from_iterable(hidden if is_library else found)
-    return told[-most:]
+        kept += chain.from_iterable(hidden if is_library else found)
+    return kept[-most:]
 
 
 def _numbered(lines: Iterable[str]) -> Iterator[int]:
-    """The frame that each line is of: a new one begins where a file is named, or where no frame goes on."""
+    """The number of the frame of each line: a frame starts where a file is named, or where the indentation ends."""
     number, within = 0, False
     for line in lines:
         if _FRAME.match(line):
@@ -76,13 +76,13 @@ def _explained(trials: list[TrialResult], width: int) -> Iterator[Text]:
     first = trials[0]
     if first.error is None:
         return
-    ids = ", ".join(str(trial.id) for trial in trials[:_TOLD_TRIALS])
-    more = f" and {len(trials) - _TOLD_TRIALS} more" if len(trials) > _TOLD_TRIALS else ""
+    ids = ", ".join(str(trial.id) for trial in trials[:_SHOWN_TRIALS])
+    more = f" and {len(trials) - _SHOWN_TRIALS} more" if len(trials) > _SHOWN_TRIALS else ""
     noun = "trial" if len(trials) == 1 else "trials"
     line = Text(f"{noun} {ids}{more} {first.status}: ", style=STYLES[first.status])
     yield line.append(formatting.plain(first.error.summary), style="bold")
-    for told in shortened(first.error.traceback) or first.error.log_tail[-_LOG_LINES:]:
-        yield from _indented(formatting.plain(told), width)
+    for each in shortened(first.error.traceback) or first.error.log_tail[-_LOG_LINES:]:
+        yield from _indented(formatting.plain(each), width)
     if first.log is not None:
         of = f" of trial {first.id}" if len(trials) > 1 else ""
         yield from _indented(f"log{of}: {formatting.plain(first.log)}", width, "dim")

@@ -1,4 +1,4 @@
-"""A gang in words: its restarts, and how its run ended."""
+"""A gang as text and HTML: its restarts, and how its run ended."""
 
 from html import escape
 
@@ -9,10 +9,10 @@ from sparktrain.state.outcome import Restart
 
 
 def restart_line(number: int, restart: Restart) -> str:
-    """Who was lost in restart `number` (from 1), why, and what that cost."""
+    """The lost member of restart `number` (from 1), the cause, and the cost."""
     cost = formatting.duration(restart.seconds)
     if restart.steps_lost is not None:
-        cost += f", {formatting.count(restart.steps_lost, 'step')} done again"
+        cost += f", {formatting.count(restart.steps_lost, 'step')} repeated"
     elif restart.resumed_from_step is None:
         cost += ", from the start"
     return f"restart {number}: {member(restart.rank, restart.host)}: {formatting.plain(restart.cause)}; {cost}"
@@ -48,8 +48,8 @@ def run_html(result: GangOutcome) -> str:
     for each in result.members:
         cells = (str(each.rank), str(each.role), formatting.plain(each.host or ""), formatting.plain(each.log))
         rows.append(html_row((cell, "left") for cell in cells))
-    told = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
-    return "\n".join(["<div>", f"<p><b>{escape(headline)}</b></p>", f"{told}<table>", *rows, "</table>", "</div>"])
+    details = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
+    return "\n".join(["<div>", f"<p><b>{escape(headline)}</b></p>", f"{details}<table>", *rows, "</table>", "</div>"])
 
 
 def _headline(result: GangOutcome) -> str:

@@ -1,4 +1,4 @@
-"""What a run of one gang looks like while it goes on: one line for each member. Pure: no terminal, no thread."""
+"""A run of one gang while it runs: one line for each member. Pure: no terminal, no thread."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from sparktrain.display.parts import GAP, metrics, objective_first, table
 from sparktrain.display.progress import MemberLine, MemberState, Progress
 
 LAG = 0.2
-"""The slowest member is told when it makes so much fewer steps per second than the median."""
+"""A member is a straggler when its steps per second are below the median by more than this part."""
 
 _HOST_WIDTH = 20
 _MARK_WIDTH = 11
@@ -25,11 +25,11 @@ _RINGS = (Role.CHIEF, Role.WORKER)
 
 
 class Lag(NamedTuple):
-    """The slowest member of a gang, when it holds the others up."""
+    """The straggler of a gang."""
 
     rank: int
     behind: float
-    """Part of the median's steps per second that it is short of."""
+    """How far its steps per second are below the median, as a part of the median."""
 
     def __str__(self) -> str:
         return f"{100 * self.behind:.0f} % behind"
@@ -41,12 +41,12 @@ def shows_members(progress: Progress) -> bool:
 
 
 def members_of(progress: Progress) -> tuple[MemberLine, ...]:
-    """Of the gang that trains now, by rank; none while it waits to be formed."""
+    """The members of the running gang, by rank; none before it starts."""
     return next((trial.members for trial in progress.running_trials), ())
 
 
 def lag_of(members: Sequence[MemberLine]) -> Lag | None:
-    """The slowest of the members that train, if it is more than `LAG` behind their median."""
+    """The straggler among the members that train: the slowest, if it is more than `LAG` behind their median."""
     paces = {
         each.rank: each.steps_per_s
         for each in members
@@ -68,8 +68,8 @@ def counts(progress: Progress, over: bool = False) -> Text:
     if over or progress.done:
         return line.append("  done", "not bold")
     states = Counter(each.state for each in members_of(progress))
-    told = "  ".join(f"{states[state]} {state}" for state in MemberState if states[state])
-    return line.append(f"  {told or 'not formed'}", "not bold")
+    found = "  ".join(f"{states[state]} {state}" for state in MemberState if states[state])
+    return line.append(f"  {found or 'not started'}", "not bold")
 
 
 def newest(progress: Progress) -> str:
@@ -93,7 +93,7 @@ def member_lines(progress: Progress) -> list[str]:
 
 
 class MemberTable:
-    """The members as a table. It remembers what keeps its columns steady between two pictures."""
+    """The members as a table. It remembers its columns, so that they stay between two pictures."""
 
     def __init__(self) -> None:
         self._host = 4
@@ -101,7 +101,7 @@ class MemberTable:
         self._marked = False
 
     def draw(self, progress: Progress, width: int, rows: int) -> Table:
-        """At most `rows` members; the slowest is among them when it lags."""
+        """A table of at most `rows` members, the straggler among them."""
         members = members_of(progress)
         lag = lag_of(members)
         self._see(members, lag)
@@ -142,7 +142,7 @@ class MemberTable:
 
 
 def shown(members: Sequence[MemberLine], lag: Lag | None, rows: int) -> list[MemberLine]:
-    """The first `rows` members; the last of them gives way to the slowest one."""
+    """The first `rows` members; the straggler takes the place of the last one."""
     first = list(members[:rows])
     if lag is not None and first and all(each.rank != lag.rank for each in first):
         first[-1] = next(each for each in members if each.rank == lag.rank)
@@ -166,8 +166,8 @@ def _member_line(member: MemberLine, lag: Lag | None, objective: str | None) -> 
     parts += [f"{lag} the median"] if lag is not None and lag.rank == member.rank else []
     parts += [metrics(objective_first(member.metrics, objective))] if member.metrics else []
     role = "" if member.role in _RINGS else f" ({member.role})"
-    told = f": {', '.join(parts)}" if parts else ""
-    return f"{gang_text.member(member.rank, member.host)}{role} {member.state}{told}"
+    details = f": {', '.join(parts)}" if parts else ""
+    return f"{gang_text.member(member.rank, member.host)}{role} {member.state}{details}"
 
 
 def _pace(member: MemberLine) -> str:

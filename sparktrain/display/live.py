@@ -19,13 +19,13 @@ from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 from sparktrain.threads import spawn
 
 CLOSE_TIMEOUT_S = 2.0
-"""How long the end of a run waits for the last of what is shown."""
+"""How long the end of a run waits until the last picture is drawn."""
 STATUS_INTERVAL_S = 10.0
 """Least time between two status lines."""
 QUIET_INTERVAL_S = 60.0
-"""Time between two status lines that say the same."""
+"""Time between two equal status lines."""
 
-_TOLD_PER_CAUSE = 3
+_SHOWN_PER_CAUSE = 3
 _NOTEBOOK_WIDTH = 110
 _NOTEBOOK_ROWS = 40
 _NOTEBOOK_FAILURES = 8
@@ -34,7 +34,7 @@ logger = logging.getLogger("sparktrain")
 
 
 class DrawingDisplay(Display):
-    """Base of the displays that draw: what the run says is kept, and a thread shows it when it can."""
+    """Base of the displays that draw: the run leaves its news, and a thread shows them when it can."""
 
     interval_s = 0.1
     """Least time between two pictures."""
@@ -44,7 +44,7 @@ class DrawingDisplay(Display):
         self._latest: Progress | None = None
         self._ended: deque[TrialResult] = deque()
         self._lines: deque[str] = deque()
-        self._told_restarts = 0
+        self._shown_restarts = 0
         self._news = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -53,7 +53,7 @@ class DrawingDisplay(Display):
         """See base class."""
         self._thread = spawn(self._work, "sparktrain-display")
 
-    def tell(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """See base class."""
         self._lines.append(line)
         self._news.set()
@@ -85,7 +85,7 @@ class DrawingDisplay(Display):
                 self._closing.wait(self.interval_s)
             self._show()
             self._end(self._latest)
-        except Exception as error:  # whatever a broken terminal raises, the run goes on without it
+        except Exception as error:  # whatever a broken terminal raises, the run continues without it
             logger.warning("progress is not shown any more: %s: %s", type(error).__name__, error)
 
     def _show(self) -> None:
@@ -96,9 +96,9 @@ class DrawingDisplay(Display):
         progress = self._latest
         if progress is None:
             return
-        for number, restart in enumerate(progress.causes[self._told_restarts :], self._told_restarts + 1):
+        for number, restart in enumerate(progress.causes[self._shown_restarts :], self._shown_restarts + 1):
             self._draw_restart(progress, gang_text.restart_line(number, restart))
-        self._told_restarts = len(progress.causes)
+        self._shown_restarts = len(progress.causes)
         self._draw(progress)
 
     def _open(self) -> None:
@@ -115,11 +115,11 @@ class DrawingDisplay(Display):
         raise NotImplementedError
 
     def _draw_restart(self, progress: Progress, line: str) -> None:
-        """Tell why the gang was formed again; it stays."""
+        """Show why the gang restarted; the line stays."""
         raise NotImplementedError
 
     def _end(self, progress: Progress | None) -> None:
-        """Give back what `_open` took; nothing is drawn after it."""
+        """Release what `_open` took; nothing is drawn afterwards."""
 
 
 class TerminalDisplay(DrawingDisplay):
@@ -157,9 +157,9 @@ class TerminalDisplay(DrawingDisplay):
             return
         cause = trial.error.summary if trial.error else ""
         self._causes[cause] += 1
-        if self._causes[cause] <= _TOLD_PER_CAUSE:
+        if self._causes[cause] <= _SHOWN_PER_CAUSE:
             self._console.print(self._screen.failed(trial))
-        if self._causes[cause] == _TOLD_PER_CAUSE:
+        if self._causes[cause] == _SHOWN_PER_CAUSE:
             self._console.print("  further trials with this cause are only counted", style="dim")
 
     def _draw_restart(self, progress: Progress, line: str) -> None:
@@ -181,7 +181,7 @@ class NotebookDisplay(DrawingDisplay):
         self._screen = sweep_view.Screen()
         self._failures: deque[TrialResult] = deque(maxlen=_NOTEBOOK_FAILURES)
         self._restarts: deque[str] = deque(maxlen=_NOTEBOOK_FAILURES)
-        self._told: list[str] = []
+        self._lines_shown: list[str] = []
         self._handle: Any = None  # IPython has no types
 
     def start(self) -> None:
@@ -197,7 +197,7 @@ class NotebookDisplay(DrawingDisplay):
         self._publish(self._screen)
 
     def _draw_line(self, line: str) -> None:
-        self._told.append(line)
+        self._lines_shown.append(line)
         self._publish(self._screen)
 
     def _draw_ended(self, trial: TrialResult) -> None:
@@ -220,7 +220,7 @@ class NotebookDisplay(DrawingDisplay):
             force_jupyter=False,
             highlight=False,
         )
-        for line in self._told:
+        for line in self._lines_shown:
             console.print(Text(line))
         console.print(picture)
         for line in self._restarts:
@@ -232,27 +232,27 @@ class NotebookDisplay(DrawingDisplay):
 
 
 class LineDisplay(DrawingDisplay):
-    """Plain lines for a file or a pipe: one for each trial that ends, and now and then how the run stands."""
+    """Plain lines for a file or a pipe: one for each trial that ends, and now and then the status of the run."""
 
     def __init__(self, stream: TextIO, close_timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         super().__init__(close_timeout_s)
         self._stream = stream
-        self._told: tuple[float, str] | None = None
+        self._written: tuple[float, str] | None = None
         """Seconds and text of the newest status line."""
         self._members_at: float | None = None
-        """Seconds when a line for each member of a gang was last told."""
+        """Seconds of the newest lines for the members of a gang."""
 
     def _draw(self, progress: Progress) -> None:
         line = sweep_view.status_line(progress)
-        if self._told is not None:
-            pause = progress.seconds - self._told[0]
-            if pause < STATUS_INTERVAL_S or (line == self._told[1] and pause < QUIET_INTERVAL_S):
+        if self._written is not None:
+            pause = progress.seconds - self._written[0]
+            if pause < STATUS_INTERVAL_S or (line == self._written[1] and pause < QUIET_INTERVAL_S):
                 return
-        self._tell(progress, line)
+        self._write_status(progress, line)
         if self._members_at is None or progress.seconds - self._members_at >= QUIET_INTERVAL_S:
-            self._tell_members(progress)
+            self._write_members(progress)
 
-    def _tell_members(self, progress: Progress) -> None:
+    def _write_members(self, progress: Progress) -> None:
         lines = gang_view.member_lines(progress) if gang_view.shows_members(progress) else []
         for line in lines:
             self._write(f"    {line}")
@@ -270,11 +270,11 @@ class LineDisplay(DrawingDisplay):
         self._write(f"[{time}] {sweep_view.ended_line(trial, latest.metric if latest else None)}")
 
     def _end(self, progress: Progress | None) -> None:
-        if progress is not None and (self._told is None or sweep_view.status_line(progress) != self._told[1]):
-            self._tell(progress, sweep_view.status_line(progress))
+        if progress is not None and (self._written is None or sweep_view.status_line(progress) != self._written[1]):
+            self._write_status(progress, sweep_view.status_line(progress))
 
-    def _tell(self, progress: Progress, line: str) -> None:
-        self._told = (progress.seconds, line)
+    def _write_status(self, progress: Progress, line: str) -> None:
+        self._written = (progress.seconds, line)
         left = (
             f"; about {formatting.clock(progress.eta_s)} left"
             if progress.eta_s and progress.done != progress.total
@@ -289,7 +289,7 @@ class LineDisplay(DrawingDisplay):
 
 
 class SteadyConsole(Console):
-    """A console whose broken pipe is an error like any other: rich would silence the standard output and exit."""
+    """A console that raises a broken pipe as any other error: rich would silence the standard output and exit."""
 
     def on_broken_pipe(self) -> None:
         """See base class."""
@@ -308,7 +308,7 @@ def choose_display(*, quiet: bool = False, stream: TextIO | None = None) -> Disp
 
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
-    # Asked of sys.modules: a kernel has imported IPython, and nobody else pays for it.
+    # Only sys.modules is read: a kernel has imported IPython, and no other process imports it for this.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

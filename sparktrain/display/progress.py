@@ -1,4 +1,4 @@
-"""How a run stands, and the contract of what shows it."""
+"""The status of a running run, and the contract of displays that show it."""
 
 from enum import StrEnum
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from sparktrain.state.outcome import Restart
 
 
 class MemberState(StrEnum):
-    """What a member of a gang does. The value is the word that is shown."""
+    """The state of a member of a gang. The value is the word that is shown."""
 
     STARTING = "starting"  # its process loads the training function, and connects to the others
     TRAINING = "training"  # it is in the training function
@@ -34,7 +34,7 @@ class MemberLine(Struct, frozen=True):
 
 
 class RunningTrial(Struct, frozen=True):
-    """A trial whose gang is in the training function, or on its way there."""
+    """A trial with a gang that trains or starts."""
 
     id: TrialId
     params: dict[str, Any]
@@ -51,21 +51,21 @@ class RunningTrial(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How a run stands at one moment."""
+    """The status of a run at one moment."""
 
     name: str
     total: int | None
-    """Trials that there will be; None when the sampler goes on until it is stopped."""
+    """Trials of the whole run; None when the sampler proposes trials until it is stopped."""
     done: int
-    """Trials that are final, the failed, lost and stopped ones among them."""
+    """Trials with a final status, the failed, lost and stopped ones among them."""
     running: int
     queued: int
-    """Trials that are known and not started; of those that wait for a new gang after a loss, too."""
+    """Trials that are known and do not run, those that wait for a retry among them."""
     failed: int
     lost: int
     stopped: int = 0
     seconds: float
-    """Since this driver began with the run."""
+    """Since this driver started the run."""
     eta_s: float | None
     """Seconds until every trial is final, as far as is known; see `eta`."""
     metric: str | None = None
@@ -74,32 +74,32 @@ class Progress(Struct, frozen=True, kw_only=True):
     agents_alive: int = 0
     agents_wanted: int = 0
     restarts: int = 0
-    """How often a gang was formed again after a loss."""
+    """How often a gang restarted after a loss."""
     running_trials: tuple[RunningTrial, ...] = ()
     gang: int = 1
     """Members in the gang of each trial."""
     causes: tuple[Restart, ...] = ()
-    """Of a run of one gang: why it was formed again, and what that cost; oldest first."""
+    """The restarts of a run of one gang: why, and what they cost; oldest first."""
     note: str = ""
-    """What the run waits for, such as `waiting for agents (0 of 2)`; empty when it goes on."""
+    """What the run waits for, such as `waiting for agents (0 of 2)`; empty when it waits for nothing."""
 
 
 class Display(Protocol):
     """Shows a run to its user. Between `start` and `close`, any one thread calls the rest.
 
-    No method raises or waits for the terminal: a run does not care whether somebody can see it.
+    No method raises or waits for the terminal: a run does not depend on its display.
     """
 
     def start(self) -> None:
-        """Begin; called once, before anything else."""
+        """Start; called once, before anything else."""
         ...
 
-    def tell(self, line: str) -> None:
-        """Show a line that stays, such as what a run begins with; in any thread."""
+    def print_line(self, line: str) -> None:
+        """Show a line that stays, such as the first lines of a run; any thread may call it."""
         ...
 
     def update(self, progress: Progress) -> None:
-        """The run stands so; called up to ten times a second, and once a second at least for a clock that goes."""
+        """Show this status; called up to ten times a second, and at least once a second so that clocks advance."""
         ...
 
     def trial_ended(self, trial: TrialResult) -> None:
@@ -107,7 +107,7 @@ class Display(Protocol):
         ...
 
     def close(self) -> None:
-        """Show what has come last and give the terminal back. Blocks for some seconds when the terminal is stuck."""
+        """Show the last news and release the terminal. Blocks for some seconds when the terminal is stuck."""
         ...
 
 
@@ -117,7 +117,7 @@ class NullDisplay(Display):
     def start(self) -> None:
         """See base class."""
 
-    def tell(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """See base class."""
 
     def update(self, progress: Progress) -> None:

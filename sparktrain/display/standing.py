@@ -17,12 +17,12 @@ from sparktrain.state.trial import TrialStatus
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How many trials have which status, and which is best."""
+    """The number of trials by status, and the best trial."""
 
     total: int | None
     """Trials of the whole run; None when the sampler proposes trials until it is stopped."""
     done: int
-    """Trials whose status is final."""
+    """Trials with a final status."""
     running: int
     queued: int
     failed: int

@@ -12,7 +12,7 @@ VERSION = 1
 
 
 def run_json(view: RunView) -> dict[str, Any]:
-    """One run. Nothing in it changes by itself: times are when something came to pass."""
+    """One run. Nothing in it changes by itself: times are when something happened."""
     driver = view.driver
     best = view.best
     return {
@@ -28,9 +28,9 @@ def run_json(view: RunView) -> dict[str, Any]:
         "complete": view.complete,
         "metric": view.metric,
         "mode": view.mode,
-        "begun": view.begun,
-        "began": view.began,
-        "heard": view.heard,
+        "started": view.started,
+        "driver_started": view.driver_started,
+        "last_record": view.last_record,
         "seconds": view.ran_s,
         "driver": None if driver is None else _driver(view),
         "total": view.total,
@@ -61,8 +61,8 @@ def _driver(view: RunView) -> dict[str, Any]:
 
 def _trial(trial: TrialView) -> dict[str, Any]:
     report, newest = trial.report, trial.checkpoint
-    told = (
+    reported = (
         None if report is None else {"step": report.step, "metrics": json_value(report.metrics), "at": trial.reported}
     )
     saved = None if newest is None else {"step": newest.step, "path": trial.manifest, "at": trial.saved}
-    return {**trial_json(trial.result), "since": trial.since, "report": told, "checkpoint": saved}
+    return {**trial_json(trial.result), "since": trial.since, "report": reported, "checkpoint": saved}

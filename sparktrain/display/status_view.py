@@ -22,7 +22,7 @@ _RESERVED_LINES = 12
 _SHOWN_FAILURES = 3
 _SHOWN_RESTARTS = 6
 _GO_FIRST = (4, 6, 3)
-"""Columns that make room for parameters: checkpoint, generation, and how old a report is."""
+"""Columns that are left out first to make room for parameters: checkpoint, generation, and age of the report."""
 _PARAMS_AT_LEAST = 16
 _STYLES = {RunState.RUNNING: "green", RunState.GONE: "red", RunState.ENDED: ""}
 
@@ -82,8 +82,8 @@ class RunsTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = table(("run", "left"), ("state", "left"), ("trials", "right"), ("failed", "right"))
         grid.add_column("best", no_wrap=True)
-        grid.add_column("begun", no_wrap=True)
-        for view in sorted(self._views, key=lambda view: (-(view.begun or 0.0), view.name)):
+        grid.add_column("started", no_wrap=True)
+        for view in sorted(self._views, key=lambda view: (-(view.started or 0.0), view.name)):
             grid.add_row(*self._cells(view), style=_STYLES[view.state])
         yield grid
         for name, problem in self._problems:
@@ -95,8 +95,8 @@ class RunsTable:
         failed = sum(view.counts.get(status, 0) for status in FAILED_OR_LOST)
         best, metric = view.best, view.metric
         value = parts.metrics({metric: best.metrics[metric]}) if best is not None and metric else ""
-        begun = "" if view.begun is None else time_of_day(view.begun)
-        return [formatting.plain(view.name), state, f"{view.done}{of}", str(failed) if failed else "", value, begun]
+        started = "" if view.started is None else time_of_day(view.started)
+        return [formatting.plain(view.name), state, f"{view.done}{of}", str(failed) if failed else "", value, started]
 
 
 def status_line(view: RunView) -> str:
@@ -108,24 +108,28 @@ def status_line(view: RunView) -> str:
 
 
 def state_words(view: RunView, now: float) -> str:
-    """Whether the run goes on, and since when."""
+    """Whether the run still runs, and since when."""
     if view.state is RunState.RUNNING:
         return f"running for {formatting.clock(view.seconds(now))}"
-    heard = f", heard of {formatting.ago(now - view.heard)}" if view.heard else ""
+    silent = f", last record {formatting.ago(now - view.last_record)}" if view.last_record else ""
     if view.driver is None:
-        return "no driver has begun it"
-    near = view.near or not view.driver.address
-    return f"its driver is gone{heard}" if near else f"its driver does not answer from here{heard}: gone, or cut off"
+        return "no driver has started it"
+    same_host = view.same_host or not view.driver.address
+    return (
+        f"its driver is gone{silent}"
+        if same_host
+        else f"its driver does not answer from here{silent}: gone, or cut off"
+    )
 
 
 def driver_words(view: RunView, now: float) -> str:
-    """Who is, or was, on the run."""
+    """The driver that owns, or owned, the run."""
     if view.driver is None:
-        return "no driver has been on it"
-    began = f" since {time_of_day(view.began)}" if view.began else ""
+        return "no driver has owned it"
+    time = f" since {time_of_day(view.driver_started)}" if view.driver_started else ""
     if view.state is RunState.ENDED:
-        began = f"; it ended {formatting.ago(now - view.heard)}" if view.heard else ""
-    return f"driver: {formatting.plain(str(view.driver))}{began}, sparktrain {formatting.plain(view.driver.sparktrain)}"
+        time = f"; it ended {formatting.ago(now - view.last_record)}" if view.last_record else ""
+    return f"driver: {formatting.plain(str(view.driver))}{time}, sparktrain {formatting.plain(view.driver.sparktrain)}"
 
 
 def _state(view: RunView) -> str:
@@ -174,7 +178,7 @@ def _cells(trial: TrialView, view: RunView, now: float) -> list[str]:
     report, result = trial.report, trial.result
     metrics = {} if report is None else parts.objective_first(report.metrics, view.metric)
     hosts = list(dict.fromkeys(formatting.short_host(member.host) for member in result.members if member.host))
-    until = now if view.state is RunState.RUNNING else (view.heard or now)
+    until = now if view.state is RunState.RUNNING else (view.last_record or now)
     saved = "" if trial.checkpoint is None else f"step {trial.checkpoint.step}"
     if trial.saved:
         saved += f", {formatting.ago(now - trial.saved)}"
@@ -191,14 +195,14 @@ def _cells(trial: TrialView, view: RunView, now: float) -> list[str]:
 
 
 def _newest(trial: TrialView) -> str:
-    told = [f"step {trial.report.step}"] if trial.report is not None else []
-    told += [f"checkpoint {trial.checkpoint.step}"] if trial.checkpoint is not None else []
-    told += [f"generation {trial.result.generations}"] if trial.result.generations > 1 else []
-    return f"trial {trial.result.id}: {', '.join(told)}" if told else ""
+    found = [f"step {trial.report.step}"] if trial.report is not None else []
+    found += [f"checkpoint {trial.checkpoint.step}"] if trial.checkpoint is not None else []
+    found += [f"generation {trial.result.generations}"] if trial.result.generations > 1 else []
+    return f"trial {trial.result.id}: {', '.join(found)}" if found else ""
 
 
 def _restarts(view: RunView) -> Iterator[Text]:
-    """Why gangs were formed again, those of the newest trials last."""
+    """Why gangs restarted, those of the newest trials last."""
     lines = [
         (f"trial {trial.result.id}, " if view.total != 1 else "") + gang_text.restart_line(number, restart)
         for trial in view.trials
@@ -207,7 +211,7 @@ def _restarts(view: RunView) -> Iterator[Text]:
     if lines:
         yield Text()
     if len(lines) > _SHOWN_RESTARTS:
-        yield Text(f"{len(lines) - _SHOWN_RESTARTS} restarts before", style="dim")
+        yield Text(f"{len(lines) - _SHOWN_RESTARTS} earlier restarts", style="dim")
     yield from (Text(line, style="yellow") for line in lines[-_SHOWN_RESTARTS:])
 
 
@@ -216,5 +220,5 @@ def _failures(view: RunView) -> RenderResult:
     if failed:
         yield Text()
     if len(failed) > _SHOWN_FAILURES:
-        yield Text(f"{len(failed) - _SHOWN_FAILURES} failures before", style="dim")
+        yield Text(f"{len(failed) - _SHOWN_FAILURES} earlier failures", style="dim")
     yield from (failed_lines(result) for result in failed[-_SHOWN_FAILURES:])

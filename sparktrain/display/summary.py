@@ -17,7 +17,7 @@ _MOST_WARNINGS = 5
 
 
 def summary_table(result: SweepOutcome) -> "Summary":
-    """What the command line shows at the end, as a rich renderable: headline, trials, and why trials failed."""
+    """The summary that the command line prints at the end: headline, trials, and why trials failed."""
     return Summary(result)
 
 
@@ -53,7 +53,7 @@ class Lines:
 
 
 def _warnings(result: SweepOutcome) -> Iterator[Text]:
-    """What is worth a warning, each once: trials whose last state is in no checkpoint, and what trials have noticed."""
+    """The warnings, each once: trials without a checkpoint of their last state, and notices of trials."""
     trials: dict[str, list[int]] = {}
     if unsaved := [trial for trial in result.trials if trial.unsaved]:
         trials[unsaved[0].unsaved] = [trial.id for trial in unsaved]

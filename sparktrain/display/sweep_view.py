@@ -1,4 +1,4 @@
-"""What a run looks like while it goes on. Pure: no terminal, no thread."""
+"""A run as it is shown while it runs. Pure: no terminal, no thread."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ _GANG = ("members", 7)
 _NAME_LIMITS = range(24, 5, -1)
 """Widest headings of metrics and parameters: the first that fits."""
 _RESERVED_NAME = 14
-"""Widest headings of parameters for which metrics leave room."""
+"""The widest headings of parameters that metrics leave room for."""
 _VALUE_LIMIT = 16
 _MOST_ROWS = 32
 _HEADER_LINES = 9
@@ -32,7 +32,7 @@ _SHOWN_METRICS = 4
 
 
 class Rows:
-    """Which running trial has which row: it keeps the row until it ends, and then a new one takes the place."""
+    """The row of each running trial: the trial keeps it until it ends, and then a new trial takes it."""
 
     def __init__(self) -> None:
         self._rows: list[TrialId | None] = []
@@ -51,7 +51,7 @@ class Rows:
 
 
 class Columns:
-    """Which columns the running trials have, and how wide they are: none ever shrinks while a run goes on."""
+    """The columns of the running trials and their widths: no column shrinks while a run runs."""
 
     def __init__(self) -> None:
         self.host = 6
@@ -108,7 +108,7 @@ class Columns:
 
 
 class Screen:
-    """A rich renderable of the newest progress. It remembers what keeps the picture steady between two of them."""
+    """A rich renderable of the newest progress. It remembers rows and columns, so that they stay between pictures."""
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
@@ -126,7 +126,7 @@ class Screen:
             self._columns.see(trial, progress.metric)
 
     def trial_ended(self, trial: TrialResult) -> None:
-        """Know the parameters of `trial`, for it may be the best."""
+        """Remember the parameters of `trial`, which may be the best."""
         self._params[trial.id] = trial.params
 
     def failed(self, trial: TrialResult) -> Group:
@@ -210,7 +210,7 @@ def _total(columns: Sequence[tuple[str, int]]) -> int:
 
 
 def summary(screen: Screen) -> Group:
-    """What stays when the run is over."""
+    """The lines that stay when the run has ended."""
     progress = screen.progress
     if progress is None:
         return Group()
@@ -239,14 +239,14 @@ def ended_line(trial: TrialResult, metric: str | None) -> str:
         log = f"; log: {formatting.plain(trial.log)}" if trial.log and trial.status in FAILED_OR_LOST else ""
         after = f" after {formatting.duration(trial.seconds)}" if trial.generations else ""
         return f"trial {trial.id} {trial.status}{after}: {formatting.plain(trial.error.summary)}{params}{log}"
-    told = {metric: trial.metrics[metric]} if metric in trial.metrics and metric is not None else trial.metrics
-    told = dict(list(told.items())[:_SHOWN_METRICS])
-    shown = f": {parts.metrics(told)}" if told else ""
+    listed = {metric: trial.metrics[metric]} if metric in trial.metrics and metric is not None else trial.metrics
+    listed = dict(list(listed.items())[:_SHOWN_METRICS])
+    shown = f": {parts.metrics(listed)}" if listed else ""
     return f"trial {trial.id} {trial.status} in {formatting.duration(trial.seconds)}{shown}{params}"
 
 
 def failed_lines(trial: TrialResult, params: Mapping[str, Any] | None = None) -> Group:
-    """The end of a failed or lost trial: its root cause first. `params` are its own, those that tell most first."""
+    """The end of a failed or lost trial: its root cause first. `params` are in the order of importance."""
     line = Text(f"trial {trial.id} {trial.status} after {formatting.duration(trial.seconds)}: ", style="red")
     line.append(formatting.plain(trial.error.summary if trial.error else "no cause is known"), style="bold")
     where = [one_line(Text(f"  {formatting.params(params or trial.params)}", style="dim"))]
@@ -279,5 +279,5 @@ def _agents(progress: Progress) -> Text:
         found.append(Text(formatting.count(progress.restarts, "restart"), style="yellow"))
     if progress.note:
         found.append(Text(formatting.plain(progress.note), style="yellow"))
-    # A note on agents says all that there is to say about them.
+    # A note about agents replaces their count.
     return Text("  ").join(found[1:] if "agents" in progress.note else found)

@@ -106,8 +106,8 @@ def as_html(result: SweepOutcome) -> str:
         lines.append(html_row(_html_cells(columns, number), style=style))
     lines.append("</table>")
     lines += [f"<p>{escape(note)}</p>" for note in _notes(result, rows)]
-    told = "\n".join(line.plain for line in explained(result, _CAUSE_WIDTH)).strip("\n")
-    lines += [f"<pre>{escape(told)}</pre>"] if told else []
+    causes_text = "\n".join(line.plain for line in explained(result, _CAUSE_WIDTH)).strip("\n")
+    lines += [f"<pre>{escape(causes_text)}</pre>"] if causes_text else []
     return "\n".join(["<div>", *lines, "</div>"])
 
 

@@ -1,4 +1,4 @@
-"""Shows a run as it goes on, from outside: in place in a terminal, otherwise a line or an object for each change."""
+"""Watches a run from outside: one picture in a terminal, otherwise a line or a JSON object for each change."""
 
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -14,7 +14,7 @@ from sparktrain.runs.view import RunState, RunView
 
 
 def watch(look: Callable[[], RunView], show: Callable[[RunView], None], every_s: float) -> RunView:
-    """Look at a run each `every_s`, and show it, until it has ended; as it is then. Blocks. Raises as both do."""
+    """Look at a run every `every_s`, and show it until it has ended; the last view. Blocks. Raises as both do."""
     while True:
         view = look()
         show(view)
@@ -33,30 +33,30 @@ def watch_live(look: Callable[[], RunView], stream: TextIO, clock: Clock, every_
 
 
 class Changes:
-    """Tells of a run in lines, whenever it is not as it was."""
+    """Prints a status line for each change of a run."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._told = ""
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._last = ""
 
     def show(self, view: RunView) -> None:
-        """The run stands so."""
+        """Show this view."""
         line = status_line(view)
-        if line != self._told:
-            self._told = line
-            self._tell(line)
+        if line != self._last:
+            self._last = line
+            self._write(line)
 
 
 class Documents:
-    """Tells of a run in JSON objects, whenever it is not as it was."""
+    """Prints a JSON object for each change of a run."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
-        self._tell = tell
-        self._told: dict[str, Any] = {}
+    def __init__(self, write: Callable[[dict[str, Any]], None]) -> None:
+        self._write = write
+        self._last: dict[str, Any] = {}
 
     def show(self, view: RunView) -> None:
-        """The run stands so."""
+        """Show this view."""
         document = run_json(view)
-        if document != self._told:
-            self._told = document
-            self._tell(document)
+        if document != self._last:
+            self._last = document
+            self._write(document)

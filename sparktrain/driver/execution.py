@@ -91,7 +91,7 @@ def _finished(composed: PreparedRun, display: Display) -> SweepResult | None:
     """The result of a run in which nothing is left to do, which is shown; None for any other."""
     if (done := finished(composed)) is not None:
         display.start()
-        display.tell(nothing_run(done))
+        display.print_line(nothing_run(done))
         display.close()
     return done
 
@@ -104,7 +104,7 @@ def _run(agents: AgentPool, composed: PreparedRun, display: Display) -> SweepRes
     work = composed.work(agents.agents, display, agents.who())
     display.start()
     for line in (*opening(composed), *(f"{composed.spec.name}: {note}" for note in agents.engine.notes)):
-        display.tell(line)
+        display.print_line(line)
     try:
         ran, was_interrupted = agents.run(work)
     finally:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult(GangOutcome):
-    """The end of a run of one gang whose training function returned."""
+    """The result of a run of one gang."""
 
     @property
     def trials(self) -> tuple[TrialResult, ...]:

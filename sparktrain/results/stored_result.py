@@ -1,4 +1,4 @@
-"""From a run directory to the result that its call returned, or that it would return by now."""
+"""Loads the result of a run from its directory, whether the run has ended or not."""
 
 from dataclasses import replace
 
@@ -15,15 +15,15 @@ from sparktrain.runs.watcher import Observer
 
 @users_call
 def load(directory: str) -> SweepResult | RunResult:
-    """Open the run in `directory`: a finished one, one whose driver died, or one that still runs.
+    """Open the run in `directory`: a finished one, one without its driver, or one that still runs.
 
     Needs neither Spark nor TensorFlow, writes nothing, and may be called anywhere that reaches the directory: a path,
     or a URL such as `hdfs:///runs/mnist` or `s3://bucket/runs/mnist`. Blocks on the store, and up to 2 s on a driver
     that does not answer.
 
     Returns:
-        A `SweepResult` for a run of `sweep` or `launch`, a `RunResult` for one of `run`, as it stands now: call it
-        again for what comes later. Where the run has not ended, `status` is `running`, or `stopped` when its driver
+        A `SweepResult` for a run of `sweep` or `launch`, a `RunResult` for one of `run`, as it is now: call it
+        again for newer results. Where the run has not ended, `status` is `running`, or `stopped` when its driver
         does not answer, and trials may be `queued` or `running`. A `RunResult` has the `status` and the `error` of a
         run that failed; nothing is raised for it.
 

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SweepResult(SweepOutcome):
-    """The end of a run."""
+    """The result of a sweep."""
 
     @property
     @users_call
     def best(self) -> TrialResult:
         """The succeeded trial with the best metric, the first one of equals.
 
-        Raises NoBestTrialError when there is none: it says how many trials failed, why most of them did, and where the
-        log is; or that the run has no metric.
+        Raises NoBestTrialError when there is none; the message has how many trials failed, why most of them did, and
+        where the log is, or that the run has no metric.
         """
         found = best_of(self.trials, self.metric, self.mode)
         if found is None:

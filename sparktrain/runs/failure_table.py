@@ -56,8 +56,8 @@ def no_best(result: SweepOutcome) -> str:
             f"no trial of run {result.name} has a finite {result.metric!r}: {count} succeeded, see result.to_pandas()"
         )
     counts = Counter(trial.status.value for trial in result.trials)
-    told = ", ".join(f"{count} {status}" for status, count in counts.items()) or "there are none"
-    return f"no trial of run {result.name} succeeded ({told}){_commonest(result)}"
+    shown = ", ".join(f"{count} {status}" for status, count in counts.items()) or "there are none"
+    return f"no trial of run {result.name} succeeded ({shown}){_commonest(result)}"
 
 
 def _commonest(result: SweepOutcome) -> str:

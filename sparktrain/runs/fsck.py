@@ -1,4 +1,4 @@
-"""Looks at everything in a run directory that a driver would read: what is damaged, and what a resume would do."""
+"""Examines everything in a run directory that a driver would read: what is corrupt, and what a resume would do."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,33 +26,33 @@ from sparktrain.state.recovery import fold
 from sparktrain.state.sweep import Sweep
 
 VERSION = 1
-_TOLD_TRIALS = 12
-_TOLD_NOTES = 6
+_SHOWN_TRIALS = 12
+_SHOWN_NOTES = 6
 
-Told = Callable[[int, int], None]
-"""Is told how many bytes of checkpoints were looked at, and how many there are, as far as is known."""
+OnBytes = Callable[[int, int], None]
+"""Gets how many bytes of checkpoints were read, and how many there are, as far as is known."""
 
 
 class Severity(StrEnum):
     """How bad a finding is. The value is the word in JSON."""
 
     NOTE = "note"  # unusual, and no harm
-    DAMAGE = "damage"  # something is lost, and the run can be resumed all the same
-    BLOCKING = "blocking"  # the run cannot be resumed before a repair, or before a copy is put back
+    CORRUPT = "corrupt"  # something is lost, but the run can be resumed
+    BLOCKING = "blocking"  # the run can be resumed only after a repair, or after a copy was put back
 
 
 @dataclass(frozen=True)
 class RunFinding:
-    """One thing that is not as it should be."""
+    """One problem in a run directory."""
 
-    gravity: Severity
+    severity: Severity
     subject: str
     """`run.json`, `journal`, `plan`, `code`, `checkpoint` or `results.json`."""
     problem: str
     trial: TrialId | None = None
     checkpoint: Checkpoint | None = None
     path: str = ""
-    """Of the file in the store, where it is one."""
+    """The path of the file in the store; empty where the problem is in no single file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,36 +66,36 @@ class Examined:
     outlook: tuple[str, ...]
     """What a resume would do, one line each."""
     checkpoints: int
-    """That were looked at."""
+    """How many checkpoints were examined."""
     size: int
-    """Of their files, in bytes."""
+    """Bytes of their files."""
     records: int
-    """Of the journal, that can be read or kept."""
-    begun: float | None
-    """When the first driver began, as far as is known."""
+    """Records of the journal that can be read or kept."""
+    started: float | None
+    """When the first driver started, as far as is known."""
     plan: Plan | None = None
-    """That a resume would follow."""
+    """The plan that a resume would follow."""
     view: RunView | None = None
     """The run, as far as it can be read."""
 
     @property
     def code(self) -> int:
         """The exit code."""
-        gravities = {finding.gravity for finding in self.findings}
-        return 8 if Severity.BLOCKING in gravities else 7 if Severity.DAMAGE in gravities else 0
+        severities = {finding.severity for finding in self.findings}
+        return 8 if Severity.BLOCKING in severities else 7 if Severity.CORRUPT in severities else 0
 
     def lines(self) -> list[str]:
         """For people."""
         checked = "sizes compared" if self.fast else "every byte verified"
         counts = [formatting.count(self.records, "record"), formatting.count(self.checkpoints, "checkpoint")]
-        verdict = {0: "clean", 7: "damaged, can be resumed", 8: "damaged, cannot be resumed as it is"}[self.code]
+        verdict = {0: "clean", 7: "corrupt, can be resumed", 8: "corrupt, cannot be resumed as it is"}[self.code]
         head = (
             f"{formatting.plain(self.name)}: {verdict}. {', '.join(counts)} ({formatting.size(self.size)}, {checked})"
         )
-        findings = [f"{each.gravity}: {each.subject}: {formatting.plain(each.problem)}" for each in self.findings]
-        bad = sum(each.gravity is not Severity.NOTE for each in self.findings)
-        more = len(findings) - bad - _TOLD_NOTES
-        findings = findings[: bad + _TOLD_NOTES] + ([f"and {formatting.count(more, 'more note')}"] if more > 0 else [])
+        findings = [f"{each.severity}: {each.subject}: {formatting.plain(each.problem)}" for each in self.findings]
+        bad = sum(each.severity is not Severity.NOTE for each in self.findings)
+        more = len(findings) - bad - _SHOWN_NOTES
+        findings = findings[: bad + _SHOWN_NOTES] + ([f"and {formatting.count(more, 'more note')}"] if more > 0 else [])
         return [head, *findings, *(f"resume: {formatting.plain(line)}" for line in self.outlook)]
 
     def document(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Examined:
             "size": self.size,
             "findings": [
                 {
-                    "gravity": str(each.gravity),
+                    "severity": str(each.severity),
                     "subject": each.subject,
                     "problem": each.problem,
                     "trial": each.trial,
@@ -125,25 +125,25 @@ class Examined:
 
 @dataclass
 class _Checked:
-    """What is known of the checkpoints so far."""
+    """The checkpoints that were examined so far."""
 
     count: int = 0
     size: int = 0
-    damaged: dict[str, str] = field(default_factory=dict)
-    """Manifests of those that cannot be read, with the reasons."""
+    corrupt: dict[str, str] = field(default_factory=dict)
+    """The manifests of checkpoints that cannot be read, with the reasons."""
 
 
 class RunExaminer:
     """Examines one run. Writes nothing. Blocks on the store."""
 
-    def __init__(self, place: RunLocation, fast: bool, told: Told) -> None:
-        """With `fast`, of the files of checkpoints the sizes are compared alone."""
+    def __init__(self, place: RunLocation, fast: bool, on_bytes: OnBytes) -> None:
+        """`fast` compares only the sizes of the files of checkpoints."""
         self._place = place
         self._fast = fast
-        self._told = told
+        self._on_bytes = on_bytes
 
     def examine(self) -> Examined:
-        """What is there. Raises RunDirectoryError when a later sparktrain wrote it, OSError from the store."""
+        """Examine the run. Raises RunDirectoryError when a newer sparktrain wrote it, OSError from the store."""
         store, layout = self._place.store, self._place.layout
         report, records = salvage.examine(store, layout)
         findings = [*_of_journal(report), *self._of_records(report, records)]
@@ -158,22 +158,22 @@ class RunExaminer:
             name=layout.path,
             directory=self._place.where,
             fast=self._fast,
-            findings=tuple(sorted(findings, key=lambda each: list(Severity).index(each.gravity), reverse=True)),
-            outlook=() if view is None else tuple(_outlook(view, checked.damaged, report)),
+            findings=tuple(sorted(findings, key=lambda each: list(Severity).index(each.severity), reverse=True)),
+            outlook=() if view is None else tuple(_outlook(view, checked.corrupt, report)),
             checkpoints=checked.count,
             size=checked.size,
             records=report.kept,
-            begun=next((each.at for each in records if isinstance(each, DriverStarted)), None),
+            started=next((each.at for each in records if isinstance(each, DriverStarted)), None),
             plan=plan,
             view=view,
         )
 
     def _of_records(self, report: SalvageReport, records: tuple[AnyRecord, ...]) -> Iterator[RunFinding]:
-        """What is not in a journal that can be read, though there is proof that it was."""
+        """The records that a readable journal has lost for certain."""
         store, layout = self._place.store, self._place.layout
         lost = lost_records(store, layout, records, lambda: salvage.examine(store, layout)[1])
         if lost and report.whole:
-            step = "--repair takes the results from there" if lost.results else "--repair begins a new generation"
+            step = "--repair takes the results from there" if lost.results else "--repair starts a new generation"
             yield RunFinding(Severity.BLOCKING, "journal", f"{lost}; {step}")
         for trial in lost.trials if report.whole else ():
             where = store.where(layout.trial(trial))
@@ -186,29 +186,29 @@ class RunExaminer:
             problem = f"{self._place.store.where(self._place.layout.spec)} is missing"
         except RunDirectoryError as error:
             problem = str(error)
-        findings.append(RunFinding(Severity.BLOCKING, "run.json", f"{problem}; --repair writes it anew from the plan"))
+        findings.append(RunFinding(Severity.BLOCKING, "run.json", f"{problem}; --repair rewrites it from the plan"))
         return {}
 
     def _plan(
         self, findings: list[RunFinding], overview: dict[str, Any], records: tuple[AnyRecord, ...]
     ) -> Plan | None:
-        """The plan that a resume would follow; it and its code are looked at, and those of earlier drivers."""
+        """The plan that a resume would follow; examines the plans and the code of all drivers."""
         store, layout = self._place.store, self._place.layout
         begun = [record.plan for record in records if isinstance(record, DriverStarted)]
         newest = begun[-1] if begun else str(overview.get("plan", ""))
         followed = None
         for digest in dict.fromkeys(each for each in (newest, *begun) if each):
-            gravity = Severity.BLOCKING if digest == newest else Severity.DAMAGE
+            severity = Severity.BLOCKING if digest == newest else Severity.CORRUPT
             try:
                 plan = plans.read(store, layout, digest)
             except RunDirectoryError as error:
-                findings.append(RunFinding(gravity, "plan", str(error)))
+                findings.append(RunFinding(severity, "plan", str(error)))
                 continue
             followed = plan if digest == newest else followed
             try:
                 plans.read_code(store, layout, plan.code)
             except RunDirectoryError as error:
-                findings.append(RunFinding(gravity, "code", str(error), path=layout.code(plan.code)))
+                findings.append(RunFinding(severity, "code", str(error), path=layout.code(plan.code)))
         return followed
 
     def _view(self, plan: Plan, overview: dict[str, Any], records: tuple[AnyRecord, ...]) -> RunView:
@@ -220,7 +220,7 @@ class RunExaminer:
             function=plan.function,
             spec=plan.sweep_spec(),
             total=total if isinstance(total, int) else None,
-            begun=None,
+            started=None,
             store=store,
             layout=layout,
             records=records,
@@ -238,37 +238,37 @@ class RunExaminer:
                 try:
                     manifests[checkpoint.manifest] = checkpoints.manifest_of(self._place.store, checkpoint)
                 except CheckpointError as error:
-                    checked.damaged[checkpoint.manifest] = str(error)
+                    checked.corrupt[checkpoint.manifest] = str(error)
         total = sum(shard.size for manifest in manifests.values() for shard in manifest.shards)
         for trial in view.trials:
             for checkpoint in trial.kept:
                 checked.count += 1
                 if (manifest := manifests.get(checkpoint.manifest)) is not None:
                     self._verify(checkpoint, manifest, checked, total)
-        if checked.damaged and view.state is RunState.RUNNING:
+        if checked.corrupt and view.state is RunState.RUNNING:
             self._forget_replaced(checked)
         for trial in view.trials:
-            yield from _of_trial(trial, checked.damaged)
+            yield from _of_trial(trial, checked.corrupt)
 
     def _verify(self, checkpoint: Checkpoint, manifest: checkpoints.Manifest, checked: _Checked, total: int) -> None:
         before = checked.size
         try:
             for size in checkpoints.verified(self._place.store, checkpoint, manifest, self._fast):
                 checked.size += size
-                self._told(checked.size, total)
+                self._on_bytes(checked.size, total)
         except CheckpointError as error:
-            checked.damaged[checkpoint.manifest] = str(error)
+            checked.corrupt[checkpoint.manifest] = str(error)
         checked.size = before + sum(shard.size for shard in manifest.shards)
-        self._told(checked.size, total)
+        self._on_bytes(checked.size, total)
 
     def _forget_replaced(self, checked: _Checked) -> None:
-        """The driver may have deleted meanwhile what newer checkpoints have replaced."""
+        """Drop findings about checkpoints that the driver has replaced and deleted meanwhile."""
         _, records = salvage.examine(self._place.store, self._place.layout)
         sweep = Sweep(RunId(self._place.layout.path), RunLimits(), 0.0)
         fold(sweep, records)
         kept = {each.manifest for trial in sweep.trials.values() for each in trial.checkpoints.kept}
-        for manifest in [each for each in checked.damaged if each not in kept]:
-            del checked.damaged[manifest]
+        for manifest in [each for each in checked.corrupt if each not in kept]:
+            del checked.corrupt[manifest]
 
     # ---- results
 
@@ -284,12 +284,12 @@ class RunExaminer:
         except (ValueError, AttributeError, SpecError) as error:
             problem = f"{where} cannot be read: {error}"
         else:
-            told = {trial.id: trial.status for trial in result.trials}
-            wrong = [trial for trial in view.results if told.get(trial.id) != trial.status]
+            written = {trial.id: trial.status for trial in result.trials}
+            wrong = [trial for trial in view.results if written.get(trial.id) != trial.status]
             if not wrong:
                 return
-            problem = f"{where} says other than the journal of {_named([trial.id for trial in wrong])}"
-        yield RunFinding(Severity.DAMAGE, "results.json", f"{problem}; --repair writes it anew from the journal")
+            problem = f"{where} differs from the journal in {_named([trial.id for trial in wrong])}"
+        yield RunFinding(Severity.CORRUPT, "results.json", f"{problem}; --repair rewrites it from the journal")
 
 
 def _of_journal(report: SalvageReport) -> Iterator[RunFinding]:
@@ -299,44 +299,44 @@ def _of_journal(report: SalvageReport) -> Iterator[RunFinding]:
         yield RunFinding(Severity.NOTE, "journal", note)
 
 
-def _of_trial(trial: TrialView, damaged: dict[str, str]) -> Iterator[RunFinding]:
-    bad = [each for each in trial.kept if each.manifest in damaged]
-    # A trial that could go on from nothing would hide what is lost: it ends as failed.
-    gravity = Severity.BLOCKING if len(bad) == len(trial.kept) else Severity.DAMAGE
+def _of_trial(trial: TrialView, corrupt: dict[str, str]) -> Iterator[RunFinding]:
+    bad = [each for each in trial.kept if each.manifest in corrupt]
+    # A trial that restarts from nothing would hide the loss: it ends as failed.
+    severity = Severity.BLOCKING if len(bad) == len(trial.kept) else Severity.CORRUPT
     if trial.result.status.observed:
-        gravity = Severity.DAMAGE
+        severity = Severity.CORRUPT
     for each in bad:
-        yield RunFinding(gravity, "checkpoint", damaged[each.manifest], trial.result.id, each)
+        yield RunFinding(severity, "checkpoint", corrupt[each.manifest], trial.result.id, each)
 
 
-def _outlook(view: RunView, damaged: dict[str, str], report: SalvageReport) -> Iterator[str]:
+def _outlook(view: RunView, corrupt: dict[str, str], report: SalvageReport) -> Iterator[str]:
     """What a driver that resumes the run would do."""
     if view.complete and report.whole:
-        yield "nothing is left to be done"
+        yield "nothing is left to do"
         return
-    anew = []
+    fresh = []
     for trial in view.trials:
         if trial.result.status.observed:
             continue
-        good = [each for each in trial.kept if each.manifest not in damaged]
+        good = [each for each in trial.kept if each.manifest not in corrupt]
         newest = trial.checkpoint
         if newest is None:
-            anew.append(trial.result.id)
+            fresh.append(trial.result.id)
         elif not good:
-            yield f"trial {trial.result.id} fails: none of its checkpoints can be read; after --repair it begins anew"
+            yield f"trial {trial.result.id} fails: it has no readable checkpoint; after --repair it starts from nothing"
         elif good[-1] is not newest:
-            yield f"trial {trial.result.id} goes on from step {good[-1].step} in place of {newest.step}"
+            yield f"trial {trial.result.id} resumes from step {good[-1].step} in place of {newest.step}"
         else:
-            yield f"trial {trial.result.id} goes on from step {newest.step}"
-    if anew:
-        yield f"{_named(anew)} {'begins' if len(anew) == 1 else 'begin'} anew"
+            yield f"trial {trial.result.id} resumes from step {newest.step}"
+    if fresh:
+        yield f"{_named(fresh)} {'starts' if len(fresh) == 1 else 'start'} from nothing"
     lost = [trial for trial in report.again if trial >= len(view.trials)]
     if lost:
-        yield f"{_named(lost)} {'is' if len(lost) == 1 else 'are'} lost, and proposed again under other numbers"
+        yield f"{_named(lost)} {'is' if len(lost) == 1 else 'are'} lost, and proposed under other numbers"
     if view.total is not None and view.total > len(view.trials):
-        yield f"{formatting.count(view.total - len(view.trials), 'trial')} not yet begun"
+        yield f"{formatting.count(view.total - len(view.trials), 'trial')} not yet started"
 
 
 def _named(trials: list[TrialId]) -> str:
-    ids = ", ".join(map(str, trials[:_TOLD_TRIALS])) + " ..." * (len(trials) > _TOLD_TRIALS)
+    ids = ", ".join(map(str, trials[:_SHOWN_TRIALS])) + " ..." * (len(trials) > _SHOWN_TRIALS)
     return f"trial {ids}" if len(trials) == 1 else f"trials {ids}"

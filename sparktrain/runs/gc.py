@@ -1,4 +1,4 @@
-"""Makes room in a run directory: deletes what no driver, and nobody who looks, needs any more."""
+"""Makes room in a run directory: deletes files that no driver and no reader needs any more."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,12 +22,12 @@ from sparktrain.store.base import Leftover
 
 VERSION = 1
 _CHECK_EVERY = 20
-"""Files that are deleted before it is asked whether a driver has come meanwhile."""
-_TOLD_LINES = 40
+"""Files that are deleted between two checks for a new driver."""
+_SHOWN_LINES = 40
 
 
 class KeepPolicy(StrEnum):
-    """Which checkpoints of the trials stay that have a result. The value is the word on the command line."""
+    """Which checkpoints stay of trials that have a result. The value is the word on the command line."""
 
     EACH = "each"  # of each trial the newest and the best
     BEST = "best"  # the same, of the best trial alone
@@ -43,14 +43,14 @@ def keep_of(value: str) -> KeepPolicy:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A checkpoint that counts no more."""
+    """A checkpoint that no longer counts."""
 
     trial: TrialId
     checkpoint: Checkpoint
     path: str
-    """Of its manifest, in full."""
+    """The full path of its manifest."""
     files: tuple[str, ...]
-    """In the store, the manifest first."""
+    """Paths in the store, the manifest first."""
     size: int
     """In bytes."""
 
@@ -60,9 +60,9 @@ class Orphan:
     """A file that belongs to no checkpoint."""
 
     file: str
-    """In the store."""
+    """Its path in the store."""
     path: str
-    """In full."""
+    """Its full path."""
     size: int
 
 
@@ -75,15 +75,15 @@ class Tidied:
     orphans: tuple[Orphan, ...]
     unpublished: tuple[Leftover, ...]
     records: tuple[int, int]
-    """Of the journal, before and after."""
+    """Records of the journal, before and after."""
     dry: bool
-    damaged: tuple[str, ...] = ()
-    """Of the checkpoints that stay, those whose files are not there as they should be, in words."""
+    corrupt: tuple[str, ...] = ()
+    """The checkpoints that stay and have missing or truncated files, one message each."""
 
     @property
     def code(self) -> int:
-        """How `sparktrain gc` ends: the exit code."""
-        return 7 if self.damaged else 0
+        """The exit code of `sparktrain gc`."""
+        return 7 if self.corrupt else 0
 
     @property
     def size(self) -> int:
@@ -99,14 +99,14 @@ class Tidied:
             (len(self.orphans), "orphaned file"),
             (len(self.unpublished), "unpublished file"),
         ]
-        told = [formatting.count(count, noun) for count, noun in counts if count]
-        what = f"{verb} {', '.join(told)}: {formatting.size(self.size)}" if told else "there is nothing to delete"
+        shown = [formatting.count(count, noun) for count, noun in counts if count]
+        what = f"{verb} {', '.join(shown)}: {formatting.size(self.size)}" if shown else "there is nothing to delete"
         before, after = self.records
         shorter = f"; the journal has {after} records in place of {before}" if after < before else ""
         each = list(self._each())
-        more = [f"  and {len(each) - _TOLD_LINES} more"] if len(each) > _TOLD_LINES else []
-        damaged = [f"{formatting.plain(each)}; `sparktrain fsck` says what that means" for each in self.damaged]
-        return [f"{formatting.plain(self.name)}: {what}{shorter}", *each[:_TOLD_LINES], *more, *damaged]
+        more = [f"  and {len(each) - _SHOWN_LINES} more"] if len(each) > _SHOWN_LINES else []
+        corrupt = [f"{formatting.plain(each)}; `sparktrain fsck` explains it" for each in self.corrupt]
+        return [f"{formatting.plain(self.name)}: {what}{shorter}", *each[:_SHOWN_LINES], *more, *corrupt]
 
     def _each(self) -> Iterator[str]:
         for dropped in self.dropped:
@@ -131,15 +131,15 @@ class Tidied:
             "unpublished": [{"path": each.name, "size": each.size} for each in self.unpublished],
             "size": self.size,
             "records": {"before": self.records[0], "after": self.records[1]},
-            "damaged": list(self.damaged),
+            "corrupt": list(self.corrupt),
         }
 
 
 class Tidier:
-    """Tidies up one run, when no driver is on it. Its methods block on the store."""
+    """Tidies up one run that no driver owns. Its methods block on the store."""
 
     def __init__(self, place: RunLocation, keep: KeepPolicy, older_than_s: float, clock: Clock) -> None:
-        """What belongs to nothing is deleted when it is older than `older_than_s`."""
+        """Orphaned files are deleted when they are older than `older_than_s`."""
         self._place = place
         self._keep = keep
         self._older_than_s = older_than_s
@@ -149,8 +149,8 @@ class Tidier:
     def find(self) -> Tidied:
         """What would be deleted; writes nothing.
 
-        Raises RunDirectoryError when a driver is, or may be, on the run, SpecError when no trial can be the best, and
-        as `Observer.look`.
+        Raises RunDirectoryError when a driver owns the run, or may own it, SpecError when no trial can be the best,
+        and as `Observer.look`.
         """
         view = self._observer.look()
         self._check_idle(view)
@@ -166,12 +166,12 @@ class Tidier:
         )
 
     def tidy(self, who: DriverIdentity) -> Tidied:
-        """Delete it. Takes over the run first, so that no driver can begin meanwhile without this being noticed.
+        """Delete what `find` finds. Takes over the run first, so that a driver that starts meanwhile is noticed.
 
-        Looks afterwards whether the files of all checkpoints that stay are there, in their sizes. Raises as `find`, and
-        DeposedError when a driver has begun: what was deleted until then was not needed.
+        Checks afterwards that the files of all checkpoints that stay exist with their sizes. Raises as `find`, and
+        DeposedError when a driver has started: what was deleted until then was not needed.
         """
-        self.find()  # nothing is taken over for a call that is wrong
+        self.find()  # a wrong call takes nothing over
         journal, _ = Journal.claim(self._place.store, self._place.layout.journal, who)
         self._observer = Observer(self._place, self._clock)
         found = self.find()
@@ -183,10 +183,10 @@ class Tidier:
         kept = [each for trial in self._observer.look().trials for each in trial.kept]
         self._delete(found, kept, journal)
         journal.compact(compacted(self._observer.records))
-        return replace(found, dry=False, damaged=tuple(self._damaged(kept)))
+        return replace(found, dry=False, corrupt=tuple(self._corrupt(kept)))
 
     def _delete(self, found: Tidied, kept: Sequence[Checkpoint], journal: Journal) -> None:
-        """Delete what was found, but for all that a checkpoint names which is kept: whatever else is wrong."""
+        """Delete what was found, except files that a kept checkpoint names, whatever else is wrong."""
         store, needed = self._place.store, set[str]()
         for checkpoint in kept:
             with suppress(CheckpointError):  # one that cannot be read names nothing
@@ -199,7 +199,7 @@ class Tidier:
         for left in found.unpublished:
             store.discard_unpublished(left)
 
-    def _damaged(self, kept: Sequence[Checkpoint]) -> Iterator[str]:
+    def _corrupt(self, kept: Sequence[Checkpoint]) -> Iterator[str]:
         """What is wrong with checkpoints that stay, by the sizes of their files."""
         for checkpoint in kept:
             try:
@@ -212,18 +212,18 @@ class Tidier:
     def _check_idle(self, view: RunView) -> None:
         if view.state is RunState.RUNNING:
             raise RunDirectoryError(f"run directory {view.directory} is in use by {view.driver}: wait for its end")
-        silent_s = self._clock.wall() - (view.heard or 0.0)
+        silent_s = self._clock.wall() - (view.last_record or 0.0)
         if view.state is RunState.GONE and silent_s < self._older_than_s:
             raise RunDirectoryError(
                 f"run directory {view.directory} may be in use: its driver ({view.driver or 'unknown'}) does not "
-                f"answer from here, but was heard of {formatting.ago(silent_s)}; resume the run, or say --older-than "
-                f"{max(1, int(silent_s))}s when you know that nobody is on it"
+                f"answer from here, but wrote a record {formatting.ago(silent_s)}; resume the run, or pass "
+                f"--older-than {max(1, int(silent_s))}s when you know that no driver runs"
             )
 
     def _dropped(self, trial: TrialView, view: RunView) -> Iterator[Dropped]:
         """The checkpoints of a trial that has a result, but for those that stay."""
         if not trial.result.status.observed:
-            return  # a driver that resumes the run begins there
+            return  # a driver that resumes the run starts there
         stay = self._staying(trial, view)
         store = self._place.store
         for checkpoint in trial.kept:
@@ -235,7 +235,7 @@ class Tidier:
                 files = checkpoints.files_of(checkpoint, manifest)
                 size = sum(shard.size for shard in manifest.shards)
             except CheckpointError:
-                pass  # its shards belong to nothing from now on
+                pass  # its shards are orphans from now on
             yield Dropped(trial.result.id, checkpoint, store.where(checkpoint.manifest), tuple(files), size)
 
     def _staying(self, trial: TrialView, view: RunView) -> list[Checkpoint]:
@@ -244,7 +244,7 @@ class Tidier:
         if self._keep is KeepPolicy.BEST:
             best = view.results[0] if len(view.results) == 1 else view.best
             if view.metric is None and len(view.results) > 1:
-                raise SpecError(f"run {view.name} has no metric, so that no trial is its best: say --checkpoints each")
+                raise SpecError(f"run {view.name} has no metric, so that no trial is its best: pass --checkpoints each")
             if best is None or best.id != trial.result.id:
                 return []
         known = CheckpointHistory(list(trial.kept))
@@ -263,7 +263,7 @@ class Tidier:
 
 
 def _records(dropped: Sequence[Dropped]) -> list[CheckpointsDropped]:
-    """What the journal gets of it: one record for each trial."""
+    """The records for the journal, one for each trial."""
     manifests: dict[TrialId, list[str]] = {}
     for each in dropped:
         manifests.setdefault(each.trial, []).append(each.checkpoint.manifest)

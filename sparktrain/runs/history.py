@@ -1,4 +1,4 @@
-"""What a run directory holds of a run, and how a driver that resumes it gets to where those before were."""
+"""What a run directory holds of a run, and how a driver that resumes it restores the state of the drivers before it."""
 
 import json
 import os
@@ -42,36 +42,36 @@ class StoredRun:
     """A run that a directory holds."""
 
     plan: Plan
-    """That the last driver was told."""
+    """The plan of the newest driver."""
     opened: JournalContents
     driver: DriverIdentity | None
-    """That was last on it; None when it died before it had begun."""
+    """The newest driver; None when it died before it had started."""
 
     @property
     def ended(self) -> bool:
-        """The last driver has said that it is done, whatever the reason."""
+        """The newest driver has recorded its end, whatever the reason."""
         return self.end is not None
 
     @property
     def end(self) -> RunEnded | None:
-        """What the last driver has said when it was done; None when it has not."""
+        """The newest driver's record of its end; None when it has recorded none."""
         return self._last if isinstance(self._last, RunEnded) else None
 
     @property
     def retried(self) -> bool:
-        """The last driver has queued the trials that had failed, as it was told to."""
-        began = next((each for each in reversed(self.opened.records) if isinstance(each, DriverStarted)), None)
-        return began is not None and began.retry_failed
+        """The newest driver has queued failed trials for a retry, as its caller asked."""
+        start = next((each for each in reversed(self.opened.records) if isinstance(each, DriverStarted)), None)
+        return start is not None and start.retry_failed
 
     @property
     def _last(self) -> AnyRecord | None:
-        """The begin or the end of a driver's work, whichever is the newer one."""
+        """The newest record of a driver's start or end."""
         return next(
             (each for each in reversed(self.opened.records) if isinstance(each, RunEnded | DriverStarted)), None
         )
 
     def sweep(self) -> Sweep:
-        """The trials as the last driver has left them."""
+        """The trials as the newest driver has left them."""
         sweep = Sweep(RunId(self.plan.spec["name"]), RunLimits(), 0.0)
         fold(sweep, self.opened.records)
         return sweep
@@ -80,7 +80,7 @@ class StoredRun:
 def look(store: Store, layout: RunLayout) -> StoredRun | None:
     """The run in the directory; None when there is none. Blocks on the store.
 
-    Raises RunDirectoryError when it cannot be read, JournalCorruptError when its journal is damaged, and OSError when
+    Raises RunDirectoryError when it cannot be read, JournalCorruptError when its journal is corrupt, and OSError when
     the store fails.
     """
     try:
@@ -89,13 +89,13 @@ def look(store: Store, layout: RunLayout) -> StoredRun | None:
         return None
     opened = reader.read(store, layout.journal)
     check_whole(store, layout, opened.records, lambda: reader.read(store, layout.journal).records)
-    begun = [record.plan for record in opened.records if isinstance(record, DriverStarted)]
-    plan = plans.read(store, layout, begun[-1] if begun else str(overview["plan"]))
+    started = [record.plan for record in opened.records if isinstance(record, DriverStarted)]
+    plan = plans.read(store, layout, started[-1] if started else str(overview["plan"]))
     return StoredRun(plan, opened, writer.newest_driver(store, layout.journal))
 
 
 def this_driver(address: str = "", fingerprint: str = "") -> DriverIdentity:
-    """The calling process; with address and fingerprint of its coordinator, where it has one."""
+    """The identity of this process, with address and fingerprint of its coordinator where it has one."""
     application, attempt = this_attempt()
     return DriverIdentity(
         host=socket.gethostname(),
@@ -110,7 +110,7 @@ def this_driver(address: str = "", fingerprint: str = "") -> DriverIdentity:
 
 
 def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
-    """What `run.json` has. Blocks. Raises OSError; RunDirectoryError where this sparktrain cannot read it."""
+    """The content of `run.json`. Blocks. Raises OSError; RunDirectoryError where this sparktrain cannot read it."""
     where = store.where(layout.spec)
     try:
         overview = json.loads(store.read(layout.spec))
@@ -128,18 +128,17 @@ def read_overview(store: Store, layout: RunLayout) -> dict[str, Any]:
 
 
 def check_alone(found: StoredRun, where: str, this: DriverIdentity) -> None:
-    """Raises RunDirectoryError when the driver that was last on the run answers, and is not `this` one; but not for one
-    that YARN has replaced by this one: it is given up, though it may not know that yet.
+    """Raises RunDirectoryError when the newest driver of the run answers and is not `this` one, unless YARN has
+    replaced that driver by this one: YARN has given it up, even if it does not know that yet.
 
-    Blocks for some seconds at most. It helps people, and nothing depends on it: a driver that is taken over without
-    having answered is fenced.
+    Blocks for some seconds at most. It only helps people: a driver that does not answer and is taken over is fenced.
     """
     driver = found.driver
     if driver is None or found.ended or this.replaces(driver) or driver.fingerprint == this.fingerprint != "":
-        return  # a pool whose last call has lost its store is on no run now, and it is this pool that asks
+        return  # after a call that lost its store a pool owns no run, and here that pool itself asks
     if answers(driver):
         raise RunDirectoryError(
-            f"run directory {where} is in use: {driver} has been on this run since {time_of_day(driver.started)}; wait "
+            f"run directory {where} is in use: {driver} has owned this run since {time_of_day(driver.started)}; wait "
             "for its end, stop it, or choose another name"
         )
 
@@ -185,32 +184,32 @@ def _certificate_of(address: tuple[str, int], timeout_s: float) -> bytes:
 
 
 def proposed_before(records: Sequence[AnyRecord], space: str) -> list[dict[str, object]]:
-    """What samplers of other spaces than `space`, a digest, have proposed: it is not proposed again."""
-    return [case for record in records[: _begin(records, space)] for case in _cases(record)]
+    """The cases that samplers of other spaces than `space`, a digest, have proposed: no sampler proposes them twice."""
+    return [case for record in records[: _first_of(records, space)] for case in _cases(record)]
 
 
 def replay(sampler: Sampler, records: Sequence[AnyRecord], space: str) -> None:
-    """Ask and tell a fresh sampler what the one before was asked and told, since it began with `space`, a digest.
+    """Ask a fresh sampler for the same cases, and give it the same results, as the sampler before it with `space`.
 
-    Raises ResumeError when it proposes something else.
+    `space` is a digest. Raises ResumeError when the sampler proposes something else.
     """
     ends = _ends(records)
-    start, told = _begin(records, space), 0
+    start, seen = _first_of(records, space), 0
     for record in records[start:]:
         if isinstance(record, TrialsAdded):
-            _tell(sampler, ends[told : record.observed])
-            told = max(told, record.observed)
+            _observe(sampler, ends[seen : record.observed])
+            seen = max(seen, record.observed)
             suggested = sampler.suggest(record.asked).cases
             if _plain(suggested) != _plain(record.cases):
                 raise ResumeError(
                     f"the space proposes {_plain(suggested)} where it proposed {_plain(record.cases)} before: a "
                     "condition of it has changed; choose another name for a new run"
                 )
-    _tell(sampler, ends[told:])
+    _observe(sampler, ends[seen:])
 
 
-def _begin(records: Sequence[AnyRecord], space: str) -> int:
-    """Where the last drivers, all of which had `space`, have begun."""
+def _first_of(records: Sequence[AnyRecord], space: str) -> int:
+    """The index of the first record of the newest drivers that all had `space`."""
     start = len(records)
     for index in range(len(records) - 1, -1, -1):
         record = records[index]
@@ -229,7 +228,7 @@ _End = tuple[TrialId, dict[str, object], dict[str, float] | None]
 
 
 def _ends(records: Sequence[AnyRecord]) -> list[_End]:
-    """The ends of trials that samplers were told, in their order."""
+    """The ends of trials that samplers have observed, in their order."""
     cases = [case for record in records for case in _cases(record)]
     return [
         (each.trial, cases[each.trial], each.metrics if each.status is TrialStatus.SUCCEEDED else None)
@@ -238,7 +237,7 @@ def _ends(records: Sequence[AnyRecord]) -> list[_End]:
     ]
 
 
-def _tell(sampler: Sampler, ends: Sequence[_End]) -> None:
+def _observe(sampler: Sampler, ends: Sequence[_End]) -> None:
     for trial, params, metrics in ends:
         sampler.observe(trial, params, metrics)
 

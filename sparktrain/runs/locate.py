@@ -13,10 +13,10 @@ from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
 
 LOOK_TIMEOUT_S = 20.0
-"""How long somebody who only looks waits for a store that does not answer."""
+"""How long a command that only reads waits for a store that does not answer."""
 
 _URL = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)(?P<path>/.*)?")
-_TOLD_ENTRIES = 6
+_SHOWN_ENTRIES = 6
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,30 @@ class RunLocation:
 
 
 def place_of(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> RunLocation:
-    """The place of one run. Does not touch the store. Raises SpecError for what can be no run directory."""
+    """The location of one run. Does not touch the store. Raises SpecError for what cannot be a run directory."""
     root, name = _split(directory)
     return RunLocation(open_store(StoreAddress(root, timeout_s=timeout_s)), RunLayout(run_name(name, "run directory")))
 
 
-def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, damaged: bool = False) -> RunLocation:
-    """The run that the directory is of; with `damaged`, also one whose run.json is lost. Blocks on the store.
+def run_in(directory: str, timeout_s: float = STORE_TIMEOUT_S, *, without_overview: bool = False) -> RunLocation:
+    """The run in the directory; with `without_overview`, also a run without its run.json. Blocks on the store.
 
-    Raises RunDirectoryError, which says what is there instead; SpecError for what can be no directory of a store.
+    Raises RunDirectoryError, which names what is there instead; SpecError for what cannot be a directory of a store.
     """
     try:
         found, alone = runs_in(directory, timeout_s)
     except RunDirectoryError:
-        if damaged and "journal/" in open_store(StoreAddress(_absolute(directory), timeout_s=timeout_s)).entries():
+        if (
+            without_overview
+            and "journal/" in open_store(StoreAddress(_absolute(directory), timeout_s=timeout_s)).entries()
+        ):
             return place_of(directory, timeout_s)
         raise
     if alone:
         return found[0]
     names = [place.layout.path for place in found]
-    told = ", ".join(names[:_TOLD_ENTRIES]) + (" ..." if len(names) > _TOLD_ENTRIES else "")
-    raise RunDirectoryError(f"{directory} holds {len(names)} runs: pass the directory of one of them ({told})")
+    shown = ", ".join(names[:_SHOWN_ENTRIES]) + (" ..." if len(names) > _SHOWN_ENTRIES else "")
+    raise RunDirectoryError(f"{directory} holds {len(names)} runs: pass the directory of one of them ({shown})")
 
 
 def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[RunLocation], bool]:
@@ -71,7 +74,7 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Ru
     try:
         place = place_of(directory, timeout_s)
     except SpecError:
-        place = None  # no run has such a name; the directory may hold some all the same
+        place = None  # no run can have such a name, but the directory may hold runs
     try:
         if place is not None and place.has_run:
             return [place], True
@@ -79,7 +82,7 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Ru
         places = [RunLocation(inside, RunLayout(name)) for name in _folders(entries)]
         found = [each for each in places if each.has_run]
     except StoreError:
-        raise  # it says what to do
+        raise  # its message has the next step
     except PermissionError as error:
         raise RunDirectoryError(f"{directory} cannot be read: {error.strerror or error}; ask its owner") from error
     if not found:
@@ -88,17 +91,17 @@ def runs_in(directory: str, timeout_s: float = STORE_TIMEOUT_S) -> tuple[list[Ru
 
 
 def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:
-    """What is there in place of a run, and what to do."""
+    """What is there in place of a run, and the next step."""
     if place is not None and place.store.exists("run.json"):
-        return f"it is a part of one; pass {place.store.where()}"
+        return f"it is part of a run; pass {place.store.where()}"
     if place is not None and place.store.exists(place.layout.path):
         return "it is a file; pass a directory that has run.json"
     if "journal/" in entries:
         return "its run.json is lost; put a copy back, or see `sparktrain fsck`"
     if not entries:
         return "there is no such directory, or it is empty; correct the path"
-    told = ", ".join(entries[:_TOLD_ENTRIES]) + (f" and {len(entries) - _TOLD_ENTRIES} more" * (len(entries) > 6))
-    return f"it has {told}, and neither run.json nor a folder with one; pass the directory of a run, or of several"
+    shown = ", ".join(entries[:_SHOWN_ENTRIES]) + (f" and {len(entries) - _SHOWN_ENTRIES} more" * (len(entries) > 6))
+    return f"it has {shown}, and neither run.json nor a folder with one; pass the directory of a run, or of several"
 
 
 def _folders(entries: Sequence[str]) -> list[str]:

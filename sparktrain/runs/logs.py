@@ -1,4 +1,4 @@
-"""The logs in a run directory: which there are, what is in them, and what comes while their trial goes on."""
+"""The logs in a run directory: which exist, what they contain, and what is added while their trial runs."""
 
 import codecs
 import re
@@ -14,14 +14,14 @@ from sparktrain.runs.view import RunState, RunView
 from sparktrain.store.base import PIECE_BYTES, Store
 
 POLL_S = 1.0
-"""How often a log that is followed is looked at."""
+"""Time between two reads of a log that is followed."""
 SETTLED_POLLS = 3
-"""The end of a log may come a little after the end of its trial: so often nothing new must be there."""
+"""How many reads without news end a log: its last lines may be uploaded after the end of its trial."""
 TAIL_BYTES = 64 * 1024
 
 _MOVING = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
-"""What could move a cursor, but for the end of a line; colours stay."""
-_TOLD_TRIALS = 12
+"""Control characters that could move a cursor, except the end of a line; colours stay."""
+_SHOWN_TRIALS = 12
 
 
 class LogFile(Struct, frozen=True):
@@ -29,19 +29,19 @@ class LogFile(Struct, frozen=True):
 
     member: Member
     path: str
-    """In the store."""
+    """Its path in the store."""
     size: int
-    """In bytes, as far as the store shows them."""
+    """Bytes, as far as the store shows them."""
 
 
 class Wanted(Struct, frozen=True):
-    """Which logs somebody asks for."""
+    """Which logs the user asks for."""
 
     trial: TrialId | None = None
     generation: Generation | None = None
     rank: Rank | None = None
     all: bool = False
-    """Of every generation and rank that is not named, in place of the newest and the chief."""
+    """Take every generation and rank that is not named, in place of the newest and the chief."""
 
 
 def logs_in(place: RunLocation, trial: TrialId | None = None) -> list[LogFile]:
@@ -52,7 +52,7 @@ def logs_in(place: RunLocation, trial: TrialId | None = None) -> list[LogFile]:
 
 
 def chosen(logs: Sequence[LogFile], wanted: Wanted) -> list[LogFile]:
-    """Those that were asked for: with nothing said, that of the chief of the newest generation of each trial."""
+    """The logs that `wanted` asks for: by default those of the chief of the newest generation of each trial."""
     rank = CHIEF if wanted.rank is None and not wanted.all else wanted.rank
     found = [
         log
@@ -68,28 +68,28 @@ def chosen(logs: Sequence[LogFile], wanted: Wanted) -> list[LogFile]:
 
 
 def missing(logs: Sequence[LogFile], wanted: Wanted) -> SpecError:
-    """The error of somebody who asks for a log that there is not; `logs` are those of the trial."""
+    """The error for a log that does not exist; `logs` are those of the trial."""
     of = f"trial {wanted.trial}" + (f" in generation {wanted.generation}" if wanted.generation is not None else "")
     of += f" of rank {wanted.rank}" if wanted.rank is not None else ""
     if not logs:
         return SpecError(
-            f"there is no log of {of} yet: a log comes once its trial has printed something and has run for a moment; "
+            f"there is no log of {of} yet: a log exists once its trial has printed something and has run for a moment; "
             "try --follow"
         )
-    there = ", ".join(f"{log.member.generation}/{log.member.rank}" for log in logs[:_TOLD_TRIALS])
+    there = ", ".join(f"{log.member.generation}/{log.member.rank}" for log in logs[:_SHOWN_TRIALS])
     return SpecError(
-        f"there is no log of {of}; by generation/rank there are {there}{' ...' * (len(logs) > _TOLD_TRIALS)}"
+        f"there is no log of {of}; by generation/rank there are {there}{' ...' * (len(logs) > _SHOWN_TRIALS)}"
     )
 
 
 def wanted_of(view: RunView, trial: int | None, generation: int | None, rank: int | None, every: bool) -> Wanted:
-    """What was asked for, where the only trial need not be named. Raises SpecError when there is no such trial."""
+    """The logs that the options ask for; an only trial need not be named. Raises SpecError for an unknown trial."""
     if trial is None and len(view.results) == 1:
         trial = view.results[0].id
     if trial is not None:
         check_trial(view, TrialId(trial))
     elif generation is not None or rank is not None:
-        raise SpecError(f"run {view.name} has {len(view.results)} trials: name the one whose log you want")
+        raise SpecError(f"run {view.name} has {len(view.results)} trials: name the trial of the log")
     return Wanted(
         None if trial is None else TrialId(trial),
         None if generation is None else Generation(generation),
@@ -104,19 +104,19 @@ def check_trial(view: RunView, trial: TrialId) -> None:
         return
     ids = [str(result.id) for result in view.results]
     there = (
-        f"there are {', '.join(ids[:_TOLD_TRIALS])}{' ...' * (len(ids) > _TOLD_TRIALS)}" if ids else "it has none yet"
+        f"there are {', '.join(ids[:_SHOWN_TRIALS])}{' ...' * (len(ids) > _SHOWN_TRIALS)}" if ids else "it has none yet"
     )
     raise SpecError(f"trial {trial} is none of run {view.name}: {there}")
 
 
 def content(store: Store, log: LogFile, tail: int | None = None) -> Iterator[bytes]:
-    """What is in the log, or its last `tail` lines, in pieces. Blocks. Raises OSError when a piece is asked for."""
+    """The content of the log, or its last `tail` lines, in pieces. Blocks. Each piece may raise OSError."""
     start = 0 if tail is None else _start_of_tail(store, log, tail)
     yield from _from(store, log.path, start)
 
 
 def _start_of_tail(store: Store, log: LogFile, lines: int) -> int:
-    """Where the last `lines` lines begin; an end without a newline is a line too."""
+    """Where the last `lines` lines start; an end without a newline is a line too."""
     start, left = log.size, lines
     while start > 0:
         length = min(TAIL_BYTES, start)
@@ -139,7 +139,7 @@ def _from(store: Store, path: str, start: int) -> Iterator[bytes]:
 
 
 class Follower:
-    """A log as it grows, of one trial in its newest generation, or in the one that is asked for. Blocks."""
+    """The growing log of one trial, in its newest generation or in the one that is named. Blocks."""
 
     def __init__(self, place: RunLocation, look: Callable[[], RunView], wanted: Wanted, tail: int | None) -> None:
         """`wanted` names the trial."""
@@ -148,13 +148,13 @@ class Follower:
         self._wanted = wanted
         self._tail = tail
 
-    def pieces(self, tell: Callable[[str], None]) -> Iterator[bytes]:
-        """What is there, and what comes, until the trial has ended; `tell` is for what is no part of the log.
+    def pieces(self, notify: Callable[[str], None]) -> Iterator[bytes]:
+        """What exists, and what is added, until the trial has ended; `notify` gets lines that are no part of the log.
 
         Raises OSError from the store, SpecError when the run has no such trial.
         """
-        if (said := delay_of(self._place.store)) is not None:
-            tell(said)
+        if (notice := delay_of(self._place.store)) is not None:
+            notify(notice)
         generation, at, quiet = Generation(0), 0, 0
         while True:
             view = self._look()
@@ -162,7 +162,7 @@ class Follower:
             if newest > generation:
                 if generation:
                     yield from self._rest(generation, at)
-                    tell(f"trial {self._wanted.trial} runs again: generation {newest}")
+                    notify(f"trial {self._wanted.trial} restarts: generation {newest}")
                 generation, at = newest, self._start(newest)
             before = at
             for piece in self._rest(generation, at):
@@ -181,7 +181,7 @@ class Follower:
         return Generation(next(each.generations for each in view.results if each.id == self._wanted.trial))
 
     def _over(self, view: RunView) -> bool:
-        """The member has ended, or nobody knows of it any more."""
+        """The member has ended, or no driver watches it any more."""
         result = next(each for each in view.results if each.id == self._wanted.trial)
         return view.state is not RunState.RUNNING or result.status.final or self._newest(view) < result.generations
 
@@ -208,17 +208,17 @@ class Follower:
 
 
 def delay_of(store: Store) -> str | None:
-    """How late a log appears in the store while it is written; None when it does at once."""
+    """How late the store shows a log that is being written; None when it does so at once."""
     scheme, colon, _ = store.address.url.partition(":/")
     if not colon or scheme == "file":
         return None
     if scheme in ("hdfs", "webhdfs", "swebhdfs"):
         return "HDFS shows what a trial prints a few seconds later"
-    return f"a store of objects ({scheme}) shows a log when its trial has ended, or runs again: until then it is empty"
+    return f"an object store ({scheme}) shows a log when its trial has ended or restarts: until then it is empty"
 
 
 class TerminalSanitizer:
-    """What a program printed, for a terminal: whatever could move the cursor or hide something as an escape."""
+    """Makes what a program printed safe for a terminal: characters that move the cursor or hide text become escapes."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")

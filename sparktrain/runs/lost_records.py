@@ -1,7 +1,7 @@
-"""What else a run directory tells of its trials: proof that records are gone which had counted.
+"""Proof in a run directory that its journal has lost records which had counted.
 
-A journal whose newest files are cut or deleted looks like one of a driver that died just then. But what depends on a
-record comes after it: the members of a gang leave files, and `results.json` is written when all results are durable.
+A journal with truncated or deleted newest files looks like that of a driver that died at that moment. But what depends
+on a record follows it: the members of a gang leave files, and `results.json` is written when all results are durable.
 """
 
 import json
@@ -22,31 +22,31 @@ from sparktrain.store.base import Store
 
 _TRIAL = re.compile(r"(\d+)/")
 _GENERATION = re.compile(r"(?:generation-|gen-)(\d+)/")
-_TOLD = 8
+_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Lost:
-    """What the journal should have, and has not."""
+    """What the journal should have, and lacks."""
 
     results: tuple[TrialResult, ...] = ()
-    """Of `results.json`: those of trials that have no result in the journal."""
+    """The results in `results.json` of trials that have no result in the journal."""
     generations: tuple[tuple[TrialId, Generation], ...] = ()
-    """Trials that the journal knows, and a generation that was formed after those that it knows."""
+    """Trials that the journal knows, each with a newer generation than the journal knows."""
     trials: tuple[TrialId, ...] = ()
-    """Those that it does not know at all."""
+    """Trials that the journal does not know."""
 
     def __bool__(self) -> bool:
         return bool(self.results or self.generations or self.trials)
 
     def __str__(self) -> str:
-        said = [
+        found = [
             ("results.json has a result of", [each.id for each in self.results]),
-            ("there are files of gangs that it does not know of", [trial for trial, _ in self.generations]),
+            ("there are files of gangs that it does not know, of", [trial for trial, _ in self.generations]),
             ("there are files or results of unknown", list(self.trials)),
         ]
-        told = "; ".join(f"{what} {_named(trials)}" for what, trials in said if trials)
-        return f"its newest records are lost: they were cut off or deleted after they had counted ({told})"
+        proof = "; ".join(f"{what} {_named(trials)}" for what, trials in found if trials)
+        return f"its newest records are lost: they were cut off or deleted after they had counted ({proof})"
 
 
 def check_whole(
@@ -54,19 +54,19 @@ def check_whole(
 ) -> None:
     """Raises JournalCorruptError when there is proof that the journal has lost records. Blocks; raises OSError.
 
-    `records` are those of the journal, and `again` reads them anew.
+    `records` are those of the journal, and `again` reads the journal once more.
     """
     if lost := lost_records(store, layout, records, again):
         where = store.where(layout.path)
-        raise JournalCorruptError(f"journal of {where} is corrupt: {lost}; `sparktrain fsck {where}` says what to do")
+        raise JournalCorruptError(f"journal of {where} is corrupt: {lost}; `sparktrain fsck {where}` has the next step")
 
 
 def lost_records(
     store: Store, layout: RunLayout, records: Sequence[AnyRecord], again: Callable[[], Sequence[AnyRecord]]
 ) -> Lost:
-    """What there is proof of. As `check_whole`.
+    """The records that are lost for certain; arguments and errors as of `check_whole`.
 
-    A driver may write meanwhile: so what seems to be lacking is looked for in the records that are there afterwards.
+    A driver may write meanwhile, so the records are read once more before something counts as lost.
     """
     known = _Known(records)
     seen = _Seen(_results(store, layout), dict(_generations(store, layout, known)))
@@ -75,8 +75,8 @@ def lost_records(
 
 
 def restored(lost: Lost) -> list[AnyRecord]:
-    """What is to be written, so that the journal lacks nothing any more of the trials that it knows: the results, and
-    that generations were formed whose names nobody may use again."""
+    """The records that make the journal complete for the trials that it knows: their results, and their generations,
+    so that no later gang takes the same number."""
     results, facts = {each.id: each for each in lost.results}, list[AnyRecord]()
     for trial, generation in lost.generations:
         members = results[trial].members if trial in results else ()
@@ -101,17 +101,17 @@ def restored(lost: Lost) -> list[AnyRecord]:
 class _Seen:
     results: SweepOutcome | None
     generations: dict[TrialId, Generation]
-    """The newest that has left a folder, of each trial that was looked at."""
+    """For each trial that was examined, the newest generation that has left a folder."""
 
 
 class _Known:
-    """What the journal says."""
+    """The content of the journal."""
 
     def __init__(self, records: Iterable[AnyRecord]) -> None:
         self.count = 0
         """Trials that were added."""
         self.concluded: set[TrialId] = set()
-        """Those that have, or once had, a result."""
+        """Trials that have, or once had, a result."""
         self.formed: dict[TrialId, Generation] = {}
         for record in records:
             match record:
@@ -127,19 +127,19 @@ class _Known:
 
 
 def _judged(seen: _Seen, known: _Known) -> Lost:
-    told = seen.results.trials if seen.results is not None else ()
+    results = seen.results.trials if seen.results is not None else ()
     newest = dict(seen.generations)
-    for each in told:
+    for each in results:
         newest[each.id] = Generation(max(each.generations, newest.get(each.id, NOT_FORMED)))
     return Lost(
-        tuple(each for each in told if each.status.observed and each.id not in known.concluded),
+        tuple(each for each in results if each.status.observed and each.id not in known.concluded),
         tuple(pair for pair in sorted(newest.items()) if pair[0] < known.count and pair[1] > known.generation(pair[0])),
         tuple(sorted(trial for trial in newest if trial >= known.count)),
     )
 
 
 def _results(store: Store, layout: RunLayout) -> SweepOutcome | None:
-    """None where there are none, or they tell nothing."""
+    """None where the file is missing or cannot be read."""
     try:
         return from_json(json.loads(store.read(layout.results)))
     except (FileNotFoundError, ValueError, AttributeError, SpecError):
@@ -147,7 +147,7 @@ def _results(store: Store, layout: RunLayout) -> SweepOutcome | None:
 
 
 def _generations(store: Store, layout: RunLayout, known: _Known) -> Iterator[tuple[TrialId, Generation]]:
-    """Of trials without a result, and of unknown ones: two folders are listed for each."""
+    """The newest generation of each trial without a result and of each unknown trial; lists two folders for each."""
     for found in map(_TRIAL.fullmatch, store.entries(layout.trials)):
         if found is None:
             continue
@@ -159,5 +159,5 @@ def _generations(store: Store, layout: RunLayout, known: _Known) -> Iterator[tup
 
 
 def _named(trials: Sequence[TrialId]) -> str:
-    more = f" and {formatting.count(len(trials) - _TOLD, 'other')}" if len(trials) > _TOLD else ""
-    return f"{'trial' if len(trials) == 1 else 'trials'} {', '.join(map(str, trials[:_TOLD]))}{more}"
+    more = f" and {formatting.count(len(trials) - _SHOWN, 'other')}" if len(trials) > _SHOWN else ""
+    return f"{'trial' if len(trials) == 1 else 'trials'} {', '.join(map(str, trials[:_SHOWN]))}{more}"

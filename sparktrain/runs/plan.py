@@ -1,4 +1,4 @@
-"""What a run is asked to do, as it lies in the run directory: enough to resume it, and to find out what has changed."""
+"""What a run must do, as the run directory stores it: enough to resume the run, and to find out what has changed."""
 
 import difflib
 import hashlib
@@ -21,46 +21,46 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
 
 VERSION = 1
-_TOLD_LINES = 12
+_SHOWN_LINES = 12
 _COMPARED_LINES = 40
-"""Of more, lines are not paired with those that they resemble."""
+"""Longer texts are compared without pairing lines that resemble each other."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What a run is asked to do."""
+    """What a run must do."""
 
     version: int = VERSION
     kind: Literal["sweep", "run"]
-    """The call that made it, and what it gives back."""
+    """The call that made it, which decides what it returns."""
     function: str
     code: str
-    """Digest of the `Code`."""
+    """The digest of the `Code`."""
     parts: dict[str, str]
-    """Digests of what the code consists of."""
+    """The digests of the parts of the code."""
     preload: tuple[str, ...]
     space: dict[str, Any]
     """See `search.document`."""
     data_version: str | None
-    """What the user calls the data."""
+    """The user's name for the version of the data."""
     spec: dict[str, Any]
     """The fields of a `SweepSpec`."""
     text: str = ""
-    """Of the function, for people; see `changes.text_of`."""
+    """The source of the function, for people; see `code_changes.text_of`."""
     env: tuple[str, ...] = ()
-    """Names of the variables that trials get; their values, which may be secrets, are stored nowhere."""
+    """The names of the variables that trials get; their values, which may be secrets, are stored nowhere."""
 
     def encode(self) -> bytes:
-        """As it is stored: the same bytes for the same plan. The order of a space's parameters counts."""
+        """The plan as it is stored: the same bytes for the same plan. The order of a space's parameters counts."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @property
     def digest(self) -> str:
-        """By which the plan is known."""
+        """The name of the plan in the run directory."""
         return hashlib.sha256(self.encode()).hexdigest()[:16]
 
     @property
     def space_digest(self) -> str:
-        """By which is known what the sampler proposes, and how often."""
+        """Identifies what the sampler proposes, and how often."""
         sampled = self.space, self.spec["trials"]
         return hashlib.sha256(msgspec.json.encode(sampled)).hexdigest()[:16]
 
@@ -74,13 +74,14 @@ def spec_fields(spec: SweepSpec) -> dict[str, Any]:
     return asdict(spec)
 
 
-def overview(plan: Plan, space: str, trials: int | None, begun: float | None) -> bytes:
-    """What `run.json` has, for people and for whoever resumes the run.
+def overview(plan: Plan, space: str, trials: int | None, started: float | None) -> bytes:
+    """The content of `run.json`, for people and for a resume.
 
-    `space` is in words, `trials` how many there will be, `begun` when the first driver began, in seconds since 1970.
+    `space` is its text, `trials` how many there will be, `started` when the first driver started, in seconds since
+    1970.
     """
     spec = plan.spec
-    told = {
+    content = {
         "version": VERSION,
         "name": spec["name"],
         "kind": plan.kind,
@@ -91,10 +92,10 @@ def overview(plan: Plan, space: str, trials: int | None, begun: float | None) ->
         "seed": spec["seed"],
         "gang": spec["gang"],
         "trials": trials,
-        "begun": begun,
+        "started": started,
         "plan": plan.digest,
     }
-    return json.dumps(told, indent=2).encode()
+    return json.dumps(content, indent=2).encode()
 
 
 def write(store: Store, layout: RunLayout, plan: Plan, code: Code) -> None:
@@ -106,7 +107,7 @@ def write(store: Store, layout: RunLayout, plan: Plan, code: Code) -> None:
 
 
 def read(store: Store, layout: RunLayout, digest: str) -> Plan:
-    """The plan of that digest. Blocks. Raises RunDirectoryError when it is damaged, or of a newer sparktrain."""
+    """The plan of that digest. Blocks. Raises RunDirectoryError when it is corrupt, or of a newer sparktrain."""
     path = layout.plan(digest)
     try:
         content = store.read(path)
@@ -120,12 +121,12 @@ def read(store: Store, layout: RunLayout, digest: str) -> Plan:
     except (FileNotFoundError, ValueError, AttributeError) as error:
         raise RunDirectoryError(f"{store.where(path)} is no plan of a run ({error}): put a copy back") from error
     if plan.digest != digest:
-        raise RunDirectoryError(f"{store.where(path)} is damaged: its digest is {plan.digest}; put a copy back")
+        raise RunDirectoryError(f"{store.where(path)} is corrupt: its digest is {plan.digest}; put a copy back")
     return plan
 
 
 def read_code(store: Store, layout: RunLayout, digest: str) -> Code:
-    """The code of that digest, unread. Blocks. Raises RunDirectoryError when it is damaged."""
+    """The code of that digest, unread. Blocks. Raises RunDirectoryError when it is corrupt."""
     path = layout.code(digest)
     try:
         code = msgspec.msgpack.decode(store.read(path), type=Code)
@@ -134,9 +135,9 @@ def read_code(store: Store, layout: RunLayout, digest: str) -> Code:
         raise RunDirectoryError(f"{where} is missing: put a copy back, or resume by the same call") from error
     except msgspec.MsgspecError as error:
         where = store.where(path)
-        raise RunDirectoryError(f"{where} is damaged ({error}): put a copy back, or resume by the same call") from error
+        raise RunDirectoryError(f"{where} is corrupt ({error}): put a copy back, or resume by the same call") from error
     if code.digest != digest or hashlib.sha256(code.function + code.archive).hexdigest() != digest:
-        raise RunDirectoryError(f"{store.where(path)} is damaged: put a copy back, or resume by the same call")
+        raise RunDirectoryError(f"{store.where(path)} is corrupt: put a copy back, or resume by the same call")
     return code
 
 
@@ -150,33 +151,33 @@ def check_unchanged(
 ) -> None:
     """Raises ResumeError, with what is different, when the run at `where` is not the one that is asked for.
 
-    `code_lines` makes the lines that tell of other code, and is called only then; `failed` trials of the run have.
+    `code_lines` makes the lines about changed code, and is called only for it; `failed` trials of the run have failed.
     """
     found = {kind: lines for kind, lines in _differences(old, new, allow).items() if lines}
     if not found:
         return
     if "code" in found and code_lines is not None:
         found["code"] = code_lines()
-    told_of = {kind: told if kind == "code" else _shortened(told) for kind, told in found.items()}
-    lines = [line for kind, told in told_of.items() for line in (f"{kind}:", *told)]
+    shown = {kind: part if kind == "code" else _shortened(part) for kind, part in found.items()}
+    lines = [line for kind, part in shown.items() for line in (f"{kind}:", *part)]
     raise ResumeError(
-        f"the run at {where} was begun with other {' and '.join(found)}; what has changed (- then, + now):\n"
+        f"the run at {where} was started with other {' and '.join(found)}; what has changed (- then, + now):\n"
         + "\n".join(f"    {line}" for line in lines)
-        + f"\n{_again(failed) if set(found) == {'code'} else ''}choose another name for a new run, or resume with "
+        + f"\n{_retry_step(failed) if set(found) == {'code'} else ''}choose another name for a new run, or resume with "
         f"allow_changed={','.join(found)!r} (--allow-changed) to use what is new for the trials that have no result"
     )
 
 
-def _again(failed: int) -> str:
-    """The step for whoever has put a mistake right."""
+def _retry_step(failed: int) -> str:
+    """The next step after a fix of the training function."""
     if not failed:
         return ""
     trials = "the trial that failed" if failed == 1 else f"the {failed} trials that failed"
-    return f"pass retry_failed=True (--retry-failed) to run {trials} again with the new code, and keep other results; "
+    return f"pass retry_failed=True (--retry-failed) to retry {trials} with the new code, and keep other results; "
 
 
 def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[str]]:
-    """Lines that tell what has changed, of each kind that may not."""
+    """The lines of what has changed, for each kind that must not."""
     sides = [
         {
             "code": plan.parts,
@@ -192,21 +193,21 @@ def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[
 
 
 def _diff(old: object, new: object) -> list[str]:
-    """In time that grows with what is compared and no faster: `ndiff` takes hours for lists of thousands of cases."""
+    """The changed lines, in linear time: `ndiff` takes hours for lists of thousands of cases."""
     then, now = _changed(_lines(old), _lines(new))
     if max(len(then), len(now)) <= _COMPARED_LINES:
         return [line for line in difflib.ndiff(then, now) if line[0] in "+-"]
     gone, come = Counter(then) - Counter(now), Counter(now) - Counter(then)
-    if not gone and not come:  # all is there, in another order
+    if not gone and not come:  # the same lines in another order
         gone, come = Counter(then[:1]), Counter(now[:1])
-    # Of each as many as are told: where there is more of one, the other has its place all the same.
+    # Each side gets half of the lines, and what the other one leaves.
     removed, added = [f"- {line}" for line in gone.elements()], [f"+ {line}" for line in come.elements()]
-    shown = max(_TOLD_LINES // 2, _TOLD_LINES - len(added))
+    shown = max(_SHOWN_LINES // 2, _SHOWN_LINES - len(added))
     return [*removed[:shown], *added, *removed[shown:]]
 
 
 def _changed(then: list[str], now: list[str]) -> tuple[list[str], list[str]]:
-    """Both without what they have in common at their begin and at their end."""
+    """Both without their common start and end."""
     pairs = list(zip(then, now, strict=False))
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     rest = zip(reversed(then[same:]), reversed(now[same:]), strict=False)
@@ -221,5 +222,5 @@ def _lines(value: object) -> list[str]:
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    more = len(lines) - _TOLD_LINES
-    return lines if more <= 0 else [*lines[:_TOLD_LINES], f"... and {more} more lines"]
+    more = len(lines) - _SHOWN_LINES
+    return lines if more <= 0 else [*lines[:_SHOWN_LINES], f"... and {more} more lines"]

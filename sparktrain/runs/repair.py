@@ -1,4 +1,4 @@
-"""Makes a run directory with damage one that can be resumed, with all that can be kept."""
+"""Repairs a corrupt run directory so that it can be resumed, and keeps all that can be kept."""
 
 from collections.abc import Iterator
 
@@ -23,11 +23,10 @@ PURPOSE = "sparktrain fsck --repair"
 
 
 def repair(place: RunLocation, examined: Examined, clock: Clock) -> list[str]:
-    """Repair what was found, as far as that is possible; what was done, one line each. Blocks on the store.
+    """Repair what was found, as far as possible; returns one line for each change. Blocks on the store.
 
-    Deletes nothing but `results.json`, which it writes anew or puts under another name, and code that cannot be read,
-    which the call that began the run stores again. Raises RunDirectoryError when a driver is on the run, and as the
-    functions of the journal.
+    Deletes only `results.json`, which it rewrites or renames, and unreadable code, which the call that started the run
+    stores once more. Raises RunDirectoryError when a driver owns the run, and as the functions of the journal.
     """
     if examined.view is not None and examined.view.state is RunState.RUNNING:
         raise RunDirectoryError(
@@ -43,18 +42,18 @@ def repair(place: RunLocation, examined: Examined, clock: Clock) -> list[str]:
 
 
 def _found(examined: Examined, subject: str) -> list[RunFinding]:
-    return [each for each in examined.findings if each.subject == subject and each.gravity is not Severity.NOTE]
+    return [each for each in examined.findings if each.subject == subject and each.severity is not Severity.NOTE]
 
 
 def _journal(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[str]:
     if _found(examined, "journal"):
         report = salvage.repair(place.store, place.layout, this_process(clock, PURPOSE))
         if not report.whole:
-            yield f"the journal has a new beginning, of the {report.kept} records that could be kept"
+            yield f"the journal was rewritten from the {report.kept} records that could be kept"
 
 
 def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[str]:
-    """What the journal has lost, as far as `results.json` has it; and no generation is used again."""
+    """Restore what the journal has lost and `results.json` has, so that no generation is used twice."""
     store, layout = place.store, place.layout
     if not _found(examined, "journal"):
         return
@@ -65,7 +64,7 @@ def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[s
     writer.append(restored(lost))
     back = [each.id for each in lost.results if each.id not in lost.trials]
     if back:
-        yield f"the journal has got back {formatting.count(len(back), 'result')} from {store.where(layout.results)}"
+        yield f"the journal has {formatting.count(len(back), 'result')} back from {store.where(layout.results)}"
     if lost.trials and store.exists(layout.results):
         aside = layout.old_results(writer.term)
         store.put_if_absent(aside, store.read(layout.results))
@@ -75,13 +74,13 @@ def _records(place: RunLocation, examined: Examined, clock: Clock) -> Iterator[s
 
 
 def _checkpoints(writer: Journal, examined: Examined) -> Iterator[str]:
-    """From here on the run is taken over, whatever was damaged: nobody who begins meanwhile reads half of it."""
+    """Take the run over even where no checkpoint is corrupt: a driver that starts now must not read half of it."""
     dropped = []
     for each in _found(examined, "checkpoint"):
         if each.trial is not None and each.checkpoint is not None:
             manifests = (each.checkpoint.manifest,)
             dropped.append(CheckpointsDropped(trial=each.trial, manifests=manifests, reason=each.problem))
-            yield f"the checkpoint of step {each.checkpoint.step} of trial {each.trial} counts no more"
+            yield f"the checkpoint of step {each.checkpoint.step} of trial {each.trial} no longer counts"
     if dropped:
         writer.append(dropped)
     else:
@@ -95,24 +94,24 @@ def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterat
         try:
             space: Space | None = from_document(plan.space)
         except SpecError:
-            space = None  # it was too large to be stored
+            space = None  # it was too large to store
         trials = SpaceSampler(space, spec.trials).total if space is not None else None
-        content = overview(plan, str(space or plan.space["values"]), trials, examined.begun)
+        content = overview(plan, str(space or plan.space["values"]), trials, examined.started)
         writer.check()
         store.delete(path)
         store.put_if_absent(path, content)
-        yield f"{store.where(path)} was written anew"
+        yield f"{store.where(path)} was rewritten"
 
 
 def _files(place: RunLocation, writer: Journal, examined: Examined, clock: Clock) -> Iterator[str]:
     store, layout = place.store, place.layout
     for each in _found(examined, "code"):
         store.delete(each.path)
-        yield "code was deleted: resume by the call that began the run, which stores it again"
+        yield "code was deleted: resume by the call that started the run, which stores it once more"
     if _found(examined, "results.json"):
         view = Observer(place, clock).look()
         writer.check()
         store.delete(layout.results)
         if view.state is RunState.ENDED:
             store.put_if_absent(layout.results, to_bytes(view.as_outcome()))
-            yield f"{store.where(layout.results)} was written anew"
+            yield f"{store.where(layout.results)} was rewritten"

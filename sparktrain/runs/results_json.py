@@ -42,7 +42,7 @@ def to_bytes(result: SweepOutcome) -> bytes:
 def from_json(data: Mapping[str, Any]) -> SweepOutcome:
     """The result that `to_json` wrote. Numbers that JSON does not have come back as NaN in metrics, None elsewhere.
 
-    Raises SpecError when it is no such thing, or of a newer version.
+    Raises SpecError when the content is something else, or of a newer version.
     """
     version = data.get("version")
     if version != VERSION:
@@ -90,7 +90,7 @@ def _failure(failure: Failure) -> dict[str, Any]:
 
 
 def json_value(value: Any) -> Any:
-    """`value` in JSON's own types. A parameter may be anything: what has no place in JSON becomes its text."""
+    """`value` in JSON's own types. A parameter may be anything: a value that JSON lacks becomes its text."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""What the run directory has of a finished trial, or of one that still runs: its reports, logs and model."""
+"""The files of a trial that has ended or still runs: its reports, logs and model."""
 
 import tempfile
 import threading
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INDEX = ("trial", "generation", "rank", "step", "time")
 """The columns of a history before its metrics."""
-_TOLD_LOGS = 12
+_SHOWN_LOGS = 12
 
 
 class RunFiles:
@@ -32,7 +32,7 @@ class RunFiles:
         self._lock = threading.Lock()
         self._paths: tuple[str, ...] | None = None
         self._rows: dict[int, list[StepRow]] = {}
-        """Those that count, by trial."""
+        """The rows that count, by trial."""
 
     def __reduce__(self) -> tuple[type["RunFiles"], tuple[str]]:
         return RunFiles, (self.directory,)
@@ -49,7 +49,7 @@ class RunFiles:
             return as_frame([row for number in sorted(self._rows) for row in self._rows[number]])
 
     def log(self, trial: int, generation: int, rank: int, lines: int | None) -> str:
-        """What the member printed, or its last lines. Raises MissingFileError, which says which logs there are."""
+        """What the member printed, or its last lines. Raises MissingFileError, which names the logs that exist."""
         place = self._place()
         path = place.layout.member(_member(place, trial, generation, rank)).log
         try:
@@ -142,7 +142,7 @@ def _member(place: RunLocation, trial: int, generation: int, rank: int) -> Membe
 
 
 def _tail(place: RunLocation, path: str, lines: int) -> bytes:
-    """The last lines, of which as much is read as they take."""
+    """The last lines; reads only the pieces that hold them."""
     start = size = place.store.stat(path).size
     content = b""
     while start > 0 and content.removesuffix(b"\n").count(b"\n") < lines:
@@ -156,8 +156,8 @@ def _tail(place: RunLocation, path: str, lines: int) -> bytes:
 def _no_log(place: RunLocation, trial: int, generation: int, rank: int) -> str:
     paths = place.store.list(place.layout.trial(TrialId(trial)))
     there = sorted(member for path in paths if (member := place.layout.member_of_log(path)) is not None)
-    told = f"trial {trial} of run {place.where} has no log of generation {generation}, rank {rank}"
+    problem = f"trial {trial} of run {place.where} has no log of generation {generation}, rank {rank}"
     if not there:
-        return f"{told}: a log is stored once its trial has run for a moment"
-    known = ", ".join(f"{member.generation}/{member.rank}" for member in there[:_TOLD_LOGS])
-    return f"{told}; pass generation and rank of one that it has: {known}{' ...' * (len(there) > _TOLD_LOGS)}"
+        return f"{problem}: a log is stored once its trial has run for a moment"
+    known = ", ".join(f"{member.generation}/{member.rank}" for member in there[:_SHOWN_LOGS])
+    return f"{problem}; pass generation and rank of one that it has: {known}{' ...' * (len(there) > _SHOWN_LOGS)}"

@@ -105,7 +105,7 @@ class GangOutcome:
 
 
 def gang_outcome(sweep: SweepOutcome, model_path: str | None) -> GangOutcome:
-    """The run of one gang whose `results.json` has `sweep`: a sweep of one trial, or of none."""
+    """The run of one gang with `sweep` as its `results.json`: a sweep of one trial, or of none."""
     trial = next(iter(sweep.trials), None)
     if trial is None:
         return GangOutcome(name=sweep.name, metrics={}, seconds=sweep.seconds, directory=sweep.directory)

@@ -40,28 +40,28 @@ class TrialResult:
     status: TrialStatus
     """`succeeded`, `failed` (the training function's own fault), `lost` (the cluster's) or `stopped`."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """What the training function returned; empty unless it succeeded."""
+    """The metrics that the training function returned; empty unless it succeeded."""
     seconds: float = 0.0
-    """Of the training function, in its newest generation."""
+    """How long the training function ran in its newest generation."""
     log: str | None = None
     """Where the log of the chief's newest generation is; None when it never ran."""
     error: Failure | None = None
     """The root cause, unless it succeeded."""
     generations: int = 0
-    """How many times it was started."""
+    """How many times its gang has started."""
     host: str | None = None
-    """Of the chief's newest generation."""
+    """The host of the chief's newest generation."""
     members: tuple[MemberResult, ...] = ()
-    """Of its newest gang, by rank; none when it never ran."""
+    """The members of its newest gang, by rank; none when it never ran."""
     restarts: tuple[Restart, ...] = ()
-    """Why its gang was formed again, and what that cost; oldest first."""
+    """Why its gang restarted, and what that cost; oldest first."""
     unsaved: str = ""
-    """Why what it saved last did not become a checkpoint; empty when it did, or nothing was saved."""
+    """Why its last save did not become a checkpoint; empty when it did, or nothing was saved."""
     notices: tuple[str, ...] = ()
-    """What the user should know of how it trained, such as data that was not shared out; one line each."""
+    """What the user should know about the training, such as data that was not sharded; one line each."""
 
     _files: ClassVar[RunFiles | None] = None
-    """Of its run; set by the result that the trial is of."""
+    """The files of its run; the result of the run sets them."""
 
     @property
     @users_call
@@ -74,12 +74,12 @@ class TrialResult:
 
     @users_call
     def read_log(self, rank: int = 0, generation: int | None = None, tail: int | None = None) -> str:
-        """What the trial printed, as text: by default all that the chief of its newest generation did.
+        """What the trial printed, as text: by default all output of the chief of its newest generation.
 
         Args:
             rank: of the member; 0 is the chief.
-            generation: the how manieth start of the trial, from 1; by default the newest.
-            tail: only so many lines, the last ones.
+            generation: counts the starts of the trial from 1; by default the newest.
+            tail: return only this many lines, the last ones.
 
         Blocks on the store. Raises MissingFileError, which names the logs that there are, and OSError when the store
         fails.
@@ -108,8 +108,8 @@ class TrialResult:
     def _stored(self) -> RunFiles:
         if self._files is None:
             raise MissingFileError(
-                f"trial {self.id} is of no run directory, so it has no history, logs or model: use the trials of a "
-                "result, or of sparktrain.load(directory)"
+                f"trial {self.id} belongs to no run directory, so it has no history, logs or model: use the trials of "
+                "a result, or of sparktrain.load(directory)"
             )
         return self._files
 
@@ -123,7 +123,7 @@ class TrialResult:
 
 
 class Home(Protocol):
-    """What a run was asked to do, and where its files are."""
+    """What a run must do, and where its files are."""
 
     @property
     def spec(self) -> SweepSpec:
@@ -142,7 +142,7 @@ class Home(Protocol):
 
 
 def result_of(trial: Trial, home: Home) -> TrialResult:
-    """A trial as users see it, when its status is final, and as far as it has come otherwise."""
+    """The result of a trial, so far when its status is not final yet."""
     members = _member_results(trial, home)
     return TrialResult(
         id=trial.id,
@@ -174,7 +174,7 @@ def _member_results(trial: Trial, home: Home) -> tuple[MemberResult, ...]:
 
 
 def _hosts(trial: Trial) -> tuple[str | None, ...]:
-    """Of its newest gang, by rank: a gang that has shrunk has fewer than its specification."""
+    """The hosts of its newest gang, by rank: a gang that has shrunk has fewer than its specification."""
     return trial.hosts or (trial.host,)
 
 

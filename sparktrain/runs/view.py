@@ -1,4 +1,4 @@
-"""A run as its directory tells of it, to whoever looks: what each trial does, and who is on the run. Pure."""
+"""A run as its directory shows it: what each trial does, and which driver owns the run. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,36 +29,36 @@ from sparktrain.store.base import Store
 
 
 class RunState(StrEnum):
-    """Whether somebody is on a run. The value is the word in JSON."""
+    """Whether a driver owns a run. The value is the word in JSON."""
 
     RUNNING = "running"  # its driver answers
-    GONE = "gone"  # its driver does not answer, and has not said that it was done
-    ENDED = "ended"  # its driver has said that it was done
+    GONE = "gone"  # its driver does not answer, and has not recorded its end
+    ENDED = "ended"  # its driver has recorded its end
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunData:
-    """What was read of a run."""
+    """The files of a run, as they were read."""
 
     kind: str
-    """`sweep` or `run`: the call that began it."""
+    """`sweep` or `run`: the call that started it."""
     function: str
     spec: SweepSpec
     total: int | None
-    """Trials that there will be, where that is known."""
-    begun: float | None
-    """When the first driver began, in seconds since 1970, by its own clock; so are all times here."""
+    """How many trials the run will have, where that is data."""
+    started: float | None
+    """When the first driver started, in seconds since 1970 by its own clock, as all times here."""
     store: Store
     layout: RunLayout
     records: Sequence[AnyRecord]
     notes: tuple[str, ...] = ()
-    """What is to be said of the journal."""
+    """What the user should know about the journal."""
     driver: DriverIdentity | None = None
-    """That was last on the run."""
+    """The newest driver."""
     alive: bool = False
-    """It answers."""
-    near: bool = False
-    """It is, or was, on the host of who looks."""
+    """Whether that driver answers."""
+    same_host: bool = False
+    """Whether that driver runs, or ran, on this host."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,20 @@ class TrialView:
     """One trial, at any time of its life."""
 
     result: TrialResult
-    """As `results.json` has it, but for the status, which may not be final yet."""
+    """The trial as in `results.json`, with a status that may not be final yet."""
     since: float | None
-    """When its newest gang was formed."""
+    """When its newest gang started."""
     report: Report | None
-    """The newest of the newest gang, as far as the journal has it: each ten seconds."""
+    """The newest report of the newest gang in the journal, which gets one every ten seconds."""
     reported: float | None
     checkpoint: Checkpoint | None
-    """The newest that counts."""
+    """The newest checkpoint that counts."""
     manifest: str | None
-    """Where its manifest is."""
+    """Where the manifest of that checkpoint is."""
     saved: float | None
-    """When it was acknowledged."""
+    """When that checkpoint was acknowledged."""
     kept: tuple[Checkpoint, ...]
-    """All that count, the oldest first."""
+    """All checkpoints that count, the oldest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,22 +92,22 @@ class RunView:
     directory: str
     state: RunState
     ending: str | None
-    """Why its driver was done, one of the values of `Ending`; None unless it was."""
+    """Why its driver ended, one of the values of `Ending`; None unless it did."""
     reason: str
     metric: str | None
     mode: str
     gang: int
     """Members in the gang of each trial."""
     total: int | None
-    begun: float | None
+    started: float | None
     driver: DriverIdentity | None
-    near: bool
-    """The driver is, or was, on the host of who looks."""
-    began: float | None
-    """When the newest driver began."""
+    same_host: bool
+    """Whether the driver runs, or ran, on this host."""
+    driver_started: float | None
+    """When the newest driver started."""
     ran_s: float
-    """How long drivers were on the run, as far as the newest has told."""
-    heard: float | None
+    """How long drivers have run, as far as the newest one has recorded."""
+    last_record: float | None
     """When the newest record was written."""
     trials: tuple[TrialView, ...]
     notes: tuple[str, ...] = ()
@@ -125,37 +125,39 @@ class RunView:
 
     @property
     def done(self) -> int:
-        """Trials whose status is final."""
+        """Trials with a final status."""
         return sum(count for status, count in self.counts.items() if status.final)
 
     @property
     def left(self) -> int | None:
-        """Trials that a driver has yet to run to their end; None when nobody knows."""
+        """Trials that a driver must still run; None when the total is unknown."""
         observed = sum(count for status, count in self.counts.items() if status.observed)
         return None if self.total is None else max(0, self.total - observed)
 
     @property
     def complete(self) -> bool:
-        """There is nothing to resume: trials that were lost for good would be run again."""
+        """There is nothing to resume; a resume would retry lost trials."""
         done = self.state is RunState.ENDED and self.ending == Ending.COMPLETE
         return done and all(trial.result.status.observed for trial in self.trials)
 
     @property
     def status(self) -> SweepStatus | None:
-        """How it ended, as `results.json` says it; None unless it did."""
+        """How it ended, as in `results.json`; None unless it did."""
         if self.state is not RunState.ENDED:
             return None
         return status_of(self.results, stopped=self.ending == Ending.STOPPED, failing=self.ending == Ending.FAILING)
 
     def seconds(self, now: float) -> float:
-        """How long drivers have been on the run, at `now` by this host's clock."""
-        if self.state is RunState.ENDED or self.began is None:
+        """How long drivers have run, at `now` by this host's clock."""
+        if self.state is RunState.ENDED or self.driver_started is None:
             return self.ran_s
-        until = now if self.state is RunState.RUNNING else max(self.began, self.heard or self.began)
-        return self.ran_s + max(0.0, until - self.began)
+        until = (
+            now if self.state is RunState.RUNNING else max(self.driver_started, self.last_record or self.driver_started)
+        )
+        return self.ran_s + max(0.0, until - self.driver_started)
 
     def as_outcome(self) -> SweepOutcome:
-        """The run as `results.json` has it, once it has ended."""
+        """The run as in `results.json`, once it has ended."""
         return SweepOutcome(
             name=self.name,
             status=self.status or SweepStatus.STOPPED,
@@ -168,43 +170,43 @@ class RunView:
         )
 
 
-def view_of(known: RunData) -> RunView:
-    """The run as its records tell of it."""
-    sweep = Sweep(RunId(known.spec.name), RunLimits(), 0.0)
-    fold(sweep, known.records)
-    times = _Times(known.records)
-    trials = tuple(_trial(trial, known, times) for trial in sweep.trials.values())
+def view_of(data: RunData) -> RunView:
+    """The run as its records show it."""
+    sweep = Sweep(RunId(data.spec.name), RunLimits(), 0.0)
+    fold(sweep, data.records)
+    times = _Times(data.records)
+    trials = tuple(_trial(trial, data, times) for trial in sweep.trials.values())
     end = times.end
-    state = RunState.ENDED if end is not None else RunState.RUNNING if known.alive else RunState.GONE
+    state = RunState.ENDED if end is not None else RunState.RUNNING if data.alive else RunState.GONE
     return RunView(
-        name=known.spec.name,
-        kind=known.kind,
-        function=known.function,
-        directory=known.store.where(known.layout.path),
+        name=data.spec.name,
+        kind=data.kind,
+        function=data.function,
+        directory=data.store.where(data.layout.path),
         state=state,
         ending=end.ending if end is not None else None,
         reason=end.reason if end is not None else "",
-        metric=known.spec.metric,
-        mode=known.spec.mode,
-        gang=known.spec.gang.size,
-        total=known.total,
-        begun=known.begun,
-        driver=known.driver,
-        near=known.near,
-        began=times.began,
+        metric=data.spec.metric,
+        mode=data.spec.mode,
+        gang=data.spec.gang.size,
+        total=data.total,
+        started=data.started,
+        driver=data.driver,
+        same_host=data.same_host,
+        driver_started=times.driver_started,
         ran_s=sweep.ran_s,
-        heard=max((record.at for record in known.records), default=0.0) or None,
+        last_record=max((record.at for record in data.records), default=0.0) or None,
         trials=trials,
-        notes=known.notes,
+        notes=data.notes,
         counts=Counter(trial.result.status for trial in trials),
     )
 
 
 class _Times:
-    """When things came to pass, by the newest record of each."""
+    """When things happened, by the newest record of each."""
 
     def __init__(self, records: Sequence[AnyRecord]) -> None:
-        self.began: float | None = None
+        self.driver_started: float | None = None
         self.end: RunEnded | None = None
         self.formed: dict[TrialId, float] = {}
         self.reported: dict[TrialId, float] = {}
@@ -215,7 +217,7 @@ class _Times:
     def _see(self, record: AnyRecord) -> None:
         match record:
             case DriverStarted(at=at):
-                self.began, self.end = at, None
+                self.driver_started, self.end = at, None
             case RunEnded():
                 self.end = record
             case GangFormed(trial=trial, at=at):

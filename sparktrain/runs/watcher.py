@@ -1,4 +1,4 @@
-"""Looks at a run again and again, and reads only what is new: the run may go on in another process, on another host."""
+"""Observes a run that another process may write, on any host, and reads only what is new at each look."""
 
 import os
 import socket
@@ -17,11 +17,11 @@ from sparktrain.runs.view import RunData, RunView, view_of
 from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded
 
 ASK_INTERVAL_S = 15.0
-"""How often the driver of a run that is watched is asked for a sign of life."""
+"""Time between two checks whether the driver of a watched run answers."""
 
 
 def this_process(clock: Clock, purpose: str) -> DriverIdentity:
-    """Who takes over a run to look after it, as the journal has it: a process that no agent can reach."""
+    """The identity of this process when it takes a run over for `purpose`; no agent can reach it."""
     versions = installed_versions()
     return DriverIdentity(
         socket.gethostname(), os.getpid(), clock.wall(), versions.get("sparktrain", "unknown"), purpose=purpose
@@ -29,7 +29,7 @@ def this_process(clock: Clock, purpose: str) -> DriverIdentity:
 
 
 class Observer:
-    """One who looks at a run, from any host that reaches its store. Writes nothing. For one thread at a time."""
+    """Observes a run from any host that reaches its store. Writes nothing. For one thread at a time."""
 
     def __init__(self, place: RunLocation, clock: Clock) -> None:
         self._place = place
@@ -48,7 +48,7 @@ class Observer:
     def look(self) -> RunView:
         """The run as it is now; the same object as before when nothing is new. Blocks on the store.
 
-        Asks the driver for a sign of life, which takes 2 s at most where there is none. Raises RunDirectoryError when
+        Checks whether the driver answers, which takes up to 2 s when it does not. Raises RunDirectoryError when
         the run cannot be read, JournalCorruptError, and OSError from the store.
         """
         news = self._read(self._tail.more())
@@ -60,11 +60,11 @@ class Observer:
 
     @property
     def records(self) -> tuple[AnyRecord, ...]:
-        """All that `look` has read."""
+        """All records that `look` has read."""
         return tuple(self._records)
 
     def _read(self, opened: JournalContents) -> bool:
-        """Whether there was anything new."""
+        """Whether anything was new."""
         news = bool(opened.records) or opened.term != self._term
         if opened.afresh:
             self._records, self._notes = [], ()
@@ -88,32 +88,32 @@ class Observer:
 
     def _known(self) -> RunData:
         plan, overview = self._plan(), self._overview or {}
-        total, begun = overview.get("trials"), overview.get("begun")
+        total, started = overview.get("trials"), overview.get("started")
         return RunData(
             kind=plan.kind,
             function=plan.function,
             spec=plan.sweep_spec(),
             total=total if isinstance(total, int) else None,
-            begun=begun if isinstance(begun, float | int) else None,
+            started=started if isinstance(started, float | int) else None,
             store=self._place.store,
             layout=self._place.layout,
             records=self._records,
             notes=self._notes,
             driver=self._driver,
             alive=self._alive,
-            near=self._driver is not None and self._driver.host == socket.gethostname(),
+            same_host=self._driver is not None and self._driver.host == socket.gethostname(),
         )
 
     def _plan(self) -> Plan:
-        """The plan that the newest driver was told."""
+        """The plan of the newest driver."""
         store, layout = self._place.store, self._place.layout
         if self._overview is None:
             try:
                 self._overview = read_overview(store, layout)
             except FileNotFoundError as error:
                 raise RunDirectoryError(f"{self._place.where} is no run directory: it has no run.json") from error
-        begun = (record.plan for record in reversed(self._records) if isinstance(record, DriverStarted))
-        digest = next(begun, str(self._overview["plan"]))
+        digests = (record.plan for record in reversed(self._records) if isinstance(record, DriverStarted))
+        digest = next(digests, str(self._overview["plan"]))
         if digest not in self._plans:
             self._plans[digest] = plans.read(store, layout, digest)
         return self._plans[digest]

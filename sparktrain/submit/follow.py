@@ -112,7 +112,7 @@ def follow(
         application.look()  # YARN may have accepted it since the last look
         raise KeyboardInterrupt(_left(application.last)) from error
     run = run_directory.look()
-    verdict = verdict_of(application.last, output, run, before.began if before is not None else None)
+    verdict = verdict_of(application.last, output, run, before.driver_started if before is not None else None)
     if verdict.by_run:
         return JobEnded(verdict, run)
     return JobEnded(verdict, None, _output_of(application) if application.last is not None else "")

@@ -38,7 +38,7 @@ def verdict_of(
     job's own driver wrote there counts first: YARN reports FAILED for an application that finished while the
     ResourceManager restarted, and SUCCEEDED for one that lost trials.
     """
-    if run is not None and run.state is RunState.ENDED and run.began != began_before:
+    if run is not None and run.state is RunState.ENDED and run.driver_started != began_before:
         return _of_run(run, application)
     if application is None:
         return _not_submitted(output)

@@ -136,7 +136,7 @@ def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: P
     (tmp_path / "hold").touch()
     first = start("sweep")
     first.wait(lambda: len(generations(tmp_path, "begin")) == 2, "two trials")
-    with pytest.raises(RunDirectoryError, match=rf"in use: process {first.pid} on .* has been on this run since 20"):
+    with pytest.raises(RunDirectoryError, match=rf"in use: process {first.pid} on .* has owned this run since 20"):
         compose_again(str(tmp_path / "runs" / NAME)).attached()
     members = first.processes("sparktrain.training")
     os.kill(first.pid, signal.SIGSTOP)

@@ -106,7 +106,7 @@ def test_changed_code_is_refused_and_where_it_is_allowed_results_stay(runs: Path
     def train(x: int, folder: str, ctx: Any) -> dict[str, float]:  # type: ignore[no-redef]
         return {"y": 10 * fussy(x, folder, ctx)}
 
-    with pytest.raises(st.ResumeError, match=r"(?s)begun with other code.*function train"):
+    with pytest.raises(st.ResumeError, match=r"(?s)started with other code.*function train"):
         st.sweep(train, space, **call)
     second = st.sweep(train, space, allow_changed=["code"], retry_failed=True, **call)
     assert [trial.status for trial in first.trials] == ["failed", "succeeded"]

@@ -85,7 +85,7 @@ def check_gone(shell: Shell) -> None:
     assert "its driver is gone" in text
     assert f"resume with: sparktrain resume {shell.directory}" in text
     code, examined = shell("fsck")
-    assert (code, "resume: trial 1 goes on from step 4" in examined) == (0, True)
+    assert (code, "resume: trial 1 resumes from step 4" in examined) == (0, True)
 
 
 def check_resumed(shell: Shell, result: bytes) -> None:

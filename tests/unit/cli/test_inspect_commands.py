@@ -35,7 +35,7 @@ def said(capfd: Capture, *words: str) -> str:
 
 def test_status_of_a_run_whose_driver_is_gone(run: ScriptedRun, capfd: Capture) -> None:
     lines = said(capfd, "status", run.directory).splitlines()
-    assert lines[0].startswith("mnist  its driver is gone, heard of ")
+    assert lines[0].startswith("mnist  its driver is gone, last record ")
     assert "process 4711 on host-1" in lines[1]
     assert lines[2] == "2 of 4 trials done  1 was running  1 queued  1 failed"
     assert lines[3] == "best so far  accuracy 0.9000  trial 0  lr=1 dropout=0.5"
@@ -171,7 +171,7 @@ def test_a_log_is_followed(run: ScriptedRun, goes_on: list[Callable[[], None]], 
     goes_on += [lambda: None] * logs.SETTLED_POLLS
     assert cli.main(["logs", run.directory, "2", "--follow"]) == 0
     out, err = capfd.readouterr()
-    assert (out, err) == ("second\nthird\n", "trial 2 runs again: generation 3\n")
+    assert (out, err) == ("second\nthird\n", "trial 2 restarts: generation 3\n")
 
 
 def test_the_only_trial_need_not_be_named(tmp_path: Path, capfd: Capture) -> None:
@@ -210,7 +210,7 @@ def test_fsck_has_codes_of_its_own(run: ScriptedRun, capfd: Capture) -> None:
     assert json.loads(capfd.readouterr().out)["code"] == 7
     spoil(run.store.root / "mnist" / "journal" / "batch-0001-00000003")
     assert cli.main(["fsck", run.directory, "--fast"]) == 8
-    assert capfd.readouterr().out.startswith("mnist: damaged, cannot be resumed as it is.")
+    assert capfd.readouterr().out.startswith("mnist: corrupt, cannot be resumed as it is.")
     assert cli.main(["fsck", run.directory, "--repair", "--json"]) == 0
     assert len(json.loads(capfd.readouterr().out)["repaired"]) == 2
     assert said(capfd, "fsck", run.directory).startswith("mnist: clean. ")
@@ -235,7 +235,7 @@ WRONG = [
     (["logs", "{run}", "9"], "trial 9 is none of run mnist: there are 0, 1, 2, 3"),
     (["logs", "{run}", "3"], "there is no log of trial 3 yet"),
     (["logs", "{run}", "2", "--rank", "4"], "by generation/rank there are 1/0, 2/0"),
-    (["logs", "{run}", "--rank", "1"], "has 4 trials: name the one whose log you want"),
+    (["logs", "{run}", "--rank", "1"], "has 4 trials: name the trial of the log"),
     (["logs", "{run}", "2", "--all", "--follow"], "--follow follows one log, and --all prints several"),
     (["logs", "{run}", "2", "--json", "--follow"], "--follow follows one log, and --json lists several"),
     (["logs", "{run}", "2", "--tail", "0"], "--tail (0) must be at least 1"),

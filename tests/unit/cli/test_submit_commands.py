@@ -181,7 +181,7 @@ def test_a_spark_submit_that_submits_nothing_is_ended(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["swep"], "'swep' is no job: write sweep, run, resume after the options of submit"),
+        (["swep"], "'swep' is no job: pass one of sweep, run, resume after the options of submit"),
         (["sweep"], "Missing argument 'TARGET'"),
         ([*SWEEP, "--lable", "gpu"], "No such option: --lable"),
         (["--conf", "spark.my.secret=1", *SWEEP], "would show a secret to all users of this machine"),

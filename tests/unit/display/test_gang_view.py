@@ -67,7 +67,7 @@ def test_a_gang_that_forms() -> None:
 
 def test_a_gang_that_waits_for_agents() -> None:
     of = progress(agents_alive=1, note="waiting for agents (1 of 3)")
-    assert picture(of) == ["", "big  gang of 3  not formed", "1:23", "waiting for agents (1 of 3)"]
+    assert picture(of) == ["", "big  gang of 3  not started", "1:23", "waiting for agents (1 of 3)"]
 
 
 def test_roles_are_told_where_they_differ() -> None:
@@ -161,7 +161,7 @@ def test_lines_for_a_log() -> None:
         ({"done": 1}, "big  gang of 3  done  in 1:23"),
         ({"done": 1, "failed": 1}, "big  gang of 3  failed  in 1:23"),
         ({"done": 1, "lost": 1}, "big  gang of 3  lost  in 1:23"),
-        ({}, "big  gang of 3  not formed  in 1:23"),
+        ({}, "big  gang of 3  not started  in 1:23"),
     ],
 )
 def test_what_stays_when_the_run_is_over(changes: dict[str, Any], line: str) -> None:

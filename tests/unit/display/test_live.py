@@ -53,7 +53,7 @@ def test_lines() -> None:
     stream = io.StringIO()
     shown = LineDisplay(stream)
     shown.start()
-    shown.tell("mnist: metric accuracy, higher is better")
+    shown.print_line("mnist: metric accuracy, higher is better")
     shown.update(progress(seconds=1.0, done=2))
     shown.trial_ended(succeeded(0))
     shown.trial_ended(failed(1))
@@ -103,8 +103,8 @@ def test_each_restart_is_told_once_however_many_come_at_a_time() -> None:
         shown._show()
     told = [line for line in stream.getvalue().splitlines() if "restart " in line]
     assert told == [
-        "[0:06] restart 1: rank 0 on gpu-1: killed by SIGKILL; 1.2 s, 40 steps done again",
-        "[0:06] restart 2: rank 1 on gpu-1: killed by SIGKILL; 1.2 s, 41 steps done again",
+        "[0:06] restart 1: rank 0 on gpu-1: killed by SIGKILL; 1.2 s, 40 steps repeated",
+        "[0:06] restart 2: rank 1 on gpu-1: killed by SIGKILL; 1.2 s, 41 steps repeated",
     ]
 
 

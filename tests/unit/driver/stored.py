@@ -66,7 +66,7 @@ class ScriptedRun:
             spec=spec_fields(spec),
         )
         plans.write(self.store, self.layout, self.plan, code)
-        overview = {"version": 1, "name": name, "begun": BEGUN, "trials": total, "plan": self.plan.digest}
+        overview = {"version": 1, "name": name, "started": BEGUN, "trials": total, "plan": self.plan.digest}
         self.store.put_if_absent(self.layout.spec, json.dumps(overview).encode())
         self.journal: Journal | None = None
 

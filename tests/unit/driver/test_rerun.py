@@ -56,7 +56,7 @@ class Told(NullDisplay):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def tell(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         self.lines.append(line)
 
 

@@ -72,7 +72,7 @@ def test_a_run_that_succeeded() -> None:
     assert str(result).splitlines() == [
         "big: succeeded in 3:12 on 2 members, 3 restarts.",
         "metrics: accuracy 0.9143, loss 0.2000",
-        "restart 1: rank 1 on gpu-2: killed by SIGKILL; 1.2 s, 40 steps done again",
+        "restart 1: rank 1 on gpu-2: killed by SIGKILL; 1.2 s, 40 steps repeated",
         "restart 2: rank 0: agent was lost; 13 s, from the start",
         "restart 3: rank 3 on gpu-4: agent was lost; 2.0 s",
         "model: /runs/big/model.keras",
@@ -103,7 +103,7 @@ def test_the_functions_own_failure_names_its_member_and_cause() -> None:
     assert str(error).splitlines() == [
         "run big failed: rank 1 on gpu-2: ValueError: units",
         *TRACEBACK.splitlines(),
-        "restart 1: rank 1 on gpu-2: killed by SIGKILL; 1.2 s, 40 steps done again",
+        "restart 1: rank 1 on gpu-2: killed by SIGKILL; 1.2 s, 40 steps repeated",
         "restart 2: rank 0: agent was lost; 13 s, from the start",
         "restart 3: rank 3 on gpu-4: agent was lost; 2.0 s",
         "log: /runs/big/rank-1/log.txt",

@@ -35,7 +35,7 @@ def file(run: ScriptedRun, pattern: str) -> Path:
 
 
 def told(found: Examined) -> list[tuple[str, str]]:
-    return [(str(each.gravity), each.subject) for each in found.findings]
+    return [(str(each.severity), each.subject) for each in found.findings]
 
 
 def repaired(run: ScriptedRun, found: Examined) -> Examined:
@@ -46,7 +46,7 @@ def repaired(run: ScriptedRun, found: Examined) -> Examined:
 def test_a_run_without_damage(run: ScriptedRun) -> None:
     found = examined(run)
     assert (found.code, found.findings) == (0, ())
-    assert found.outlook == ("trial 2 goes on from step 170", "trial 3 begins anew")
+    assert found.outlook == ("trial 2 resumes from step 170", "trial 3 starts from nothing")
     assert found.checkpoints == 4
     assert found.size == 4 * 3002
 
@@ -63,10 +63,10 @@ def test_a_changed_byte_is_found_by_reading_it_and_a_lost_one_by_the_size_too(ru
     spoil(shard)
     assert examined(run, fast=True).code == 0
     found = examined(run)
-    assert (found.code, told(found)) == (7, [("damage", "checkpoint")])
-    assert "trial 2 goes on from step 150 in place of 170" in found.outlook
+    assert (found.code, told(found)) == (7, [("corrupt", "checkpoint")])
+    assert "trial 2 resumes from step 150 in place of 170" in found.outlook
     shard.write_bytes(shard.read_bytes()[:-1])
-    assert told(examined(run, fast=True)) == [("damage", "checkpoint")]
+    assert told(examined(run, fast=True)) == [("corrupt", "checkpoint")]
     shard.unlink()
     assert "shard model.safetensors is missing" in examined(run, fast=True).findings[0].problem
 
@@ -74,7 +74,7 @@ def test_a_changed_byte_is_found_by_reading_it_and_a_lost_one_by_the_size_too(ru
 def test_a_repair_has_the_trial_go_on_from_an_older_checkpoint_at_once(run: ScriptedRun) -> None:
     spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
     after = repaired(run, examined(run))
-    assert (after.code, after.outlook[0]) == (0, "trial 2 goes on from step 150")
+    assert (after.code, after.outlook[0]) == (0, "trial 2 resumes from step 150")
     assert [each.step for each in looked_at(run).trials[2].kept] == [150]
 
 
@@ -83,9 +83,9 @@ def test_a_trial_with_no_checkpoint_left_blocks_until_somebody_decides(run: Scri
         spoil(manifest)
     found = examined(run)
     assert (found.code, set(told(found))) == (8, {("blocking", "checkpoint")})
-    assert found.outlook[0] == "trial 2 fails: none of its checkpoints can be read; after --repair it begins anew"
+    assert found.outlook[0] == "trial 2 fails: it has no readable checkpoint; after --repair it starts from nothing"
     after = repaired(run, found)
-    assert (after.code, after.outlook) == (0, ("trials 2, 3 begin anew",))
+    assert (after.code, after.outlook) == (0, ("trials 2, 3 start from nothing",))
 
 
 def test_a_damaged_checkpoint_of_a_trial_with_a_result_holds_nobody_up(run: ScriptedRun) -> None:
@@ -98,7 +98,7 @@ def test_a_damaged_journal_is_repaired_with_what_can_be_kept(run: ScriptedRun) -
     spoil(file(run, "journal/batch-0001-00000008"))  # trial 1 has failed
     found = examined(run)
     assert (found.code, told(found)[0]) == (8, ("blocking", "journal"))
-    assert "trials 1, 3 begin anew" in found.outlook
+    assert "trials 1, 3 start from nothing" in found.outlook
     after = repaired(run, found)
     assert after.code == 0
     assert [result.status for result in looked_at(run).results] == ["succeeded", "running", "running", "queued"]
@@ -112,7 +112,7 @@ def test_a_torn_tail_is_a_note(run: ScriptedRun) -> None:
     assert found.code == 0
     assert found.findings
     assert {gravity for gravity, _ in told(found)} == {"note"}
-    assert found.outlook[0] == "trial 2 goes on from step 150"
+    assert found.outlook[0] == "trial 2 resumes from step 150"
 
 
 def lose_overview(run: ScriptedRun) -> None:
@@ -166,8 +166,8 @@ def test_results_are_written_anew_from_the_journal(run: ScriptedRun, harm: str) 
     good = path.read_bytes()
     RESULTS[harm](path)
     found = examined(run)
-    assert (found.code, told(found)) == (7, [("damage", "results.json")])
-    assert found.outlook == ("nothing is left to be done",)
+    assert (found.code, told(found)) == (7, [("corrupt", "results.json")])
+    assert found.outlook == ("nothing is left to do",)
     assert repaired(run, found).code == 0
     assert path.read_bytes() == good
     assert from_json(json.loads(good)).ranked[0].id == 2
@@ -197,10 +197,10 @@ def test_the_document_says_the_same(run: ScriptedRun) -> None:
     document = json.loads(json.dumps(examined(run).document()))
     assert document["code"] == 7
     [finding] = document["findings"]
-    assert (finding["gravity"], finding["subject"], finding["trial"], finding["step"]) == (
-        "damage",
+    assert (finding["severity"], finding["subject"], finding["trial"], finding["step"]) == (
+        "corrupt",
         "checkpoint",
         2,
         170,
     )
-    assert document["resume"][0] == "trial 2 goes on from step 150 in place of 170"
+    assert document["resume"][0] == "trial 2 resumes from step 150 in place of 170"

@@ -133,7 +133,7 @@ def test_old_checkpoints_that_stay_keep_their_files(run: ScriptedRun, tmp_path: 
     expected = {KeepPolicy.EACH: {0: [200], 2: [200], 3: [100]}, KeepPolicy.BEST: {2: [200]}, KeepPolicy.NONE: {}}[keep]
     tidied = tidier(run, keep).tidy(this_process(HandClock(), "gc"))
     assert fetched(run, tmp_path / "fetched") == expected
-    assert (tidied.orphans, tidied.damaged, tidied.code) == ((), (), 0)
+    assert (tidied.orphans, tidied.corrupt, tidied.code) == ((), (), 0)
 
 
 def test_nothing_that_a_kept_checkpoint_names_is_deleted_whatever_was_found(run: ScriptedRun, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_checkpoint_that_stays_and_is_damaged_is_told(run: ScriptedRun) -> Non
     tidied = tidier(run).tidy(this_process(HandClock(), "gc"))
     [line] = [line for line in tidied.lines() if "fsck" in line]
     assert "of step 100 is corrupt: shard model.safetensors is missing" in line
-    assert (tidied.code, len(tidied.document()["damaged"])) == (7, 1)
+    assert (tidied.code, len(tidied.document()["corrupt"])) == (7, 1)
 
 
 def test_the_journal_is_compacted(run: ScriptedRun) -> None:
@@ -172,7 +172,7 @@ def test_a_run_whose_driver_answers_is_refused(run: ScriptedRun, monkeypatch: py
 
 
 def test_a_driver_that_was_heard_of_lately_may_be_out_of_sight(run: ScriptedRun) -> None:
-    with pytest.raises(RunDirectoryError, match=r"may be in use.*but was heard of 1:00 ago.*--older-than 60s"):
+    with pytest.raises(RunDirectoryError, match=r"may be in use.*but wrote a record 1:00 ago.*--older-than 60s"):
         tidier(run, after_s=60).tidy(this_process(HandClock(), "gc"))
     assert read(run.store, run.layout.journal).term == 1, "nobody was deposed"
     assert tidier(run, after_s=60, older_than_s=60).find().dropped

@@ -202,7 +202,7 @@ def test_another_space_is_refused_and_where_it_is_allowed_only_new_cases_are_run
 ) -> None:
     world, first = done
     run = changed(composed(TRIALS), grid(x=[0, 1, 2, 100, 101]), trials=None)
-    with pytest.raises(ResumeError, match="begun with other space"):
+    with pytest.raises(ResumeError, match="started with other space"):
         attached(world, run)
     run = replace(run, allow_changed=frozenset({"space"}))
     assert finished(attached(world, run)) is None
@@ -219,7 +219,7 @@ def test_a_driver_that_answers_is_left_alone(done: tuple[World, SweepResult], mo
     world, _ = done
     running = with_journal(world, records(world.store)[:-1])
     monkeypatch.setattr(history, "answers", lambda driver: driver == OTHER)
-    with pytest.raises(RunDirectoryError, match=r"in use: process 7 on other has been on this run since 19\d\d-"):
+    with pytest.raises(RunDirectoryError, match=r"in use: process 7 on other has owned this run since 19\d\d-"):
         attached(running)
     same = replace(composed(TRIALS), store=running.store).attached(OTHER)
     assert same.found is not None, "it is this pool that asks, and it is on no run"

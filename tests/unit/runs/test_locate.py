@@ -42,8 +42,8 @@ def test_a_directory_of_runs(runs: Path) -> None:
     ("directory", "told"),
     [
         ("nothing", "there is no such directory, or it is empty"),
-        ("mnist/plans", "it is a part of one; pass {runs}/mnist"),
-        ("mnist/run.json", "it is a part of one; pass {runs}/mnist"),
+        ("mnist/plans", "it is part of a run; pass {runs}/mnist"),
+        ("mnist/run.json", "it is part of a run; pass {runs}/mnist"),
         ("other", "it has a.csv, b/, and neither run.json nor a folder with one"),
         ("lost", "its run.json is lost; put a copy back, or see `sparktrain fsck`"),
         ("file", "it is a file; pass a directory that has run.json"),
@@ -62,7 +62,7 @@ def test_what_is_no_run_directory(runs: Path, directory: str, told: str) -> None
 def test_a_run_whose_overview_is_lost_can_be_named_to_be_repaired(runs: Path) -> None:
     (runs / "mnist" / "run.json").unlink()
     (runs / "mnist" / "journal").mkdir()
-    assert run_in(str(runs / "mnist"), damaged=True).layout.path == "mnist"
+    assert run_in(str(runs / "mnist"), without_overview=True).layout.path == "mnist"
 
 
 @pytest.mark.parametrize("directory", ["foo://x/runs/mnist", "", "a\nb"])

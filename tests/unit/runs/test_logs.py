@@ -133,7 +133,7 @@ def test_the_next_generation_is_followed_too(run: ScriptedRun, monkeypatch: pyte
         lambda: run.fail(2),
     ]
     assert story.followed(Wanted(TrialId(2)), tail=1) == b"second\nthird\n"
-    assert story.told == ["trial 2 runs again: generation 3"]
+    assert story.told == ["trial 2 restarts: generation 3"]
 
 
 def test_an_older_generation_has_an_end(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:

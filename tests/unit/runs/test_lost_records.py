@@ -89,7 +89,7 @@ def test_a_repair_takes_the_results_back(run: ScriptedRun) -> None:
     before = looked_at(run)
     lose(run, 2)
     assert repair(run.place, examined(run), HandClock()) == [
-        f"the journal has got back 1 result from {run.store.where(run.layout.results)}"
+        f"the journal has 1 result back from {run.store.where(run.layout.results)}"
     ]
     assert examined(run).code == 0
     assert [each.status for each in looked_at(run).results] == [each.status for each in before.results]
@@ -110,7 +110,7 @@ def test_a_gang_that_has_left_files_was_formed(tmp_path: Path) -> None:
     """Without results: a driver that is killed has not written any."""
     run = typical(tmp_path / "runs")
     lose(run, 2)  # that the second gang of trial 2 was formed, and what it has reported
-    with pytest.raises(JournalCorruptError, match="files of gangs that it does not know of trial 2"):
+    with pytest.raises(JournalCorruptError, match="files of gangs that it does not know, of trial 2"):
         look(run.store, run.layout)
     assert repair(run.place, examined(run), HandClock()) == []
     assert examined(run).code == 0

@@ -62,7 +62,7 @@ def test_what_is_written_is_read_back() -> None:
         (b"[]", "is no plan of a run"),
         (b'{"version": 2}', "newer sparktrain"),
         (b'{"version": 1}', "is no plan of a run"),
-        (plan(function="other").encode(), "is damaged"),
+        (plan(function="other").encode(), "is corrupt"),
     ],
 )
 def test_a_plan_that_cannot_be_read_is_told_of(content: bytes | None, words: str) -> None:
@@ -99,7 +99,7 @@ def test_each_kind_of_change_is_tried() -> None:
 @pytest.mark.parametrize("kind", DIFFERENT)
 def test_a_change_is_refused_with_what_has_changed_unless_it_is_allowed(kind: str) -> None:
     changed, lines = DIFFERENT[kind]
-    with pytest.raises(ResumeError, match=f"begun with other {kind}") as caught:
+    with pytest.raises(ResumeError, match=f"started with other {kind}") as caught:
         check_unchanged(plan(), changed, "/runs/run", frozenset(CHANGES) - {kind})
     for line in lines:
         assert f"\n    {line}\n" in str(caught.value)
@@ -121,7 +121,7 @@ def cases(*values: int) -> Plan:
 
 def told(old: Plan, new: Plan) -> list[str]:
     """The lines of the error that say what has changed."""
-    with pytest.raises(ResumeError, match="begun with other space") as caught:
+    with pytest.raises(ResumeError, match="started with other space") as caught:
         check_unchanged(old, new, "/runs/run", frozenset())
     return [line.strip() for line in str(caught.value).splitlines() if line.startswith("    ")][1:]
 

@@ -187,7 +187,7 @@ def test_a_log_that_is_not_there_names_those_that_are(run: ScriptedRun) -> None:
 
 def test_a_trial_of_no_run_says_so(run: ScriptedRun) -> None:
     alone = st.TrialResult(id=run_trial(run).id, params={}, status=run_trial(run).status)
-    with pytest.raises(st.MissingFileError, match="trial 0 is of no run directory"):
+    with pytest.raises(st.MissingFileError, match="trial 0 belongs to no run directory"):
         alone.read_log()
 
 

@@ -24,7 +24,7 @@ def run(code: int = 0, **fields: Any) -> RunView:
     """A run with one trial that ended with `code`, by a driver that started at 5 s."""
     result = TrialResult(id=TrialId(0), status=STATUSES[code], params={})
     trial = TrialView(result, None, None, None, None, None, None, ())
-    ended = {"state": RunState.ENDED, "ending": "complete", "reason": "", "began": 5.0}
+    ended = {"state": RunState.ENDED, "ending": "complete", "reason": "", "driver_started": 5.0}
     view = {
         "name": "one",
         "kind": "sweep",
@@ -34,11 +34,11 @@ def run(code: int = 0, **fields: Any) -> RunView:
         "mode": "max",
         "gang": 1,
         "total": 1,
-        "begun": 1.0,
+        "started": 1.0,
         "driver": None,
-        "near": False,
+        "same_host": False,
         "ran_s": 1.0,
-        "heard": 6.0,
+        "last_record": 6.0,
     }
     return RunView(**{**view, **ended, **fields}, trials=(trial,))
 
@@ -70,7 +70,7 @@ def test_what_ended_a_run_early_has_its_code_and_reason(ending: Ending, code: in
 
 def test_the_code_of_a_driver_that_has_not_run_anything_is_in_yarns_diagnostics() -> None:
     for before in (None, run()):
-        verdict = verdict_of(FAILED, "", before, before.began if before is not None else None)
+        verdict = verdict_of(FAILED, "", before, before.driver_started if before is not None else None)
         assert verdict.code == 2
         assert verdict.message.startswith("the driver of application_1_0001 exited with 2")
 
