@@ -1,7 +1,6 @@
-"""The agent: our code in one Spark task. It joins the coordinator, keeps a warm zygote, and runs one member at a time.
+"""The agent: the code of one Spark task. It joins the coordinator, keeps a warm zygote, and runs one member at a time.
 
-An agent outlives a broken stream only without its member: it ends it, and joins again as a new agent, as soon as it
-can reach the coordinator again.
+After a broken stream an agent ends its member, and joins again as a new agent as soon as it reaches the coordinator.
 """
 
 import asyncio
@@ -33,25 +32,25 @@ from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.threads import spawn
 
 ATTEMPT_S = 15.0
-"""How long an agent whose stream broke dials the coordinator before it pauses."""
+"""How long one attempt to reach the coordinator again may take."""
 PAUSE_S = 0.5
-"""Before the second attempt; twice as long before each that follows."""
+"""The pause before the second attempt; it doubles with each attempt."""
 PAUSE_AT_MOST_S = 15.0
 REST_S = 30.0
-"""How long an agent stays away whose zygote was lost too often, or whose disk is full; twice as long each time."""
+"""How long an agent pauses after too many lost zygotes, or with a full disk; it doubles each time."""
 REST_AT_MOST_S = 600.0
 STORE_TIMEOUT_S = 5.0
-"""How long a dismissed agent waits for its member's end, and goes on uploading."""
+"""How long a dismissed agent waits for its member's end, and for its uploads."""
 
 logger = logging.getLogger("sparktrain")
 
 
 class UnfitError(InfraError, RuntimeError):
-    """The agent's host keeps it from what it is for, such as a full disk."""
+    """The agent's host prevents it from working, such as with a full disk."""
 
 
 def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
-    """Be the agent at `place` until the pool closes; why it ended, and whether it reached the coordinator. Blocks."""
+    """Run the agent at `place` until the pool closes. Blocks; returns why it ended, and whether it joined."""
     root = scratch_root()
     spawn(lambda: tidy(root))
     with held(root) as scratch, closing(TokenFile(scratch)) as tokens:
@@ -61,7 +60,7 @@ def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
 
 
 class Attendance:
-    """All lives of the agent of one Spark task."""
+    """The agents of one Spark task, one after the other: each reconnection starts another one."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class Attendance:
         self._clock = clock or SystemClock()
 
     async def run(self) -> tuple[str, bool]:
-        """Attend until dismissed or refused: why it ended, and whether it ever reached the coordinator."""
+        """Run until dismissed or refused; returns why, and whether the coordinator was ever reached."""
         reached, rests, away = False, Backoff(REST_S, REST_AT_MOST_S), ""
         try:
             link = await self._dialer.attend(self._ticket.connect_s)
@@ -102,18 +101,18 @@ class Attendance:
             await self._dialer.close()
 
     async def _dial(self, cause: str) -> Link:
-        """Reach the coordinator again, however long that takes: Spark ends this task when its driver is gone.
+        """Reconnect to the coordinator, without a limit of time: Spark ends this task when its driver is gone.
 
-        Raises Unreachable where the ticket says that Spark does not, when the driver's host has said for too long that
-        nobody of this pool listens there.
+        Where the ticket has a limit because Spark does not end the task, it raises Unreachable once the driver's host
+        has refused connections for that long.
         """
         backoff, refused_since = Backoff(PAUSE_S, PAUSE_AT_MOST_S), None
         while True:
-            begun = self._clock.now()
+            started = self._clock.now()
             try:
                 return await self._dialer.attend(ATTEMPT_S)
             except Unreachable as error:
-                refused_since = (begun if refused_since is None else refused_since) if error.refused else None
+                refused_since = (started if refused_since is None else refused_since) if error.refused else None
                 limit_s = self._ticket.refused_s
                 if limit_s is not None and refused_since is not None and self._clock.now() >= refused_since + limit_s:
                     raise
@@ -123,7 +122,7 @@ class Attendance:
 
 
 class Agent:
-    """One life of one agent: from `Join` to the end of its stream. All methods belong to its event loop."""
+    """One agent, from `Join` to the end of its stream. All methods belong to its event loop."""
 
     def __init__(
         self,
@@ -151,18 +150,18 @@ class Agent:
         self._storing: set[asyncio.Task[str | None]] = set()
         self._lease = Lease(0.0)
         self._leased = asyncio.Event()
-        """The coordinator has answered a heartbeat: there is a lease to hold a member by."""
+        """Set when the coordinator has answered a heartbeat: then the agent has a lease."""
         self.cut = ""
-        """Why it lost its stream or its lease, or is unfit."""
+        """Why the agent lost its stream or its lease, or is unfit."""
         self.unfit = False
-        """Its host could do nothing for the run, and may after a rest."""
+        """Whether its host prevented it from working; it may work after a pause."""
         self._tasks: set[asyncio.Task[str | None]] = set()
         self._ended: asyncio.Future[str | None] | None = None
 
     async def run(self, away: str = "") -> str | None:
-        """Attend until dismissed or refused, and say why; None when it may join again: see `cut`.
+        """Run until dismissed or refused, and return the reason; None when the task may join again: see `cut`.
 
-        `away` is why this task's agent was gone before, for how long.
+        `away` is why, and for how long, this task's agent was gone before.
         """
         self._ended = asyncio.get_running_loop().create_future()
         try:
@@ -170,8 +169,8 @@ class Agent:
             if isinstance(welcome, str):
                 return welcome
             self._lease = Lease(welcome.lease_s)
-            self._spawn(self._obey())
-            self._spawn(self._beat(welcome.heartbeat_s))
+            self._spawn(self._handle_messages())
+            self._spawn(self._send_heartbeats(welcome.heartbeat_s))
             self._spawn(self._keep_zygote())
             self._spawn(self._ready(welcome.preload, None))
             return await self._ended
@@ -194,12 +193,12 @@ class Agent:
                 raise ProtocolError(f"{type(other).__name__} in answer to Join")
 
     def _post(self, message: m.FromAgent) -> None:
-        with suppress(LinkClosedError):  # the reader of the stream finds out, and ends the agent
+        with suppress(LinkClosedError):  # the reader of the stream raises it, and ends the agent
             for each in fitting(message):
                 self._link.post(each)
 
     def _spawn(self, work: Coroutine[None, None, str | None]) -> "asyncio.Task[str | None]":
-        """Run `work` beside the others; its error, or the text that it returns, ends the agent."""
+        """Run `work` as a task; its error, or the text that it returns, ends the agent."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._settle)
@@ -214,9 +213,9 @@ class Agent:
         elif task.result() is not None:
             self._ended.set_result(task.result())
 
-    # ---- while attending
+    # ---- connected
 
-    async def _obey(self) -> str:
+    async def _handle_messages(self) -> str:
         while True:
             match await self._link.receive():
                 case m.HeartbeatAck():
@@ -225,7 +224,7 @@ class Agent:
                 case m.Prepare() as prepare:
                     self._spawn(self._prepare(prepare))
                 case m.Tokens(content=content):
-                    await asyncio.to_thread(self._tokens.keep, content)  # what comes next may need them
+                    await asyncio.to_thread(self._tokens.keep, content)  # the next message may need them
                 case m.Certificates() as renewed:
                     self._dialer.renew(renewed.bundle)
                 case m.StartMember() as start:
@@ -247,11 +246,11 @@ class Agent:
                     return reason
 
     def _mine(self, member: Member) -> MemberSession | None:
-        """The session of `member`, unless it is over and another has followed."""
+        """The session of `member`, unless another one has followed it."""
         return self._member if self._member is not None and self._member.member == member else None
 
-    async def _beat(self, heartbeat_s: float) -> None:
-        """Raises when the lease has run out: the coordinator may have given this agent's member to another."""
+    async def _send_heartbeats(self, heartbeat_s: float) -> None:
+        """Renew the lease. Raises LinkClosedError when it has run out: another agent may have the member by then."""
         while self._lease.left_s(now := self._clock.now()) > 0.0:
             self._lease.sent(now)
             self._post(m.Heartbeat())
@@ -259,19 +258,19 @@ class Agent:
         raise LinkClosedError("the coordinator did not answer before the lease ran out")
 
     async def _keep_zygote(self) -> None:
-        """Raises UnfitError when the zygote was lost too often."""
+        """Replace lost zygotes. Raises UnfitError after too many losses."""
         try:
             await self._warm.keep()
         except ZygoteLostError as error:
             raise self._unfit(str(error)) from error
 
     def _unfit(self, why: str) -> "UnfitError":
-        """Say goodbye, but not for good: the agent's end would cost a slot, and its failure Spark's whole job."""
+        """Leave for a while: the end of the task would cost a slot, and its failure Spark's whole job."""
         self._post(m.Leave(f"agent on {self._place.host} leaves for a while: {why}"))
         return UnfitError(why)
 
     async def _prepare(self, prepare: m.Prepare) -> None:
-        """Raises UnfitError when the disk does not take the code."""
+        """Store the code of a run and preload its modules. Raises UnfitError if the disk fails."""
         try:
             self._codes[prepare.run] = await asyncio.to_thread(keep, prepare.code, self._warm.scratch / "code")
         except OSError as error:
@@ -285,9 +284,9 @@ class Agent:
         self._post(m.Ready(run, failed))
 
     def _start(self, start: m.StartMember) -> None:
-        told = start.member  # a run before may have had such a member, whose files are still on their way
-        name = f"trial-{told.trial}-{told.generation}-{told.rank}-{uuid.uuid4().hex[:12]}"
-        code = self._codes[start.member.run]
+        member = start.member  # unique: uploads of an equal member of an earlier run may still be under way
+        name = f"trial-{member.trial}-{member.generation}-{member.rank}-{uuid.uuid4().hex[:12]}"
+        code = self._codes[member.run]
         self._member = MemberSession(
             start, code, self._warm.scratch / name, self._clock, self._snapshots, limits=self._limits
         )
@@ -298,13 +297,13 @@ class Agent:
 
     async def _train(self, member: MemberSession, previous: "asyncio.Task[str | None] | None") -> None:
         if previous is not None:
-            await asyncio.wait({previous})  # its process may outlive its outcome, and holds the GPU
+            await asyncio.wait({previous})  # its process may outlive its outcome, and hold the GPU
         await member.train(await self._warm.take(), self._place, self._post)
 
     # ---- the end
 
     async def _finish(self, reason: str) -> None:
-        """Dismissed: end the member at once, give its uploads a little time, and say goodbye."""
+        """End the member at once, wait for its uploads for a few seconds, and leave."""
         await self._end_member()
         if self._storing:
             await asyncio.wait(self._storing, timeout=STORE_TIMEOUT_S)
@@ -317,7 +316,7 @@ class Agent:
             await asyncio.wait({self._training}, timeout=STORE_TIMEOUT_S)
 
     async def _leave(self) -> None:
-        """However the agent ends: its member's process goes first, then its tasks, then its stream."""
+        """End the member's process first, then the tasks, then the stream."""
         await self._end_member()
         tasks = list(self._tasks)
         for task in tasks:

@@ -1,7 +1,7 @@
-"""What a slot tells about its host, and whom it reaches: `sparktrain doctor` on the executor's side.
+"""The executor's side of `sparktrain doctor`: a slot reports about its host and the slots that it reaches.
 
-It does what a member of a gang does before it trains, with the same messages: it joins, is given the store, holds a
-port, is told where the others are, and connects to them. Nothing is read from those connections or written to them.
+It does what a member of a gang does before it trains, with the same messages: it joins, gets the store, holds a port,
+gets the addresses of the others, and connects to them, without reading from those connections or writing to them.
 """
 
 import asyncio
@@ -33,24 +33,24 @@ from sparktrain.store.url import open_store
 from sparktrain.threads import aside
 
 VISIT_S = 30.0
-"""How long a slot stays with the coordinator at most, once it has reached it."""
+"""How long a visit to the coordinator may take, once a slot has reached it."""
 STORE_S = 15.0
 CONNECT_S = 3.0
-"""How long it tries to connect to another slot."""
+"""How long a slot tries to connect to another one."""
 PEERS = 16
-"""It connects to so many others, those that follow it: in a large session each pair would be too many."""
+"""To how many following slots a slot connects: in a large session all pairs would be too many."""
 _TIMES = 3
-"""How often it asks for the time; the fastest answer counts."""
+"""How often a slot asks for the time; the fastest answer counts."""
 
 
 def check_up(slot: int, ticket: AgentTicket) -> str:
-    """Tell about this slot of a Spark job, as JSON. Blocks, for a minute at most."""
+    """The report about this slot of a Spark job, as JSON. Blocks, for a minute at most."""
     place = placement(slot, ticket)
     return to_json(asyncio.run(visit(observed(place), GrpcDialer(ticket), ticket.connect_s)))
 
 
 def observed(place: Placement) -> SlotTold:
-    """What can be told without asking anybody; nothing heavy is imported."""
+    """The facts that this process knows itself; imports nothing heavy."""
     memory = psutil.virtual_memory()
     return SlotTold(
         slot=place.slot,
@@ -70,7 +70,7 @@ def observed(place: Placement) -> SlotTold:
 
 
 def java_version() -> str:
-    """Of the Java that this process descends from, as its `release` file has it; empty when there is none."""
+    """The version of the Java above this process, from its `release` file; empty without one."""
     try:
         homes = [Path(each.exe()).parents[1] for each in psutil.Process().parents() if each.name() == "java"]
         lines = [line for home in homes[:1] for line in (home / "release").read_text().splitlines()]
@@ -81,16 +81,16 @@ def java_version() -> str:
 
 
 async def visit(
-    told: SlotTold, dialer: Dialer, connect_s: float, *, visit_s: float = VISIT_S, store_s: float = STORE_S
+    report: SlotTold, dialer: Dialer, connect_s: float, *, visit_s: float = VISIT_S, store_s: float = STORE_S
 ) -> SlotTold:
-    """`told`, with what a visit to the coordinator found."""
+    """`report`, with what a visit to the coordinator found."""
     try:
         link = await dialer.attend(connect_s)
     except Unreachable as error:
-        return replace(told, problem=str(error))
+        return replace(report, problem=str(error))
     with held(scratch_root()) as scratch:
         tokens = TokenFile(scratch)
-        visitor = Visitor(told, link, SystemClock(), tokens, store_s)
+        visitor = Visitor(report, link, SystemClock(), tokens, store_s)
         try:
             async with asyncio.timeout(visit_s):
                 await visitor.run()
@@ -101,88 +101,97 @@ async def visit(
         finally:
             tokens.close()
             await dialer.close()
-    return visitor.told
+    return visitor.report
 
 
 class Visitor:
     """One visit. All methods belong to its event loop."""
 
-    def __init__(self, told: SlotTold, link: Link, clock: Clock, tokens: TokenFile, store_s: float = STORE_S) -> None:
-        self.told = told
+    def __init__(self, report: SlotTold, link: Link, clock: Clock, tokens: TokenFile, store_s: float = STORE_S) -> None:
+        self.report = report
         self._tokens = tokens
-        self._member = member(told.slot)
+        self._member = member(report.slot)
         self._link = link
         self._clock = clock
         self._store_s = store_s
 
     async def run(self) -> None:
-        """From `Join` to `Leave`. Raises LinkClosedError, or ProtocolError for what nobody says here."""
-        told = self.told
-        agent = AgentId(f"doctor-{told.slot}")
+        """From `Join` to `Leave`. Raises LinkClosedError, or ProtocolError for an unexpected message."""
+        report = self.report
+        agent = AgentId(f"doctor-{report.slot}")
         self._link.post(
-            m.Join(agent, told.slot, told.host, os.getpid(), told.versions, told.devices, told.executor, told.address)
+            m.Join(
+                agent,
+                report.slot,
+                report.host,
+                os.getpid(),
+                report.versions,
+                report.devices,
+                report.executor,
+                report.address,
+            )
         )
-        await self._hear(m.Welcome)
+        await self._receive(m.Welcome)
         for _ in range(_TIMES):
             await self._ask_time()
         self._link.post(m.Ready())
-        begun = await self._hear(m.StartMember, m.Tokens, m.Dismiss)
-        if isinstance(begun, m.Tokens):
-            await asyncio.to_thread(self._tokens.keep, begun.content)
-            begun = await self._hear(m.StartMember)
-        if isinstance(begun, m.StartMember):
-            await self._take_part(begun)
+        started = await self._receive(m.StartMember, m.Tokens, m.Dismiss)
+        if isinstance(started, m.Tokens):
+            await asyncio.to_thread(self._tokens.keep, started.content)
+            started = await self._receive(m.StartMember)
+        if isinstance(started, m.StartMember):
+            await self._take_part(started)
         else:
             self.note(late=True)
         self._link.post(m.Leave("told"))
 
     def note(self, **found: object) -> None:
-        """Keep what was found."""
-        self.told = replace(self.told, **found)
+        """Add a finding to the report."""
+        self.report = replace(self.report, **found)
 
-    async def _take_part(self, begun: m.StartMember) -> None:
-        await self._try_store(begun)
-        family = socket.AF_INET6 if ":" in self.told.address else socket.AF_INET
-        with socket.create_server((self.told.address, 0), family=family, backlog=PEERS) as held:
+    async def _take_part(self, started: m.StartMember) -> None:
+        await self._try_store(started)
+        family = socket.AF_INET6 if ":" in self.report.address else socket.AF_INET
+        with socket.create_server((self.report.address, 0), family=family, backlog=PEERS) as held:
             port = held.getsockname()[1]
             self._link.post(m.MemberReserved(self._member, port))
-            formed = await self._hear(m.FormGang, m.Dismiss)
+            formed = await self._receive(m.FormGang, m.Dismiss)
             if isinstance(formed, m.FormGang):
-                others = following(formed.places, self.told.address, port)
+                others = following(formed.places, self.report.address, port)
                 self.note(peers=tuple(await asyncio.gather(*map(_connect, others))))
                 self._link.post(m.MemberStarted(self._member, os.getpid()))
-                await self._hear(m.Dismiss)  # until the others have connected to this one
+                await self._receive(m.Dismiss)  # until the others have connected to this one
 
     async def _ask_time(self) -> None:
         sent = self._clock.now()
         self._link.post(m.MemberShared(self._member, CLOCK, b""))
-        answer = await self._hear(m.PeerShared)
+        answer = await self._receive(m.PeerShared)
         margin_s = (self._clock.now() - sent) / 2
-        if self.told.ahead_s is None or margin_s < self.told.margin_s:
+        if self.report.ahead_s is None or margin_s < self.report.margin_s:
             ahead_s = self._clock.wall() - margin_s - float(answer.value)
             self.note(ahead_s=ahead_s, margin_s=margin_s)
 
-    async def _try_store(self, begun: m.StartMember) -> None:
-        """As the agent of a member does, from a thread: it may block for longer than anybody waits."""
-        if not begun.store.url:
+    async def _try_store(self, started: m.StartMember) -> None:
+        """Look for the marker in the store as an agent does, in a thread: it may block for longer than the timeout."""
+        if not started.store.url:
             return
 
         def look() -> bool:
-            store = open_store(begun.store)
+            store = open_store(started.store)
             store.probe()
-            return store.exists(str(begun.params[MARKER]))
+            return store.exists(str(started.params[MARKER]))
 
         try:
             async with asyncio.timeout(self._store_s):
                 self.note(shared=await aside(look))
         except TimeoutError:
             self.note(
-                store=f"{begun.store.url} did not answer within {self._store_s:g} s; see that this host reaches it"
+                store=f"{started.store.url} did not answer within {self._store_s:g} s; see that this host reaches it"
             )
         except (SparktrainError, OSError, ImportError) as error:
             self.note(store=str(error))
 
-    async def _hear(self, *kinds: type[m.Message]) -> Any:
+    async def _receive(self, *kinds: type[m.Message]) -> Any:
         """The next message, which is one of `kinds`."""
         message = await self._link.receive()
         if isinstance(message, m.Refuse):
@@ -193,13 +202,13 @@ class Visitor:
 
 
 def following(places: tuple[MemberAddress, ...], address: str, port: int) -> list[MemberAddress]:
-    """The places to connect to: `PEERS` at most of those that follow one's own."""
+    """The addresses to connect to: at most `PEERS` of those that follow this slot's own."""
     mine = next((i for i, place in enumerate(places) if (place.address, place.port) == (address, port)), 0)
     return [*places[mine + 1 :], *places[:mine]][:PEERS]
 
 
 async def _connect(place: MemberAddress) -> Peer:
-    """Whether its host answers there."""
+    """Try to connect to `place`, and report the result."""
     problem = ""
     try:
         async with asyncio.timeout(CONNECT_S):

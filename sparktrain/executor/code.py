@@ -1,4 +1,4 @@
-"""The user's code on an executor: kept in local files, by digest, and never loaded here."""
+"""Stores the user's code on an executor in local files, by digest; the agent never loads it."""
 
 import hashlib
 import os
@@ -15,16 +15,16 @@ from sparktrain.executor.folders import discard, remove
 from sparktrain.protocol.messages import Code
 
 KEPT = 3
-"""An agent has one run at a time; a member of the one before may still be ending."""
+"""An agent serves one run at a time; a member of the run before may still be ending."""
 
 _FUNCTION, _MODULES = "function", "modules"
 _UNFINISHED = "unfinished-"
 _KEEPING = Lock()
-"""Of this process, whose agents follow each other with one folder: one of them writes at a time."""
+"""Held by the one agent of this process that writes to the folder; agents follow each other there."""
 
 
 class LocalCode(Struct, frozen=True):
-    """Where a member's process finds the function and the modules beside it."""
+    """The paths of the function and its modules, for a member's process."""
 
     path: Path
     by_reference: bool
@@ -34,11 +34,11 @@ class LocalCode(Struct, frozen=True):
 def keep(code: Code, folder: Path) -> LocalCode:
     """Write `code` below `folder`, once for each digest; the newest `KEPT` stay. Blocks on local disk; any thread.
 
-    Raises ProtocolError when the bytes do not have the digest that came with them, OSError when the disk fails.
+    Raises ProtocolError if the bytes do not match the digest of `code`, OSError if the disk fails.
     """
     digest = hashlib.sha256(code.function + code.archive).hexdigest()
     if digest != code.digest:
-        raise ProtocolError(f"code with digest {digest} came as {code.digest}: it was damaged on its way")
+        raise ProtocolError(f"code with digest {digest} came as {code.digest}: it was corrupted on its way")
     home = folder / digest
     with _KEEPING:
         if not home.exists():
@@ -49,7 +49,7 @@ def keep(code: Code, folder: Path) -> LocalCode:
 
 
 def _write(code: Code, home: Path) -> None:
-    """All of it, or nothing: it is written elsewhere, and gets its name when it is whole."""
+    """Write all of the code or nothing: under another name first, then rename it."""
     unfinished = home.with_name(f"{_UNFINISHED}{uuid4().hex}")
     try:
         unfinished.mkdir(parents=True)
@@ -59,13 +59,13 @@ def _write(code: Code, home: Path) -> None:
         (unfinished / _FUNCTION).write_bytes(code.function)
         unfinished.rename(home)
     finally:
-        remove(unfinished)  # nothing is there when it has its name
+        remove(unfinished)  # nothing is there after the rename
 
 
 def _free(newest: Path) -> None:
-    """Give up the code that was wanted longest ago: a pool may see hundreds of runs.
+    """Remove the code with the oldest use: a pool may serve hundreds of runs.
 
-    The newest stays whatever its time says, for two calls may come within one tick of the file system's clock.
+    The newest stays whatever its time is: two calls may come within one tick of the file system's clock.
     """
     others = [each for each in newest.parent.iterdir() if each != newest and not each.name.startswith(_UNFINISHED)]
     for old in sorted(others, key=lambda each: each.stat().st_mtime_ns)[: 1 - KEPT]:

@@ -1,4 +1,4 @@
-"""What Spark runs on executors: short functions over frozen data."""
+"""The functions that Spark runs on executors: short, over frozen data."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,12 @@ import pyarrow as pa
 from sparktrain.protocol.ticket import AgentTicket
 
 EXIT_SCHEMA = "slot long, reason string, reached boolean"
-"""One row for each agent: why it ended, and whether it ever reached the coordinator."""
+"""The schema of one row for each agent: why it ended, and whether it ever reached the coordinator."""
 
 
 def agent_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterator[pa.RecordBatch]:
-    """Be one agent until the pool closes; the partition's only row is the slot. Never raises for a trial's failure."""
-    from sparktrain.executor.agent import attend  # the driver pickles this module, and needs nothing of the agent
+    """Run one agent until the pool closes; the partition's only row is the slot. A trial's failure raises nothing."""
+    from sparktrain.executor.agent import attend  # the driver pickles this module without the agent
     from sparktrain.executor.spark_task import placement
 
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
@@ -21,11 +21,11 @@ def agent_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterat
 
 
 TOLD_SCHEMA = "slot long, told string"
-"""One row for each slot: what it tells of its host, as JSON."""
+"""The schema of one row for each slot: its report about its host, as JSON."""
 
 
 def checkup_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterator[pa.RecordBatch]:
-    """Tell what this slot is, and whom it reaches; the partition's only row is the slot. What fails is told, too."""
+    """Report about this slot and the slots that it reaches, failures included; the partition's only row is the slot."""
     from sparktrain.executor.checkup import check_up  # as above
 
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]

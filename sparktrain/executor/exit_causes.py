@@ -1,4 +1,4 @@
-"""Why a member ended without an outcome, from how its process ended. Pure."""
+"""Finds the cause when a member ended without an outcome, from the status of its process. Pure."""
 
 import signal
 
@@ -8,7 +8,7 @@ from sparktrain.state.outcome import Failure, FailureKind
 
 _HINTS: dict[int, str] = {
     signal.SIGSEGV: "a native library crashed; the log shows where, if Python could tell",
-    signal.SIGABRT: "a native library gave up, and may have said why in the log",
+    signal.SIGABRT: "a native library aborted, and may have printed why to the log",
     signal.SIGILL: "a native library needs an instruction that this host's processor lacks",
     signal.SIGFPE: "a native library divided an integer by zero",
     signal.SIGBUS: "memory backed by a file could not be read or written: is the disk or /dev/shm full?",
@@ -21,9 +21,9 @@ _HINTS: dict[int, str] = {
 def classify(
     exited: Exited, *, stopped: bool = False, disconnected: bool = False, log_tail: tuple[str, ...] = ()
 ) -> Failure:
-    """The failure of a member whose pipe ended without `Ended`.
+    """The failure of a member without an outcome on its pipe.
 
-    `stopped`: the agent was told to end it. `disconnected`: its pipe ended long before its process did, which the agent
+    `stopped`: the coordinator asked to end it. `disconnected`: its pipe ended long before its process, which the agent
     then killed.
     """
     if stopped:

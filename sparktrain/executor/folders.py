@@ -1,4 +1,4 @@
-"""Folders on an executor's disk: given up and removed, whatever a training function has made of them."""
+"""Removes folders from an executor's disk, whatever a training function has put into them."""
 
 import os
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from uuid import uuid4
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIMES = 3
-"""How often a tree is gone through, for what somebody else puts into it meanwhile."""
+"""How many passes over a tree: another process may add to it meanwhile."""
 
 
 def discard(folder: Path) -> None:
-    """Free the name of `folder` at once, then remove what was there. Blocks on local disk; raises nothing.
+    """Free the name of `folder` at once, then remove its content. Blocks on local disk; raises nothing.
 
-    What cannot be removed stays, under another name.
+    Files that it cannot remove stay, under another name.
     """
     gone = folder.with_name(f"gone-{uuid4().hex}")
     with suppress(OSError):  # it is gone already
@@ -23,9 +23,9 @@ def discard(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove `folder` and all that is in it, as far as that is possible. Blocks on local disk; raises nothing.
+    """Remove `folder` and its content as far as possible. Blocks on local disk; raises nothing.
 
-    Each folder in it moves up to its top first: no tree is too deep for that, and no path in it too long.
+    It moves each folder to the top level first: so no tree is too deep, and no path too long.
     """
     for _ in range(_TIMES):
         with suppress(OSError), _opened(str(folder)) as top:
@@ -42,7 +42,7 @@ def remove(folder: Path) -> None:
 
 
 def _emptied(folder: int, top: int) -> list[str]:
-    """Remove the files of a folder; the names of its folders, which are in `top` now."""
+    """Remove the files of a folder; returns the names of its folders, which are in `top` now."""
     folders = []
     with os.scandir(folder) as entries:
         found = list(entries)
@@ -62,14 +62,14 @@ def _emptied(folder: int, top: int) -> list[str]:
 def _moved(name: str, folder: int, new: str, top: int) -> None:
     try:
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
-    except PermissionError:  # a folder that nobody may write to cannot get another parent
+    except PermissionError:  # a read-only folder cannot get another parent
         os.chmod(name, 0o700, dir_fd=folder)
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
 
 
 @contextmanager
 def _opened(name: str, within: int | None = None) -> Iterator[int]:
-    """A folder that can be read and changed, which is no symbolic link."""
+    """Open a folder for reading and changing; not through a symbolic link."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=within)
     except PermissionError:

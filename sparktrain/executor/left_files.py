@@ -1,4 +1,4 @@
-"""Files that training functions leave: found, and opened without a wait, whatever stands under their names."""
+"""Finds the files that training functions leave, and opens them without blocking, whatever their kind."""
 
 import os
 import stat
@@ -19,16 +19,16 @@ _KINDS = {
 
 
 class FolderListing(Struct, frozen=True):
-    """What is in a folder, at any depth."""
+    """The content of a folder, at any depth."""
 
     files: tuple[Path, ...]
     """Regular files, sorted."""
     problems: tuple[str, ...]
-    """What cannot be brought anywhere, and why. Symbolic links are left out: what they lead to may be anybody's."""
+    """Entries that cannot be uploaded, with reasons. Without symbolic links: their targets may belong to others."""
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
-    """The file `path`, unbuffered. Never waits for another process, as opening a named pipe would.
+    """Open the file `path`, unbuffered. Never waits for another process, as opening a named pipe would.
 
     Raises FileNotFoundError, and OSError for anything but a regular file.
     """
@@ -77,7 +77,7 @@ def _sort(entry: "os.DirEntry[str]", folders: list[Path], files: list[Path], pro
 
 
 def _name(path: Path, top: Path) -> str:
-    """As people read it, and as messages carry it."""
+    """The path in a form for messages and people."""
     name = path.relative_to(top.parent).as_posix().encode(errors="surrogateescape").decode(errors="backslashreplace")
     return name if len(name) <= 200 else f"{name[:100]}...{name[-97:]}"
 

@@ -1,4 +1,4 @@
-"""A member's log while it grows: followed to its end, capped, and its last lines shown."""
+"""Follows a member's log while it grows, caps it, and shows its last lines."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from sparktrain.executor.left_files import open_regular
 
 CHUNK_BYTES = 256 * 1024
 TAIL_BYTES = 64 * 1024
-"""How much of the end of a capped log is kept."""
+"""The size of the kept end of a capped log."""
 SLACK_BYTES = 64 * 2**20
 """How far a log may grow past its cap on the local disk."""
 POLL_S = 0.1
@@ -21,10 +21,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 
 
 class LogFollower:
-    """Reads a file that processes append to, and that may not be there yet. One iteration, on one event loop.
+    """Reads a file that processes append to, and that may not exist yet. One iteration, on one event loop.
 
-    Every byte up to the limit comes, whatever it is. When there are more, a line says so, and the last 64 KiB follow at
-    the end. The file must have been opened with O_APPEND, for it is truncated to its cap when it grows far past it.
+    It yields every byte up to the limit. When there are more, it adds a line that reports the cap, and the last 64 KiB
+    at the end. Writers must open the file with O_APPEND: it is truncated to its cap when it grows far past it.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class LogFollower:
         self._clock = clock
         self._finished = False
         self._tail = b""
-        """The end of what was truncated away."""
+        """The end of the truncated part."""
 
     def finish(self) -> None:
-        """Nothing is appended any more: the iteration stops at the end of the file."""
+        """Note that nothing is appended any more: the iteration stops at the end of the file."""
         self._finished = True
 
     def trim(self) -> None:
-        """Keep the file within its bound, as the iteration does, where none is under way. Blocks on local disk.
+        """Keep the file within its bound, as the iteration does, when none runs. Blocks on local disk.
 
-        Raises OSError where a training function has put something else in its place.
+        Raises OSError if a training function has replaced the file by something else.
         """
         with suppress(FileNotFoundError):
             if os.lstat(self._path).st_size > self._most:
@@ -61,7 +61,7 @@ class LogFollower:
                     file.truncate(self._limit)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Chunks of at most 256 KiB, as soon as they are there. Blocks on local disk for each. Raises OSError."""
+        """Yield chunks of at most 256 KiB as soon as they exist. Blocks on local disk for each. Raises OSError."""
         sent, last = 0, b""
         while sent < self._limit:
             finished = self._finished  # before the read, so that the end is the end
@@ -78,7 +78,7 @@ class LogFollower:
             yield chunk
 
     async def _rest(self, last: bytes) -> AsyncIterator[bytes]:
-        """After the cap: whatever comes is dropped, but for its end."""
+        """Yield what follows the cap: the marker, and the end of the rest."""
         marked = False
         while True:
             finished = self._finished
@@ -95,7 +95,7 @@ class LogFollower:
     def _last(self) -> bytes:
         """The last 64 KiB past the cap."""
         kept = b""
-        with suppress(FileNotFoundError):  # removed by the training function
+        with suppress(FileNotFoundError):  # the training function has removed it
             start = max(self._limit, os.lstat(self._path).st_size - self._tail_bytes)
             kept = self._read(start, self._tail_bytes)
         return (self._tail + kept)[-self._tail_bytes :]
@@ -129,7 +129,7 @@ def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:
 
 
 def lines_before(ending: str, path: Path, n: int = 20) -> tuple[str, ...]:
-    """As `tail_lines`, of what the process printed before `ending`, where the file ends with that."""
+    """As `tail_lines`, without `ending` if the file ends with it."""
     last = tuple(_shown(line) for line in ending.encode().removesuffix(b"\n").split(b"\n"))
     lines = tail_lines(path, n + len(last))
     return lines[: -len(last)] if lines[-len(last) :] == last else lines[-n:]

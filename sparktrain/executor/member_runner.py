@@ -1,4 +1,4 @@
-"""One member, from its assignment to the last byte of its log: the agent's side."""
+"""The agent's side of one member, from its assignment to the last byte of its log."""
 
 import asyncio
 import logging
@@ -32,32 +32,31 @@ T = TypeVar("T")
 Post = Callable[[m.FromAgent], None]
 
 REPORT_INTERVAL_S = 0.1
-"""Reports of this long travel in one message."""
+"""The reports of this interval are sent in one message."""
 REPORT_METRICS = 10_000
-"""Unless they are so many, with their metrics: a message has a largest size."""
+"""The most reports and metrics in one message, which has a largest size."""
 EXIT_TIMEOUT_S = 10.0
-"""From a member's outcome until its process must be gone; then it is killed."""
+"""How long a process may live after its member's outcome before the agent kills it."""
 FROZEN_LOOK_S = 0.5
 LIVE_LOG_AFTER_S = 0.5
-"""A member that runs longer has its log uploaded while it runs."""
+"""The agent uploads the log of a member that runs longer while it runs."""
 TRIM_INTERVAL_S = 1.0
 
 logger = logging.getLogger("sparktrain")
 
 
 class FilesGoneError(InfraError):
-    """The agent's files were deleted under it: its container has ended, and its last processes not yet."""
+    """The agent's files were deleted: its container has ended, and its last processes have not."""
 
 
 @dataclass(frozen=True)
 class MemberLimits:
-    """How long an agent puts up with a member that makes no progress."""
+    """How long an agent waits for a member that makes no progress."""
 
     frozen_s: float = 5.0
-    """A member that is stopped by a signal for so long is ended."""
+    """The agent ends a member that is stopped by a signal for so long."""
     unsaved_s: float = 1800.0
-    """A member that the local disk keeps from saving for so long, and that still tries, is ended: it may do better
-    elsewhere."""
+    """The agent ends a member that fails to save on the local disk for so long: another host may work."""
 
 
 LIMITS = MemberLimits()
@@ -88,11 +87,11 @@ class MemberSession:
         self._stop_grace_s: float | None = None
         self._entered_at: float | None = None
         self._unsaved_since: float | None = None
-        """When the local disk first kept the member from saving; None while it does not."""
-        self._told = False
+        """The first failed save on the local disk since the last good one; None without a failure."""
+        self._outcome_sent = False
         self._reports: list[Report] = []
         self._reported = 0
-        """What is in these: reports and metrics."""
+        """How many reports and metrics these are."""
         self._pace = _Pace(start.member, clock)
         self._log = LogFollower(home / "log.txt", start.log_limit_bytes, clock)
         self._over = asyncio.Event()
@@ -102,8 +101,8 @@ class MemberSession:
     async def train(self, child: MemberProcess, place: Placement, post: Post) -> None:
         """Run the member in `child`: post its messages up to `MemberEnded`, return when the process is gone.
 
-        Raises nothing for what the member does; a lost zygote is a lost member. Raises FilesGoneError, and posts no
-        `MemberEnded`, for a failure that comes of that: the agent is lost, whatever its processes still do.
+        Raises nothing for an error of the member; a lost zygote is a lost member. Raises FilesGoneError, without
+        `MemberEnded`, for a failure after the loss of the container's files: the agent is lost too.
         """
         self._child = child
         try:
@@ -127,10 +126,10 @@ class MemberSession:
         except FilesGoneError:
             child.kill(0.0)
             raise
-        except Exception as error:  # of this package: the agent goes on, and says what it was
-            logger.exception("agent cannot attend %s", self.member)
+        except Exception as error:  # a bug of this package: the agent continues, and reports it
+            logger.exception("agent cannot run %s", self.member)
             child.kill(0.0)
-            summary = f"its agent could not attend it any more: {type(error).__name__}: {error}"
+            summary = f"its agent could not run it any more: {type(error).__name__}: {error}"
             self._fail(post, Failure(FailureKind.LOST, summary))
             with suppress(ZygoteLostError):
                 await child.wait()
@@ -142,16 +141,16 @@ class MemberSession:
     async def _keep(self, child: MemberProcess, snapshot: pm.Snapshot, post: Post) -> None:
         try:
             kept = await self._snapshots.keep(self._start, self._home, snapshot)
-        except Exception as error:  # training waits for an answer, whatever it is
+        except Exception as error:  # training waits for an answer
             logger.exception("the checkpoint of step %d of %s failed", snapshot.step, self.member)
             kept = pm.SnapshotStored(snapshot.step, f"its agent failed: {type(error).__name__}: {error}")
-        self._unsaved_since = None  # what failed now was not the local disk
+        self._unsaved_since = None  # the local disk works
         if kept.problem:
             post(m.CheckpointFailed(self.member, kept.step, kept.problem))
         child.send(kept)
 
     def _not_saved(self, child: MemberProcess, unsaved: pm.Unsaved, post: Post) -> None:
-        """Tell it at once; a member that this host's disk has kept from saving for too long is lost to another host."""
+        """Report it at once; after too long without a save on this host's disk the member is lost, for another host."""
         host, now = socket.gethostname(), self._clock.now()
         post(m.CheckpointFailed(self.member, unsaved.step, f"{unsaved.problem} (host {host})"))
         if not unsaved.disk:
@@ -165,21 +164,21 @@ class MemberSession:
     async def _watch(self, child: MemberProcess, post: Post) -> None:
         beside = [self._flush_reports(post), self._end_frozen(child, post)]
         try:
-            exited = await _with(self._see_out(child, post), *beside)
+            exited = await _with(self._run_to_exit(child, post), *beside)
         finally:
             if self._keeping is not None:
                 self._keeping.cancel()
             self._flush(post)
-        if not self._told:
+        if not self._outcome_sent:
             stopped, tail = self._stop_grace_s is not None, tail_lines(self._home / "log.txt")
             self._fail(post, classify(exited, stopped=stopped, disconnected=child.disconnected, log_tail=tail))
 
-    async def _see_out(self, child: MemberProcess, post: Post) -> pm.Exited:
-        await self._hear(child, post)
+    async def _run_to_exit(self, child: MemberProcess, post: Post) -> pm.Exited:
+        await self._forward(child, post)
         return await self._gone(child)
 
-    async def _hear(self, child: MemberProcess, post: Post) -> None:
-        """Pass on what the member says, to its end."""
+    async def _forward(self, child: MemberProcess, post: Post) -> None:
+        """Forward the member's messages until its pipe ends."""
         while (message := await child.receive()) is not None:
             match message:
                 case pm.Entered(pid=pid):
@@ -195,7 +194,7 @@ class MemberSession:
                 case pm.SharedValue(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
                 case pm.Snapshot() as snapshot:
-                    self._flush(post)  # the coordinator has them before the checkpoint that comes after them
+                    self._flush(post)  # the coordinator gets them before the later checkpoint
                     self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
@@ -206,7 +205,7 @@ class MemberSession:
                     self._end(post, self._with_tail(outcome))
 
     async def _gone(self, child: MemberProcess) -> pm.Exited:
-        """The child's exit; it is killed when it does not exit by itself soon after its last message."""
+        """The child's exit; the agent kills it if it does not exit soon after its last message."""
         waiting = asyncio.ensure_future(child.wait())
         done, _ = await asyncio.wait({waiting}, timeout=EXIT_TIMEOUT_S)
         if not done:
@@ -214,7 +213,7 @@ class MemberSession:
         return await waiting
 
     async def _end_frozen(self, child: MemberProcess, post: Post) -> None:
-        """End a member that somebody has stopped by SIGSTOP: it holds its slot, and has no way to say so."""
+        """End a member that is stopped by SIGSTOP: it holds its slot, and cannot report that."""
         frozen_since: float | None = None
         while True:
             await self._clock.sleep(FROZEN_LOOK_S)
@@ -244,9 +243,9 @@ class MemberSession:
         self._end(post, Outcome(seconds, failure=failure))
 
     def _end(self, post: Post, outcome: Outcome) -> None:
-        """Tell the outcome, unless one was told: what happens to the process afterwards does not change it."""
-        if not self._told:
-            self._told = True
+        """Post the outcome, the first time only: later events of the process do not change it."""
+        if not self._outcome_sent:
+            self._outcome_sent = True
             post(m.MemberEnded(self.member, outcome))
 
     def _with_tail(self, outcome: Outcome) -> Outcome:
@@ -279,7 +278,7 @@ class MemberSession:
             env=start.env,
         )
 
-    # ---- being told
+    # ---- requests of the agent
 
     def stop(self, grace_s: float) -> None:
         """End the process, or never start it; `MemberEnded` still comes."""
@@ -288,7 +287,7 @@ class MemberSession:
             self._child.kill(grace_s)
 
     def pass_on(self, message: pm.ToMember) -> None:
-        """Give the member a message of the coordinator's; one that has no process any more does not get it."""
+        """Forward a message of the coordinator to the member, if it has a process."""
         if self._child is not None:
             self._child.send(message)
 
@@ -306,7 +305,7 @@ class MemberSession:
         whole = self._over.is_set() and storing.is_short("log.txt", self._start.log_limit_bytes)
         if not whole:
             await storing.bring("log.txt", aiter(self._log))
-        while not self._over.is_set():  # the upload failed: what the member still prints must not fill the disk
+        while not self._over.is_set():  # the upload failed: the log must not fill the disk
             with suppress(OSError):
                 self._log.trim()
             await self._over_within(TRIM_INTERVAL_S)
@@ -315,13 +314,13 @@ class MemberSession:
         await asyncio.to_thread(discard, self._home)
 
     async def _over_within(self, seconds: float) -> None:
-        """Wait for the end of the process, for so long at most."""
+        """Wait for the end of the process, at most `seconds`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), seconds)
 
 
 async def _with(work: Coroutine[None, None, T], *beside: Coroutine[None, None, None]) -> T:
-    """What `work` returns; `beside` runs meanwhile, and ends then. Raises what the first of them raises."""
+    """The result of `work`; `beside` runs until then. Raises the first error of any of them."""
     main = asyncio.create_task(work)
     tasks: set[asyncio.Task[Any]] = {main, *map(asyncio.create_task, beside)}
     pending = tasks
@@ -338,7 +337,7 @@ async def _with(work: Coroutine[None, None, T], *beside: Coroutine[None, None, N
 
 
 class _Pace:
-    """How fast a member trains."""
+    """Measures how fast a member trains."""
 
     def __init__(self, member: Member, clock: Clock) -> None:
         self._member = member
@@ -346,7 +345,7 @@ class _Pace:
         self._last: tuple[float, int] | None = None
 
     def stepped(self, step: int, training: bool) -> m.MemberStepped:
-        """What the coordinator is told; the rate is over the time since the last call."""
+        """The message for the coordinator; its rate covers the time since the last call."""
         now, per_s = self._clock.now(), 0.0
         if self._last is not None and now > self._last[0]:
             per_s = max(0, step - self._last[1]) / (now - self._last[0])

@@ -1,4 +1,4 @@
-"""Messages of an agent that are too large to be sent, made so that the coordinator still hears what matters. Pure."""
+"""Splits or shortens messages of an agent that are too large to send. Pure."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,13 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.codec import encode
 
 TEXT_CHARS = 8_000
-"""Of a text that is too long; UTF-8 makes at most four times as many bytes of it."""
+"""The kept length of a text that is too long; in UTF-8 at most four times as many bytes."""
 
 
 def fitting(message: m.FromAgent) -> Iterator[m.FromAgent]:
-    """What to send for `message`: itself, where it is not too large.
+    """The messages to send for `message`: itself, if it is not too large.
 
-    A result and a single report are refused in the member's process, where the user is told; here they fit.
+    Results and single reports fit: the member's process refuses larger ones with an error for the user.
     """
     if len(encode(message)) <= message.most_bytes:
         yield message

@@ -1,4 +1,4 @@
-"""Local folders of agents: each is locked by the process that it belongs to, so what a killed one left can be told."""
+"""Local folders of agents, each locked by its process, so that folders of killed processes can be recognized."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from sparktrain.executor.folders import remove
 
 PREFIX = "sparktrain-agent-held-"
-"""Of folders that are locked for as long as they are used; those of versions that lock nothing have another one."""
+"""Prefix of folders that are locked while they are in use; versions without locks have another prefix."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIMES = 10
@@ -18,9 +18,9 @@ _TIMES = 10
 
 @contextmanager
 def held(root: str | None) -> Iterator[Path]:
-    """A new folder below `root`, or below the system's for temporary files; it is removed at the end. Raises OSError.
+    """Create a folder below `root`, or below the system's temporary folder; remove it at the end. Raises OSError.
 
-    The lock is the kernel's: it ends with this process, however that ends.
+    The kernel holds the lock, and releases it at any end of this process.
     """
     folder, lock = _new(root)
     try:
@@ -31,9 +31,9 @@ def held(root: str | None) -> Iterator[Path]:
 
 
 def tidy(root: str | None) -> None:
-    """Remove folders below `root` that nobody holds: their processes were killed. Blocks on local disk; raises nothing.
+    """Remove unlocked folders below `root`, which killed processes left. Blocks on local disk; raises nothing.
 
-    Only those of this user, and no symbolic links. Any number of processes may do so at once.
+    It removes only folders of this user, and no symbolic links. Several processes may call it at once.
     """
     with suppress(OSError):
         for folder in Path(root or tempfile.gettempdir()).glob(f"{PREFIX}*"):
@@ -47,11 +47,11 @@ def _new(root: str | None) -> tuple[Path, int]:
         lock = os.open(folder, _FOLDER)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # somebody took it for what a killed process left, in the moment before it was locked
+        except BlockingIOError:  # a `tidy` has locked it just before
             os.close(lock)
             continue
         except OSError:
-            return folder, lock  # a file system without locks: then nobody else gets one either
+            return folder, lock  # a file system without locks: no other process gets one either
         if _is_at(lock, folder):
             return folder, lock
         os.close(lock)

@@ -1,4 +1,4 @@
-"""An agent's way from its member's snapshots to checkpoints of the run, and from a checkpoint to a member's folder."""
+"""Turns a member's snapshots into checkpoints of the run, and fetches a checkpoint to a member's folder."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class SnapshotRetryPolicy(Struct, frozen=True):
-    """How long a keeper tries; all times in seconds."""
+    """How long and how often a keeper tries; all times in seconds."""
 
     write_s: float = 1200.0
     """For all attempts to write one checkpoint."""
@@ -39,19 +39,19 @@ class SnapshotRetryPolicy(Struct, frozen=True):
     fetch_s: float = 1200.0
     """For all attempts to fetch one checkpoint."""
     attempts: int = 20
-    """At most; and none begins once the store's own time is over."""
+    """The most attempts; none starts after the store's own timeout."""
     between_s: float = 1.0
-    """Before the second attempt; twice that before the next, and so on."""
+    """The pause before the second attempt; it doubles with each attempt."""
     longest_between_s: float = 30.0
     local_s: float = 60.0
-    """For the local disk to move a checkpoint's files."""
+    """How long the local disk may take to move a checkpoint's files."""
 
 
 class SnapshotKeeper:
-    """Makes checkpoints of what the chief's process hands over, and keeps the newest one's files on the local disk.
+    """Writes the chief's snapshots as checkpoints, and keeps the files of the newest one on the local disk.
 
-    One per agent. Its methods belong to the agent's event loop and do not block it: the store is used by threads, which
-    are left behind when they hang, and publish nothing then.
+    One per agent. Its methods belong to the agent's event loop and do not block it: threads use the store; a thread
+    that hangs is abandoned, and publishes nothing.
     """
 
     def __init__(
@@ -59,34 +59,34 @@ class SnapshotKeeper:
         scratch: Path,
         agent: AgentId,
         post: Callable[[m.FromAgent], None],
-        patience: SnapshotRetryPolicy = SnapshotRetryPolicy(),  # noqa: B008 - frozen
+        policy: SnapshotRetryPolicy = SnapshotRetryPolicy(),  # noqa: B008 - frozen
         opened: Callable[[StoreAddress], Store] = open_store,
     ) -> None:
-        """`scratch` must be on the same file system as the members' homes, and may hold what an agent before kept."""
+        """`scratch` must be on the same file system as the members' homes, and may hold files of an earlier agent."""
         self._local = scratch / "checkpoints"
-        """A folder for each checkpoint whose files are at hand, named by its digest: mostly one."""
+        """The folder of local checkpoints, each in a folder named by its digest: mostly one."""
         self._in_work = scratch / "snapshots"
         self._agent = agent
         self._post = post
-        self._patience = patience
+        self._policy = policy
         self._open = opened
         self._stores: dict[str, Store] = {}
         self._shared: set[RunId] = set()
-        """Runs whose directory has been seen on this host."""
+        """Runs with a directory that this host has seen."""
         self._awaited: dict[str, asyncio.Future[None]] = {}
-        """By the digest of a checkpoint that was published and not acknowledged yet."""
+        """The waits for acknowledgements, by the digest of the published checkpoint."""
         self._newest: tuple[Member, str] | None = None
-        """The digest of what a member has last got acknowledged."""
+        """The member and digest of the newest acknowledged checkpoint."""
 
     # ---- from snapshot to checkpoint
 
     async def keep(self, start: m.StartMember, home: Path, snapshot: pm.Snapshot) -> pm.SnapshotStored:
-        """Write the snapshot, post `CheckpointWritten`, wait for the acknowledgement; the answer for the member.
+        """Write the snapshot, post `CheckpointWritten`, wait for the acknowledgement; returns the member's answer.
 
-        One at a time for each member. What fails is said in the answer, and the checkpoint before it stays at hand; the
-        snapshot's files are gone then. When the member's process is gone, cancel it.
+        One at a time for each member. The answer reports a failure: then the checkpoint before stays, and the
+        snapshot's files are removed. Cancel it when the member's process is gone.
         """
-        local_s = self._patience.local_s
+        local_s = self._policy.local_s
         try:
             folder = await asyncio.wait_for(self._take(home, snapshot), local_s)
         except TimeoutError:
@@ -96,23 +96,23 @@ class SnapshotKeeper:
         try:
             checkpoint = await self._write(start, snapshot, folder)
             await self._acknowledge(start.member, checkpoint)
-            with suppress(OSError):  # it counts; the next restart reads the store then
+            with suppress(OSError):  # the checkpoint counts; the next restart reads the store
                 await asyncio.wait_for(aside(lambda: self._hold(folder, checkpoint.digest)), local_s)
         except (SparktrainError, OSError) as error:
             return pm.SnapshotStored(snapshot.step, str(error))
         finally:
-            spawn(lambda: remove(folder))  # nothing is there when it is held
+            spawn(lambda: remove(folder))  # nothing is there after the hold
         return pm.SnapshotStored(snapshot.step)
 
     def acknowledged(self, ack: m.AckCheckpoint) -> None:
-        """The coordinator has acknowledged a checkpoint, in time or not."""
+        """Note that the coordinator has acknowledged a checkpoint, in time or not."""
         self._newest = ack.member, ack.checkpoint.digest
         waiting = self._awaited.get(ack.checkpoint.digest)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
     async def _take(self, home: Path, snapshot: pm.Snapshot) -> Path:
-        """Move the snapshot out of the member's home, which may go before it is written."""
+        """Move the snapshot out of the member's home, which may be removed before the write ends."""
         source, target = Path(snapshot.folder), self._in_work / uuid4().hex
 
         def move() -> None:
@@ -125,7 +125,7 @@ class SnapshotKeeper:
         return target
 
     async def _write(self, start: m.StartMember, snapshot: pm.Snapshot, folder: Path) -> Checkpoint:
-        layout, patience = RunLayout(start.member.run), self._patience
+        layout, policy = RunLayout(start.member.run), self._policy
         draft = Draft(
             start.member, snapshot.step, folder, self._parent(start), snapshot.keep, snapshot.score, str(self._agent)
         )
@@ -133,7 +133,7 @@ class SnapshotKeeper:
 
         def check() -> None:
             if abandoned.is_set():
-                raise CheckpointError("nobody waits for this checkpoint any more")
+                raise CheckpointError("the wait for this checkpoint is over")
 
         def write_it() -> Checkpoint:
             store = self._store(start.store)
@@ -144,11 +144,11 @@ class SnapshotKeeper:
 
         work = self._again(write_it, abandoned, start.store.timeout_s)
         try:
-            return await asyncio.wait_for(aside(work), patience.write_s)
+            return await asyncio.wait_for(aside(work), policy.write_s)
         except TimeoutError as error:
             raise CheckpointError(
                 f"the checkpoint of step {snapshot.step} was not written to {start.store.url} within "
-                f"{patience.write_s:.0f} s: see whether the store is overloaded, or save less often"
+                f"{policy.write_s:.0f} s: see whether the store is overloaded, or save less often"
             ) from error
         finally:
             abandoned.set()
@@ -157,11 +157,11 @@ class SnapshotKeeper:
         waiting = self._awaited[checkpoint.digest] = asyncio.get_running_loop().create_future()
         try:
             self._post(m.CheckpointWritten(member, checkpoint))
-            await asyncio.wait_for(waiting, self._patience.acknowledge_s)
+            await asyncio.wait_for(waiting, self._policy.acknowledge_s)
         except TimeoutError as error:
             raise CheckpointError(
                 f"checkpoint {checkpoint.manifest} was written, but the coordinator did not acknowledge it within "
-                f"{self._patience.acknowledge_s:.0f} s: it does not count"
+                f"{self._policy.acknowledge_s:.0f} s: it does not count"
             ) from error
         finally:
             del self._awaited[checkpoint.digest]
@@ -174,12 +174,12 @@ class SnapshotKeeper:
     # ---- from checkpoint to member
 
     async def restore_dir(self, start: m.StartMember, home: Path) -> str:
-        """The folder in the member's `home` with the verified files to resume from; empty when there is no checkpoint.
+        """The folder in the member's `home` with the verified files to resume from; empty without a checkpoint.
 
-        Reads no file of it from the store when this agent has written or fetched the checkpoint last. Raises
-        CheckpointError when it is damaged, and any other OSError when the store or the disk failed, or took too long.
+        Reads no file from the store if this agent has written or fetched the checkpoint last. Raises CheckpointError
+        if it is corrupt, and OSError if the store or the disk fails or takes too long.
         """
-        checkpoint, patience = start.checkpoint, self._patience
+        checkpoint, policy = start.checkpoint, self._policy
         if checkpoint is None:
             return ""
         target, held = home / "restore", self._local / checkpoint.digest
@@ -194,15 +194,15 @@ class SnapshotKeeper:
                 raise
 
         try:
-            await asyncio.wait_for(aside(self._again(bring, abandoned, start.store.timeout_s)), patience.fetch_s)
+            await asyncio.wait_for(aside(self._again(bring, abandoned, start.store.timeout_s)), policy.fetch_s)
         except TimeoutError as error:
             raise TimeoutError(
                 f"checkpoint {checkpoint.manifest} was not fetched from {start.store.url} within "
-                f"{patience.fetch_s:.0f} s: see whether the store is overloaded"
+                f"{policy.fetch_s:.0f} s: see whether the store is overloaded"
             ) from error
         finally:
             abandoned.set()
-        with suppress(OSError):  # the next restart reads the store then
+        with suppress(OSError):  # the next restart reads the store
             await aside(lambda: self._hold_links(target, checkpoint.digest))
         return str(target)
 
@@ -214,12 +214,12 @@ class SnapshotKeeper:
         return self._stores[address.url]
 
     def _again(self, attempt: Callable[[], T], abandoned: threading.Event, time_s: float) -> Callable[[], T]:
-        """`attempt` until it succeeds, or says that trying again is of no use; for `time_s` seconds at most."""
+        """Retry `attempt` after OSError, not after CheckpointError, for at most `time_s` seconds."""
 
         def work() -> T:
-            patience = self._patience
-            retries = RetryBudget(time_s, Backoff(patience.between_s, patience.longest_between_s))
-            for _ in range(patience.attempts - 1):
+            policy = self._policy
+            retries = RetryBudget(time_s, Backoff(policy.between_s, policy.longest_between_s))
+            for _ in range(policy.attempts - 1):
                 try:
                     return attempt()
                 except CheckpointError:
@@ -239,17 +239,17 @@ class SnapshotKeeper:
             self._hold(copy, digest)
 
     def _hold(self, folder: Path, digest: str) -> None:
-        """From now on `folder` is the copy at hand, and no other is."""
+        """Make `folder` the only local copy."""
         self._local.mkdir(parents=True, exist_ok=True)
         older = [path for path in self._local.iterdir() if path.name != digest]
         with suppress(FileExistsError):
             folder.rename(self._local / digest)
         for path in older:
-            discard(path)  # its name must not stand for half of its files
+            discard(path)  # a name must not remain with a part of its files
 
 
 def _check_shared(store: Store, layout: RunLayout) -> None:
-    """Raise OSError where the run directory of the driver is not there for this host."""
+    """Raise OSError if this host does not see the run directory of the driver."""
     if not store.exists(layout.spec):
         raise OSError(
             f"{store.where(layout.spec)} is not there on host {socket.gethostname()}: executors write and read "

@@ -1,4 +1,4 @@
-"""Where an agent runs, and with what: read from Spark's task, or as the driver says on this machine."""
+"""The host and resources of an agent: from Spark's task, or given by the driver on this machine."""
 
 import os
 import socket
@@ -14,28 +14,28 @@ from sparktrain.protocol.ticket import AgentTicket
 
 
 class Placement(Struct, frozen=True):
-    """One Spark task, as the agent in it sees it."""
+    """The host and resources of one Spark task."""
 
     slot: int
     host: str
     pid: int
     executor: int
-    """The process of Spark's that starts all tasks of the executor."""
+    """The id of Spark's process that starts all tasks of the executor."""
     cpus: int | None
-    """Cores that Spark gives the task; None outside of one."""
+    """Cores that Spark assigns to the task; None outside of a task."""
     gpus: tuple[str, ...]
-    """Addresses that Spark gives the task."""
+    """Addresses of GPUs that Spark assigns to the task."""
     devices: tuple[str, ...]
-    """The same GPUs by names that differ between all GPUs of the host."""
+    """Names of the same GPUs, unique on the host."""
     versions: dict[str, str]
     address: str = "127.0.0.1"
-    """IP address of this host that other agents reach."""
+    """The IP address of this host for other agents."""
     task: SparkTask | None = None
 
 
 def placement(slot: int, ticket: AgentTicket) -> Placement:
-    """Of the Spark task that calls this; with no cores and GPUs of its own outside of one."""
-    from pyspark import TaskContext  # an agent on this machine alone needs no Spark
+    """The placement of the calling Spark task; without cores and GPUs outside of a task."""
+    from pyspark import TaskContext  # a local agent needs no Spark
 
     task = TaskContext.get()
     resources = task.resources() if task is not None else {}
@@ -57,7 +57,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
 
 
 def local_placement(slot: int, task: SparkTask, cpus: int, gpus: tuple[str, ...]) -> Placement:
-    """Of an agent that is a process of the driver's machine, with the cores and GPUs that the driver gives it."""
+    """The placement of an agent on the driver's machine, with the cores and GPUs that the driver assigns."""
     return Placement(
         slot=slot,
         host=socket.gethostname(),
@@ -85,7 +85,7 @@ def _address_towards(hosts: tuple[str, ...], port: int) -> str:
 
 
 def spark_version() -> str:
-    """Of the PySpark that runs this task."""
+    """The version of the PySpark that runs this task."""
     from pyspark import __version__ as pyspark_version  # as above
 
     return str(pyspark_version)

@@ -1,6 +1,6 @@
-"""What a member leaves, on its way to the coordinator: its log while it grows, then its files, small ones together.
+"""Uploads what a member leaves to the coordinator: its log while it grows, then its files, small ones together.
 
-Nothing that a training function leaves ends an upload of another file, or the agent.
+No file of a training function ends the upload of another file, or the agent.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from sparktrain.protocol.transport import Dialer
 
 CHUNK_BYTES = 256 * 1024
 SMALL_BYTES = 64 * 1024
-"""Files up to this size travel together."""
+"""Files up to this size are sent together."""
 NAMES_BYTES = 16 * 1024
-"""For all names of one parcel."""
+"""The most bytes of all names in one parcel."""
 MODEL = "model.keras"
-"""A file of a member beside its log and its folder `files`."""
-TOLD = 5
-"""So many problems are told one by one."""
+"""The exported model: a file of a member beside its log and its folder `files`."""
+SHOWN = 5
+"""How many problems are listed."""
 
 LONGEST_PROBLEM = 300
 """Characters."""
 
 
 class Storing:
-    """Brings the files of one member below `home` to the coordinator. All methods belong to the agent's event loop."""
+    """Uploads the files of one member below `home`. All methods belong to the agent's event loop."""
 
     def __init__(self, agent: AgentId, member: Member, home: Path, dialer: Dialer) -> None:
         self._agent = agent
@@ -41,19 +41,19 @@ class Storing:
 
     @property
     def problem(self) -> str:
-        """What was not stored so far, and why, in one line; empty when all was."""
-        told, more = map(_line, self._problems[:TOLD]), len(self._problems) - TOLD
-        return "; ".join(told) + (f"; and {more:,} more" if more > 0 else "")
+        """The files that were not stored so far, with reasons, in one line; empty without a problem."""
+        shown, more = map(_line, self._problems[:SHOWN]), len(self._problems) - SHOWN
+        return "; ".join(shown) + (f"; and {more:,} more" if more > 0 else "")
 
     async def bring(self, name: str, chunks: AsyncIterator[bytes]) -> None:
-        """Upload one file. Raises nothing: what goes wrong is a problem of this file."""
+        """Upload one file. Raises nothing: an error becomes a problem of this file."""
         try:
             await self._dialer.upload(m.UploadHeader(self._agent, self._member, name), chunks)
-        except Exception as error:  # whatever the training function has made of its files
+        except Exception as error:  # any error: the training function may have changed its files
             self._problems.append(f"{name}: {error}")
 
     def is_short(self, name: str, limit_bytes: int) -> bool:
-        """Whether the file is a regular one that travels with others, and is within its limit. Blocks on local disk."""
+        """Whether the file is regular, small enough to be sent with others, and in its limit. Blocks on local disk."""
         try:
             found = os.lstat(self._home / name)
         except OSError:
@@ -61,16 +61,16 @@ class Storing:
         return stat.S_ISREG(found.st_mode) and found.st_size <= min(SMALL_BYTES, limit_bytes)
 
     def has_content(self, name: str) -> bool:
-        """Whether there is such a file, and it is not empty. Blocks on local disk for a moment."""
+        """Whether the file exists and is not empty. Blocks on local disk."""
         try:
             return os.lstat(self._home / name).st_size > 0
         except OSError:
             return False
 
     async def bring_all(self, *also: str) -> None:
-        """Upload the model, all of `files`, and those files `also` that are not empty. Raises nothing.
+        """Upload the model, all of `files`, and the files `also` that are not empty. Raises nothing.
 
-        Where there is nothing, nothing is sent.
+        Sends nothing without a file.
         """
         if self._nothing(also):
             return
@@ -86,7 +86,7 @@ class Storing:
                 await self.bring(self._name(path), _chunks(path))
 
     def _nothing(self, also: Sequence[str]) -> bool:
-        """Whether the member has left no file at all. Blocks on local disk for a moment."""
+        """Whether the member has left no file at all. Blocks on local disk."""
         if os.path.lexists(self._home / MODEL) or any(map(self.has_content, also)):
             return False
         try:
@@ -96,7 +96,7 @@ class Storing:
             return False
 
     def _found(self, also: Sequence[str]) -> dict[Path, int]:
-        """All files to bring, with their sizes; 0 for what is gone, which is found out when it is read."""
+        """All files to upload, with their sizes; 0 for a file that is gone, which fails when it is read."""
         found = find(self._home / "files")
         self._problems += found.problems
         own = [self._home / name for name in (*filter(self.has_content, also), MODEL)]
@@ -136,7 +136,7 @@ class Storing:
 
 
 def _parcels(sizes: dict[Path, int]) -> Iterator[dict[Path, int]]:
-    """Small files, as many together as may travel in one upload."""
+    """Group small files by the limits of one upload."""
     parcel: dict[Path, int] = {}
     names = 0
     for path, size in sizes.items():
@@ -152,7 +152,7 @@ def _parcels(sizes: dict[Path, int]) -> Iterator[dict[Path, int]]:
 
 
 def _line(problem: str) -> str:
-    """As it can be sent and printed: file names and what errors say of them are the training function's."""
+    """A printable, short form: file names and errors about them come from the training function."""
     line = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in problem)
     return line if len(line) <= LONGEST_PROBLEM else f"{line[: LONGEST_PROBLEM - 3]}..."
 

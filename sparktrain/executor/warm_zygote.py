@@ -1,4 +1,4 @@
-"""A zygote that is kept alive, with one spare child ahead of need."""
+"""Keeps a zygote alive, with one spare child ahead of need."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,10 @@ from sparktrain.errors import InfraError
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError, ZygoteProcess
 
 RESTARTS = 20
-"""Times a zygote is replaced that was lost by itself; then the agent leaves for a while, for its host must be sick.
-Where a member ran, the loss is that member's: the function may have ended its zygote, and its trial is restarted only
-so often."""
+"""How many zygotes may be lost without a member before the agent leaves for a while: the host must have a problem. With
+a member the loss counts for the member, because its function may have ended the zygote; retries are limited there."""
 RETRY_S = 0.05
-"""Between two looks whether a lost zygote has been replaced."""
+"""The interval of checks whether a lost zygote is replaced."""
 
 
 class WarmZygote:
@@ -36,7 +35,7 @@ class WarmZygote:
         self._restarts = restarts
         self._zygote = self._new()
         self._wanted: dict[str, None] = {}
-        """Modules to have, in the order in which they were first asked for."""
+        """The modules to preload, in the order of their first request."""
         self._loaded: set[str] = set()
         self._loading = False
         self._spare: asyncio.Task[MemberProcess] | None = None
@@ -50,19 +49,19 @@ class WarmZygote:
         self._lost = 0
 
     def start(self) -> None:
-        """Start the zygote's process; before any gRPC channel exists in this process. Blocks for the exec alone."""
+        """Start the zygote's process, before any gRPC channel exists in this process. Blocks only for fork and exec."""
         self._zygote.start()
 
     async def preload(self, modules: Sequence[str]) -> dict[str, str]:
-        """Have the zygote import `modules`, then fork a spare; the modules that failed, with the reason."""
+        """Let the zygote import `modules`, then fork a spare; returns the modules that failed, with the reason."""
         self._wanted.update(dict.fromkeys(modules))
         async with self._lock:
-            with suppress(ZygoteLostError):  # keep() replaces it, and its successor imports all that is wanted
+            with suppress(ZygoteLostError):  # keep() replaces it, and the next one imports all modules
                 return await self._load()
         return {}
 
     async def take(self) -> MemberProcess:
-        """A waiting child, at once where there is a spare. Waits for a lost zygote's successor."""
+        """A waiting child, at once if there is a spare. Waits for the replacement of a lost zygote."""
         while True:
             async with self._lock:
                 self._fork_spare()
@@ -75,7 +74,7 @@ class WarmZygote:
             await self._clock.sleep(RETRY_S)
 
     async def keep(self) -> None:
-        """Replace the zygote whenever it is lost. Raises ZygoteLostError when that happens too often; never returns."""
+        """Replace the zygote whenever it is lost. Raises ZygoteLostError after too many losses; never returns."""
         while True:
             await self._zygote.wait_lost()
             async with self._lock:
@@ -116,7 +115,7 @@ class WarmZygote:
             self._spare = asyncio.create_task(self._zygote.fork())
 
     async def _drop_spare(self) -> None:
-        """End a spare that was forked before the modules that are wanted now were imported."""
+        """End a spare that lacks the modules of the next import."""
         spare, self._spare = self._spare, None
         if spare is not None:
             child = await spare

@@ -1,4 +1,4 @@
-"""The zygote and its members, seen from their agent: started, talked to, and ended without a trace."""
+"""The agent's side of the zygote and its members: starts them, exchanges messages, and ends them completely."""
 
 import asyncio
 import os
@@ -18,9 +18,9 @@ from sparktrain.protocol.frames import AsyncPipe
 from sparktrain.store.hadoop import token_file
 
 ANSWER_TIMEOUT_S = 300.0
-"""For a `Preload` or a `Fork`: a cold import of TensorFlow from a network file system takes minutes."""
+"""The timeout of a `Preload` or a `Fork`: a cold import of TensorFlow from a network file system takes minutes."""
 END_TIMEOUT_S = 2.5
-"""From the request to end until the zygote, which needs at most 1.5 s for its descendants, is killed."""
+"""How long the zygote may take to end before it is killed; it needs at most 1.5 s for its descendants."""
 
 _POLL_S = 0.005
 _POLLS = int(END_TIMEOUT_S / _POLL_S)
@@ -29,10 +29,10 @@ _ROOT = str(Path(__file__).parents[2])
 
 _SECRETS = frozenset({"_SPARK_AUTH_SECRET", "SPARK_CONNECT_AUTHENTICATE_TOKEN", token_file.VARIABLE})
 _SECRET_PREFIXES = ("PYSPARK_GATEWAY_", "PYTHON_WORKER_FACTORY_", "_PYSPARK_", "_SPARK_SSL_RPC_")
-"""What Spark gives a Python worker for talking to its JVM, and what leads to tokens: nothing for training functions."""
+"""Secrets of a Python worker for its JVM, and the paths of tokens: training functions do not get them."""
 
 _live_zygotes: set[int] = set()
-"""Zygotes of this process. To inherit orphans is a property of the process, and so is the list of who is none."""
+"""The zygotes of this process. The process inherits orphans, and needs this list to recognize them."""
 
 
 class ZygoteLostError(InfraError):
@@ -42,8 +42,8 @@ class ZygoteLostError(InfraError):
 class ZygoteProcess:
     """One zygote and the processes below it. Apart from `start`, all methods belong to one event loop.
 
-    While it lives, the calling process must start no other child in a session of its own: it would be taken for an
-    orphan of the zygote's when that is lost.
+    While it lives, the calling process must not start another child in a session of its own: `close` and a loss would
+    kill it as an orphan of the zygote.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class ZygoteProcess:
 
     @property
     def pid(self) -> int:
-        """Of the zygote, once it was started."""
+        """The process id of the zygote, after `start`."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Start the zygote's process. Before any gRPC channel exists here, and from a thread that outlives the zygote.
+        """Start the zygote's process, before any gRPC channel exists here, from a thread that outlives the zygote.
 
-        Blocks for fork and exec alone. Raises OSError.
+        Blocks only for fork and exec. Raises OSError.
         """
         ours, theirs = socket.socketpair()
         self._others = process_tree.children()
@@ -98,7 +98,7 @@ class ZygoteProcess:
         self._control = AsyncPipe(ours, m.FromZygote, carries_fds=True)
 
     async def preload(self, modules: Sequence[str]) -> dict[str, str]:
-        """Have the zygote import `modules`; the reasons of those that failed. Raises ZygoteLostError."""
+        """Let the zygote import `modules`; returns those that failed, with reasons. Raises ZygoteLostError."""
         answer = await self._ask(m.Preload(tuple(modules)))
         assert isinstance(answer, m.Preloaded)
         return answer.failed
@@ -115,7 +115,7 @@ class ZygoteProcess:
         await self._gone.wait()
 
     async def close(self) -> None:
-        """End the zygote and every process below it, in any state; within seconds. Does nothing when called again."""
+        """End the zygote and every process below it, in any state, within seconds. A second call does nothing."""
         if self._process is None:
             return
         self._listen()
@@ -127,7 +127,7 @@ class ZygoteProcess:
             self._process.kill()
             await self._gone.wait()
 
-    # ---- talking
+    # ---- messages
 
     def _send(self, message: m.ToZygote) -> None:
         if self._control is not None:
@@ -151,13 +151,13 @@ class ZygoteProcess:
             raise ZygoteLostError(self._described(problem)) from None
 
     def _listen(self) -> None:
-        """Begin to hear the zygote, on the loop of the first call that waits for it."""
+        """Start to receive from the zygote, on the event loop of the first call that waits for it."""
         if self._listening is None:
             path = tuple(map(os.path.abspath, sys.path if self._sys_path is None else self._sys_path))
             self._send(m.Begin(path, os.environ.get("PYTHONPATH")))
-            self._listening = asyncio.get_running_loop().create_task(self._hear(), name="zygote")
+            self._listening = asyncio.get_running_loop().create_task(self._receive(), name="zygote")
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         assert self._control is not None
         assert self._process is not None
         try:
@@ -185,12 +185,12 @@ class ZygoteProcess:
         if _answer(self._answers.popleft(), member):
             self._members[pid] = member
         else:
-            pipe.close()  # nobody waits any more: the child sees its pipe end, and exits
+            pipe.close()  # the caller is gone: the child sees its pipe end, and exits
 
     # ---- the end
 
     async def _bury(self, process: subprocess.Popen[bytes], control: AsyncPipe[m.FromZygote]) -> None:
-        """Have the zygote dead, and its orphans, which are this process's by now; then tell all who wait."""
+        """End the zygote and its orphans, which this process has inherited; then wake all that wait."""
         control.shut()
         if not await _exits(process):
             process.kill()
@@ -222,32 +222,32 @@ class ZygoteProcess:
 
     def _described(self, what: str) -> str:
         last = "\n".join(f"    {line}" for line in tail_lines(self.log_path, _LOG_LINES))
-        said = f"; its last lines:\n{last}" if last else ""
-        return f"the zygote, process {self.pid} on host {socket.gethostname()}, {what}{said}"
+        lines = f"; its last lines:\n{last}" if last else ""
+        return f"the zygote, process {self.pid} on host {socket.gethostname()}, {what}{lines}"
 
 
 class MemberProcess:
     """One forked child of a zygote. All methods belong to the zygote's event loop."""
 
-    def __init__(self, pid: int, pipe: AsyncPipe[m.FromMember], tell_zygote: Callable[[m.ToZygote], None]) -> None:
+    def __init__(self, pid: int, pipe: AsyncPipe[m.FromMember], send_to_zygote: Callable[[m.ToZygote], None]) -> None:
         self.pid = pid
         self.disconnected = False
-        """The process cut itself off, or sent what is no message, and was killed for that."""
+        """Whether the process closed its pipe, or sent an invalid message, and was killed for that."""
         self._pipe = pipe
-        self._tell_zygote = tell_zygote
+        self._send_to_zygote = send_to_zygote
         self._has_outcome = False
         self._end: m.Exited | ZygoteLostError | None = None
         self._over = asyncio.Event()
 
     def send(self, message: m.ToMember) -> None:
-        """Send `message`; returns at once. A member that is gone does not get it, as `receive` and `wait` tell."""
+        """Send `message`; returns at once. A member that is gone does not get it; `receive` and `wait` show that."""
         self._pipe.send(message)
 
     async def receive(self) -> m.FromMember | None:
         """The member's next message; None after the last. May be cancelled without loss. Raises nothing."""
         try:
             message = await self._pipe.receive()
-        except ProtocolError:  # written by the training function, to a file descriptor that is not its own
+        except ProtocolError:  # the training function wrote to the pipe
             self._pipe.close()
             self.kill(0.0)
             return None
@@ -255,7 +255,7 @@ class MemberProcess:
         return message
 
     async def wait(self) -> m.Exited:
-        """Return when the process and all that it left behind are gone. Raises ZygoteLostError, when they are too."""
+        """Wait until the process and its orphans are gone. Raises ZygoteLostError, after that too."""
         await self._over.wait()
         if isinstance(self._end, ZygoteLostError):
             raise self._end
@@ -264,30 +264,30 @@ class MemberProcess:
 
     @property
     def lost(self) -> bool:
-        """It ended with its zygote."""
+        """Whether it ended with its zygote."""
         return isinstance(self._end, ZygoteLostError)
 
     def kill(self, grace_s: float) -> None:
         """End the process: SIGTERM, and SIGKILL `grace_s` later; only SIGKILL for 0. Returns at once."""
         if self._end is None:
             self.disconnected |= self._pipe.ended and not self._has_outcome
-            self._tell_zygote(m.Kill(self.pid, grace_s))
+            self._send_to_zygote(m.Kill(self.pid, grace_s))
 
     def end(self, how: m.Exited | ZygoteLostError) -> None:
-        """The process is gone; the zygote's handle calls this once. What the member has sent can still be received."""
+        """Note that the process is gone; the zygote's handle calls this once. Sent messages can still be received."""
         self._end = how
         self._pipe.drain()
         self._over.set()
 
 
 def scratch_root() -> str | None:
-    """Where this host wants a task's files: in a container of YARN, the container's own folder, which is removed with
-    it, however it ends. None for the system's folder of temporary files."""
+    """The folder for a task's files: in a container of YARN its own folder, which YARN removes with the container; None
+    for the system's temporary folder."""
     return os.path.abspath("tmp") if "CONTAINER_ID" in os.environ and os.path.isdir("tmp") else None
 
 
 def thread_limits(cores: int | None) -> dict[str, str]:
-    """Environment that keeps TensorFlow to `cores`, where the user says nothing else; empty for None.
+    """The environment that limits TensorFlow to `cores`, unless the user sets it; empty for None.
 
     Without it each trial would start threads for all cores of the host, and trials side by side would slow each other.
     """
@@ -296,7 +296,7 @@ def thread_limits(cores: int | None) -> dict[str, str]:
 
 
 def _zygote_env(inherited: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
-    """The agent's environment without Spark's secrets, and with a way to find this package."""
+    """The agent's environment without Spark's secrets, and with the path of this package."""
     env = {
         name: value
         for name, value in inherited.items()
@@ -308,7 +308,7 @@ def _zygote_env(inherited: Mapping[str, str], additions: Mapping[str, str]) -> d
 
 
 def _answer(future: "asyncio.Future[Answer]", answer: "Answer") -> bool:
-    """Whether someone still waits for it."""
+    """Set the answer; returns whether a caller still waits for it."""
     if future.done():
         return False
     future.set_result(answer)
@@ -316,7 +316,7 @@ def _answer(future: "asyncio.Future[Answer]", answer: "Answer") -> bool:
 
 
 def _disown(answer: "asyncio.Future[Answer]") -> None:
-    """End the child that came at the moment at which its caller was cancelled."""
+    """End a child that arrived while its caller was cancelled."""
     if not answer.cancelled() and answer.exception() is None and isinstance(child := answer.result(), MemberProcess):
         child.kill(0.0)
 
@@ -331,7 +331,7 @@ async def _exits(process: subprocess.Popen[bytes]) -> bool:
 
 def _ending(status: int | None) -> str:
     if status is None:
-        return "does not die of SIGKILL, for it hangs in the kernel"
+        return "does not die of SIGKILL, because it hangs in the kernel"
     if status >= 0:
         return f"exited with code {status}"
     name = signal.Signals(-status).name

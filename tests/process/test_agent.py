@@ -226,7 +226,7 @@ async def test_an_error_beside_a_member_is_its_loss_and_not_its_agents(
             failure = await hall.failure(hall.start("waits"))
         assert (failure.kind, failure.summary) == (
             FailureKind.LOST,
-            "its agent could not attend it any more: RuntimeError: a bug",
+            "its agent could not run it any more: RuntimeError: a bug",
         )
         assert (await hall.ended_member(hall.start("good"))).outcome.metrics == {"result": 1.0}
 

@@ -365,9 +365,7 @@ def test_the_chief_alone_writes_what_members_share(tmp_path: Path) -> None:
 def test_backup_and_restore_is_refused(tmp_path: Path) -> None:
     outside, model = Outside(), built()
     own = keras.callbacks.BackupAndRestore(str(tmp_path))
-    with pytest.raises(
-        SpecError, match=re.escape("leave it out, and say by ctx.keras_callbacks(checkpoint_every=100)")
-    ):
+    with pytest.raises(SpecError, match=re.escape("leave it out, and set how often to save by ctx.keras_callbacks(")):
         model.fit(feed_of("known", None), callbacks=[*keras_callbacks(outside.ties()), own], shuffle=False)
     assert model.seen == []
 

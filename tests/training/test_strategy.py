@@ -54,26 +54,26 @@ def test_what_keras_cannot_do_between_members_is_refused_by_each() -> None:
         assert "model.predict_on_batch() under strategy 'multi_worker_mirrored'" in said["predict_on_batch"]
 
 
-def test_keras_still_has_the_bugs_that_are_worked_around() -> None:
+def test_keras_still_has_the_bugs_of_the_workaround() -> None:
     for said in results(functions.upstream, TWO):
-        assert said["version"] in said["measured"], "measure this version, and add it or drop the workaround"
+        assert said["version"] in said["measured"], "test this version, and add it or drop the workaround"
         assert said["build"].startswith("ValueError: Attempt to convert a value (PerReplica")
         assert "Invalid reduction dimension 0" in said["reduce"]
-        assert f"Keras {said['version']} was not measured" in said["refused"]
+        assert f"Keras {said['version']} is not tested" in said["refused"]
 
 
-def test_the_survivor_of_a_member_that_dies_learns_so() -> None:
+def test_the_survivor_of_a_dead_member_recognizes_the_loss() -> None:
     survivor, dead = run(functions.dies, TWO)
     assert dead.status == -9
     assert survivor.lost, survivor.error
 
 
-def test_errors_of_a_broken_cluster_are_told_from_those_of_the_function() -> None:
+def test_errors_of_a_broken_cluster_differ_from_those_of_the_function() -> None:
     (known,) = results(functions.recognised, ("chief",))
     assert [name for name, lost in known.items() if not lost] == ["unrelated", "internal", "argument"]
 
 
-def test_a_member_that_does_not_come_is_named() -> None:
+def test_a_missing_member_is_named() -> None:
     chief, _ = run(functions.absent, TWO, timeout_s=1.0, idle=[1])
     assert chief.result.startswith("FormError: rank 1 (worker) at here:")
     assert "did not come within 1 s; every member that trains must call ctx.strategy()" in chief.result

@@ -81,7 +81,7 @@ def test_only_the_code_that_was_wanted_last_stays(tmp_path: Path) -> None:
     assert content(often)["function"] == b"often"
 
 
-def test_code_that_was_damaged_on_its_way_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProtocolError, match="damaged"):
+def test_corrupt_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match="corrupted"):
         keep(Code("0" * 64, b"function"), tmp_path)
     assert os.listdir(tmp_path) == []

@@ -46,8 +46,8 @@ class Desk:
         self.acknowledges = True
         self.keeper = self.new_keeper(QUICK)
 
-    def new_keeper(self, patience: SnapshotRetryPolicy, scratch: str = "scratch") -> SnapshotKeeper:
-        return SnapshotKeeper(self.folder / scratch, AgentId("agent-1"), self._post, patience, self._open)
+    def new_keeper(self, policy: SnapshotRetryPolicy, scratch: str = "scratch") -> SnapshotKeeper:
+        return SnapshotKeeper(self.folder / scratch, AgentId("agent-1"), self._post, policy, self._open)
 
     def _open(self, address: StoreAddress) -> Store:
         assert address.url == str(self.folder / "runs")
