@@ -12,6 +12,7 @@ import tensorflow as tf
 import sparktrain
 from sparktrain.errors import SpecError
 from sparktrain.training.keras.lr_schedule import Warmup, scale_lr
+from tests.unit import test_public_names
 
 schedules = keras.optimizers.schedules
 
@@ -22,8 +23,11 @@ def rates(schedule: Any, steps: int) -> list[float]:
     return [float(call(tf.constant(step, tf.int64))) for step in range(steps)]
 
 
-def test_is_a_public_name() -> None:
+def test_warmup_is_a_public_name() -> None:
     assert sparktrain.Warmup is Warmup
+    test_public_names.test_what_a_signature_names_is_public("Warmup")
+    test_public_names.test_errors_that_a_docstring_names_are_public("Warmup")
+    test_public_names.test_each_public_name_is_documented("Warmup")
 
 
 def test_scales_with_the_members() -> None:

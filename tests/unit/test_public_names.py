@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from sparktrain import errors
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = set(sparktrain.__all__)
+WITH_TENSORFLOW = {"Warmup"}
+"""Names that load TensorFlow, in four seconds: tests/training/test_schedule.py has the same tests for them."""
+each_name = pytest.mark.parametrize("name", sorted(PUBLIC - WITH_TENSORFLOW))
 ANYTHING = {"pd": pandas, "np": numpy, "CheckpointSaver": sparktrain.CheckpointSaver, "Session": object}
 """What annotations name that is imported for type checkers alone."""
 
@@ -78,7 +82,7 @@ def met(name: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
+@each_name
 def test_what_a_signature_names_is_public(name: str) -> None:
     assert sorted(met(name) - PUBLIC - set(sparktrain.testing.__all__)) == []
 
@@ -91,7 +95,7 @@ def test_the_walk_sees_what_it_is_for() -> None:
     assert {"CheckpointSaver"} <= met("TrainContext")
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
+@each_name
 def test_errors_that_a_docstring_names_are_public(name: str) -> None:
     thing = getattr(sparktrain, name)
     parts = [thing, *(members(thing) if isinstance(thing, type) else [])]
@@ -105,7 +109,7 @@ def test_every_error_is_public() -> None:
     assert {type(getattr(sparktrain, name)) for name in found} == {type}
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
+@each_name
 def test_each_public_name_is_documented(name: str) -> None:
     thing = getattr(sparktrain, name)
     doc = inspect.getdoc(thing) or ""
@@ -135,18 +139,22 @@ INTERNAL = {
 """Errors that code of this package catches, or whose public base is what a user is told to catch."""
 
 
-def modules() -> list[ast.Module]:
-    """All of the package but what is for tests alone."""
+@cache
+def nodes() -> list[ast.AST]:
+    """The syntax of the package without what is for tests alone."""
     paths = (DOCS.parent / "sparktrain").rglob("*.py")
-    return [ast.parse(path.read_text()) for path in paths if "testing" not in path.parts]
+    trees = [ast.parse(path.read_bytes()) for path in paths if "testing" not in path.parts]
+    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.Raise)]
 
 
 def test_errors_that_other_modules_define_stay_within_the_package() -> None:
-    defined = [node for tree in modules() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    defined = {
+        node.name: {ast.unparse(base) for base in node.bases} for node in nodes() if isinstance(node, ast.ClassDef)
+    }
     of_users = {name for name, value in vars(errors).items() if isinstance(value, type)}
     known = set(of_users)
     for _ in range(3):  # such as Unreachable, below DriverUnreachableError
-        known |= {node.name for node in defined if known & {ast.unparse(base) for base in node.bases}}
+        known |= {name for name, bases in defined.items() if known & bases}
     assert known - of_users <= INTERNAL
     assert "ZygoteLostError" in known
 
@@ -154,8 +162,7 @@ def test_errors_that_other_modules_define_stay_within_the_package() -> None:
 def test_every_error_that_is_raised_is_public_or_internal() -> None:
     calls = [
         node.exc.func.id
-        for tree in modules()
-        for node in ast.walk(tree)
+        for node in nodes()
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name)
     ]
     raised = {name for name in calls if name.endswith("Error") and not name.startswith("_")}
