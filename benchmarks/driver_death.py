@@ -52,13 +52,13 @@ def kill_sweep(folder: Path, kills: int, trials: int, rng: random.Random, tally:
         finally:
             driver.close()
         before, durable = durable, results(driver)
-        after = generations(folder, "begin")
+        after = generations(folder, "start")
         tally.again += sum(after[x] != begun[x] for x in before)
         tally.lost += len(before.keys() - durable.keys())
         begun = after
         tally.ends[f"sweep, {end}"] += 1
     told = finish(Mortal("resume", folder))
-    after = generations(folder, "begin")
+    after = generations(folder, "start")
     tally.again += sum(after[x] != begun[x] for x in durable)
     tally.wrong += [each[:3] for each in told] != [[x, "succeeded", {"y": float(x * x)}] for x in range(trials)]
     ended = results(driver)

@@ -7,20 +7,20 @@ CONF = Path(__file__).parents[1] / "conf"
 
 
 def properties(name: str) -> dict[str, str]:
-    """What spark-submit reads from such a file."""
+    """The properties that spark-submit reads from a file of conf/."""
     lines = (line.split(None, 1) for line in (CONF / name).read_text().splitlines() if line.startswith("spark."))
     return {key: value.strip() for key, value in lines}
 
 
 def queues() -> dict[str, str]:
-    """What the ResourceManager reads from capacity-scheduler-gpu.xml."""
+    """The properties that the ResourceManager reads from capacity-scheduler-gpu.xml."""
     found = ElementTree.parse(CONF / "capacity-scheduler-gpu.xml").getroot().findall("property")
     return {each.findtext("name", ""): each.findtext("value", "") for each in found}
 
 
 def for_two_gpus(claims: Path) -> dict[str, str]:
-    """What yarn-gpu.conf needs to fit the small nodes of tests, whose two GPUs are names alone; executors take
-    theirs by files in the folder `claims`."""
+    """Settings that fit yarn-gpu.conf to the small nodes of tests: their two GPUs are names alone, and executors claim
+    them by files in the folder `claims`."""
     return {
         "spark.yarn.queue": "default",
         "spark.files": str(CONF / "gpu-discovery.sh"),

@@ -12,19 +12,19 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 RINGS = [f"tests.{each.name}" for each in Path(__file__).parent.iterdir() if (each / "__init__.py").exists()]
-pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # what helpers compare is shown like what tests compare
+pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # comparisons in helpers are shown as those in tests
 
-settings.register_profile("sparktrain", deadline=None)  # an example's time is the machine's matter, not the product's
+settings.register_profile("sparktrain", deadline=None)  # the time of an example depends on the machine
 settings.load_profile("sparktrain")
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process of the tests would compile all that it imports
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise every process compiles what it imports
 sys.dont_write_bytecode = False
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell: programs that tests interrupt
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # would not hear of it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it
 
 DAEMONS = "tests/hadoop/"
-"""The ring that waits for daemons more than it works."""
+"""The ring that mostly waits for daemons."""
 
 
 class Rings(LoadScopeScheduling):
@@ -40,11 +40,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rings:
     return Rings(config, log)
 
 
-gc.disable()  # until all is imported, which stays; see pytest_collection_finish
+gc.disable()  # until all modules are imported; see pytest_collection_finish
 
 
 def pytest_collection_finish() -> None:
-    """Have collections of garbage look only at what tests make, and not at all that is imported."""
+    """Let the garbage collector skip everything that is imported."""
     gc.freeze()
     gc.enable()
 

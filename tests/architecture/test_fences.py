@@ -1,6 +1,6 @@
-"""What import-linter cannot say: fences for single modules of the standard library, for calls, and for sizes.
+"""Rules that import-linter cannot express: use of standard modules, calls, and sizes.
 
-Each fence carries a snippet that breaks it, so that a fence which no longer sees anything fails too.
+Each rule has a snippet that breaks it, so that a rule which finds nothing fails too.
 """
 
 import ast
@@ -15,12 +15,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 Finding = tuple[int, str]
-"""A line number and what is wrong there."""
+"""A line number and the mistake there."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """A rule for the files of `inside`, less those of `but_not`; both are files, or folders that end in a slash."""
+    """A rule for the files in `inside` without those in `but_not`; folders end in a slash."""
 
     name: str
     find: Callable[[ast.Module], Iterator[Finding]]
@@ -34,12 +34,12 @@ class Fence:
 
 @cache
 def nodes_of(tree: ast.Module) -> list[ast.AST]:
-    """Each node of a file; all fences share one walk."""
+    """The nodes of a file; all rules share one walk."""
     return list(ast.walk(tree))
 
 
 def _imports(tree: ast.Module) -> Iterator[Finding]:
-    """Line and full dotted name of everything that is imported."""
+    """Line and dotted name of each import."""
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -118,17 +118,15 @@ def long_files(limit: int) -> Callable[[ast.Module], Iterator[Finding]]:
 EVERYWHERE = ("sparktrain/", "jobs/", "examples/", "tests/", "benchmarks/")
 PROGRAMS = ("sparktrain/__main__.py", "sparktrain/training/__main__.py")
 FENCES = [
+    Fence("only clock.py reads time", imports_of("time"), "from time import sleep", but_not=("sparktrain/clock.py",)),
     Fence(
-        "time is read in clock.py alone", imports_of("time"), "from time import sleep", but_not=("sparktrain/clock.py",)
-    ),
-    Fence(
-        "decisions hold no thread, socket or process",
+        "pure packages have no thread, socket or process",
         imports_of("threading", "socket", "subprocess", "multiprocessing", "concurrent", "asyncio"),
         "import concurrent.futures",
         inside=("sparktrain/state/", "sparktrain/config/", "sparktrain/search/"),
     ),
     Fence(
-        "the environment is touched where a process begins",
+        "only code at the start of a process uses its environment",
         uses_of("os.environ", "os.environb", "os.getenv", "os.putenv"),
         "import os\nhome = os.environ['HOME']",
         but_not=(
@@ -149,20 +147,20 @@ FENCES = [
         ),
     ),
     Fence(
-        "pickles are made where the function is shipped and read where it is called",
+        "only the serializer pickles and only a member unpickles",
         imports_of("cloudpickle", "pickle", "dill", "marshal", "shelve"),
         "import pickle",
         but_not=("sparktrain/usercode/serialize.py", "sparktrain/training/member.py"),
     ),
-    Fence("errors have a type of their own", raises_of("Exception", "BaseException"), "raise Exception('no')"),
-    Fence("what is caught is named", bare_excepts, "try:\n    pass\nexcept:\n    pass"),
+    Fence("errors have specific types", raises_of("Exception", "BaseException"), "raise Exception('no')"),
+    Fence("each except names its errors", bare_excepts, "try:\n    pass\nexcept:\n    pass"),
     Fence(
-        "no call ends the caller's process",
+        "no call exits the process of the caller",
         uses_of("sys.exit", "exit", "quit"),
         "from sys import exit",
         but_not=PROGRAMS,
     ),
-    Fence("no error ends the caller's process", raises_of("SystemExit"), "raise SystemExit(1)", but_not=PROGRAMS),
+    Fence("no error exits the process of the caller", raises_of("SystemExit"), "raise SystemExit(1)", but_not=PROGRAMS),
     Fence(
         "jobs and examples use public names alone",
         imports_of_inner_modules,
@@ -179,7 +177,7 @@ each_fence = pytest.mark.parametrize("fence", FENCES, ids=lambda fence: fence.na
 @cache
 def _files() -> dict[str, ast.Module]:
     paths = [path for place in EVERYWHERE for path in sorted((ROOT / place).rglob("*.py"))]
-    gc.disable()  # a million nodes that stay: looking for garbage among them takes longer than parsing
+    gc.disable()  # a million nodes that stay: collecting garbage among them takes longer than parsing
     try:
         return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_bytes(), path.name) for path in paths}
     finally:
@@ -188,7 +186,7 @@ def _files() -> dict[str, ast.Module]:
 
 
 @each_fence
-def test_is_kept(fence: Fence) -> None:
+def test_a_rule_is_kept(fence: Fence) -> None:
     broken = [
         f"{path}:{line}: {wrong}"
         for path, tree in _files().items()
@@ -199,11 +197,11 @@ def test_is_kept(fence: Fence) -> None:
 
 
 @each_fence
-def test_sees_what_breaks_it(fence: Fence) -> None:
+def test_a_rule_finds_what_breaks_it(fence: Fence) -> None:
     assert list(fence.find(ast.parse(fence.broken_by)))
 
 
 @each_fence
-def test_holds_inside_and_spares_its_exceptions(fence: Fence) -> None:
+def test_a_rule_holds_inside_and_not_for_its_exceptions(fence: Fence) -> None:
     assert fence.holds_for(f"{fence.inside[0]}any.py")
     assert not any(fence.holds_for(place) for place in fence.but_not)

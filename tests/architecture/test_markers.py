@@ -1,4 +1,4 @@
-"""The list of what only `make test-all` runs is complete, and leads to tests that there are."""
+"""docs/development.md lists each case that only `make test-all` runs, and names tests that exist."""
 
 import re
 from pathlib import Path
@@ -9,12 +9,12 @@ FILE = re.compile(r"`(\w+(?:/\w+)*/test_\w+)`")
 
 
 def rows() -> list[list[str]]:
-    """The cells of each line of the list."""
+    """The cells of each row of the list."""
     lines = PAGE.read_text().partition("| file | case in `make test-all` |")[2].splitlines()[2:]
     return [line.strip("|").split("|") for line in lines if line.startswith("|")]
 
 
-def test_each_file_with_a_case_that_make_test_leaves_out_is_in_the_list() -> None:
+def test_each_file_with_a_case_for_test_all_is_listed() -> None:
     marked = {
         path.relative_to(TESTS).with_suffix("").as_posix()
         for path in TESTS.rglob("test_*.py")
@@ -23,7 +23,7 @@ def test_each_file_with_a_case_that_make_test_leaves_out_is_in_the_list() -> Non
     assert marked == {FILE.findall(row[0])[0] for row in rows()}
 
 
-def test_each_file_in_the_list_is_there() -> None:
+def test_each_listed_file_exists() -> None:
     named = {name for row in rows() for cell in row for name in FILE.findall(cell)}
     assert len(named) > 10
     assert sorted(name for name in named if not (TESTS / f"{name}.py").exists()) == []

@@ -1,4 +1,4 @@
-"""What the README has its reader type, and what it says comes of it."""
+"""The programs and commands of the README, and the output that it shows."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ _NUMBER = re.compile(r"\d+(?:[.:-]\d+)*(?: s\b)?")
 
 
 def programs() -> list[tuple[str, str]]:
-    """Each block of Python, and what it prints: the block without a language that comes next."""
+    """Each block of Python, and its output: the next block without a language."""
     blocks = _BLOCK.findall((ROOT / "README.md").read_text())
     found = []
     for number, (language, text) in enumerate(blocks):
@@ -21,13 +21,13 @@ def programs() -> list[tuple[str, str]]:
 
 
 def commands() -> list[list[str]]:
-    """The lines of each block of a shell, up to where it is about the tree."""
+    """The lines of each block of a shell, up to the section on development."""
     page = (ROOT / "README.md").read_text().partition("## To work on it")[0]
     texts = [text for language, text in _BLOCK.findall(page) if language == "console"]
     return [[line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")] for text in texts]
 
 
 def shape(printed: str) -> list[list[str]]:
-    """`printed` as words, each number as a mark: which trial is best, how good, and where, differs from run to run."""
+    """`printed` as words, with a mark for each number: numbers differ from run to run."""
     lines = [_NUMBER.sub("#", _FOLDER.sub(" ", line)).split() for line in printed.strip().splitlines()]
     return [[word for word in line if word != "best"] for line in lines]

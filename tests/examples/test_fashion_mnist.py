@@ -1,4 +1,4 @@
-"""The example of `make demo`, as its user runs it."""
+"""The example of `make demo`."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("epochs", "accuracy"), [(2, 0.8), pytest.param(6, 0.85, marks=pytest.mark.all)])
-def test_the_demo_learns_to_tell_clothes_apart(tmp_path: Path, epochs: int, accuracy: float) -> None:
+def test_the_demo_reaches_its_accuracy(tmp_path: Path, epochs: int, accuracy: float) -> None:
     command = [sys.executable, "-m", "sparktrain", "sweep", "examples/fashion_mnist.py:train"]
     space = ["--grid", "learning_rate=0.01", "--grid", "dropout=0.2,0.5"]
     space += ["--grid", f"epochs={epochs}"]

@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ["tensorflow", "keras", "horovod.tensorflow"]
 
 SHORT, FULL = (2, 0.8), (6, 0.84)
-"""Epochs of fashion_mnist.py, and the accuracy that they give at least."""
+"""Epochs of fashion_mnist.py, and the least accuracy after them."""
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
-    """Three warm agents, in executors of their own."""
+    """Three warm agents, each in its own executor."""
     folder = tmp_path_factory.mktemp("spark")
     conf = {"spark.driver.memory": "768m"}
     with (
@@ -37,7 +37,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports an example by its name, as the command line does."""
+    """Import an example by its name, as the command line does."""
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
 
     def load(name: str) -> ModuleType:
@@ -53,7 +53,7 @@ def options(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.all
 @pytest.mark.parametrize(("workers", "backend"), [(1, "horovod"), (2, "horovod"), (2, "tensorflow")])
-def test_one_file_trains_alone_and_on_either_ring(
+def test_fashion_mnist_trains_alone_and_on_either_ring(
     pool: st.Pool, example: Any, options: dict[str, Any], workers: int, backend: str
 ) -> None:
     params = {"learning_rate": 0.01, "dropout": 0.2}
@@ -76,7 +76,7 @@ def test_a_gang_that_loses_a_member_resumes(
 
 
 @pytest.mark.parametrize(("epochs", "accuracy"), [SHORT, pytest.param(*FULL, marks=pytest.mark.all)])
-def test_the_same_file_is_a_sweep_of_gangs(
+def test_fashion_mnist_trains_in_a_sweep_of_gangs(
     pool: st.Pool, example: Any, options: dict[str, Any], epochs: int, accuracy: float
 ) -> None:
     space = {"learning_rate": [0.01, 1e-6], "dropout": [0.2], "epochs": [epochs]}
@@ -87,7 +87,7 @@ def test_the_same_file_is_a_sweep_of_gangs(
     assert [len(trial.members) for trial in result.trials] == [2, 2]
 
 
-def test_a_loop_of_ones_own(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
+def test_a_custom_training_loop(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
     result = pool.run(example("custom_loop").train, {}, workers=2, backend="tensorflow", **options)
     assert result.metrics["accuracy"] > 0.7
 
@@ -101,7 +101,7 @@ def test_a_loop_of_ones_own(pool: st.Pool, example: Any, options: dict[str, Any]
         ("central_storage", {"workers": 1}),
     ],
 )
-def test_programs_with_a_strategy_of_tensorflows(
+def test_programs_with_a_strategy_of_tensorflow(
     pool: st.Pool, example: Any, options: dict[str, Any], name: str, gang: dict[str, int]
 ) -> None:
     result = pool.run(example(name).train, {}, backend="tensorflow", **gang, **options)
@@ -109,7 +109,7 @@ def test_programs_with_a_strategy_of_tensorflows(
 
 
 @pytest.mark.all
-def test_the_demo_loses_a_member_and_goes_on(tmp_path: Path) -> None:
+def test_the_demo_loses_a_member_and_resumes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparktrain", "run", "examples/fashion_mnist.py:train", "--workers", "2"]
     params = ["--param", "learning_rate=0.01", "--param", "dropout=0.2", "--param", "kill_at=120"]
     options = ["--metric", "accuracy", "--dir", str(tmp_path), "--name", "demo", "--seed", "1", "--json"]

@@ -1,4 +1,4 @@
-"""The README's programs, as they stand: copied into a file of an empty folder, and into the cells of a notebook."""
+"""The programs of the README, unchanged: as files in an empty folder, and as cells of a notebook."""
 
 import os
 import subprocess
@@ -17,18 +17,18 @@ pytestmark = pytest.mark.timeout(400)
 
 
 def activated() -> dict[str, str]:
-    """As a shell in which the environment of this Python is active."""
+    """The environment of a shell with this virtual environment activated."""
     return environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_there_is_a_program_of_each_kind_and_a_way_to_install() -> None:
+def test_the_readme_has_a_program_of_each_kind_and_an_installation() -> None:
     calls = [text.rpartition("sparktrain.")[2].partition("(")[0] for text, _ in programs()]
     assert calls == ["sweep", "run"]
     assert any("pip install 'sparktrain" in line for line in commands()[0])
 
 
 @pytest.mark.parametrize(("text", "printed"), programs(), ids=["sweep", "gang"])
-def test_runs_as_a_file(text: str, printed: str, tmp_path: Path) -> None:
+def test_a_program_runs_as_a_file(text: str, printed: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.py").write_text(text)
     command = ["python", "sweep.py"]
     ran = subprocess.run(
@@ -40,7 +40,7 @@ def test_runs_as_a_file(text: str, printed: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.all
-def test_run_in_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_run_in_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in activated().items():
         monkeypatch.setenv(name, value)
     for name in set(os.environ) - set(activated()):

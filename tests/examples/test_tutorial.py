@@ -1,4 +1,4 @@
-"""The tutorial, from top to bottom: its files saved, its commands typed, its output compared."""
+"""The tutorial, from top to bottom: its files, its commands, and their output."""
 
 import os
 import re
@@ -17,12 +17,12 @@ _BLOCK = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL 
 
 
 def typed(text: str) -> list[str]:
-    """The commands of a block of a shell."""
+    """The commands of a shell block."""
     return [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
 
 
 @pytest.mark.timeout(900)
-def test_every_step_does_what_the_page_shows(tmp_path: Path) -> None:
+def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     shell = environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     ran, printed = [], ""
     for language, title, text in _BLOCK.findall(PAGE.read_text()):

@@ -1,4 +1,4 @@
-"""Real clusters of executor processes."""
+"""A cluster of two executor processes."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A driver whose two trials train until a test ends it.
+"""A driver with two trials that train until a test ends it.
 
 python -m tests.faults.driver HOW FOLDER, with HOW: sweep, pool, stop (sc.stop() once FOLDER/stop exists), connect.
 """

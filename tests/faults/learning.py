@@ -1,4 +1,4 @@
-"""A training whose weights depend on each example and on their order; it can kill itself, and it can hang."""
+"""A training with weights that depend on each example and on their order; it can kill itself, and it can hang."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on this machine, whose workers can be lost for good, as nodes are."""
+"""A standalone Spark cluster on this machine that can lose workers permanently, as by node loss."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _URL = re.compile(r"spark://127\.0\.0\.1:\d+")
 
 
 class Standalone:
-    """A master, and workers that have one core each."""
+    """A master, and workers with one core each."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         self._folder = folder
@@ -31,13 +31,13 @@ class Standalone:
         wait_until(lambda: self._log("master").count("Registering worker") == workers, READY_S, "all workers are there")
 
     def lose(self, pid: int) -> None:
-        """SIGKILL to the worker that is an ancestor of the process, and to all that it has started."""
+        """Kill the worker above the process, and everything that it started."""
         lost = {each.pid for each in psutil.Process(pid).parents()} & {each.pid for each in self._workers}
         for each in lost:
             _kill_all(each)
 
     def close(self) -> None:
-        """Ends all."""
+        """Kill master and workers."""
         self._stack.close()
 
     def _start_worker(self, number: int) -> "subprocess.Popen[bytes]":
@@ -65,7 +65,7 @@ def _kill_all(pid: int) -> None:
 
 @contextmanager
 def standalone(folder: Path, workers: int) -> Iterator[Standalone]:
-    """A cluster that is ready; ended in any case."""
+    """A cluster that is ready; killed at the end."""
     cluster = Standalone(folder, workers)
     try:
         yield cluster

@@ -1,4 +1,4 @@
-"""Drivers are killed one after the other: each trial has one result, none is lost, and no finished one is run again."""
+"""Drivers are killed one after the other: each trial has one result, and no finished one is repeated."""
 
 import os
 import random
@@ -74,15 +74,15 @@ def test_a_sweep_survives_the_death_of_its_drivers(
         assert driver.wait_end() != 0
         if end == "jvm":
             assert driver.raised().startswith("AgentsLostError: the Spark job of the agents ended"), driver.said()
-        started = generations(tmp_path, "begin")
+        started = generations(tmp_path, "start")
         finished = results(driver)
     last = start("resume", program)
     trials = last.result()
     gone.wait_gone(GONE_S)
     assert [each[:3] for each in trials] == [[x, "succeeded", {"y": float(x * x)}] for x in range(TRIALS)]
     assert results(last) == Counter(range(TRIALS)) >= finished
-    after = generations(tmp_path, "begin")
-    assert {x: after[x] for x in finished} == {x: started[x] for x in finished}, "a finished trial was run again"
+    after = generations(tmp_path, "start")
+    assert {x: after[x] for x in finished} == {x: started[x] for x in finished}, "a finished trial was repeated"
     for x, _, _, generation, *_ in trials:
         assert after[x][-1] == generation
         assert len(after[x]) == len(set(after[x]))
@@ -135,13 +135,13 @@ def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: P
     (tmp_path / "trials").write_text("2")
     (tmp_path / "hold").touch()
     first = start("sweep")
-    first.wait(lambda: len(generations(tmp_path, "begin")) == 2, "two trials")
+    first.wait(lambda: len(generations(tmp_path, "start")) == 2, "two trials")
     with pytest.raises(RunDirectoryError, match=rf"in use: process {first.pid} on .* has owned this run since 20"):
         compose_again(str(tmp_path / "runs" / NAME)).attached()
     members = first.processes("sparktrain.training")
     os.kill(first.pid, signal.SIGSTOP)
     second = start("sweep")
-    second.wait(lambda: set(map(len, generations(tmp_path, "begin").values())) == {2}, "both start again")
+    second.wait(lambda: set(map(len, generations(tmp_path, "start").values())) == {2}, "both start again")
     os.kill(first.pid, signal.SIGCONT)
     assert first.wait_end() != 0
     assert first.raised().startswith(f"DeposedError: another driver (process {second.pid} on "), first.said()
@@ -156,7 +156,7 @@ def test_a_run_whose_driver_was_interrupted_twice_is_resumed(tmp_path: Path, sta
     (tmp_path / "trials").write_text("2")
     (tmp_path / "hold").touch()
     first = start("sweep")
-    first.wait(lambda: len(generations(tmp_path, "begin")) == 2, "two trials")
+    first.wait(lambda: len(generations(tmp_path, "start")) == 2, "two trials")
     members = first.processes("sparktrain.training")
     everything = first.strike("ctrl-c")
     members.wait_gone(GONE_S)

@@ -1,4 +1,4 @@
-"""A node is lost for good: a gang that may have fewer members goes on with those that are left."""
+"""After a permanent node loss, an elastic gang continues with the members that are left."""
 
 import os
 from collections.abc import Iterator
@@ -16,20 +16,20 @@ from tests.support.processes import wait_until
 
 TRAINS_S = 60.0
 SHRINKS_S = 90.0
-"""From the loss: for half a minute the gang waits for another executor."""
+"""Seconds from the loss; the gang waits for another executor for half a minute."""
 LR = 0.5
 EXAMPLES = 8
 
 
 def train(folder: str, ctx: Any) -> dict[str, float]:
-    """Goes on until it is told that it is enough; each member notes its process, and what it trains with."""
+    """Train until FOLDER/enough exists; each member notes its process, first step, learning rate and batches."""
     import numpy as np
 
     restored = ctx.checkpoint.restore()
-    step = begun = restored.step if restored is not None else 0
+    step = first = restored.step if restored is not None else 0
     batches = int(ctx.shard(np.arange(EXAMPLES), batch_size=1).cardinality())
     hidden = Path(folder, f".{ctx.generation}-{ctx.rank}")
-    hidden.write_text(f"{os.getpid()} {begun} {ctx.scale_lr(LR)} {batches}")
+    hidden.write_text(f"{os.getpid()} {first} {ctx.scale_lr(LR)} {batches}")
     hidden.rename(Path(folder, hidden.name[1:]))
     while not Path(folder, "enough").exists():
         step += 1
@@ -48,7 +48,7 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
 
 
 def note(folder: Path, generation: int, rank: int) -> list[float]:
-    """What a member has noted, once it has: its process, first step, learning rate, and batches of an epoch."""
+    """Wait for the note of a member: its process, first step, learning rate, and batches of an epoch."""
     path = folder / f"{generation}-{rank}"
     wait_until(
         path.exists, TRAINS_S if generation == 1 else SHRINKS_S, f"rank {rank} of generation {generation} trains"
@@ -58,7 +58,7 @@ def note(folder: Path, generation: int, rank: int) -> list[float]:
 
 @pytest.mark.all
 @pytest.mark.timeout(300)
-def test_a_gang_goes_on_smaller_when_a_node_is_lost_for_good(cluster: Standalone, runs: Path, tmp_path: Path) -> None:
+def test_a_gang_shrinks_after_a_permanent_node_loss(cluster: Standalone, runs: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     options: dict[str, Any] = {"max_retries": 1, "preload": ["tensorflow"], "progress": False, "dir": str(runs)}
@@ -76,7 +76,7 @@ def test_a_gang_goes_on_smaller_when_a_node_is_lost_for_good(cluster: Standalone
         result = running.result(TRAINS_S)
 
     assert [each[1:] for each in before] == [[0, 2 * LR, EXAMPLES / 2]] * 2
-    assert after[1] > 0, "it goes on from a checkpoint"
+    assert after[1] > 0, "it resumes from a checkpoint"
     assert after[2:] == [LR, EXAMPLES]
     assert result.metrics == {"members": 1}
     assert not (notes / "2-1").exists()

@@ -72,7 +72,7 @@ def test_a_gang_recovers_from_several_random_kills(spark: SparkSession, runs: Pa
     check(result, folder, strikes)
 
 
-@pytest.mark.all  # tests/process/test_frozen.py has it without a cluster
+@pytest.mark.all  # tests/process/test_frozen.py has one member alone
 def test_a_member_that_is_stopped_by_a_signal_is_replaced(runs: Path) -> None:
     strikes = [Strike(1, 12, 1, "member", signal.SIGSTOP)]
     result, folder = run(runs, strikes)

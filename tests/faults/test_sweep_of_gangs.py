@@ -1,4 +1,4 @@
-"""A sweep of gangs that loses an executor: each trial has one result, and none is lost."""
+"""A sweep of gangs loses an executor: each trial has one result."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,5 +40,5 @@ def test_a_sweep_of_gangs_loses_no_trial_with_an_executor(spark: SparkSession, r
 
 
 def numbered(folder: str, strikes: list[dict[str, Any]], number: int, ctx: Any) -> dict[str, float]:
-    """A drill whose result tells the trial."""
+    """A drill with a result that identifies the trial."""
     return {"value": drill.train(folder, strikes, ctx)["value"] + number}

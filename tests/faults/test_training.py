@@ -21,7 +21,7 @@ def pool() -> Iterator[st.Pool]:
 
 
 def trained(pool: st.Pool, folder: Path, workers: int, backend: str, **faults: Any) -> tuple[st.RunResult, list[Any]]:
-    """The result of a training, and the chief's weights."""
+    """Train; return the result and the weights of the chief."""
     notes = folder / "notes"
     notes.mkdir(parents=True)
     params = {"folder": str(notes), "kill_at": None, "hang_at": None, **faults}
@@ -71,7 +71,7 @@ def test_a_killed_training_ends_with_the_same_weights(
         assert [sorted(epoch) for epoch in examples_of(tmp_path / folder, workers)] == [list(range(EXAMPLES))] * EPOCHS
 
 
-def test_a_member_that_stops_stepping_is_named_and_replaced(pool: st.Pool, tmp_path: Path) -> None:
+def test_a_member_without_progress_is_named_and_replaced(pool: st.Pool, tmp_path: Path) -> None:
     result, _ = trained(pool, tmp_path, 2, "horovod", hang_at=30)
     [restart] = result.restarts
     assert restart.kind == "hang"

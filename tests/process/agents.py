@@ -1,4 +1,4 @@
-"""A real agent with a real zygote, and a coordinator that writes down what it hears."""
+"""A real agent with a real zygote, and a coordinator that records the messages of the agent."""
 
 import asyncio
 import hashlib
@@ -36,9 +36,9 @@ class Hall(Reception):
         self.scratch = scratch
         self.files: dict[tuple[Member, str], bytes] = {}
         self.streams = 0
-        """Uploads that were begun."""
+        """Uploads that have started."""
         self.ended: asyncio.Task[str | None] | None = None
-        """The agent's life."""
+        """The task in which the agent runs."""
         self.link: Link | None = None
 
     async def serve(self, link: Link) -> None:
@@ -58,7 +58,7 @@ class Hall(Reception):
         return m.UploadDone(len(content))
 
     async def prepare(self, run: str, function: Callable[..., Any]) -> None:
-        """Have the agent keep `function` for `run`."""
+        """Send `function` to the agent as the code of `run`."""
         pickled = cloudpickle.dumps(function)
         code = m.Code(hashlib.sha256(pickled).hexdigest(), pickled)
         assert self.link is not None
@@ -74,21 +74,21 @@ class Hall(Reception):
         return member
 
     async def ended_member(self, member: Member) -> m.MemberEnded:
-        """How `member` ended."""
+        """Wait for the end of `member`; return its exit."""
         return await self._first(m.MemberEnded, member)
 
     async def failure(self, member: Member) -> Failure:
-        """Why `member` failed."""
+        """Wait for the failure of `member`; return it."""
         outcome = (await self.ended_member(member)).outcome
         assert outcome.failure is not None, outcome.metrics
         return outcome.failure
 
     async def stored(self, member: Member) -> str:
-        """What could not be stored of `member`, once all else is."""
+        """Wait until the files of `member` are stored; return those that could not be."""
         return (await self._first(m.MemberStored, member)).problem
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds; the agent must live so long."""
+        """Wait until the condition holds. AssertionError when the agent ends before."""
         assert self.ended is not None
         await eventually(lambda: holds() or self.ended is None or self.ended.done(), WITHIN_S, what)
         if not holds():
@@ -106,7 +106,7 @@ class Hall(Reception):
 async def attended(
     scratch: Path, mark: str, dismissed: bool = True, *, restarts: int = RESTARTS, limits: MemberLimits = LIMITS
 ) -> AsyncIterator[Hall]:
-    """An agent that has joined, and is dismissed in the end; its files are below `scratch`."""
+    """An agent that has joined, with its files below `scratch`; dismissed at the end."""
     transport, hall, tokens = MemoryTransport(), Hall(scratch), TokenFile(scratch)
     await transport.listener.start(hall.serve, hall.store)
     warm = WarmZygote(scratch, sys.path, {MARK: mark}, SystemClock(), restarts=restarts)

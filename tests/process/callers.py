@@ -1,4 +1,4 @@
-"""Two ways to call a training function, in this process and in a member's, and what comes of each in the same words."""
+"""Two ways to call a training function, in this process and in a member, with results that can be compared."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ NOWHERE = Placement(0, "host", 0, 0, None, (), (), {})
 
 @dataclass
 class Seen:
-    """What a caller has of one call."""
+    """The result of one call."""
 
     reports: list[tuple[int, str]] = field(default_factory=list)
     """Metrics as text: NaN is not equal to itself."""
@@ -81,7 +81,7 @@ class Here:
 
 
 class InMember:
-    """Calls in the child of a zygote, for which this is agent and coordinator."""
+    """Calls in the child of a zygote; this class stands for agent and coordinator."""
 
     def __init__(self, zygote: ZygoteProcess, folder: Path) -> None:
         self._zygote = zygote

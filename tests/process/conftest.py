@@ -1,4 +1,4 @@
-"""A zygote for each test, and the check that it left no process."""
+"""A zygote for each test, and the check that no process of it is left."""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +15,7 @@ from tests.process.harness import MARK, Bench, marked
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    """A mark for zygotes of the test; none of their processes may be left."""
+    """A mark in the environment of zygotes; no process with it may be left after the test."""
     mark, before = uuid.uuid4().hex, process_tree.children()
     yield mark
     assert not marked(mark)
@@ -24,7 +24,7 @@ def mark() -> Iterator[str]:
 
 @pytest.fixture
 async def zygote(tmp_path: Path, mark: str) -> AsyncIterator[ZygoteProcess]:
-    """A zygote that has preloaded nothing."""
+    """A zygote without preloaded modules."""
     zygote = ZygoteProcess(tmp_path, env={MARK: mark})
     zygote.start()
     yield zygote
@@ -46,5 +46,5 @@ def runs(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def _by_value() -> None:
-    """Executors do not have the test modules: functions of the harness travel by value."""
+    """Pickle functions of the harness by value: executors do not have the test modules."""
     cloudpickle.register_pickle_by_value(harness)

@@ -1,4 +1,4 @@
-"""What the tests of this ring share: trials in real processes, and the proof that nothing is left of them."""
+"""Trials in real processes, and the check that no process of theirs is left: shared by the tests of this ring."""
 
 import asyncio
 import os
@@ -17,12 +17,12 @@ from sparktrain.state.outcome import Failure, Outcome, Report
 
 GONE_WITHIN_S = 2.0
 MARK = "SPARKTRAIN_TEST_MARK"
-"""Variable in the environment of a zygote, and so of every process below it."""
+"""A variable in the environment of a zygote, which every process below it inherits."""
 
 
 @dataclass
 class Trial:
-    """What the agent saw of one member."""
+    """The messages of one member, as its agent gets them."""
 
     home: Path
     pid: int = 0
@@ -50,7 +50,7 @@ class Trial:
 
 
 def assignment(home: Path, function: Callable[..., Any] | str, **changes: Any) -> m.Assignment:
-    """For a member that calls `function`, a callable or a reference to one, with its files below `home`."""
+    """The assignment of a member that calls `function` (a callable or a reference) and has its files below `home`."""
     for folder in ("work", "files"):
         (home / folder).mkdir(parents=True)
     by_reference = isinstance(function, str)
@@ -73,14 +73,14 @@ def assignment(home: Path, function: Callable[..., Any] | str, **changes: Any) -
 
 @dataclass
 class Bench:
-    """A zygote, and the trials that are run in its children one after the other."""
+    """A zygote, and the trials that run in its children one after the other."""
 
     zygote: ZygoteProcess
     folder: Path
     count: int = 0
 
-    async def begin(self, function: Callable[..., Any] | str, **changes: Any) -> tuple[MemberProcess, Trial]:
-        """A member that has been told to call `function`."""
+    async def start(self, function: Callable[..., Any] | str, **changes: Any) -> tuple[MemberProcess, Trial]:
+        """Start a member that calls `function`."""
         self.count += 1
         trial = Trial(self.folder / f"trial-{self.count}")
         child = await self.zygote.fork()
@@ -89,8 +89,8 @@ class Bench:
         return child, trial
 
     async def run(self, function: Callable[..., Any] | str, **changes: Any) -> Trial:
-        """A whole trial."""
-        child, trial = await self.begin(function, **changes)
+        """Run a trial to its end."""
+        child, trial = await self.start(function, **changes)
         return await see_out(child, trial)
 
 
@@ -143,7 +143,7 @@ def marked(mark: str) -> list[int]:
 
 
 def grow(log_dir: str) -> list[int]:
-    """In a member: start processes that are hard to find and harder to end; their pids, which `family` reads too."""
+    """In a member: start processes that are hard to find and to end; return their pids, which `family` reads."""
     import os
     import signal
     import subprocess
@@ -162,7 +162,7 @@ def grow(log_dir: str) -> list[int]:
         if os.fork() == 0:
             stubborn(pids)
         stubborn(pids)
-    if (middle := os.fork()) == 0:  # a daemon by the book, with a child
+    if (middle := os.fork()) == 0:  # a double fork, as daemons do, with a child
         os.setsid()
         if os.fork() == 0:
             if os.fork() == 0:
@@ -178,9 +178,9 @@ def grow(log_dir: str) -> list[int]:
 
 
 FAMILY = 5
-"""How many processes `grow` starts that stay."""
+"""The number of processes that `grow` leaves."""
 
 
 def family(trial: Trial) -> list[int]:
-    """The pids of what `grow` started in the trial."""
+    """The pids of the processes that `grow` started in the trial."""
     return [int(pid) for pid in (trial.home / "files" / "pids").read_text().split()]

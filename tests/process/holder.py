@@ -1,4 +1,4 @@
-"""A stand-in for an agent, to be killed: `python -m tests.process.holder SCRATCH`. It prints the pids below it."""
+"""A stand-in for an agent that tests kill: `python -m tests.process.holder SCRATCH` prints the pids below it."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ def train(ctx):
 async def main() -> None:
     zygote = ZygoteProcess(Path(sys.argv[1]))
     zygote.start()
-    child, trial = await Bench(zygote, Path(sys.argv[1])).begin(train)
+    child, trial = await Bench(zygote, Path(sys.argv[1])).start(train)
     spare = await zygote.fork()
     await child.receive()
     await child.receive()

@@ -1,4 +1,4 @@
-"""Training functions that are called both in this process and in a member's, and must do the same in both."""
+"""Training functions that must do the same in this process and in a member."""
 
 import json
 import math
@@ -88,7 +88,7 @@ def misspells(ctx: Any) -> None:
 
 
 def counts(until: int, ctx: Any) -> dict[str, float]:
-    """A loop of its own, which resumes."""
+    """A loop without Keras that saves and restores its checkpoints."""
     at = ctx.checkpoint.restore()
     total, first = (0.0, 0) if at is None else (at["total"], at.step)
     for step in range(first + 1, until + 1):
@@ -102,7 +102,7 @@ def counts(until: int, ctx: Any) -> dict[str, float]:
 
 
 def fits(epochs: int, ctx: Any, fail_after: int = -1) -> dict[str, float]:
-    """Keras, all that a user writes for a gang."""
+    """A fit with everything that a user writes for a gang."""
     import keras
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""An agent and its members, one after the other: what they leave on its disk, and what comes of it."""
+"""An agent and its members: files on its disk, uploads, checkpoints, and errors beside a member."""
 
 import asyncio
 import os
@@ -30,12 +30,12 @@ from tests.process.harness import MARK, eventually
 
 @pytest.fixture(autouse=True, scope="module")
 def _by_value() -> None:
-    """Executors do not have this module."""
+    """Pickle functions of this module by value: executors do not have it."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def leaves(name: str) -> Any:
-    """A training function that leaves one file."""
+    """A training function that writes one file."""
 
     def train(ctx: Any) -> float:
         (Path(ctx.log_dir) / name).write_text(name)
@@ -44,7 +44,7 @@ def leaves(name: str) -> Any:
     return train
 
 
-async def test_files_of_a_run_before_that_are_still_being_removed_are_no_other_members(
+async def test_files_of_an_earlier_run_are_not_uploaded_for_the_next_member(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removing, go_on, rmdir = threading.Event(), threading.Event(), os.rmdir
@@ -77,7 +77,7 @@ LEFT = ("a name that is no text", "a deep tree", "special files", "no folder", "
 
 
 def leaves_behind(what: str, ctx: Any) -> float:
-    """A training function that leaves one good file, and what no program expects."""
+    """A training function that writes a regular file, and entries of unusual kinds."""
     files = Path(ctx.log_dir)
     (files / "good").write_text("good")
     if what == "a name that is no text":
@@ -106,7 +106,7 @@ def leaves_behind(what: str, ctx: Any) -> float:
     return 1.0
 
 
-async def test_nothing_that_a_function_leaves_on_the_disk_ends_its_agent(tmp_path: Path, mark: str) -> None:
+async def test_no_file_of_a_function_ends_its_agent(tmp_path: Path, mark: str) -> None:
     async with attended(tmp_path, mark) as hall:
         await hall.prepare("run", leaves_behind)
         problems, good = {}, {}
@@ -135,7 +135,7 @@ async def test_nothing_that_a_function_leaves_on_the_disk_ends_its_agent(tmp_pat
     assert names == ["files/good"] * 4
 
 
-async def test_small_files_travel_together(tmp_path: Path, mark: str) -> None:
+async def test_small_files_are_uploaded_in_one_message(tmp_path: Path, mark: str) -> None:
     def train(ctx: Any) -> float:
         for number in range(1000):
             (Path(ctx.log_dir) / f"{number}").write_text(f"{number}")
@@ -152,7 +152,7 @@ async def test_small_files_travel_together(tmp_path: Path, mark: str) -> None:
     assert hall.streams == 1 + -(-1000 // PARCEL_FILES), "one for the large file, and none for a log without a line"
 
 
-async def test_a_silent_trial_that_leaves_no_file_sends_nothing(tmp_path: Path, mark: str) -> None:
+async def test_a_trial_without_output_and_files_uploads_nothing(tmp_path: Path, mark: str) -> None:
     def train() -> float:
         return 1.0
 
@@ -170,7 +170,7 @@ def saves(ctx: Any) -> float:
     return 1.0
 
 
-async def test_a_checkpoint_that_fails_in_the_agent_is_told_at_once(
+async def test_a_checkpoint_that_fails_in_the_agent_is_reported_at_once(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*args: Any) -> None:
@@ -181,14 +181,14 @@ async def test_a_checkpoint_that_fails_in_the_agent_is_told_at_once(
         await hall.prepare("run", saves)
         member = hall.start("run")
         failure = await hall.failure(member)
-        told = [each for each in hall.heard if isinstance(each, m.CheckpointFailed)]
+        sent = [each for each in hall.heard if isinstance(each, m.CheckpointFailed)]
     cause = "its agent failed: RuntimeError: a bug"
     assert failure.summary == f"CheckpointError: step 1 was not checkpointed: {cause}"
-    assert told == [m.CheckpointFailed(member, 1, cause)]
+    assert sent == [m.CheckpointFailed(member, 1, cause)]
 
 
 def reports_and_saves(ctx: Any) -> float:
-    """A training function that reports a step just before it saves it."""
+    """A training function that reports each step before it saves it."""
     ctx.report(1, loss=0.5)
     return saves(ctx)
 
@@ -203,11 +203,11 @@ async def test_a_report_comes_before_the_checkpoint_after_it(
     async with attended(tmp_path, mark) as hall:
         await hall.prepare("run", reports_and_saves)
         await hall.failure(hall.start("run"))
-        told = [each for each in hall.heard if isinstance(each, m.MemberReported | m.CheckpointFailed)]
-    assert [type(each) for each in told] == [m.MemberReported, m.CheckpointFailed]
+        sent = [each for each in hall.heard if isinstance(each, m.MemberReported | m.CheckpointFailed)]
+    assert [type(each) for each in sent] == [m.MemberReported, m.CheckpointFailed]
 
 
-async def test_an_error_beside_a_member_is_its_loss_and_not_its_agents(
+async def test_an_error_beside_a_member_loses_the_member_and_not_its_agent(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def waits(ctx: Any) -> None:
@@ -231,17 +231,17 @@ async def test_an_error_beside_a_member_is_its_loss_and_not_its_agents(
         assert (await hall.ended_member(hall.start("good"))).outcome.metrics == {"result": 1.0}
 
 
-async def test_an_agent_whose_disk_takes_no_code_leaves_for_a_while(tmp_path: Path, mark: str) -> None:
+async def test_an_agent_with_a_disk_that_takes_no_code_leaves_and_may_return(tmp_path: Path, mark: str) -> None:
     (tmp_path / "code").write_text("in the way")
     async with attended(tmp_path, mark, dismissed=False) as hall:
-        with pytest.raises(AssertionError, match="the agent ended: None"):  # not for good
+        with pytest.raises(AssertionError, match="the agent ended: None"):  # may return
             await hall.prepare("run", leaves("one"))
     leave = hall.heard[-1]
     assert isinstance(leave, m.Leave)
     assert leave.reason.startswith("agent on host leaves for a while: the code of run run cannot be kept below")
 
 
-async def test_a_function_that_kills_its_zygote_loses_its_own_trial_however_often(tmp_path: Path, mark: str) -> None:
+async def test_a_function_that_kills_its_zygote_loses_only_its_own_trial(tmp_path: Path, mark: str) -> None:
     def kills(ctx: Any) -> None:
         import signal
 
@@ -258,7 +258,7 @@ async def test_a_function_that_kills_its_zygote_loses_its_own_trial_however_ofte
         assert (await hall.ended_member(hall.start("good"))).outcome.metrics == {"result": 1.0}
 
 
-async def test_a_zygote_that_is_lost_by_itself_is_replaced_only_so_often(tmp_path: Path, mark: str) -> None:
+async def test_a_zygote_lost_without_a_member_is_replaced_a_limited_number_of_times(tmp_path: Path, mark: str) -> None:
     others = process_tree.children()
     warm = WarmZygote(tmp_path, sys.path, {MARK: mark}, SystemClock(), restarts=2)
     warm.start()
@@ -279,7 +279,7 @@ SMALL_BYTES = 2**20
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[tuple[Path, bool]]:
-    """A folder on a file system of 1 MiB, and whether it is one; where none can be mounted, files must be limited."""
+    """A folder on a file system of 1 MiB, and True; where none can be mounted, a folder, and False."""
     disk = tmp_path / "disk"
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", disk]
@@ -292,7 +292,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def saves_much(ctx: Any, times: int, limited: bool) -> float:
-    """A training function whose state is larger than the disk."""
+    """A training function with a state larger than the disk."""
     import resource
     import signal
 
@@ -313,7 +313,7 @@ def saves_much(ctx: Any, times: int, limited: bool) -> float:
 FULL = r"state cannot be written to .*(No space left on device|File too large).*"
 
 
-async def test_a_full_disk_is_told_for_each_checkpoint_and_does_not_end_training(
+async def test_a_full_disk_is_reported_for_each_checkpoint_and_does_not_end_training(
     small_disk: tuple[Path, bool], mark: str
 ) -> None:
     disk, mounted = small_disk
@@ -321,19 +321,19 @@ async def test_a_full_disk_is_told_for_each_checkpoint_and_does_not_end_training
         await hall.prepare("run", saves_much)
         member = hall.start("run", params={"times": 5, "limited": not mounted})
         assert (await hall.ended_member(member)).outcome.metrics == {"result": 1.0}
-        told = [each for each in hall.heard if isinstance(each, m.CheckpointFailed)]
-    assert [(each.member, each.step) for each in told] == [(member, step) for step in range(1, 6)]
-    for each in told:
+        sent = [each for each in hall.heard if isinstance(each, m.CheckpointFailed)]
+    assert [(each.member, each.step) for each in sent] == [(member, step) for step in range(1, 6)]
+    for each in sent:
         assert re.fullmatch(rf"{FULL} \(host {socket.gethostname()}\)", each.problem), each.problem
 
 
-async def test_a_host_on_which_nothing_can_be_saved_for_too_long_loses_the_member(
+async def test_a_host_that_saves_nothing_for_too_long_loses_the_member(
     small_disk: tuple[Path, bool], mark: str
 ) -> None:
     disk, mounted = small_disk
     async with attended(disk, mark, limits=MemberLimits(unsaved_s=0.0)) as hall:
         await hall.prepare("run", saves_much)
         failure = await hall.failure(hall.start("run", params={"times": 1000, "limited": not mounted}))
-    assert failure.kind is FailureKind.LOST, "CHECKPOINT would say that the one it resumed from cannot be read"
+    assert failure.kind is FailureKind.LOST, "CHECKPOINT is for one that cannot be read"
     cause = rf"nothing could be saved on host {socket.gethostname()} for 0 s \(step 1: {FULL}\)$"
     assert re.match(cause, failure.summary), failure.summary

@@ -1,4 +1,4 @@
-"""`sparktrain check`: a function of a file, called for one batch in a process of its own."""
+"""`sparktrain check` calls a function for one batch in a process of its own."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def train(lr, ctx):
         ctx.checkpoint.save(step, numbers=[1, 2])
         step += 1
     with open(ctx.log_dir + "/notes.txt", "w") as file:
-        file.write(os.environ.get("TOLD", ""))
+        file.write(os.environ.get("REPORT", ""))
     return {"loss": offset(lr), "steps": step}
 
 def endless(ctx):
@@ -89,7 +89,7 @@ def connects(ctx):
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with the user's files."""
+    """The working directory with the files of a user."""
     (tmp_path / "program.py").write_text(SOURCE)
     (tmp_path / "beside.py").write_text("def offset(lr):\n    return lr + 1\n")
     (tmp_path / "keras_program.py").write_text(KERAS)
@@ -101,8 +101,8 @@ def check(name: str, **changes: Any) -> CheckReport:
     return checked(CheckRequest(**({"target": f"program.py:{name}", "params": {}} | changes)))
 
 
-def test_tells_what_a_function_does(folder: Path) -> None:
-    report = check("train", params={"lr": 0.5}, metric="loss", env={"TOLD": "yes"})
+def test_a_check_reports_what_a_function_does(folder: Path) -> None:
+    report = check("train", params={"lr": 0.5}, metric="loss", env={"REPORT": "yes"})
 
     assert (report.status, report.problem) == ("ok", "")
     assert report.reports == [{"step": 0, "metrics": {"loss": 1.0, "gap": "nan"}}], "the first report ends the loop"
@@ -128,7 +128,7 @@ def test_tells_what_a_function_does(folder: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_tells_why_a_function_cannot_be_used(
+def test_a_check_reports_why_a_function_cannot_be_used(
     folder: Path, name: str, changes: dict[str, Any], status: str, problem: str
 ) -> None:
     report = check(name, **changes)
@@ -137,7 +137,7 @@ def test_tells_why_a_function_cannot_be_used(
     assert problem in report.problem
 
 
-def test_a_function_that_does_not_end_tells_where_it_is_and_what_it_has_reported(folder: Path) -> None:
+def test_a_function_that_does_not_end_is_shown_with_its_line_and_its_reports(folder: Path) -> None:
     report = check("endless", timeout_s=1.0)
 
     assert report.status == "timeout"
@@ -146,7 +146,7 @@ def test_a_function_that_does_not_end_tells_where_it_is_and_what_it_has_reported
     assert [each["step"] for each in report.reports] == [3]
 
 
-def test_a_function_for_a_gang_is_told_how_to_be_checked(folder: Path) -> None:
+def test_a_function_for_a_gang_gets_the_options_that_check_it(folder: Path) -> None:
     alone, of_four = check("counts_members"), check("counts_members", workers=4, backend="none")
 
     assert alone.status == "failed"
@@ -154,7 +154,7 @@ def test_a_function_for_a_gang_is_told_how_to_be_checked(folder: Path) -> None:
     assert (of_four.status, of_four.backend, of_four.result) == ("ok", "none", {"result": 2.0})
 
 
-def test_leaves_no_process(folder: Path) -> None:
+def test_a_check_leaves_no_process(folder: Path) -> None:
     before = process_tree.children()
     report = check("leaves_a_child", params={"pids": str(folder / "pids")})
 
@@ -164,9 +164,9 @@ def test_leaves_no_process(folder: Path) -> None:
 
 
 def test_the_command_prints_lines_or_one_object(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    call = ["check", "program.py:train", "--param", "lr=0.5", "--metric", "loss", "--env", "TOLD=yes"]
+    call = ["check", "program.py:train", "--param", "lr=0.5", "--metric", "loss", "--env", "REPORT=yes"]
     codes = [cli.main(call), cli.main([*call, "--json"]), cli.main(["check", "program.py:raises"])]
-    printed, told = capfd.readouterr()
+    printed, stderr = capfd.readouterr()
 
     assert codes == [0, 0, 3]
     text, document, failed = printed.partition("{\n")[0], printed[printed.index("{\n") :], printed.rpartition("}\n")[2]
@@ -174,7 +174,7 @@ def test_the_command_prints_lines_or_one_object(folder: Path, capfd: pytest.Capt
     assert "reports: step 0: loss 1, gap nan\nreturns: loss 1.5, steps 1\nmetric: 'loss' is there\n" in text
     assert json.loads(document.removesuffix(failed))["status"] == "ok"
     assert failed.splitlines()[:2] == ["program.py:raises(): failed", "problem: ValueError: no data"]
-    assert told.count("printed by the function") == 2
+    assert stderr.count("printed by the function") == 2
 
 
 def test_one_batch_of_a_fit_alone_and_as_rank_0_of_several(folder: Path) -> None:
@@ -192,7 +192,7 @@ def test_one_batch_of_a_fit_alone_and_as_rank_0_of_several(folder: Path) -> None
     assert (alone.mirrored, of_four.mirrored, of_four.backend) == (False, True, "tensorflow")
 
 
-def test_what_a_gang_would_refuse_is_told_before(folder: Path) -> None:
+def test_what_a_gang_refuses_is_reported_before_it_runs(folder: Path) -> None:
     forgot = check("", target="keras_program.py:forgets", workers=2, backend="tensorflow")
     connects = check("", target="keras_program.py:connects", workers=2)
 

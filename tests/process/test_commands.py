@@ -12,7 +12,7 @@ from tests.unit.cli.submissions import ID, behave, in_cluster, yarn_at
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_pipe_of_the_reader_is_no_error(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom sparktrain import cli\nfrom sparktrain.cli import train_commands\n"
         "from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus\n"
@@ -28,20 +28,20 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert process.stderr
     process.stdout.close()
     process.stdin.close()
-    said = process.stderr.read()
+    stderr = process.stderr.read()
     process.stderr.close()
-    assert process.wait(60) == 0, said
-    assert said == b""
+    assert process.wait(60) == 0, stderr
+    assert stderr == b""
 
 
 def test_a_shell_completes_commands() -> None:
     asked = {"_SPARKTRAIN_COMPLETE": "complete_bash", "COMP_WORDS": "sparktrain st", "COMP_CWORD": "1"}
     command = [str(Path(sys.executable).parent / "sparktrain")]
-    said = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, timeout=60, check=False)
-    assert said.stdout.split() == ["status"], said.stderr
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["status"], done.stderr
 
 
-def test_ctrl_c_leaves_an_application_in_the_cluster_and_says_how_to_end_it(
+def test_ctrl_c_leaves_an_application_in_the_cluster_and_prints_how_to_end_it(
     tmp_path: Path,
 ) -> None:
     spark = tmp_path / "spark"
@@ -56,8 +56,8 @@ def test_ctrl_c_leaves_an_application_in_the_cluster_and_says_how_to_end_it(
         yarn.become("RUNNING")
         wait_until(lambda: yarn.asked and (spark / "pid").exists(), 30.0, "the application is seen")
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=30)[1].decode()
+        stderr = process.communicate(timeout=30)[1].decode()
     assert process.returncode == 130
-    assert f"error: interrupted; {ID} goes on without this command: yarn application -kill {ID} ends it" in told
+    assert f"error: interrupted; {ID} goes on without this command: yarn application -kill {ID} ends it" in stderr
     pid = int((spark / "pid").read_text())
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10.0, "spark-submit is gone")

@@ -1,4 +1,4 @@
-"""The GPUs of an agent have the names that nvidia-smi gives them, where there is one that answers."""
+"""The GPUs of an agent have the UUIDs that nvidia-smi prints, and addresses where it does not answer."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,11 +30,11 @@ def test_gpus_are_named_by_their_uuids(nvidia_smi: Say) -> None:
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo no devices were found", "kill -9 $$"])
-def test_where_it_does_not_answer_addresses_are_all_that_is_known(nvidia_smi: Say, script: str) -> None:
+def test_gpus_have_addresses_alone_where_nvidia_smi_does_not_answer(nvidia_smi: Say, script: str) -> None:
     nvidia_smi(script)
     assert devices(("0", "1")) == ("0", "1")
 
 
-def test_where_there_is_none_addresses_are_all_that_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpus_have_addresses_alone_where_nvidia_smi_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert devices(("0",)) == ("0",)

@@ -1,4 +1,4 @@
-"""A process that ends while a library is in a call that hangs: its exit status is the one that it meant."""
+"""A process that ends while a library hangs in a call keeps its exit status."""
 
 import signal
 import socket
@@ -12,8 +12,8 @@ import hdfs_native
 from sparktrain.store.call_timeout import THREADS
 
 class Lingering:
-    def __del__(self, tell=os.write, wait=time.sleep):
-        tell(1, b"ending\\n")
+    def __del__(self, write=os.write, wait=time.sleep):
+        write(1, b"ending\\n")
         wait(2.5)
 
 sys.lingering = Lingering()  # freed when the interpreter ends
@@ -25,8 +25,8 @@ sys.exit(3)
 """
 
 
-def test_a_call_that_comes_back_while_the_process_ends_leaves_its_exit_status_alone() -> None:
-    """A NameNode that is silent, and gone while the interpreter is being ended."""
+def test_a_call_that_returns_while_the_process_ends_does_not_change_its_exit_status() -> None:
+    """A NameNode does not answer, and closes its connection while the interpreter ends."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         process = subprocess.Popen(
             [sys.executable, "-c", ENDING % silent.getsockname()[1]],
@@ -41,8 +41,8 @@ def test_a_call_that_comes_back_while_the_process_ends_leaves_its_exit_status_al
             process.stdin.write(b"the call is under way\n")
             process.stdin.flush()
             assert process.stdout.readline() == b"ending\n"
-    told = process.communicate(timeout=30.0)[1]
-    assert (process.returncode, told) == (3, b"")
+    stderr = process.communicate(timeout=30.0)[1]
+    assert (process.returncode, stderr) == (3, b"")
 
 
 RUNNING = """
@@ -66,7 +66,7 @@ sys.exit(3)
 """
 
 
-def test_a_thread_that_runs_is_never_halted_for_it_may_hold_what_the_process_needs() -> None:
+def test_a_running_thread_is_not_halted_because_it_may_hold_a_lock() -> None:
     ended = subprocess.run([sys.executable, "-c", RUNNING], capture_output=True, timeout=60.0, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, b"the call has come back\n", b"")
 
@@ -77,7 +77,7 @@ from sparktrain.store import call_timeout
 
 call_timeout._END_S = 1
 held = threading.Lock()
-held.acquire()  # as a native lock that the end of the process needs: nothing but a signal ends the wait for it
+held.acquire()  # as a native lock that the process needs to end: only a signal ends the wait
 
 class Lingering:
     def __del__(self, libc=ctypes.CDLL(None)):
@@ -88,6 +88,6 @@ call_timeout.THREADS.start(held.acquire)
 """
 
 
-def test_a_process_ends_although_what_a_halted_thread_holds_keeps_it() -> None:
+def test_a_process_ends_although_a_halted_thread_holds_a_lock_it_needs() -> None:
     ended = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, timeout=60.0, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGALRM, b"", b"")

@@ -1,4 +1,4 @@
-"""Every way in which a training function fails has a kind and a wording of its own, from a real process."""
+"""Each way in which a training function fails in a real process has a kind and a message of its own."""
 
 import ctypes
 import os
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def zygote(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ZygoteProcess]:
-    """One for all: however a member fails, its zygote forks the next."""
+    """One zygote for all tests: it forks the next member however the last one failed."""
     folder = tmp_path_factory.mktemp("zygote")
     zygote = ZygoteProcess(folder, env={MARK: str(folder)})
     zygote.start()
@@ -75,7 +75,7 @@ class Case:
     train: Callable[..., Any] | str
     kind: Kind
     summary: str
-    """A part of the summary."""
+    """Text in the summary."""
     metric: str | None = "acc"
     in_traceback: str = ""
 
@@ -116,7 +116,7 @@ ENDED = {
 
 
 @pytest.mark.parametrize("case", RAISED.values(), ids=RAISED)
-async def test_fails(bench: Bench, case: Case) -> None:
+async def test_a_function_that_raises_or_returns_no_metrics_fails(bench: Bench, case: Case) -> None:
     trial = await bench.run(case.train, metric=case.metric)
 
     assert trial.failure.kind is case.kind
@@ -125,13 +125,13 @@ async def test_fails(bench: Bench, case: Case) -> None:
     assert len(trial.failure.summary) <= 500
     assert case.in_traceback in trial.failure.traceback
     assert "sparktrain/training" not in trial.failure.traceback
-    assert trial.log.endswith(trial.failure.ending), "the log ends with what the function failed of"
+    assert trial.log.endswith(trial.failure.ending), "the log ends with the error of the function"
     assert trial.exited is not None
     assert trial.exited.status == 0
 
 
 @pytest.mark.parametrize("case", ENDED.values(), ids=ENDED)
-async def test_ends(bench: Bench, case: Case) -> None:
+async def test_a_process_that_ends_early_fails(bench: Bench, case: Case) -> None:
     trial = await bench.run(case.train, metric=case.metric)
 
     assert trial.outcome is None
@@ -141,4 +141,4 @@ async def test_ends(bench: Bench, case: Case) -> None:
     assert failure.kind is case.kind
     assert case.summary in failure.summary
     if case.kind is Kind.SIGNAL:
-        assert any("Fatal Python error" in line for line in tail), "faulthandler tells where it was"
+        assert any("Fatal Python error" in line for line in tail), "faulthandler shows the line"

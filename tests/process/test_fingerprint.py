@@ -18,13 +18,13 @@ print(json.dumps(fingerprint(Target.of(train), pack(train))))
 
 
 def printed(arguments: list[str], hash_seed: int) -> dict[str, str]:
-    """The parts that a process of its own prints."""
+    """The fingerprint of each part, from another process."""
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, timeout=60, check=True)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def test_other_processes_lines_and_files_make_no_difference(tmp_path: Path) -> None:
+def test_another_process_line_or_file_does_not_change_a_fingerprint(tmp_path: Path) -> None:
     script, moved = tmp_path / "script.py", tmp_path / "moved.py"
     script.write_text(SOURCE + SHOW)
     moved.write_text('"""Trains."""\n\n# More of it.\nUNUSED = 3\n\n\n' + SOURCE + SHOW)
@@ -34,7 +34,7 @@ def test_other_processes_lines_and_files_make_no_difference(tmp_path: Path) -> N
     assert printed(["-c", SOURCE + SHOW], 2) == expected
 
 
-def test_a_cell_that_is_run_again_makes_no_difference() -> None:
+def test_executing_a_cell_twice_does_not_change_a_fingerprint() -> None:
     cell = f"{SOURCE}\nprint(1)\n{SHOW}"
     lines = ["from IPython.core.interactiveshell import InteractiveShell", "shell = InteractiveShell.instance()"]
     code = "\n".join([*lines, *(f"shell.run_cell({text!r}).raise_error()" for text in ("1", cell, "# x\n" + cell))])

@@ -1,4 +1,4 @@
-"""Members of a gang: each loads its function, holds a port, and enters once it knows where the others are."""
+"""Members of a gang load their function, hold a port, and enter it with the addresses of all."""
 
 import asyncio
 import socket
@@ -23,10 +23,10 @@ def _port(ctx):
 
 
 async def gang(bench: Bench, function: object, roles: list[Role]) -> list[tuple[MemberProcess, Trial]]:
-    """Members that have been told to call `function`, by rank."""
+    """Start members that call `function`, by rank."""
     run, trial = RunId("run"), TrialId(3)
     members = [Member(run, trial, Generation(1), Rank(rank)) for rank in range(len(roles))]
-    return [await bench.begin(function, member=member, size=len(roles)) for member in members]
+    return [await bench.start(function, member=member, size=len(roles)) for member in members]
 
 
 def where(trials: list[Trial], roles: list[Role]) -> tuple[MemberAddress, ...]:
@@ -35,7 +35,7 @@ def where(trials: list[Trial], roles: list[Role]) -> tuple[MemberAddress, ...]:
     )
 
 
-async def test_members_enter_when_each_knows_all_places(bench: Bench) -> None:
+async def test_members_enter_the_function_with_the_addresses_of_all(bench: Bench) -> None:
     roles = [Role.CHIEF, Role.WORKER, Role.WORKER]
     members = await gang(bench, place, roles)
     seen = [asyncio.create_task(see_out(*each)) for each in members]
@@ -63,7 +63,7 @@ async def test_a_reserved_port_is_held_until_it_is_released(bench: Bench) -> Non
     await seeing
 
 
-async def test_a_member_without_an_address_of_its_host_cannot_form(bench: Bench) -> None:
+async def test_a_member_without_an_address_of_its_host_fails(bench: Bench) -> None:
     trial = await bench.run(place, size=2, address="192.0.2.1")
     assert trial.failure.kind is FailureKind.FORM
     assert trial.failure.summary.startswith("no port of 192.0.2.1 can be bound: ")

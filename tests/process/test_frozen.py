@@ -1,4 +1,4 @@
-"""A member that is stopped by a signal holds its slot no longer than a few seconds."""
+"""A member that is suspended by a signal holds its slot for a few seconds at most."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ TIMEOUT_S = 1.0
 
 
 @pytest.mark.parametrize("size", [1, 2])
-async def test_a_frozen_member_is_ended_alone_and_in_a_gang(bench: Bench, tmp_path: Path, size: int) -> None:
+async def test_a_suspended_member_is_ended_alone_and_in_a_gang(bench: Bench, tmp_path: Path, size: int) -> None:
     def stand_still():
         import time
 

@@ -1,4 +1,4 @@
-"""The discovery script gives each executor of a host GPUs of its own, for as long as that executor lives."""
+"""The discovery script gives each executor of a host its own GPUs while the executor lives."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ EXECUTOR = 'while read -r wanted; do SPARKTRAIN_GPUS=$wanted "$0"; done'
 
 
 class Executor:
-    """A process that calls the script when it is told to, as the JVM of an executor does."""
+    """A process that calls the script on request, as the JVM of an executor does."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -48,18 +48,18 @@ def test_executors_side_by_side_have_different_gpus(env: dict[str, str]) -> None
     with ExitStack() as stack:
         first, second, third = (stack.enter_context(executor(env)) for _ in range(3))
         assert (first.discover(), second.discover(2)) == (["0"], ["1", "2"])
-        assert first.discover() == ["0"], "it is asked again"
+        assert first.discover() == ["0"], "the same in each call"
         assert third.discover() == [], "Spark refuses an executor with too few"
 
 
-def test_the_gpus_of_an_executor_that_is_gone_are_given_again(env: dict[str, str]) -> None:
+def test_the_gpus_of_an_ended_executor_are_assigned_again(env: dict[str, str]) -> None:
     with executor(env) as last:
         with executor(env) as first:
             assert first.discover(2) == ["0", "1"]
         assert last.discover(3) == ["0", "1", "2"]
 
 
-def test_a_process_that_has_the_id_of_one_that_is_gone_is_another(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_new_process_with_the_pid_of_an_ended_executor_holds_no_gpu(env: dict[str, str], tmp_path: Path) -> None:
     with executor(env) as first, executor(env) as second:
         assert first.discover() == ["0"]
         claim = tmp_path / "claims" / "0"
@@ -67,7 +67,7 @@ def test_a_process_that_has_the_id_of_one_that_is_gone_is_another(env: dict[str,
         assert second.discover() == ["0"]
 
 
-def test_what_is_there_is_asked_of_the_driver_of_the_gpus(env: dict[str, str], tmp_path: Path) -> None:
+def test_the_script_asks_nvidia_smi_for_the_gpus_of_the_host(env: dict[str, str], tmp_path: Path) -> None:
     tool = tmp_path / "bin" / "nvidia-smi"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\nprintf '4\\n5\\n'\n")

@@ -1,4 +1,4 @@
-"""What a process that has just started imports, and what it leaves to those that need it."""
+"""What a process imports at its start, and what it imports only on use."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from tests.unit.driver.stored import typical
 ROOT = Path(__file__).parents[2]
 
 
-def test_nothing_that_a_driver_or_an_agent_imports_loads_a_framework() -> None:
+def test_driver_and_agent_import_no_framework() -> None:
     modules = "sparktrain, sparktrain.cli, sparktrain.executor.agent, sparktrain.training.member"
     frameworks = {"tensorflow", "keras", "horovod"}
     code = f"import sys, {modules}; print({frameworks} & set(sys.modules))"
@@ -28,7 +28,7 @@ def test_the_help_loads_neither_spark_nor_pandas() -> None:
     assert ended.stderr == "[]\n"
 
 
-def test_commands_on_a_run_directory_load_nothing_of_spark(tmp_path: Path) -> None:
+def test_commands_on_a_run_directory_import_no_spark(tmp_path: Path) -> None:
     run = typical(tmp_path / "runs")
     script = (
         "import sys\nfrom sparktrain import cli\n"
@@ -41,7 +41,7 @@ def test_commands_on_a_run_directory_load_nothing_of_spark(tmp_path: Path) -> No
     assert done.stderr == "[]\n"
 
 
-def test_opening_a_store_of_objects_loads_no_client() -> None:
+def test_opening_an_object_store_imports_no_client() -> None:
     code = "import sys\nfrom sparktrain.store.url import open_store\nopen_store('s3://bucket/a')\n"
     code += "print({'fsspec', 's3fs', 'botocore', 'aiohttp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -49,7 +49,7 @@ def test_opening_a_store_of_objects_loads_no_client() -> None:
 
 
 def loaded(modules: str, wanted: set[str]) -> str:
-    """Which of the packages a process has that imports these modules; and how many threads it has."""
+    """The packages that a process loads with these modules, and the number of its threads."""
     code = f"import os, sys, {modules}; print(sorted({wanted} & set(sys.modules)), len(os.listdir('/proc/self/task')))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
@@ -57,14 +57,14 @@ def loaded(modules: str, wanted: set[str]) -> str:
     return done.stdout.strip()
 
 
-def test_a_run_on_this_machine_imports_neither_spark_nor_what_is_for_results() -> None:
+def test_a_local_run_imports_neither_spark_nor_pandas() -> None:
     modules = "sparktrain, sparktrain.cli, sparktrain.api, sparktrain.driver.engines.local_engine"
     assert loaded(modules, {"pyspark", "py4j", "pandas", "pyarrow", "yaml", "hdfs_native"}) == "[] 1"
 
 
-def test_the_nursery_forks_from_one_thread_and_loads_no_spark() -> None:
+def test_the_nursery_has_one_thread_and_imports_no_spark() -> None:
     assert loaded("sparktrain.executor.nursery", {"pyspark", "pandas", "pyarrow", "numpy", "cryptography"}) == "[] 1"
 
 
-def test_a_zygote_needs_neither_grpc_nor_cryptography() -> None:
+def test_a_zygote_imports_neither_grpc_nor_cryptography() -> None:
     assert loaded("sparktrain.training.__main__", {"grpc", "cryptography", "pyspark", "numpy"}) == "[] 1"

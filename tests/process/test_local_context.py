@@ -1,4 +1,4 @@
-"""The contract of `local_context`: a function sees, and leaves, what it does in the process of a member."""
+"""`local_context` gives a function the same results and files as the process of a member."""
 
 import importlib
 import subprocess
@@ -22,7 +22,7 @@ def _functions_by_value() -> None:
 
 @pytest.fixture
 def callers(zygote: ZygoteProcess, tmp_path: Path) -> tuple[Here, InMember]:
-    """This process and a member's, with a directory each."""
+    """A caller in this process and one in a member, with a directory each."""
     (tmp_path / "member").mkdir()
     return Here(tmp_path / "here"), InMember(zygote, tmp_path / "member")
 
@@ -37,12 +37,12 @@ async def same(
 
 
 async def alike(zygote: ZygoteProcess) -> None:
-    """Import in both what draws random numbers while it is imported: the generators are part of a checkpoint."""
+    """Import Keras in both: its import draws random numbers, and checkpoints contain the generators."""
     assert await zygote.preload(("numpy", "keras", "tensorflow")) == {}
     importlib.import_module("keras")
 
 
-async def test_what_a_function_reports_returns_and_leaves(callers: tuple[Here, InMember]) -> None:
+async def test_reports_results_and_files_are_the_same(callers: tuple[Here, InMember]) -> None:
     seen = await same(callers, functions.plain, {"lr": 0.25, "shape": (3, 4)}, "accuracy")
 
     assert seen.metrics is not None
@@ -71,7 +71,9 @@ async def test_what_a_function_reports_returns_and_leaves(callers: tuple[Here, I
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-async def test_how_a_function_ends(callers: tuple[Here, InMember], train: Any, params: Any, kind: str | None) -> None:
+async def test_the_end_of_a_function_is_the_same(
+    callers: tuple[Here, InMember], train: Any, params: Any, kind: str | None
+) -> None:
     seen = await same(callers, train, params, "accuracy")
 
     assert (None if seen.failure is None else seen.failure[0]) == kind

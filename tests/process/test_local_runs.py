@@ -1,4 +1,4 @@
-"""Runs on this machine without Spark: whoever is killed, each trial has one result, and no process is left."""
+"""Local runs lose a process of any kind: each trial has one result, and no process is left."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Start = Callable[[str], Mortal]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a driver, and leaves nothing of it in the end."""
+    """Starts drivers, and kills all their processes after the test."""
     started: list[Mortal] = []
 
     def start_one(what: str) -> Mortal:
@@ -35,18 +35,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def holding(tmp_path: Path, start: Start) -> Mortal:
-    """A sweep of two trials that both run, and last until FOLDER/hold is gone."""
+    """A sweep with two running trials that last while FOLDER/hold exists."""
     (tmp_path / "trials").write_text("2")
     (tmp_path / "hold").touch()
     driver = start("sweep")
-    driver.wait(lambda: len(generations(tmp_path, "begin")) == 2, "two trials")
+    driver.wait(lambda: len(generations(tmp_path, "start")) == 2, "two trials")
     return driver
 
 
 def members(folder: Path) -> dict[int, int]:
     """The newest process of each trial of `marked`."""
-    begun = [path.name.split("-") for path in folder.glob("start-*")]
-    return {int(x): int(pid) for _, x, _, pid in sorted(begun, key=lambda words: int(words[2]))}
+    started = [path.name.split("-") for path in folder.glob("start-*")]
+    return {int(x): int(pid) for _, x, _, pid in sorted(started, key=lambda words: int(words[2]))}
 
 
 def parent_of(pid: int) -> int:
@@ -54,41 +54,41 @@ def parent_of(pid: int) -> int:
 
 
 def explained(journal: str) -> bool:
-    """Whether the driver has noted why an agent was lost."""
+    """Whether the journal has the cause of the loss of an agent."""
     return any(b"ended by SIGKILL" in path.read_bytes() for path in Path(journal).iterdir())
 
 
 def ancestors(pid: int) -> dict[str, int]:
-    """Who is above the member `pid`, up to its driver."""
+    """The processes between the member `pid` and its driver."""
     zygote = parent_of(pid)
     agent = parent_of(zygote)
     return {"zygote": zygote, "agent": agent, "nursery": parent_of(agent)}
 
 
 @pytest.mark.parametrize("victim", ["zygote", "agent", "nursery"])
-def test_whoever_is_killed_the_trial_runs_again_and_succeeds(tmp_path: Path, holding: Mortal, victim: str) -> None:
+def test_a_trial_is_retried_after_a_kill_beside_it(tmp_path: Path, holding: Mortal, victim: str) -> None:
     os.kill(ancestors(members(tmp_path)[0])[victim], signal.SIGKILL)
-    holding.wait(lambda: max(generations(tmp_path, "begin")[0]) == 2, "trial 0 starts again")
+    holding.wait(lambda: max(generations(tmp_path, "start")[0]) == 2, "trial 0 starts again")
     journal = str(tmp_path / "runs" / NAME / "journal")
     if victim == "agent":
         holding.wait(lambda: explained(journal), "the loss is explained")
     (tmp_path / "hold").unlink()
     result = holding.result()
     assert [each[:3] for each in result] == SQUARES
-    # a nursery takes the agents of both slots along; otherwise the other trial is not touched
+    # the agents of both slots end with the nursery; otherwise the other trial continues
     assert [each[3] for each in result] == [2, 2 if victim == "nursery" else 1]
     if victim == "agent":
         assert "its process was ended by SIGKILL: most likely this machine is out of memory" in result[0][4][0]
 
 
-def test_a_member_that_is_killed_is_a_failed_trial_and_the_other_one_goes_on(tmp_path: Path, holding: Mortal) -> None:
+def test_a_trial_with_a_killed_member_fails_and_the_other_one_continues(tmp_path: Path, holding: Mortal) -> None:
     os.kill(members(tmp_path)[0], signal.SIGKILL)
     (tmp_path / "hold").unlink()
     assert [each[:2] for each in holding.result()] == [[0, "failed"], [1, "succeeded"]]
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_driver_that_is_killed_leaves_no_process_and_can_be_resumed(
+def test_a_killed_driver_leaves_no_process_and_its_run_is_resumed(
     tmp_path: Path, holding: Mortal, start: Start, signum: signal.Signals
 ) -> None:
     everything = holding.processes()
@@ -110,7 +110,7 @@ def test_a_pool_keeps_its_agents_for_sweeps_and_gangs_without_spark(start: Start
     assert spark == []
 
 
-def test_the_command_line_trains_here_and_loads_no_spark(tmp_path: Path) -> None:
+def test_the_command_line_trains_locally_and_imports_no_spark(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import sys\n"
         "def train(x):\n"

@@ -1,4 +1,4 @@
-"""A log of 100 MB without an end of line, and not in any encoding, of a real member."""
+"""A real member writes a log of 100 MB without a newline and in no encoding."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.executor.log_tail import CHUNK_BYTES, SLACK_BYTES, TAIL_BYTES, LogFollower, tail_lines
 from tests.process.harness import Bench, see_out
 
-BLOCK = bytes(range(11, 256)) * 4096  # all but the end of line
+BLOCK = bytes(range(11, 256)) * 4096  # all bytes but the newline
 BLOCKS = 100 * 2**20 // len(BLOCK)
 
 
@@ -18,7 +18,7 @@ def _print_much():
 
 
 async def _follow(bench: Bench, limit_bytes: int) -> tuple[Path, list[bytes]]:
-    child, trial = await bench.begin(_print_much)
+    child, trial = await bench.start(_print_much)
     follower = LogFollower(trial.home / "log.txt", limit_bytes, SystemClock())
     chunks = []
     async for chunk in follower:
@@ -30,7 +30,7 @@ async def _follow(bench: Bench, limit_bytes: int) -> tuple[Path, list[bytes]]:
     return trial.home / "log.txt", chunks
 
 
-async def test_comes_whole_below_the_limit(bench: Bench) -> None:
+async def test_a_log_below_the_limit_is_complete(bench: Bench) -> None:
     log, chunks = await _follow(bench, 200 * 2**20)
 
     followed = hashlib.sha256()
@@ -40,7 +40,7 @@ async def test_comes_whole_below_the_limit(bench: Bench) -> None:
     assert sum(map(len, chunks)) == BLOCKS * (len(BLOCK) + 4)
 
 
-async def test_is_capped_above_it(bench: Bench) -> None:
+async def test_a_log_above_the_limit_is_capped(bench: Bench) -> None:
     limit = 4 * 2**20
     log, chunks = await _follow(bench, limit)
 

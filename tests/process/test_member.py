@@ -1,4 +1,4 @@
-"""A member's life, from its assignment to its exit."""
+"""A member from its assignment to its exit."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from sparktrain.state.outcome import FailureKind
 from tests.process.harness import Bench, alive, eventually, see_out
 
 
-async def test_returns_its_metrics(bench: Bench) -> None:
+async def test_a_member_returns_its_metrics(bench: Bench) -> None:
     trial = await bench.run(lambda x, y: {"sum": x + y}, params={"x": 1, "y": 2.5}, metric="sum")
 
     assert trial.entered
@@ -26,7 +26,7 @@ async def test_returns_its_metrics(bench: Bench) -> None:
     assert trial.exited.peak_rss_bytes > 2**20
 
 
-async def test_has_a_context_when_it_asks_for_one(bench: Bench) -> None:
+async def test_a_function_with_a_ctx_parameter_gets_the_context(bench: Bench) -> None:
     def train(lr, ctx):
         ctx.report(0, loss=1.5)
         ctx.report(step=4, loss=float("nan"))
@@ -44,7 +44,7 @@ async def test_has_a_context_when_it_asks_for_one(bench: Bench) -> None:
     assert (trial.home / "files" / "seen").read_text() == "[0.1, 3, 11, 0, 1, 1]"
 
 
-async def test_is_advised_to_stop(bench: Bench) -> None:
+async def test_a_member_is_asked_to_stop(bench: Bench) -> None:
     def train(ctx):
         assert not ctx.should_stop()
         ctx.report(0)
@@ -52,7 +52,7 @@ async def test_is_advised_to_stop(bench: Bench) -> None:
             os.sched_yield()
         return 1
 
-    child, trial = await bench.begin(train)
+    child, trial = await bench.start(train)
     assert isinstance(await child.receive(), m.Entered)
     assert isinstance(await child.receive(), m.Reported)
     child.send(m.StopAdvised())
@@ -60,7 +60,7 @@ async def test_is_advised_to_stop(bench: Bench) -> None:
     assert (await see_out(child, trial)).metrics == {"result": 1.0}
 
 
-async def test_writes_one_log_whatever_prints(bench: Bench) -> None:
+async def test_output_of_all_kinds_is_in_one_log(bench: Bench) -> None:
     def train():
         import ctypes
         import subprocess
@@ -78,7 +78,7 @@ async def test_writes_one_log_whatever_prints(bench: Bench) -> None:
     assert all(part in trial.log for part in wanted)
 
 
-async def test_runs_in_its_own_directory_with_its_own_path_and_devices(bench: Bench, tmp_path: Path) -> None:
+async def test_a_member_has_its_own_directory_path_and_devices(bench: Bench, tmp_path: Path) -> None:
     package = tmp_path / "modules" / "lib"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -99,7 +99,7 @@ async def test_runs_in_its_own_directory_with_its_own_path_and_devices(bench: Be
     assert trial.log == f"{trial.home / 'work'} 2,GPU-7 True\n"
 
 
-async def test_is_seeded_by_its_assignment(bench: Bench) -> None:
+async def test_a_member_is_seeded_by_its_assignment(bench: Bench) -> None:
     def train():
         import random
 
@@ -111,7 +111,7 @@ async def test_is_seeded_by_its_assignment(bench: Bench) -> None:
     assert len(set(drawn)) == 3
 
 
-async def test_leaves_nothing_to_the_next(bench: Bench) -> None:
+async def test_a_member_leaves_no_state_to_the_next(bench: Bench) -> None:
     def spoil():
         import builtins
         import random
@@ -145,7 +145,7 @@ async def test_a_spare_is_forked_while_a_member_runs(bench: Bench) -> None:
             os.sched_yield()
         return 1
 
-    child, trial = await bench.begin(first)
+    child, trial = await bench.start(first)
     second = await bench.run(lambda: len(os.listdir("/proc/self/fd")))
     child.send(m.StopAdvised())
 
@@ -153,7 +153,7 @@ async def test_a_spare_is_forked_while_a_member_runs(bench: Bench) -> None:
     assert second.metrics["result"] <= 5, "stdio, its pipe to the agent, and the directory that is listed"
 
 
-async def test_brings_no_module_that_cannot_be_forked(bench: Bench) -> None:
+async def test_a_member_imports_no_module_that_cannot_be_forked(bench: Bench) -> None:
     unsafe = ("grpc", "pyspark", "tensorflow", "pyarrow", "hdfs_native", "psutil")
 
     trial = await bench.run(lambda: sum(name in sys.modules for name in unsafe))
@@ -161,7 +161,7 @@ async def test_brings_no_module_that_cannot_be_forked(bench: Bench) -> None:
     assert trial.metrics == {"result": 0.0}
 
 
-async def test_sees_no_secrets_of_spark_and_no_tokens(
+async def test_a_member_sees_no_secrets_of_spark_and_no_tokens(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_spark = ("PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_SECRET", "PYSPARK_GATEWAY_PORT", "_SPARK_AUTH_SECRET")
@@ -182,7 +182,7 @@ async def test_sees_no_secrets_of_spark_and_no_tokens(
     assert trial.metrics == {"secrets": 0.0, "kept": 1.0}
 
 
-async def test_threads_left_running_do_not_keep_it_and_exit_handlers_run(bench: Bench) -> None:
+async def test_running_threads_do_not_delay_the_exit_and_exit_handlers_run(bench: Bench) -> None:
     def train():
         import atexit
         import threading
@@ -233,8 +233,8 @@ async def test_a_process_that_the_function_forks_has_no_outcome(bench: Bench) ->
     assert trial.metrics["result"] > 0
 
 
-async def test_a_function_that_closes_every_descriptor_is_told_so(bench: Bench) -> None:
-    child, trial = await bench.begin(lambda: os.closerange(0, 1000))
+async def test_a_function_that_closes_every_descriptor_fails_with_that_cause(bench: Bench) -> None:
+    child, trial = await bench.start(lambda: os.closerange(0, 1000))
     await see_out(child, trial)
 
     assert trial.outcome is None
@@ -242,12 +242,12 @@ async def test_a_function_that_closes_every_descriptor_is_told_so(bench: Bench) 
     assert "closes file descriptors" in classify(trial.exited).summary
 
 
-async def test_a_function_that_cuts_itself_off_and_goes_on_is_killed(bench: Bench) -> None:
+async def test_a_function_that_closes_its_pipe_and_continues_is_killed(bench: Bench) -> None:
     def train():
         os.closerange(3, 1000)
         signal.pause()
 
-    child, _ = await bench.begin(train)
+    child, _ = await bench.start(train)
     while await child.receive() is not None:
         pass
     child.kill(0.0)
@@ -264,21 +264,21 @@ async def test_a_function_that_writes_into_its_pipe_is_killed(bench: Bench) -> N
                 os.write(fd, b"\xff" * 8)
         signal.pause()
 
-    child, trial = await bench.begin(train)
+    child, trial = await bench.start(train)
     await see_out(child, trial)
 
     assert trial.outcome is None
     assert child.disconnected
 
 
-async def test_is_stopped_although_it_ignores_sigterm(bench: Bench) -> None:
+async def test_a_member_that_ignores_sigterm_is_killed(bench: Bench) -> None:
     def train(ctx):
         signal.signal(signal.SIGTERM, lambda *_: print("not yet"))
         ctx.report(0)
         while True:
             signal.pause()
 
-    child, trial = await bench.begin(train)
+    child, trial = await bench.start(train)
     await child.receive()
     await child.receive()
     child.kill(0.1)
@@ -290,12 +290,12 @@ async def test_is_stopped_although_it_ignores_sigterm(bench: Bench) -> None:
     assert classify(trial.exited, stopped=True).kind is FailureKind.STOPPED
 
 
-async def test_shows_where_it_was_when_it_is_stopped(bench: Bench) -> None:
+async def test_the_log_of_a_stopped_member_shows_its_stack(bench: Bench) -> None:
     def wait_for_ever(ctx):
         ctx.report(0)
         signal.pause()
 
-    child, trial = await bench.begin(wait_for_ever)
+    child, trial = await bench.start(wait_for_ever)
     await child.receive()
     await child.receive()
     child.kill(5.0)
@@ -306,7 +306,7 @@ async def test_shows_where_it_was_when_it_is_stopped(bench: Bench) -> None:
     assert "in wait_for_ever" in trial.log
 
 
-async def test_cannot_be_set_up(bench: Bench) -> None:
+async def test_a_member_that_cannot_be_set_up_fails(bench: Bench) -> None:
     trial = await bench.run(lambda: 1, work_dir="/nowhere")
 
     assert trial.failure.kind is FailureKind.LOST
@@ -314,7 +314,7 @@ async def test_cannot_be_set_up(bench: Bench) -> None:
     assert not trial.entered
 
 
-async def test_a_spare_that_nobody_needs_is_ended(zygote: ZygoteProcess) -> None:
+async def test_an_unused_spare_is_ended(zygote: ZygoteProcess) -> None:
     killed, dropped = await zygote.fork(), await zygote.fork()
 
     killed.kill(0.0)
@@ -326,7 +326,7 @@ async def test_a_spare_that_nobody_needs_is_ended(zygote: ZygoteProcess) -> None
     await eventually(lambda: not alive(killed.pid) and not alive(dropped.pid), 0.5)
 
 
-async def test_has_the_variables_that_the_user_wants_and_leaves_none(bench: Bench) -> None:
+async def test_a_member_has_the_variables_of_the_user_and_the_next_one_does_not(bench: Bench) -> None:
     def train() -> dict[str, float]:
         import subprocess
 

@@ -1,4 +1,4 @@
-"""Calls without a name in several processes, at the same moment: each gets a run of its own."""
+"""Calls without a name in several processes at the same moment get different runs."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.unit.driver.test_names import CALLS, SECOND
 
 
-def test_calls_of_processes_within_a_second_get_runs_of_their_own(tmp_path: Path) -> None:
+def test_simultaneous_calls_of_processes_get_different_runs(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from sparktrain.clock import SystemClock\n"
         f"SystemClock.stamp = lambda self: {SECOND!r}\n"

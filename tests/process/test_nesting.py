@@ -1,4 +1,4 @@
-"""A member, and each process that it starts, can begin no run of its own."""
+"""A member and the processes that it starts cannot start a run."""
 
 import subprocess
 import sys
@@ -16,11 +16,11 @@ async def test_a_call_within_a_trial_is_refused(bench: Bench) -> None:
         from sparktrain.nesting import MEMBER_KEY
 
         script = "import sparktrain; sparktrain.resume('nowhere')"
-        told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stderr
-        os.environ.pop(MEMBER_KEY)  # a function that cleans its environment is in a trial all the same
+        stderr = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stderr
+        os.environ.pop(MEMBER_KEY)  # a function that cleans its environment is still in a trial
         with pytest.raises(sparktrain.NestedCallError, match="within a trial"):
             sparktrain.resume("nowhere")
-        return {"refused": float("NestedCallError" in told)}
+        return {"refused": float("NestedCallError" in stderr)}
 
     trial = await bench.run(train)
     assert trial.metrics == {"refused": 1.0}

@@ -1,4 +1,4 @@
-"""No process survives the one that it was started for, whatever it did to escape, and whoever is killed."""
+"""No process outlives the member, zygote or agent that it belongs to, whichever of them is killed."""
 
 import asyncio
 import os
@@ -38,11 +38,11 @@ async def test_a_member_that_returns_leaves_none(bench: Bench) -> None:
     assert trial.metrics == {"result": FAMILY}
     assert trial.exited is not None
     assert trial.exited.orphans == FAMILY
-    assert not any(map(alive, family(trial))), "not one at the time of Exited"
+    assert not any(map(alive, family(trial))), "none is left when Exited arrives"
 
 
 async def test_a_member_that_is_killed_leaves_none(bench: Bench) -> None:
-    child, trial = await bench.begin(_hold)
+    child, trial = await bench.start(_hold)
     await _until_reported(child)
     os.kill(trial.pid, signal.SIGKILL)
     await see_out(child, trial)
@@ -52,7 +52,7 @@ async def test_a_member_that_is_killed_leaves_none(bench: Bench) -> None:
     assert not any(map(alive, family(trial)))
 
 
-async def test_a_member_that_calls_itself_a_waiting_one_leaves_none(bench: Bench) -> None:
+async def test_a_member_with_the_name_of_a_spare_leaves_none(bench: Bench) -> None:
     def disguised(ctx):
         from sparktrain import process_tree
 
@@ -66,8 +66,8 @@ async def test_a_member_that_calls_itself_a_waiting_one_leaves_none(bench: Bench
     assert not any(map(alive, family(trial)))
 
 
-async def test_the_end_of_a_spare_leaves_a_running_members_daemons_alone(bench: Bench) -> None:
-    child, trial = await bench.begin(_hold)
+async def test_the_end_of_a_spare_spares_the_daemons_of_a_running_member(bench: Bench) -> None:
+    child, trial = await bench.start(_hold)
     spare = await bench.zygote.fork()
     await _until_reported(child)
     spare.kill(0.0)
@@ -80,7 +80,7 @@ async def test_the_end_of_a_spare_leaves_a_running_members_daemons_alone(bench: 
 
 
 async def test_a_closed_zygote_leaves_none(bench: Bench) -> None:
-    child, trial = await bench.begin(_hold)
+    child, trial = await bench.start(_hold)
     await _until_reported(child)
     async with asyncio.timeout(GONE_WITHIN_S):
         await bench.zygote.close()
@@ -90,7 +90,7 @@ async def test_a_closed_zygote_leaves_none(bench: Bench) -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 async def test_a_lost_zygote_leaves_none(bench: Bench, signum: signal.Signals) -> None:
-    child, trial = await bench.begin(_hold)
+    child, trial = await bench.start(_hold)
     await _until_reported(child)
     os.kill(bench.zygote.pid, signum)
     async with asyncio.timeout(GONE_WITHIN_S):
@@ -100,8 +100,8 @@ async def test_a_lost_zygote_leaves_none(bench: Bench, signum: signal.Signals) -
     assert await child.receive() is None
 
 
-async def test_a_stopped_zygote_is_closed_too(bench: Bench) -> None:
-    child, trial = await bench.begin(_hold)
+async def test_a_suspended_zygote_is_closed_too(bench: Bench) -> None:
+    child, trial = await bench.start(_hold)
     await _until_reported(child)
     os.kill(bench.zygote.pid, signal.SIGSTOP)
     await bench.zygote.close()
@@ -109,13 +109,13 @@ async def test_a_stopped_zygote_is_closed_too(bench: Bench) -> None:
     assert not any(map(alive, [bench.zygote.pid, trial.pid, *family(trial)]))
 
 
-async def test_a_loop_that_ends_with_its_zygote_open_leaves_none(tmp_path: Path, mark: str) -> None:
+async def test_an_event_loop_that_ends_before_its_zygote_leaves_none(tmp_path: Path, mark: str) -> None:
     pids = []
 
     async def forget() -> None:
         zygote = ZygoteProcess(tmp_path, env={MARK: mark})
         zygote.start()
-        child, trial = await Bench(zygote, tmp_path).begin(_hold)
+        child, trial = await Bench(zygote, tmp_path).start(_hold)
         await _until_reported(child)
         pids.extend([zygote.pid, child.pid, *family(trial)])
 
@@ -124,7 +124,7 @@ async def test_a_loop_that_ends_with_its_zygote_open_leaves_none(tmp_path: Path,
     assert not any(map(alive, pids))
 
 
-async def test_the_agents_own_children_are_spared(bench: Bench) -> None:
+async def test_other_children_of_the_agent_are_spared(bench: Bench) -> None:
     await bench.zygote.fork()
     own = await asyncio.create_subprocess_exec("sleep", "1000")
     os.kill(bench.zygote.pid, signal.SIGKILL)
@@ -137,7 +137,7 @@ async def test_the_agents_own_children_are_spared(bench: Bench) -> None:
 
 @pytest.fixture
 async def holder(tmp_path: Path) -> AsyncIterator[tuple[Process, list[int]]]:
-    """An agent's process of its own, and the pids of zygote, member, spare and the member's family."""
+    """The process of an agent, and the pids of its zygote, member, spare and the processes of the member."""
     command = [sys.executable, "-m", "tests.process.holder", str(tmp_path)]
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=Path(__file__).parents[2])
     assert process.stdout is not None
@@ -166,7 +166,7 @@ async def test_an_agent_whose_zygote_is_killed_ends_the_rest(holder: tuple[Proce
     assert await process.stdout.readline() == b"lost\n"
 
 
-async def test_members_die_with_the_zygote_even_while_the_agent_is_frozen(holder: tuple[Process, list[int]]) -> None:
+async def test_members_die_with_the_zygote_while_the_agent_is_suspended(holder: tuple[Process, list[int]]) -> None:
     process, pids = holder
     zygote, member, spare, *_ = pids
     os.kill(process.pid, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""What is in a pack of this process' own Python."""
+"""The contents of a pack of the Python of this process."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def planned() -> Contents:
     return pack.plan(["msgspec"])
 
 
-def test_it_has_an_interpreter_its_library_and_its_packages(planned: Contents) -> None:
+def test_a_pack_has_an_interpreter_its_library_and_its_packages(planned: Contents) -> None:
     names = {entry.name: entry for entry in planned.entries}
     [site] = {name.partition("/sparktrain/")[0] for name in names if name.endswith("/sparktrain/executor/agent.py")}
     assert names["bin/python"].link
@@ -21,10 +21,10 @@ def test_it_has_an_interpreter_its_library_and_its_packages(planned: Contents) -
     assert not [name for name in names if "__pycache__" in name or "/pyspark/" in name]
 
 
-def test_programs_alone_can_be_executed(planned: Contents) -> None:
+def test_only_programs_are_executable(planned: Contents) -> None:
     programs = sorted(entry.name for entry in planned.entries if entry.executable)
     assert [name.partition("/")[0] for name in programs] == ["bin", "libexec"]
 
 
-def test_the_same_python_has_the_same_name(planned: Contents) -> None:
+def test_packs_of_the_same_python_have_the_same_name(planned: Contents) -> None:
     assert pack.plan(["msgspec"]).archive == planned.archive

@@ -1,4 +1,4 @@
-"""The libraries that a zygote may import: no thread of Python's comes with them, and a forked child can work."""
+"""The libraries that a zygote may import start no Python thread, and work in a forked child."""
 
 import importlib.util
 import subprocess
@@ -32,7 +32,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-def test_importing_all_of_them_leaves_a_process_that_can_be_forked() -> None:
+def test_a_process_that_imported_all_of_them_can_be_forked() -> None:
     installed = sorted(name for name in SAFE if importlib.util.find_spec(name))
     assert {"keras", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "tensorflow"} <= set(installed)
     command = [sys.executable, "-c", PROGRAM, *(PARTS.get(name, name) for name in installed)]

@@ -1,4 +1,4 @@
-"""Gloo's rendezvous: what it answers this process, and that it answers no other."""
+"""The rendezvous of Gloo answers its own process, and no other."""
 
 import http.client
 import queue
@@ -58,7 +58,7 @@ def ask(rendezvous: Rendezvous, method: str, path: str, body: bytes | None = Non
     return found
 
 
-def test_what_one_member_puts_the_other_gets() -> None:
+def test_a_member_gets_what_another_one_puts() -> None:
     with pair() as (first, second):
         assert ask(second, "GET", "/global/0") == (404, b"")
         assert ask(first, "PUT", "/global/0", b"\x00address") == (200, b"")
@@ -67,14 +67,14 @@ def test_what_one_member_puts_the_other_gets() -> None:
         assert ask(second, "DELETE", "/global/0") == (200, b"")
 
 
-def test_knows_what_came_before_it_began_and_of_whom() -> None:
+def test_the_rendezvous_has_the_addresses_that_were_put_before_its_start() -> None:
     with pair() as (first, second):
         assert ask(second, "GET", "/early/key") == (200, b"early")
         assert second.heard == {0, 1}
         assert first.heard == {0}
 
 
-def test_refuses_large_values_and_other_methods() -> None:
+def test_the_rendezvous_refuses_large_values_and_other_methods() -> None:
     with pair() as (first, _):
         assert ask(first, "PUT", "/a/b", bytes(MAX_VALUE_BYTES))[0] == 200
         assert ask(first, "POST", "/a/b", b"")[0] == 501
@@ -87,7 +87,7 @@ def test_refuses_large_values_and_other_methods() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_refuses_other_processes(method: str) -> None:
+def test_the_rendezvous_refuses_other_processes(method: str) -> None:
     with pair() as (first, _):
         ask(first, "PUT", "/scope/key", b"secret")
         command = [sys.executable, "-c", STRANGER, str(first.address[1]), method]
@@ -97,7 +97,7 @@ def test_refuses_other_processes(method: str) -> None:
         assert ask(first, "GET", "/scope/key") == (200, b"secret")
 
 
-def test_is_closed_at_the_end() -> None:
+def test_the_rendezvous_closes_its_port() -> None:
     with pair() as (first, _):
         address = first.address
 

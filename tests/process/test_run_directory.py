@@ -46,7 +46,7 @@ class Shell:
         self._observer: Observer | None = None
 
     def __call__(self, name: str, *words: str) -> tuple[int, str]:
-        """Run a command on the run directory; return its exit code and output."""
+        """Run a command with the run directory; return its exit code and output."""
         self._capfd.readouterr()
         code = cli.main([name, self.directory, *words])
         return code, self._capfd.readouterr().out

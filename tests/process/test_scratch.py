@@ -1,4 +1,4 @@
-"""Folders of agents that were killed, and of those that live."""
+"""The scratch folders of killed agents are removed, those of running agents stay."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ def holder(root: Path) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
             process.kill()
 
 
-def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_stays(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
     with holder(tmp_path) as (_, living), holder(tmp_path) as (killed, left):
         tidy(str(tmp_path))
         assert sorted(tmp_path.iterdir()) == sorted([living, left])
@@ -53,7 +53,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_stays
         assert (living / "code" / "function").exists()
 
 
-def test_a_folder_goes_with_its_process(tmp_path: Path) -> None:
+def test_a_folder_is_removed_when_its_process_ends(tmp_path: Path) -> None:
     with holder(tmp_path) as (process, folder):
         assert folder.is_dir()
         assert process.stdin is not None
@@ -62,7 +62,7 @@ def test_a_folder_goes_with_its_process(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_of_another_user_or_behind_a_link_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_other_users_and_behind_links_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere, unlocked, unheld = tmp_path / "elsewhere", tmp_path / "sparktrain-agent-abc", tmp_path / f"{PREFIX}abc"
     for folder in (elsewhere, unlocked, unheld):
         folder.mkdir()
@@ -97,7 +97,7 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_replaced(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_an_agent_that_starts_tidies_up_after_those_that_were_killed(
+async def test_a_starting_agent_removes_the_folders_of_killed_ones(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / f"{PREFIX}killed" / "code").mkdir(parents=True)

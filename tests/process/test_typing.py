@@ -1,4 +1,4 @@
-"""What type checkers find in programs of users: nothing in a right one, and each mistake at its line."""
+"""Type checkers accept correct programs of users, and report each mistake at its line."""
 
 import json
 import re
@@ -16,7 +16,7 @@ Found = set[tuple[str, int]]
 
 
 def marked() -> Found:
-    """The lines of the samples that have a mistake."""
+    """The lines of the samples with a mistake."""
     return {
         (path.name, number)
         for path in SAMPLES.glob("*.py")
@@ -26,25 +26,25 @@ def marked() -> Found:
 
 
 def checked(module: str, *words: str) -> str:
-    """What a checker says of all samples, in one process."""
+    """The errors that a checker reports for all samples, in one process."""
     command = [sys.executable, "-m", module, *words, str(SAMPLES)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False).stdout
 
 
 def by_mypy() -> Found:
-    said = checked("mypy", "--strict")
-    errors = re.findall(r"(\w+\.py):([0-9]+): error:", said)
-    assert errors, said
+    output = checked("mypy", "--strict")
+    errors = re.findall(r"(\w+\.py):([0-9]+): error:", output)
+    assert errors, output
     return {(name, int(line)) for name, line in errors}
 
 
 def by_pyright() -> Found:
-    said = checked("basedpyright", "--outputjson", "--level", "error", "--pythonpath", sys.executable)
-    errors = [each for each in json.loads(said)["generalDiagnostics"] if each["severity"] == "error"]
+    output = checked("basedpyright", "--outputjson", "--level", "error", "--pythonpath", sys.executable)
+    errors = [each for each in json.loads(output)["generalDiagnostics"] if each["severity"] == "error"]
     return {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in errors}
 
 
 @pytest.mark.parametrize("find", [by_mypy, by_pyright], ids=["mypy", "pyright"])
-def test_each_mistake_is_found_at_its_line_and_a_right_program_has_none(find: Callable[[], Found]) -> None:
+def test_each_mistake_is_reported_at_its_line_and_nothing_else(find: Callable[[], Found]) -> None:
     assert len(marked()) >= 25
     assert find() == marked()

@@ -1,4 +1,4 @@
-"""The zygote and its handle: preloading, forking, and what waiting calls raise when it is lost."""
+"""The zygote and its handle: preload, fork, and the errors of waiting calls after its loss."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from sparktrain.executor.zygote_process import ZygoteLostError, ZygoteProcess
 from tests.process.harness import GONE_WITHIN_S, MARK, Bench, alive, eventually, marked
 
 
-async def test_preloads_several_times_and_names_what_failed(tmp_path: Path, mark: str) -> None:
+async def test_a_zygote_preloads_several_times_and_names_failed_imports(tmp_path: Path, mark: str) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "fine.py").write_text("import os; LOADED_BY = os.getpid()")
     (tmp_path / "lib" / "leaves.py").write_text("raise SystemExit(4)")
@@ -36,9 +36,9 @@ async def test_preloads_several_times_and_names_what_failed(tmp_path: Path, mark
     await zygote.close()
 
 
-async def test_every_waiting_call_learns_that_the_zygote_is_lost(bench: Bench, tmp_path: Path) -> None:
-    child, _ = await bench.begin(signal.pause)
-    (tmp_path / "zygote.log").write_text("what it said last\n")
+async def test_every_waiting_call_raises_when_the_zygote_is_lost(bench: Bench, tmp_path: Path) -> None:
+    child, _ = await bench.start(signal.pause)
+    (tmp_path / "zygote.log").write_text("its last line\n")
     waiting = [asyncio.create_task(child.wait()), asyncio.create_task(bench.zygote.wait_lost())]
     os.kill(bench.zygote.pid, signal.SIGSTOP)
     waiting += [asyncio.create_task(bench.zygote.preload(["json"])), asyncio.create_task(bench.zygote.fork())]
@@ -47,7 +47,7 @@ async def test_every_waiting_call_learns_that_the_zygote_is_lost(bench: Bench, t
 
     ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(end) for end in ended] == [ZygoteLostError, type(None), ZygoteLostError, ZygoteLostError]
-    with pytest.raises(ZygoteLostError, match=r"(?s)was ended by SIGKILL \(out of memory\?\).*what it said last"):
+    with pytest.raises(ZygoteLostError, match=r"(?s)was ended by SIGKILL \(out of memory\?\).*its last line"):
         await bench.zygote.fork()
     child.kill(0.0)
 
@@ -61,7 +61,7 @@ async def test_a_zygote_that_does_not_answer_is_lost(tmp_path: Path, mark: str) 
         await zygote.fork()
 
 
-async def test_a_zygote_that_cannot_start_says_why(tmp_path: Path, mark: str) -> None:
+async def test_a_zygote_that_cannot_start_reports_the_cause(tmp_path: Path, mark: str) -> None:
     zygote = ZygoteProcess(tmp_path, env={MARK: mark, "PYTHONPATH": "/nowhere", "PYTHONHOME": "/nowhere"})
     zygote.start()
 
@@ -84,7 +84,7 @@ async def test_a_cancelled_fork_leaves_no_child(bench: Bench, mark: str) -> None
     assert alive(other.pid)
 
 
-async def test_a_zygote_whose_agent_goes_while_it_imports_ends_at_once(tmp_path: Path, mark: str) -> None:
+async def test_a_zygote_ends_at_once_when_its_agent_ends_during_its_imports(tmp_path: Path, mark: str) -> None:
     (tmp_path / "slow.py").write_text("import ctypes; open('importing', 'w'); ctypes.CDLL(None).sleep(1000)")
     zygote = ZygoteProcess(tmp_path, sys_path=[str(tmp_path), *os.sys.path], env={MARK: mark})
     zygote.start()
@@ -108,7 +108,7 @@ async def test_children_are_found_on_kernels_that_do_not_list_them(
     assert zygote.pid in listed
 
 
-async def test_can_be_closed_in_any_state(tmp_path: Path, mark: str) -> None:
+async def test_a_zygote_can_be_closed_in_any_state(tmp_path: Path, mark: str) -> None:
     await ZygoteProcess(tmp_path).close()
     zygote = ZygoteProcess(tmp_path, env={MARK: mark})
     zygote.start()
@@ -118,7 +118,7 @@ async def test_can_be_closed_in_any_state(tmp_path: Path, mark: str) -> None:
         await zygote.preload([])
 
 
-async def test_two_at_a_time_do_not_touch_each_other(bench: Bench, tmp_path: Path, mark: str) -> None:
+async def test_two_zygotes_do_not_affect_each_other(bench: Bench, tmp_path: Path, mark: str) -> None:
     (tmp_path / "other").mkdir()
     before = process_tree.children()
     other = ZygoteProcess(tmp_path / "other", env={MARK: mark})

@@ -1,4 +1,4 @@
-"""The command line in processes of their own, and the files of a user who calls it."""
+"""The command line in other processes, and the files of a user who calls it."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ PARAMS = "grid:\n  x: [1, 2]\nmetric: y\nmode: max\ntrial_timout: 5m\n"
 
 
 def write_files(folder: Path) -> Path:
-    """The training file, in a folder that is not the working directory; its path."""
+    """Write the training file into a folder other than the working directory; return its path."""
     home = folder / "code"
     home.mkdir()
     (home / "command_helper.py").write_text(HELPER)
@@ -39,12 +39,12 @@ def write_files(folder: Path) -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """As of a user's shell: what other tests of this process set for their Spark is not in it."""
+    """The environment of a user's shell, without the variables of Spark that other tests set."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))} | more
 
 
 def start(folder: Path, *arguments: str, command: str = "sparktrain", **env: str) -> "subprocess.Popen[bytes]":
-    """The process, in a session of its own as under a terminal."""
+    """Start a command in a session of its own, as a terminal does."""
     return subprocess.Popen(
         [str(BIN / command), *arguments],
         stdout=subprocess.PIPE,
@@ -56,10 +56,10 @@ def start(folder: Path, *arguments: str, command: str = "sparktrain", **env: str
 
 
 def finish(process: "subprocess.Popen[bytes]", timeout_s: float = TIMEOUT_S) -> tuple[int, bytes, str]:
-    """Exit code, stdout, stderr; ended by force when it takes longer."""
+    """Wait for the end; return exit code, stdout and stderr. Kills the process at the timeout."""
     try:
-        out, told = process.communicate(timeout=timeout_s)
+        out, stderr = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    return process.returncode, out, told.decode()
+    return process.returncode, out, stderr.decode()

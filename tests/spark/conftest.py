@@ -1,4 +1,4 @@
-"""One real cluster of two executor processes for the whole ring."""
+"""A cluster of two executor processes for the whole ring."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.local_spark import LOCAL_CLUSTER, spark_session
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(LOCAL_CLUSTER, tmp_path_factory.mktemp("spark")) as session:
-        session.range(0, 2, 1, 2).count()  # the executors have registered, and tests measure no start of theirs
+        session.range(0, 2, 1, 2).count()  # wait until both executors have registered: no test measures their start
         yield session
 
 

@@ -1,4 +1,4 @@
-"""A driver with a Spark Connect session, in a process of its own: one process has only one kind of sessions.
+"""A driver with a Spark Connect session, in its own process: a process has sessions of one kind.
 
 python -m tests.spark.connect_driver FOLDER: prints one JSON object of what it saw.
 """
@@ -13,7 +13,7 @@ from tests.support.local_spark import LOCAL_CLUSTER, spark_session
 
 
 def train(x: int) -> float:
-    """Uses a module that only `addArtifacts` brings."""
+    """A training function that imports a module sent by `addArtifacts`."""
     import brought
 
     return brought.double(x)

@@ -1,4 +1,4 @@
-"""A notebook's kernel in a process of its own, driven as a notebook server does it."""
+"""The kernel of a notebook in its own process, driven as by a notebook server."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +17,13 @@ STOP_S = 20.0
 
 @dataclass
 class Cell:
-    """What the execution of one cell has brought so far."""
+    """The output of one cell so far."""
 
     request: str
     result: dict[str, str] = field(default_factory=dict)
     """The value of its last expression, by MIME type."""
     displayed: list[dict[str, str]] = field(default_factory=list)
-    """Each state of what it displayed."""
+    """Each state of its display."""
     printed: str = ""
     error: str = ""
     """Name and text of the exception that ended it."""
@@ -31,7 +31,7 @@ class Cell:
 
 
 class Notebook:
-    """Starts and stops with `with`. All methods block, for at most as long as they are told."""
+    """A kernel that `with` starts and stops. Each method blocks up to its timeout."""
 
     def __init__(self, folder: Path) -> None:
         self.output = folder / "kernel.txt"
@@ -59,21 +59,21 @@ class Notebook:
 
     @property
     def pid(self) -> int:
-        """Of the kernel."""
+        """The pid of the kernel."""
         provisioner: Any = self._manager.provisioner
         return int(provisioner.pid)
 
     def training(self) -> list[psutil.Process]:
-        """Zygotes and whatever is below them."""
+        """The zygotes and all processes below them."""
         zygotes = descendants(self.pid, "sparktrain.training")
         return [process for zygote in zygotes for process in [zygote, *zygote.children(recursive=True)]]
 
     def interrupt(self) -> None:
-        """The stop button."""
+        """Interrupt the kernel, as the stop button does."""
         self._manager.interrupt_kernel()
 
     def start(self, code: str) -> Cell:
-        """Have a cell executed; returns at once."""
+        """Start the execution of a cell; return at once."""
         return Cell(self._client.execute(code, store_history=True))
 
     def run(self, code: str, timeout_s: float) -> Cell:
@@ -83,7 +83,7 @@ class Notebook:
         return cell
 
     def finish(self, cell: Cell, timeout_s: float) -> Cell:
-        """Take what the cell brings, to its end."""
+        """Collect the output of the cell up to its end."""
         deadline = SystemClock().now() + timeout_s
         while not cell.over:
             left = deadline - SystemClock().now()

@@ -1,4 +1,4 @@
-"""How the user's code comes to executors, and that no trial sees what another one did there."""
+"""Code of the user is sent to executors, and no trial sees state of another one."""
 
 import importlib
 import json
@@ -21,7 +21,7 @@ QUIET = {"progress": False, "preload": []}
 
 @pytest.fixture
 def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Path]]:
-    """Writes files into a folder that this process imports from and executors do not know; forgotten at the end."""
+    """Writes modules that this process can import and executors cannot; removes them at the end."""
     folder, before = tmp_path / "code", set(sys.modules)
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
@@ -77,32 +77,32 @@ def refused(**options):
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    said = {"before": refused()}
+    printed = {"before": refused()}
     with spark_session(LOCAL_CLUSTER, folder) as spark:
         result = st.sweep(
             train, {"x": [1, 2]}, metric="y", mode="max", dir=str(folder / "runs"), name="script", progress=False
         )
-        said["metrics"] = [trial.metrics or str(trial.error) for trial in result.trials]
-    said["after"], said["stopped"] = refused(), refused(spark=spark)
-    said["made"] = sorted(path.name for path in (folder / "runs").iterdir())
-    print(json.dumps(said))
+        printed["metrics"] = [trial.metrics or str(trial.error) for trial in result.trials]
+    printed["after"], printed["stopped"] = refused(), refused(spark=spark)
+    printed["made"] = sorted(path.name for path in (folder / "runs").iterdir())
+    print(json.dumps(printed))
 """
 
 
 def test_a_script_sends_its_own_function_and_the_modules_beside_it(tmp_path: Path) -> None:
-    """And without a session, or with a stopped one, it is told so, and no run directory is made."""
+    """Without a session, or with a stopped one, it fails, and creates no run directory."""
     (tmp_path / "beside.py").write_text("def double(x):\n    return 2 * x\n")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, str(script), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_S, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert [each["y"] for each in said["metrics"]] == [102.0, 104.0]
-    assert said["made"] == ["script"]
-    assert "there is no active SparkSession: make one" in said["before"]
-    assert "there is no active SparkSession: make one" in said["after"]
-    assert "the SparkSession is stopped: make a new one" in said["stopped"]
+    printed = json.loads(done.stdout.splitlines()[-1])
+    assert [each["y"] for each in printed["metrics"]] == [102.0, 104.0]
+    assert printed["made"] == ["script"]
+    assert "there is no active SparkSession: make one" in printed["before"]
+    assert "there is no active SparkSession: make one" in printed["after"]
+    assert "the SparkSession is stopped: make a new one" in printed["stopped"]
 
 
 def test_a_lambda_and_a_closure_are_sent_by_value(spark: SparkSession, runs: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_lambda_and_a_closure_are_sent_by_value(spark: SparkSession, runs: Pat
         return x * scale
 
     def closure(x: int) -> float:
-        state["offset"].append(99)  # of the trial's own copy
+        state["offset"].append(99)  # changes the copy of this trial
         return inner(x) + state["offset"][0] + len(state["offset"])
 
     with st.pool(spark, agents=1, preload=[]) as pool:
@@ -128,7 +128,7 @@ def test_a_lambda_and_a_closure_are_sent_by_value(spark: SparkSession, runs: Pat
 def test_local_modules_that_executors_lack_are_sent_along(
     spark: SparkSession, runs: Path, write_module: Callable[[str, str], Path]
 ) -> None:
-    """The module of the function, what it imports, and a package with its data; the copies, and not the originals."""
+    """Executors import copies of the function's module, of its imports, and of a package with its data."""
     write_module("code_helper.py", "def twice(x):\n    return 2 * x\n")
     write_module("code_package/__init__.py", "from code_package.words import count\n")
     write_module("code_package/words.txt", "seven words are in this file here\n")
@@ -148,7 +148,7 @@ def test_local_modules_that_executors_lack_are_sent_along(
     assert all("sparktrain-agent-" in file for file in files), files
 
 
-def test_what_add_py_file_brought_can_be_imported(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
+def test_a_trial_can_import_what_add_py_file_sent(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     module, archive = tmp_path / "code_added.py", tmp_path / "code_zipped.zip"
     module.write_text("def triple(x):\n    return 3 * x\n")
     with zipfile.ZipFile(archive, "w") as file:
@@ -170,7 +170,7 @@ def test_what_add_py_file_brought_can_be_imported(spark: SparkSession, runs: Pat
     assert metrics(result) == [{"y": 9.0}, {"y": 12.0}]
 
 
-def test_a_trial_sees_nothing_of_what_the_one_before_did_in_the_same_agent(spark: SparkSession, runs: Path) -> None:
+def test_a_trial_sees_no_state_of_the_one_before_in_the_same_agent(spark: SparkSession, runs: Path) -> None:
     def train(x: int, ctx: Any) -> dict[str, float]:
         import json.encoder
         import os
@@ -217,7 +217,7 @@ def test_a_trial_sees_nothing_of_what_the_one_before_did_in_the_same_agent(spark
     assert {name: first[name] for name in expected} == expected
 
 
-def test_the_process_of_the_next_trial_waits_before_the_trial_ends(spark: SparkSession, runs: Path) -> None:
+def test_the_process_of_the_next_trial_is_forked_before_the_trial_ends(spark: SparkSession, runs: Path) -> None:
     def train(x: int) -> dict[str, float]:
         import os
 

@@ -1,4 +1,4 @@
-"""The command line as a user's shell sees it: exit codes, what is on which stream, and what is left afterwards."""
+"""The command line in a user's shell: exit codes, output streams, files and processes afterwards."""
 
 import json
 import os
@@ -14,10 +14,10 @@ GONE_S = 5.0
 USAGE_S = 30.0
 
 JAVA = "#!/bin/sh\ntouch {started}\nexit 1\n"
-"""In place of Java, for calls that must not come so far."""
+"""A folder in place of Java, for calls that must not start it."""
 
 
-def test_the_result_alone_is_on_stdout_and_is_what_the_run_directory_has(tmp_path: Path) -> None:
+def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
     arguments = (
         "--grid",
@@ -35,29 +35,29 @@ def test_the_result_alone_is_on_stdout_and_is_what_the_run_directory_has(tmp_pat
         "--json",
     )
     (tmp_path / "tmp").mkdir()
-    code, out, told = finish(start(tmp_path, "sweep", target, *arguments, TMPDIR=str(tmp_path / "tmp")))
-    assert code == 0, told
+    code, out, stderr = finish(start(tmp_path, "sweep", target, *arguments, TMPDIR=str(tmp_path / "tmp")))
+    assert code == 0, stderr
     assert out == (tmp_path / "runs" / "run" / "results.json").read_bytes()
     result = json.loads(out)
     assert [trial["metrics"] for trial in result["trials"]] == [{"y": 2 * x, "x": x} for x in (1, 3, 2)]
     assert (result["status"], result["best"]["params"]) == ("succeeded", {"x": 3})
     assert Path(result["trials"][0]["log"]).read_text().splitlines()[-1] == "scale 1"
-    assert "run: 3 of 3 trials done" in told
-    others = [line for line in told.splitlines() if not line.startswith("[0:")]
+    assert "run: 3 of 3 trials done" in stderr
+    others = [line for line in stderr.splitlines() if not line.startswith("[0:")]
     before = ["imported", f"starting Spark on {MASTER} ...", "run: metric y, higher is better"]
-    assert others == before, "nothing but the run is told of"
+    assert others == before, "stderr has lines of the run alone"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "runs", "tmp"], "Spark left files behind"
     assert not list((tmp_path / "tmp").glob("sparktrain-spark-*"))
 
 
 @pytest.mark.all
-def test_a_sweep_whose_trials_all_fail_says_why_and_exits_with_3(tmp_path: Path) -> None:
+def test_a_sweep_with_failed_trials_alone_reports_the_cause_and_exits_with_3(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
     grid = ("--grid", "x=-1,-2", "--metric", "y", "--mode", "max", "--quiet")
-    code, out, told = finish(
+    code, out, stderr = finish(
         start(tmp_path, "sweep", target, *grid, "--master", MASTER, "--dir", runs, "--name", "bad")
     )
-    assert code == 3, told
+    assert code == 3, stderr
     table = out.decode()
     assert "bad: failed. 2 trials, 2 failed" in table
     assert "trial 0 failed: ValueError: x (-1) is below zero" in table
@@ -65,11 +65,11 @@ def test_a_sweep_whose_trials_all_fail_says_why_and_exits_with_3(tmp_path: Path)
     assert 'raise ValueError(f"x ({x}) is below zero")' in table
     log = (tmp_path / "runs" / "bad" / "trials" / "0000" / "generation-1" / "rank-0" / "log.txt").read_text()
     assert log.endswith("ValueError: x (-1) is below zero\n")
-    assert told == "", "--quiet shows nothing"
+    assert stderr == "", "--quiet shows nothing"
     assert json.loads((tmp_path / "runs" / "bad" / "results.json").read_text())["status"] == "failed"
 
 
-def test_ctrl_c_leaves_the_results_so_far_and_no_process(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_results_and_leaves_no_process(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     pids.mkdir()
     target, runs = f"{write_files(tmp_path)}:hold", str(tmp_path / "runs")
@@ -83,13 +83,13 @@ def test_ctrl_c_leaves_the_results_so_far_and_no_process(tmp_path: Path) -> None
         everything = Sighted([process.pid, *(each.pid for each in descendants(process.pid)), *written_pids(pids)])
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the JVM gets it too
         training.wait_gone(GONE_S)
-        code, out, told = finish(process)
+        code, out, stderr = finish(process)
         everything.wait_gone(GONE_S)
     finally:
         everything.kill()
     assert (code, out) == (130, b"")
-    assert f"error: run cut was interrupted; {runs}/cut has its results so far" in told
-    assert "Traceback" not in told
+    assert f"error: run cut was interrupted; {runs}/cut has its results so far" in stderr
+    assert "Traceback" not in stderr
     assert json.loads((tmp_path / "runs" / "cut" / "results.json").read_text())["status"] == "stopped"
 
 
@@ -123,9 +123,9 @@ def test_a_wrong_call_exits_with_2_before_java_is_started(tmp_path: Path, mistak
     places = {"file": str(file), "folder": str(file.parent)}
     arguments, expected = USAGE[mistake]
     given = [argument.format(**places) for argument in arguments]
-    code, out, told = finish(start(tmp_path, "sweep", *given, "--json", JAVA_HOME=str(tmp_path / "jdk")), USAGE_S)
-    assert (code, out) == (2, b""), told
-    assert f"error: {expected.format(**places)}" in told
-    assert "Traceback" not in told
+    code, out, stderr = finish(start(tmp_path, "sweep", *given, "--json", JAVA_HOME=str(tmp_path / "jdk")), USAGE_S)
+    assert (code, out) == (2, b""), stderr
+    assert f"error: {expected.format(**places)}" in stderr
+    assert "Traceback" not in stderr
     assert not started.exists()
     assert not (tmp_path / "sparktrain-runs").exists()

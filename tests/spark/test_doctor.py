@@ -1,4 +1,4 @@
-"""The doctor on a real cluster of two executors."""
+"""The doctor on a cluster of two executor processes."""
 
 import json
 import os
@@ -26,9 +26,9 @@ CHECKS = {
 def examined(spark: SparkSession, directory: str | None = None) -> Examination:
     """Within the time that is promised."""
     clock = SystemClock()
-    begun = clock.now()
+    started = clock.now()
     found = ClusterExaminer(ExaminationRequest(directory, lambda: nullcontext(spark)), os.cpu_count() or 1).examine()
-    assert clock.now() - begun < MINUTE_S
+    assert clock.now() - started < MINUTE_S
     return found
 
 
@@ -37,33 +37,33 @@ def the(found: Examination, check: str) -> Finding:
     return finding
 
 
-def test_the_command_line_tells_programs_all_that_it_found_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_command_line_prints_its_findings_as_json_and_leaves_no_file(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     process = start(tmp_path, "doctor", "--master", MASTER, "--dir", str(runs), "--json")
     everything = Sighted([process.pid])
     try:
-        code, out, said = finish(process)
+        code, out, stderr = finish(process)
         everything.wait_gone(5.0)
     finally:
         everything.kill()
-    assert code == 0, said
-    told = json.loads(out)
-    assert told["version"] == 1
-    assert {each["check"] for each in told["findings"]} - {"horovod"} == CHECKS | {"directory"}, out
-    assert [each for each in told["findings"] if each["level"] == "fail"] == []
-    assert told["unseen"] == []
-    assert [slot["slot"] for slot in told["slots"]] == [0, 1]
-    for slot in told["slots"]:
+    assert code == 0, stderr
+    report = json.loads(out)
+    assert report["version"] == 1
+    assert {each["check"] for each in report["findings"]} - {"horovod"} == CHECKS | {"directory"}, out
+    assert [each for each in report["findings"] if each["level"] == "fail"] == []
+    assert report["unseen"] == []
+    assert [slot["slot"] for slot in report["slots"]] == [0, 1]
+    for slot in report["slots"]:
         assert (slot["problem"], slot["late"], slot["store"], slot["shared"]) == ("", False, "", True)
         assert [peer["problem"] for peer in slot["peers"]] == [""]
         assert abs(slot["ahead_s"]) <= slot["margin_s"] + 0.1, "one clock"
         assert slot["java"].startswith("17")
-    assert len({slot["executor"] for slot in told["slots"]}) == 2
+    assert len({slot["executor"] for slot in report["slots"]}) == 2
     assert not runs.exists()
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
 
 
-def test_a_driver_that_executors_cannot_reach_is_told_as_a_run_tells_it(spark: SparkSession) -> None:
+def test_a_driver_that_executors_cannot_reach_is_reported_as_by_a_run(spark: SparkSession) -> None:
     spark.conf.set(HOST_KEY, "no-such-host.invalid")
     try:
         found = examined(spark)
@@ -76,7 +76,7 @@ def test_a_driver_that_executors_cannot_reach_is_told_as_a_run_tells_it(spark: S
     assert found.level is Level.FAIL
 
 
-def test_what_executors_tell_is_kept_when_the_store_cannot_be_used(spark: SparkSession, tmp_path: Path) -> None:
+def test_findings_of_executors_are_reported_when_the_store_fails(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = examined(spark, str(tmp_path / "file"))
     assert the(found, "store").level is Level.FAIL
@@ -84,7 +84,7 @@ def test_what_executors_tell_is_kept_when_the_store_cannot_be_used(spark: SparkS
     assert [each for each in found.findings if each.check == "store on executors"] == []
 
 
-def test_slots_that_do_not_run_side_by_side_are_noticed(spark: SparkSession) -> None:
+def test_slots_that_do_not_run_together_are_reported(spark: SparkSession) -> None:
     roll = call_roll(spark, read_facts(spark, 1), 3, Shared(), form_s=3.0)
     assert roll.error == ""
     assert [each.late for each in roll.answers].count(True) == 1
@@ -92,7 +92,7 @@ def test_slots_that_do_not_run_side_by_side_are_noticed(spark: SparkSession) -> 
     assert not descendants(os.getpid(), "sparktrain.training")
 
 
-def test_a_job_that_does_not_end_is_given_up(spark: SparkSession) -> None:
+def test_a_job_that_does_not_end_is_cancelled(spark: SparkSession) -> None:
     roll = call_roll(spark, read_facts(spark, 1), 3, Shared(), form_s=20.0, job_timeout_s=6.0)
     assert roll.answers == ()
     assert roll.error == "2 slots connected, and the job did not end within 6 s"

@@ -1,4 +1,4 @@
-"""The engine of a Spark session keeps the contract of every engine, on real executors."""
+"""The contract of an engine on Spark, with real executors."""
 
 import pytest
 from pyspark.sql import SparkSession

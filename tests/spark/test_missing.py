@@ -1,4 +1,4 @@
-"""What the Python of executors lacks is named with the command that brings it, in the words of a real executor."""
+"""A module that executors lack is named with the command that installs it, from the error of a real executor."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.spark.command import finish, start, write_files
 
 
 def python_without(package: str, folder: Path) -> Path:
-    """This environment, but for one package."""
+    """This environment without one package."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     [site] = folder.glob("lib/python*/site-packages")
     for each in Path(sysconfig.get_path("purelib")).iterdir():
@@ -22,7 +22,7 @@ def python_without(package: str, folder: Path) -> Path:
 
 
 @pytest.mark.all
-def test_a_module_that_executors_lack_is_named_with_what_brings_it(tmp_path: Path) -> None:
+def test_a_module_that_executors_lack_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
     python = python_without("msgspec", tmp_path / "node")
     job = [
         "sweep",
@@ -37,10 +37,10 @@ def test_a_module_that_executors_lack_is_named_with_what_brings_it(tmp_path: Pat
         "numpy",
     ]
     master = ["--master", "local-cluster[1,1,1024]"]
-    code, _, told = finish(
+    code, _, stderr = finish(
         start(tmp_path, *job, *master, PYSPARK_PYTHON=str(python), PYSPARK_DRIVER_PYTHON=sys.executable)
     )
-    assert code == 5, told
-    error = next(line for line in told.splitlines() if line.startswith("error: "))
+    assert code == 5, stderr
+    error = next(line for line in stderr.splitlines() if line.startswith("error: "))
     assert "cannot import msgspec: install it on every node, for the Python that executors run: " in error
     assert f"pip install 'msgspec=={version('msgspec')}'; or have executors run from a pack" in error

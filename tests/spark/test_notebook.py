@@ -1,4 +1,4 @@
-"""A pool in a real notebook kernel: its display, its result, and the stop button, after which the notebook lives on."""
+"""A pool in a real notebook kernel: display, result, and the stop button, after which the notebook works again."""
 
 import re
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def test_a_pool_in_a_notebook_is_interrupted_and_the_notebook_sweeps_again(noteb
 
 
 def interrupt(notebook: Notebook, folder: Path, name: str, code: str) -> None:
-    """Run a cell until both of its trials train, and press the stop button."""
+    """Run a cell until both of its trials train, then interrupt it."""
     pids = folder / name
     pids.mkdir()
     cell = notebook.start(code)
@@ -85,7 +85,7 @@ def interrupt(notebook: Notebook, folder: Path, name: str, code: str) -> None:
 
 
 def best_row(html: str) -> list[str]:
-    """The cells of the row that is marked as the best: bold, and with the word."""
+    """The cells of the row that is marked as the best, in bold and by text."""
     [row] = [row for row in re.findall(r"<tr[^>]*>.*?</tr>", html, re.DOTALL) if ">best</td>" in row]
     assert 'style="font-weight: bold"' in row
     return re.findall(r"<td[^>]*>(.*?)</td>", row)

@@ -1,4 +1,4 @@
-"""What a session cannot do is an error that says what to do, soon; and the session goes on to work."""
+"""A call that a session cannot serve fails soon with the next step, and the session stays usable."""
 
 import functools
 import os
@@ -28,14 +28,14 @@ CLOSE_S = 8.0
 
 @pytest.fixture(autouse=True)
 def _session_goes_on(spark: SparkSession) -> Iterator[None]:
-    """After each test the session has both of its slots."""
+    """Check that both slots of the session are free after each test."""
     yield
     wait_until(lambda: not descendants(os.getpid(), "sparktrain.training"), 30.0, "no agent has a zygote")
     assert spark.range(0, 10, 1, 2).count() == 10
 
 
 def refused(error: type[st.SparktrainError], within_s: float, function: Any = square, **options: Any) -> str:
-    """What a sweep is refused with."""
+    """The message with which a sweep is refused."""
     clock = SystemClock()
     started = clock.now()
     with pytest.raises(error) as caught:
@@ -48,26 +48,24 @@ def test_a_run_directory_must_be_of_this_run_and_writable(spark: SparkSession, r
     jobs = next_job(spark)
     (runs / "taken").mkdir(parents=True)
     (runs / "taken" / "run.json").write_text("{}")
-    said = refused(st.RunDirectoryError, AT_ONCE_S, dir=str(runs), name="taken")
-    assert f"{runs / 'taken' / 'run.json'} is not of a run of this sparktrain: choose another name or dir" in said
+    message = refused(st.RunDirectoryError, AT_ONCE_S, dir=str(runs), name="taken")
+    assert f"{runs / 'taken' / 'run.json'} is not of a run of this sparktrain: choose another name or dir" in message
     (tmp_path / "file").touch()
-    said = refused(st.RunDirectoryError, AT_ONCE_S, dir=str(tmp_path / "file"))
-    assert f"{tmp_path / 'file'} is a file, not a directory" in said
-    said = refused(st.RunDirectoryError, AT_ONCE_S, dir="/proc/self/runs")  # nobody can write there, not even root
-    assert "run directory /proc/self/runs cannot be written by user" in said
+    message = refused(st.RunDirectoryError, AT_ONCE_S, dir=str(tmp_path / "file"))
+    assert f"{tmp_path / 'file'} is a file, not a directory" in message
+    message = refused(st.RunDirectoryError, AT_ONCE_S, dir="/proc/self/runs")  # root cannot write there either
+    assert "run directory /proc/self/runs cannot be written by user" in message
     assert next_job(spark) == jobs + 1, "no job was started for any of them"
 
 
 def next_job(spark: SparkSession) -> int:
-    """The number of the next job of the session; takes it."""
+    """Run a job; return its number, which is the next one of the session."""
     spark.sparkContext.parallelize([1], 1).count()
     tracker = spark.sparkContext.statusTracker()
     return max(tracker.getJobIdsForGroup(None))
 
 
-def test_more_agents_than_slots_and_what_is_no_number_of_them_or_no_list_are_refused(
-    spark: SparkSession, runs: Path
-) -> None:
+def test_agents_beyond_the_slots_and_invalid_options_are_refused(spark: SparkSession, runs: Path) -> None:
     with pytest.raises(st.ResourceError) as caught:
         st.run(square, {"x": 1}, workers=1, agents=5, dir=str(runs))
     assert "agents (5) exceeds the 2 slots of the session (local-cluster[2,1,1024])" in str(caught.value)
@@ -76,17 +74,17 @@ def test_more_agents_than_slots_and_what_is_no_number_of_them_or_no_list_are_ref
     with pytest.raises(st.SpecError, match=r"preload is 'numpy' \(str\), a list of module names is expected"):
         st.pool(spark, agents=1, preload="numpy")
     assert "preload is 'numpy' (str)" in refused(st.SpecError, AT_ONCE_S, preload="numpy", dir=str(runs))
-    told = refused(st.SpecError, AT_ONCE_S, max_concurrent_trials=0, dir=str(runs))
-    assert "max_concurrent_trials (0) must be at least 1" in told
+    message = refused(st.SpecError, AT_ONCE_S, max_concurrent_trials=0, dir=str(runs))
+    assert "max_concurrent_trials (0) must be at least 1" in message
     assert not runs.exists()
 
 
-def test_gpus_that_spark_does_not_hand_out_are_refused(spark: SparkSession, runs: Path) -> None:
-    told = "gpus (1) must be what Spark gives a task, and spark.task.resource.gpu.amount is 0: set"
-    assert told in refused(st.ResourceError, AT_ONCE_S, gpus=1, dir=str(runs))
+def test_gpus_that_spark_does_not_assign_are_refused(spark: SparkSession, runs: Path) -> None:
+    message = "gpus (1) must be what Spark gives a task, and spark.task.resource.gpu.amount is 0: set"
+    assert message in refused(st.ResourceError, AT_ONCE_S, gpus=1, dir=str(runs))
     with st.pool(spark, agents=1, preload=[]) as pool, pytest.raises(st.ResourceError) as caught:
         pool.sweep(square, {"x": [1]}, metric="y", mode="max", gpus=1, dir=str(runs))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert not runs.exists()
 
 
@@ -143,8 +141,8 @@ def test_a_call_beside_a_pool_is_refused_and_the_pool_closes_before_its_agents_h
     clock = SystemClock()
     pool = st.pool(spark, agents=2, preload=[])
     started = clock.now()
-    said = refused(st.PoolError, SOON_S, dir=str(runs))
-    assert "2 agents are wanted, and other calls or pools hold 2 of the 2 slots of the session" in said
+    message = refused(st.PoolError, SOON_S, dir=str(runs))
+    assert "2 agents are wanted, and other calls or pools hold 2 of the 2 slots of the session" in message
     log = spark._jvm.org.apache.logging.log4j.LogManager.getContext(False)  # type: ignore[union-attr]
     assert log.getConfiguration().hasFilter(), "Spark does not warn of the tasks that a closing pool ends"
     pool.close()
@@ -157,19 +155,19 @@ def test_another_version_on_executors_is_refused_with_both(
 ) -> None:
     there = pool_module.installed_versions()["tensorflow"]
     monkeypatch.setattr(pool_module, "installed_versions", lambda: {"python": "3.11", "tensorflow": "1.15.0"})
-    said = refused(st.EnvironmentMismatchError, SOON_S, dir=str(runs))
-    assert f"tensorflow is 1.15.0 on the driver and {there} on the executor (host" in said
-    assert "install the same versions on both" in said
+    message = refused(st.EnvironmentMismatchError, SOON_S, dir=str(runs))
+    assert f"tensorflow is 1.15.0 on the driver and {there} on the executor (host" in message
+    assert "install the same versions on both" in message
 
 
 def test_an_unknown_name_of_the_driver_is_reported_with_the_keys(spark: SparkSession, runs: Path) -> None:
     spark.conf.set(HOST_KEY, "no-such-host.invalid")
     try:
-        said = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
+        message = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
     finally:
         spark.conf.unset(HOST_KEY)
-    assert "no-such-host.invalid" in said
-    assert f"set {HOST_KEY} to an address of the driver that executors reach, and {PORT_KEY} to a port" in said
+    assert "no-such-host.invalid" in message
+    assert f"set {HOST_KEY} to an address of the driver that executors reach, and {PORT_KEY} to a port" in message
 
 
 def test_a_port_behind_a_firewall_is_reported_with_the_keys(
@@ -184,12 +182,12 @@ def test_a_port_behind_a_firewall_is_reported_with_the_keys(
 
         monkeypatch.setattr(pool_module, "AgentTicket", ticket)
         monkeypatch.setattr(pool_module, "CONNECT_S", 2.0)
-        said = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
-    assert "executors cannot reach the driver" in said
-    assert f"on port {port}" in said
-    assert "127.0.0.1" in said
-    assert HOST_KEY in said
-    assert PORT_KEY in said
+        message = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
+    assert "executors cannot reach the driver" in message
+    assert f"on port {port}" in message
+    assert "127.0.0.1" in message
+    assert HOST_KEY in message
+    assert PORT_KEY in message
 
 
 def test_a_port_in_use_on_the_driver_is_reported(spark: SparkSession, runs: Path) -> None:
@@ -197,12 +195,12 @@ def test_a_port_in_use_on_the_driver_is_reported(spark: SparkSession, runs: Path
         port = taken.getsockname()[1]
         spark.conf.set(PORT_KEY, str(port))
         try:
-            said = refused(st.SessionError, AT_ONCE_S, dir=str(runs), name="port")
+            message = refused(st.SessionError, AT_ONCE_S, dir=str(runs), name="port")
         finally:
             spark.conf.unset(PORT_KEY)
-    assert "cannot listen on 127.0.0.1" in said
-    assert f"port {port}" in said
-    assert PORT_KEY in said
+    assert "cannot listen on 127.0.0.1" in message
+    assert f"port {port}" in message
+    assert PORT_KEY in message
     assert not (runs / "port").exists()
 
 
@@ -218,7 +216,9 @@ def test_a_function_whose_module_executors_lack_is_refused_and_no_trial_starts(
 
     monkeypatch.delitem(sys.modules, "lacking")
     monkeypatch.setitem(sys.modules, "lacking", lacking)
-    said = refused(st.FunctionError, SOON_S, lacking.train, dir=str(runs))
-    assert "train cannot be loaded on executors: module 'lacking' cannot be imported on executor host" in said
-    assert "bring it with sc.addPyFile(...) / --py-files / spark.addArtifacts(..., pyfile=True), or install it" in said
+    message = refused(st.FunctionError, SOON_S, lacking.train, dir=str(runs))
+    assert "train cannot be loaded on executors: module 'lacking' cannot be imported on executor host" in message
+    assert (
+        "bring it with sc.addPyFile(...) / --py-files / spark.addArtifacts(..., pyfile=True), or install it" in message
+    )
     assert not marker.exists()

@@ -1,4 +1,4 @@
-"""Runs of one gang, and sweeps of gangs, on two real executor processes."""
+"""Runs of one gang on two executor processes."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from sparktrain.driver import coordinator as coordinator_module
 from sparktrain.driver import vacant_slots as vacancies_module
 
 QUICK: dict[str, Any] = {"backend": "none", "preload": []}
-"""By default agents import all that any of the tests uses."""
+"""By default agents import everything that one of the tests uses."""
 
 
 def test_every_member_of_a_run_knows_its_rank_and_the_chiefs_result_counts(spark: SparkSession, runs: Path) -> None:
@@ -37,7 +37,7 @@ def test_more_members_than_slots_are_refused_before_anything_is_written(spark: S
     assert not (runs / "large").exists()
 
 
-def test_a_slot_whose_agent_was_sent_away_is_submitted_again(
+def test_the_slot_of_a_refused_agent_is_submitted_again(
     spark: SparkSession, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter(["", "keras is 3.15 on the driver and 3.12 on the executor"])

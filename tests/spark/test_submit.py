@@ -1,4 +1,4 @@
-"""Jobs under spark-submit, with the files of conf/: their session is the one that spark-submit makes."""
+"""Jobs under spark-submit with the files of conf/ use the session of spark-submit."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ JOBS = CONF.parent / "jobs"
 
 
 def submitted(folder: Path, job: str, *arguments: str) -> tuple[int, bytes, str]:
-    """What `finish` tells of a job in the cluster of conf/local.conf."""
+    """Run a job with conf/local.conf; return exit code, stdout and stderr."""
     submit = ["--properties-file", str(CONF / "local.conf"), str(JOBS / job), *arguments]
     env = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder / "work")}
     return finish(start(folder, *submit, command="spark-submit", **env))
@@ -37,17 +37,17 @@ def test_spark_submit_runs_the_grid_search_job(tmp_path: Path) -> None:
         "job",
         "--json",
     ]
-    code, out, told = submitted(tmp_path, "grid_search.py", *sweep)
-    assert code == 0, told
+    code, out, stderr = submitted(tmp_path, "grid_search.py", *sweep)
+    assert code == 0, stderr
     result = (tmp_path / "runs" / "job" / "results.json").read_bytes()
     assert out.endswith(b"\n" + result), out  # after the progress: spark-submit writes stderr of Python to its stdout
     assert b"job: 2 of 2 trials done" in out
     assert [trial["metrics"]["y"] for trial in json.loads(result)["trials"]] == [20.0, 40.0]
 
 
-@pytest.mark.all  # tests/spark/test_doctor.py asks the command line
+@pytest.mark.all  # tests/spark/test_doctor.py has the doctor on the command line
 def test_spark_submit_runs_the_doctor_job(tmp_path: Path) -> None:
-    code, out, told = submitted(tmp_path, "doctor.py", "--dir", str(tmp_path / "runs"))
-    assert code == 0, out.decode() + told
+    code, out, stderr = submitted(tmp_path, "doctor.py", "--dir", str(tmp_path / "runs"))
+    assert code == 0, out.decode() + stderr
     assert b"every slot connects to the driver, by mutual TLS" in out
     assert b"0 FAIL, " in out

@@ -1,4 +1,4 @@
-"""The API on two real executor processes."""
+"""Sweeps on two executor processes."""
 
 import os
 from pathlib import Path
@@ -12,10 +12,10 @@ from tests.support.functions import once, square
 from tests.support.processes import Sighted, descendants, kill, wait_until
 
 QUICK: dict[str, Any] = {"preload": []}
-"""By default agents import all that any of the tests uses."""
+"""By default agents import everything that one of the tests uses."""
 
 
-def test_launch_takes_values_position_by_position(spark: SparkSession, runs: Path) -> None:
+def test_launch_pairs_values_by_position(spark: SparkSession, runs: Path) -> None:
     def mnist(learning_rate: float, dropout: float) -> None:
         print(f"lr={learning_rate} dropout={dropout}")
 
@@ -28,24 +28,20 @@ def test_launch_takes_values_position_by_position(spark: SparkSession, runs: Pat
     ]
 
 
-def test_trials_get_the_variables_that_are_named(
-    spark: SparkSession, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trials_get_the_variables_of_the_call(spark: SparkSession, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(x: int) -> dict[str, float]:
         return {"y": float(os.environ["GIVEN"]) + float(os.environ["FORWARDED_1"])}
 
-    monkeypatch.setenv("FORWARDED_1", "40")  # executors have been started before
+    monkeypatch.setenv("FORWARDED_1", "40")  # after the start of the executors
     named: dict[str, Any] = {"env": {"GIVEN": "2"}, "forward_env": ["FORWARDED_*"]}
     result = st.sweep(train, {"x": [1]}, metric="y", mode="max", dir=str(runs), name="variables", **named, **QUICK)
     assert result.trials[0].metrics == {"y": 42.0}
 
 
-def test_trials_run_in_two_executors_each_in_a_process_of_its_own(
-    spark: SparkSession, runs: Path, tmp_path: Path
-) -> None:
+def test_trials_run_on_both_executors_in_separate_processes(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     def train(x: int) -> dict[str, float]:
         Path(tmp_path, f"entered-{x}").touch()
-        if x < 2:  # the first two meet, however long the second executor takes
+        if x < 2:  # the first two wait for each other, so that both executors have a trial
             wait_until(lambda: Path(tmp_path, f"entered-{1 - x}").exists(), 60.0, "the other executor's trial")
         return {"pid": os.getpid(), "zygote": os.getppid()}
 
@@ -73,7 +69,7 @@ def test_a_pool_serves_several_calls_with_warm_agents(spark: SparkSession, runs:
     assert spark.range(0, 2, 1, 2).count() == 2
 
 
-def test_a_pool_gives_its_slots_back_when_idle_and_starts_anew(spark: SparkSession, runs: Path) -> None:
+def test_an_idle_pool_releases_its_slots_and_starts_agents_for_the_next_call(spark: SparkSession, runs: Path) -> None:
     with st.pool(spark, agents=2, preload=[], idle_timeout=0.5) as pool:
         first = pool.sweep(square, {"x": [1]}, metric="y", mode="max", dir=str(runs), name="before", **QUICK)
         wait_until(
@@ -84,7 +80,7 @@ def test_a_pool_gives_its_slots_back_when_idle_and_starts_anew(spark: SparkSessi
 
 
 @pytest.mark.parametrize("victim", ["agent", pytest.param("zygote", marks=pytest.mark.all), "executor"])
-def test_a_lost_process_loses_no_trial_and_repeats_no_finished_one(
+def test_a_lost_process_costs_one_retry_and_repeats_no_finished_trial(
     spark: SparkSession, runs: Path, tmp_path: Path, victim: str
 ) -> None:
     noted, hold = tmp_path / "noted", tmp_path / "hold"
@@ -93,7 +89,7 @@ def test_a_lost_process_loses_no_trial_and_repeats_no_finished_one(
     import threading
 
     def strike() -> None:
-        wait_until(lambda: len({path.name[0] for path in noted.iterdir()}) == 4, 60.0, "every trial has begun")
+        wait_until(lambda: len({path.name[0] for path in noted.iterdir()}) == 4, 60.0, "every trial has started")
         pid = int(next(noted.glob("0-*")).name.split("-")[1])
         zygote = Sighted([pid]).processes[0].parent()
         assert zygote is not None

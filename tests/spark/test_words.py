@@ -1,4 +1,4 @@
-"""What Spark says of tasks that have failed."""
+"""The errors that Spark has for failed tasks."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ def fail(batches: Any) -> Any:
     raise ValueError(f"task {TaskContext.get().taskAttemptId()} of stage {TaskContext.get().stageId()}")
 
 
-def test_each_failed_task_is_told_by_the_id_that_it_knows(spark: SparkSession) -> None:
+def test_each_failed_task_is_listed_by_its_id(spark: SparkSession) -> None:
     with pytest.raises(PySparkException):
         spark.range(0, 2, 1, 2).mapInArrow(fail, "id long").collect()
 
@@ -26,12 +26,12 @@ def test_each_failed_task_is_told_by_the_id_that_it_knows(spark: SparkSession) -
     stage = max(each for job in jobs if job is not None for each in job.stageIds)
     words = task_failures(spark)
     assert words is not None
-    told = words({stage, 10**6})
-    assert told
-    assert [task for task, said in told.items() if f"ValueError: task {task} of stage {stage}" not in said] == []
+    errors = words({stage, 10**6})
+    assert errors
+    assert [task for task, text in errors.items() if f"ValueError: task {task} of stage {stage}" not in text] == []
 
 
-def test_a_session_that_is_gone_or_of_spark_connect_tells_nothing() -> None:
+def test_a_stopped_session_and_one_of_spark_connect_list_no_errors() -> None:
     gone: Any = SimpleNamespace(_sc=SimpleNamespace(_jvm=None))
     connect: Any = SimpleNamespace()
     words = task_failures(gone)

@@ -64,7 +64,7 @@ def resume(folder: Path) -> Any:
 
 
 def marked(x: int, folder: str, ctx: Any) -> float:
-    """A trial that leaves a mark at its start and at its end, and lasts as long as FOLDER/hold exists."""
+    """A trial that leaves a mark at its start and at its end, and lasts while FOLDER/hold exists."""
     mark(folder, f"start-{x}-{ctx.generation}-{os.getpid()}")
     pause(0.1)
     while Path(folder, "hold").exists():

@@ -37,7 +37,7 @@ async def gang(zygote: ZygoteProcess, folder: Path, function: Any, backend: str)
     bench = Bench(zygote, folder)
     members = [Member(RunId("run"), TrialId(0), Generation(1), Rank(rank)) for rank in range(2)]
     told = [{"member": member, "size": 2, "backend": Backend(backend)} for member in members]
-    children = [(await bench.begin(function, **each))[0] for each in told]
+    children = [(await bench.start(function, **each))[0] for each in told]
     ports: dict[int, int] = {}
 
     async def see_out(rank: int, child: MemberProcess) -> Outcome:
