@@ -35,7 +35,7 @@ def test_members_are_told_all_places_once_each_holds_a_port(world: World) -> Non
         ("host-a", 4001, Role.CHIEF),
         ("host-b", 4002, Role.WORKER),
     ]
-    assert told[0].message.places == told[1].places
+    assert told[0].message.places == told[1].message.places
     assert world.reserve(second, 4003) == []
 
 
