@@ -135,9 +135,9 @@ def check_failures(facts: Facts, restarts: int) -> None:
     there, needed = facts.number(FAILURES_KEY, DEFAULT_FAILURES), restarts + EXCUSED_LIMIT + 1
     if there < needed:
         raise ResourceError(
-            f"{FAILURES_KEY} ({there}) must be {needed} or more on YARN: Spark counts lost containers as failures, and "
-            f"a trial may restart {restarts} times, and {EXCUSED_LIMIT} times more when YARN preempts its containers; "
-            f"set it when you create the session; agents themselves never fail"
+            f"{FAILURES_KEY} ({there}) must be {needed} or more on YARN: Spark counts lost containers as failures "
+            f"(agents themselves never fail), and a trial may restart {restarts} times, and {EXCUSED_LIMIT} times more "
+            f"when YARN preempts its containers; set it when you create the session"
         )
 
 
