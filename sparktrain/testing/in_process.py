@@ -54,7 +54,7 @@ class LocalContext(TrainContext):
 
     @property
     def reports(self) -> Sequence[Report]:
-        """What `report` was called with so far, oldest first: each has `step` and `metrics`."""
+        """The reports so far, oldest first: each has `step` and `metrics`."""
         return tuple(self._run.reports)
 
     @property
@@ -77,7 +77,7 @@ class LocalContext(TrainContext):
         self._run.advise_stop()
 
     def stop_after_report(self) -> None:
-        """Have `should_stop` return True once `report` was called: a loop that asks it ends early."""
+        """Have `should_stop` return True after the first `report`: a loop that checks it ends early."""
         self._run.observe = lambda message: self.advise_stop() if isinstance(message, Reported) else None
 
     def call(self, train: Callable[..., Any]) -> dict[str, float]:
@@ -94,7 +94,7 @@ class LocalContext(TrainContext):
         return ended
 
     def outcome(self, train: Callable[..., Any]) -> Outcome:
-        """As `call`, for what a trial's outcome would be: `metrics`, or a `failure` in place of an exception."""
+        """Like `call`, but returns the outcome of a trial: `metrics`, or a `failure` in place of an exception."""
         self._prepare(train)
         return attempt.outcome_of(train, self, self._gang, self._assignment.metric, Homes(), self._clock)
 
@@ -208,7 +208,7 @@ def _enter(stack: ExitStack) -> None:
 
 
 def _be_trial(assignment: Assignment, gang: gang_join.JoinedGang) -> None:
-    """What `setting.enter` makes of a process, as far as it can be undone."""
+    """Set up this process like that of a trial, as far as that can be undone."""
     os.environ[nesting.MEMBER_KEY] = "1"
     os.environ.update(assignment.env)
     if assignment.size > 1 and assignment.backend is Backend.TENSORFLOW:

@@ -22,16 +22,16 @@ class OneBatch:
 
     @property
     def fits(self) -> int:
-        """Models that `fit` was called of."""
+        """How many models `fit` was called on."""
         return sum(method == "fit" for _, method in self._used)
 
     def limit(self) -> None:
-        """From now on; undone by `keras_patches.put_back`."""
+        """Limit all models from now on; `keras_patches.put_back` undoes it."""
         for method in _LIMITS:
             replace(keras.Model, method, functools.partial(self._limited, method))
 
     def unsupported(self) -> list[str]:
-        """What Keras cannot do with these models under a strategy that connects several members."""
+        """The features of these models that Keras lacks under a strategy that connects several members."""
         found: Iterator[str] = (
             f"model.{method}(): {problem}"
             for (_, method), model in self._used.items()

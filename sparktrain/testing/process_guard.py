@@ -18,7 +18,7 @@ _KERAS_PENDING = "uninitialized_variables"
 """Variables that an error in the middle of a build leaves there: the next build would initialise some of them twice."""
 _KERAS_STATE = "keras.src.backend.common.global_state"
 _KERAS_NAMES = "object_name_uids"
-"""Of Keras's state: how often it has used each name of a layer; a new process has used none."""
+"""The entry of Keras's state that counts the uses of each layer name; a new process has none."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def _directory() -> Callable[[], None]:
 
 
 def _interpreter() -> Callable[[], None]:
-    """The parts of `sys`; an entry of `sys.path` for the working directory stands for that of now, within."""
+    """The parts of `sys`; within the block, an entry of `sys.path` for the working directory names the present one."""
     names = ("argv", "path", "stdin", "stdout", "stderr", "excepthook", "displayhook")
     before = {name: getattr(sys, name) for name in names}
     path, argv = sys.path[:], sys.argv[:]
@@ -149,7 +149,7 @@ def _keras() -> Callable[[], None]:
 
 
 def _copied(value: Any) -> Any:
-    """What Keras changes in place, as it is now."""
+    """A copy of what Keras changes in place."""
     return value.copy() if isinstance(value, list | dict) else value
 
 

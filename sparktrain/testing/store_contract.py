@@ -304,7 +304,7 @@ def _contend(
 
 
 def _write_for_ever(reopen: Callable[[StoreAddress], Store], address: StoreAddress, report: Connection) -> None:
-    """Be in the middle of a file, of a log and, mostly, of a put."""
+    """Write a file and a log, so that a kill hits the middle of one or, mostly, of a put."""
     store = reopen(address)
     model, log = store.create("killed/model"), store.open_stream("killed/log")
     for _ in range(3):

@@ -41,7 +41,7 @@ def plan(seed: int, kills: int, size: int, victims: tuple[str, ...] = VICTIMS) -
 
 
 def expected() -> float:
-    """The result of a training that nothing disturbs."""
+    """The result of a training without a loss."""
     state = _start()
     for step in range(STEPS):
         state = _mixed(state, step)
@@ -72,7 +72,7 @@ def train(folder: str, strikes: list[dict[str, Any]], ctx: Any) -> dict[str, flo
 
 
 def note(folder: str, ctx: Any, what: str) -> None:
-    """Leave word of where this member is."""
+    """Write where this member runs."""
     Path(folder, f"{ctx.generation}.{ctx.rank}.{what}").write_text(repr(SystemClock().wall()))
 
 

@@ -37,7 +37,7 @@ class Reception:
         self.ticket = AgentTicket("contract", address.hosts, port, certificates.agent, 15.0, engine.refused_s())
 
     def wait(self, agents: int) -> list[m.Join]:
-        """Wait until so many have joined in all."""
+        """Wait until this many agents have joined in all."""
         wait_until(lambda: len(self.joins) >= agents, JOIN_S, f"{agents} agents have joined")
         return self.joins
 
@@ -46,7 +46,7 @@ class Reception:
         call(self._post(self._links[slot], m.Dismiss("the contract is over")), END_S)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         call(self._listener.close(1.0), END_S)
 
     async def _serve(self, link: Link) -> None:

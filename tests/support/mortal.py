@@ -1,4 +1,4 @@
-"""Drivers in processes of their own, for tests to end in each way there is, and what they run.
+"""Drivers in processes of their own, which tests end in every possible way, and what they run.
 
     python -m tests.support.mortal MODULE:FUNCTION FOLDER
 
@@ -28,7 +28,7 @@ from tests.support import drill
 from tests.support.processes import Sighted, descendants, wait_until
 
 ENDS = ("python", "jvm", "both", "ctrl-c")
-"""What is killed of a driver; the last one is SIGINT, as often as it takes."""
+"""The ways to end a driver; the last one is SIGINT, repeated until it ends."""
 NAME = "run"
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 240.0
@@ -38,7 +38,7 @@ END_TIMEOUT_S = 240.0
 
 
 def sweep(folder: Path) -> Any:
-    """Short trials; how many is in FOLDER/trials."""
+    """Short trials, as many as FOLDER/trials names."""
     space: dict[str, list[Any]] = {"x": list(range(int((folder / "trials").read_text()))), "folder": [str(folder)]}
     return _told(
         st.sweep(marked, space, metric="y", mode="max", dir=str(folder / "runs"), name=NAME, progress=False, preload=[])
@@ -74,7 +74,7 @@ def marked(x: int, folder: str, ctx: Any) -> float:
 
 
 def mark(folder: str, name: str) -> None:
-    """Leave word, with the time."""
+    """Write a mark with the time."""
     Path(folder, name).write_text(repr(SystemClock().wall()))
 
 
@@ -99,7 +99,7 @@ class Mortal:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "Mortal":
-        """Start the process; itself."""
+        """Start the process, and return this object."""
         with self.output.open("wb") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", self._program, self._what, str(self.folder)],
@@ -111,21 +111,21 @@ class Mortal:
 
     @property
     def pid(self) -> int:
-        """Of its Python."""
+        """The pid of its Python."""
         assert self.process is not None
         return self.process.pid
 
     def jvm(self) -> int:
-        """Of its JVM."""
+        """The pid of its JVM."""
         [jvm] = [each for each in psutil.Process(self.pid).children() if each.name() == "java"]
         return jvm.pid
 
     def batches(self) -> int:
-        """How many the journal of its run has."""
+        """How many batches the journal of its run has."""
         return len(list((self.folder / "runs" / NAME / "journal").glob("batch-*")))
 
     def journal(self) -> JournalContents:
-        """That of its run."""
+        """The journal of its run."""
         return reader.read(LocalStore(self.folder / "runs"), RunLayout(NAME).journal)
 
     def wait(self, condition: Any, what: str) -> None:
@@ -135,7 +135,7 @@ class Mortal:
         assert condition(), f"{what}; the driver has ended: {self.said()}"
 
     def wait_batches(self, more: int) -> None:
-        """Wait until this driver has written so many batches, counted from its start."""
+        """Wait until this driver has written this many batches, counted from its start."""
         self.wait(lambda: self.batches() >= self._before + more, f"{more} batches")
 
     def processes(self, words: str = "") -> Sighted:
@@ -144,7 +144,7 @@ class Mortal:
         return Sighted(found if words else [self.pid, *found])
 
     def strike(self, end: str) -> Sighted:
-        """End it in that way; all its processes, as they were."""
+        """End it in the given way, and return all processes that it had."""
         everything = self.processes()
         pids = [] if end == "jvm" else [self.pid]
         if end in ("jvm", "both"):
@@ -154,7 +154,7 @@ class Mortal:
         return everything
 
     def wait_end(self) -> int:
-        """Wait for its end; its exit status. AssertionError, with what it printed, when it does not end."""
+        """Wait for its end; returns its exit status. AssertionError, with its output, when it does not end."""
         assert self.process is not None
         try:
             return self.process.wait(END_TIMEOUT_S)
@@ -162,22 +162,22 @@ class Mortal:
             raise AssertionError(f"the driver does not end: {self.said()}") from None
 
     def result(self) -> Any:
-        """Wait for its end, which must be a good one; what it returned."""
+        """Wait until it succeeds; returns the function's result."""
         status = self.wait_end()
         assert status == 0, self.said()
         return json.loads((self.folder / "result.json").read_text())
 
     def raised(self) -> str:
-        """What the function raised: class and message; empty when it has raised nothing."""
+        """The class and message of the function's exception; empty when it raised none."""
         found = re.search(r"^ended by (.*)$", self.output.read_text(), re.MULTILINE)
         return found[1] if found else ""
 
     def said(self) -> str:
-        """The end of what it printed."""
+        """The end of its output."""
         return self.output.read_text()[-4000:]
 
     def close(self) -> None:
-        """End what is left of it."""
+        """End all its processes that are left."""
         if self.process is not None and self.process.poll() is None:
             left = self.processes()
             os.kill(self.pid, signal.SIGCONT)
@@ -196,7 +196,7 @@ def generations(folder: Path, mark: str) -> dict[int, list[int]]:
 
 
 def main(what: str, folder: Path) -> None:
-    """Be a driver."""
+    """Run as a driver."""
     from tests.support.local_spark import LOCAL_CLUSTER, spark_session  # drivers without Spark use this module, too
 
     module, _, name = what.partition(":")

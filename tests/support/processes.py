@@ -1,4 +1,4 @@
-"""Processes that a test started: who they are, and whether they are gone."""
+"""Processes that a test started: their pids, and whether they have ended."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ POLL_S = 0.02
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float, what: str) -> float:
-    """Poll `condition` until it holds; how many seconds that took. AssertionError, with `what`, when it does not."""
+    """Poll `condition` until it holds; returns the seconds that took. AssertionError, with `what`, when it does not."""
     clock = SystemClock()
     started_at = clock.now()
     while not condition():
@@ -24,7 +24,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float, what: str) -> 
 
 
 class Sighted:
-    """Processes as they were when they were seen: a pid that is used again is another process."""
+    """Processes identified by pid and start: a reused pid is another process."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self.processes = [psutil.Process(pid) for pid in pids]

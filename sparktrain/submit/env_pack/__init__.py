@@ -1,1 +1,1 @@
-"""Makes the archive that executors run from: an interpreter and packages, for nodes that have no Python of ours."""
+"""Builds the archive that executors run from: an interpreter and packages, for nodes without a suitable Python."""

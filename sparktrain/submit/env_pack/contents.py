@@ -1,4 +1,4 @@
-"""The files of a pack, and the digest by which it is known before it is made."""
+"""The files of a pack, and the digest that identifies it before it is built."""
 
 import hashlib
 import importlib.util
@@ -14,10 +14,10 @@ from msgspec import Struct
 from sparktrain.errors import SpecError
 
 FORMAT = "1"
-"""Of a pack: it grows when the same files would be packed in another way."""
+"""The version of the format; it grows when the same files would be packed in another way."""
 
 _LEFT_OUT = ("tensorflow/include/",)
-"""Headers for those who compile operations of their own, which nodes do not: half of TensorFlow's files."""
+"""Headers for compiling custom operations, which nodes do not do: half of TensorFlow's files."""
 _HASHED = b"\x01\x00\x00\x00"
 """The flags of bytecode that is never compared with its source: files may be unpacked with any time."""
 
@@ -26,11 +26,11 @@ class PackEntry(Struct, frozen=True):
     """One file of a pack."""
 
     name: str
-    """Within the pack."""
+    """The path within the pack."""
     identity: str
-    """What changes with the content: a digest, or where a link leads."""
+    """What changes with the content: a digest, or the target of a link."""
     source: Path | None = None
-    """Where the content is; None for `data`."""
+    """The file with the content; None for `data`."""
     data: bytes = b""
     link: bool = False
     """A symbolic link to `identity`."""
@@ -42,11 +42,11 @@ class Contents(Struct, frozen=True):
 
     entries: tuple[PackEntry, ...]
     packages: tuple[str, ...]
-    """Names and versions."""
+    """Names and versions of the packages."""
 
     @property
     def archive(self) -> str:
-        """The name of the archive: another for other content."""
+        """The name of the archive, which changes with its content."""
         digest = hashlib.sha256(FORMAT.encode())
         for each in self.entries:
             digest.update(f"\n{each.name}\0{each.identity}\0{each.executable:d}".encode())
@@ -54,12 +54,12 @@ class Contents(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all files, without bytecode."""
+        """The size of all files in bytes, without bytecode."""
         return sum(each.source.stat().st_size if each.source is not None else len(each.data) for each in self.entries)
 
 
 def contents(parts: Iterable[Iterable[PackEntry]], packages: Sequence[Distribution]) -> Contents:
-    """Of all entries in `parts`; the first of those with one name."""
+    """The contents with all entries in `parts`; of several with one name, the first."""
     found: dict[str, PackEntry] = {}
     for part in parts:
         for entry in part:
@@ -69,25 +69,25 @@ def contents(parts: Iterable[Iterable[PackEntry]], packages: Sequence[Distributi
 
 
 def file_entry(name: str, source: Path, *, executable: bool = False) -> PackEntry:
-    """A file that is known by its content. Blocks on the disk."""
+    """An entry for a file, identified by its content. Blocks on the disk."""
     with source.open("rb") as file:
         identity = hashlib.file_digest(file, "sha256").hexdigest()
     return PackEntry(name, identity, source, executable=executable)
 
 
 def data_entry(name: str, text: str, *, executable: bool = False) -> PackEntry:
-    """A file of this text."""
+    """An entry for a file with this text."""
     data = text.encode()
     return PackEntry(name, hashlib.sha256(data).hexdigest(), None, data, executable=executable)
 
 
 def link_entry(name: str, target: str) -> PackEntry:
-    """A symbolic link."""
+    """An entry for a symbolic link."""
     return PackEntry(name, target, link=True)
 
 
 def files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
-    """The files that a wheel has put beside its metadata, as those of the folder `site` of the pack.
+    """The files that a wheel has installed beside its metadata, for the folder `site` of the pack.
 
     A file that is as the wheel has brought it is not read: its digest is in the list of the wheel. Programs, which name
     this machine's interpreter, are left out. Raises SpecError for a package that has no such list, or not its files.
@@ -115,7 +115,7 @@ def files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
 
 
 def tree(folder: Path, name: str) -> Iterator[PackEntry]:
-    """All files below `folder`, as those below `name`, but for bytecode. Blocks on the disk."""
+    """All files below `folder` except bytecode, for the folder `name` of the pack. Blocks on the disk."""
     for source in sorted(folder.rglob("*")):
         inside = source.relative_to(folder)
         if source.is_file() and "__pycache__" not in inside.parts:
@@ -123,7 +123,7 @@ def tree(folder: Path, name: str) -> Iterator[PackEntry]:
 
 
 def is_editable(package: Distribution) -> bool:
-    """Whether its files are elsewhere."""
+    """Whether the files of an editable installation are elsewhere."""
     told = package.read_text("direct_url.json")
     return told is not None and bool(msgspec.json.decode(told).get("dir_info", {}).get("editable"))
 
@@ -155,6 +155,6 @@ def _of_wheel(name: str, source: Path, path: PackagePath, listed: float) -> Pack
 
 
 def _listed_at(package: Distribution) -> float:
-    """When the list of the wheel's files was written: what is newer was changed since."""
+    """The time of the wheel's list of files: newer files have changed since."""
     record = next(path for path in package.files or () if path.name == "RECORD")
     return Path(str(package.locate_file(record))).stat().st_mtime

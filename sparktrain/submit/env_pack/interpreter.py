@@ -1,4 +1,4 @@
-"""This process' own Python, as files that run wherever they are unpacked."""
+"""The Python of this process, as files that run in any folder."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from sparktrain.errors import SpecError
 from sparktrain.submit.env_pack.contents import PackEntry, data_entry, file_entry, link_entry
 
 LIBRARIES = "libexec"
-"""The folder of the program itself, and of the libraries that it needs of this machine."""
+"""The folder of the program, and of the libraries that it needs from this machine."""
 
 _ASK_TIMEOUT_S = 60.0
 _LEFT_OUT = frozenset(
@@ -36,7 +36,7 @@ export LD_LIBRARY_PATH="$home/{libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
 exec "$home/{libraries}/{program}" "$@"
 """
 _STARTUP = '''\
-"""The libraries of this environment are for its own Python: other programs that it starts do without them."""
+"""The launcher limits the environment's libraries to its own Python: programs that it starts run without them."""
 
 import os
 import sys
@@ -53,22 +53,22 @@ _STARTUP_MODULE = "_sparktrain_pack"
 
 
 class Interpreter(Struct, frozen=True):
-    """A Python that is installed here."""
+    """An installed Python."""
 
     program: Path
     prefix: Path
     stdlib: Path
     site: str
-    """Where it looks for packages, from the prefix."""
+    """Its folder of packages, relative to the prefix."""
 
     @property
     def name(self) -> str:
-        """Of the program, in the pack."""
+        """The path of the program in the pack."""
         return f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def base() -> Interpreter:
-    """That of this process; without its virtual environment. Blocks for a moment. Raises SpecError for one of conda."""
+    """The Python of this process, without its virtual environment. Blocks for a moment. Raises SpecError for conda."""
     prefix = Path(sys.base_prefix)
     if (prefix / "conda-meta").is_dir():
         raise SpecError(
@@ -83,7 +83,7 @@ def base() -> Interpreter:
 
 
 def files(python: Interpreter) -> Iterator[PackEntry]:
-    """All that the interpreter needs: its program, the standard library, native libraries, and how it is started.
+    """The files of the interpreter: its program, the standard library, native libraries, and a launcher.
     Blocks on the disk for about a second."""
     stdlib = python.stdlib.relative_to(python.prefix).as_posix()
     library = _library(python.stdlib)
@@ -108,7 +108,7 @@ def needed_libraries(output: str) -> dict[str, Path]:
 
 
 def _outside_venv() -> Path:
-    """The folder of the interpreter that this virtual environment was made from."""
+    """The folder of the interpreter that created this virtual environment."""
     settings = (line.partition("=") for line in Path(sys.prefix, "pyvenv.cfg").read_text().splitlines())
     return Path(next(value.strip() for key, _, value in settings if key.strip() == "home"))
 
@@ -124,7 +124,7 @@ def _library(stdlib: Path) -> list[Path]:
 
 
 def _ask(command: Sequence[str]) -> str:
-    """What a small program prints. Raises SpecError when it fails."""
+    """The output of a small program. Raises SpecError when it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

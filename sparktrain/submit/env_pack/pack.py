@@ -1,4 +1,4 @@
-"""A pack of this process' Python: what is in it, and where it is kept."""
+"""A pack of this process' Python: its contents, and its store."""
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import Distribution
@@ -16,22 +16,22 @@ from sparktrain.submit.env_pack.contents import Contents, PackEntry, contents, f
 from sparktrain.submit.env_pack.packages import chosen, installed
 
 STORE_TIMEOUT_S = 60.0
-"""How long an outage of the store is waited for."""
+"""How long to wait for a store that does not answer."""
 _OWN = "sparktrain"
 _PACKAGE = Path(__file__).parents[2]
 
 
 class Packed(Struct, frozen=True):
-    """A pack that is where executors get it."""
+    """A pack in its store."""
 
     url: str
     contents: Contents
     uploaded: bool
-    """It was not there before."""
+    """Whether this call uploaded it; otherwise the store had it."""
 
     @property
     def line(self) -> str:
-        """What was done, for people."""
+        """The result in one line, for people."""
         size = formatting.size(self.contents.size)
         what = f"{formatting.count(len(self.contents.packages), 'package')}, {size} unpacked"
         done = f"packed {what}, to" if self.uploaded else f"nothing to upload, {what}:"
@@ -46,20 +46,20 @@ def usual_folder() -> str:
 
 
 def store_of(folder: str | None) -> Store:
-    """Where packs are kept: `folder`, a path or URL of a store, or the usual one. Raises SpecError, and OSError."""
+    """The store of packs: in `folder`, a path or URL, or the usual one. Raises SpecError, and OSError."""
     return open_store(StoreAddress(folder or usual_folder(), timeout_s=STORE_TIMEOUT_S))
 
 
 def plan(wanted: Sequence[str] = ()) -> Contents:
-    """What would be packed: this Python, and the packages `wanted` with all that they require, or all. Blocks on the
-    disk for some seconds. Raises SpecError for what cannot be packed."""
+    """The contents of a pack: this Python, and the packages `wanted` with their requirements, or all packages. Blocks
+    on the disk for some seconds. Raises SpecError for a Python or package that cannot be packed."""
     python, packages = interpreter.base(), chosen(installed(), wanted)
     parts = [interpreter.files(python), *(_files_of(each, python.site) for each in packages)]
     return contents(parts, packages)
 
 
 def pack(wanted: Sequence[str], folder: str | None, told: Callable[[int, int], None]) -> Packed:
-    """Have the pack of `plan` in the store of `folder`; uploads nothing when it is there. Blocks on disk and store.
+    """Put the pack of `plan` into the store of `folder`, unless the store has it. Blocks on disk and store.
     Raises SpecError, and OSError from the store."""
     store, planned = store_of(folder), plan(wanted)
     uploaded = pack_archive.publish(store, planned, told)
@@ -74,7 +74,7 @@ def _files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
 
 
 def _checkout(package: Distribution, site: str) -> Iterator[PackEntry]:
-    """sparktrain itself as this process has it, where it runs from a checkout."""
+    """The files of sparktrain itself, where this process runs it from a checkout."""
     yield from tree(_PACKAGE, f"{site}/{_OWN}")
     for path in package.files or ():
         if path.name in ("METADATA", "entry_points.txt") and path.parent.name.endswith(".dist-info"):

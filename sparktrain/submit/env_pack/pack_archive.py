@@ -1,4 +1,4 @@
-"""A pack as a file in a store: made as it is uploaded, and once for each content."""
+"""A pack as a file in a store, built during the upload, and once for each content."""
 
 import gzip
 import tarfile
@@ -11,14 +11,14 @@ from sparktrain.store.base import PIECE_BYTES, NewFile, Store
 from sparktrain.submit.env_pack.contents import Contents, PackEntry, bytecode
 
 _TIME = 315532800
-"""Of every file: the first that zip files know, seconds since 1970."""
+"""The time of every file, in seconds since 1970: the first that zip files can have."""
 _COMPRESSION = 1
-"""Of gzip: a third more bytes than its default, in a third of the time."""
+"""The level of gzip: a third more bytes than the default, in a third of the time."""
 
 
 def publish(store: Store, pack: Contents, told: Callable[[int, int], None]) -> bool:
-    """Have the pack in the store under its name: True when it was uploaded, False when it was there, or another process
-    was faster. Blocks; `told` hears how many bytes were read, and how many there are. Raises OSError."""
+    """Put the pack into the store under its name: True when this call uploaded it, False when it had it or another
+    process was faster. Blocks; `told` gets how many bytes were read, and how many there are. Raises OSError."""
     if store.exists(pack.archive):
         return False
     try:
@@ -52,7 +52,7 @@ def write(file: NewFile, pack: Contents, told: Callable[[int, int], None]) -> No
 
 
 class _Raw(RawIOBase):
-    """A new file of a store, as the standard library writes files."""
+    """A new file of a store, with the interface of the standard library's files."""
 
     def __init__(self, file: NewFile) -> None:
         self._file = file
@@ -66,7 +66,7 @@ class _Raw(RawIOBase):
 
 
 def _add(archive: tarfile.TarFile, entry: PackEntry) -> int:
-    """How many bytes of the pack's size that were."""
+    """How many bytes of the pack's size these entries have."""
     if entry.link:
         told = _told(entry.name, 0, executable=True)
         told.type, told.linkname = tarfile.SYMTYPE, entry.identity

@@ -1,4 +1,4 @@
-"""Which of the installed packages go into a pack. Pure, but for `installed`."""
+"""Which of the installed packages go into a pack. Pure, except for `installed`."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,14 +9,14 @@ from packaging.requirements import InvalidRequirement, Requirement
 from sparktrain.errors import SpecError
 
 LEFT_OUT = frozenset({"pyspark", "py4j"})
-"""Spark sends its own to each container."""
+"""Packages that Spark itself sends to each container."""
 
 Installed = Mapping[str, Distribution]
-"""Distributions by their normal names."""
+"""Distributions by their normalized names."""
 
 
 def installed() -> Installed:
-    """All that this process could import, the first where there are several of a name."""
+    """All distributions that this process can import; of several with one name, the first."""
     found: dict[str, Distribution] = {}
     for each in distributions():
         if each.metadata["Name"]:  # what a broken removal has left has none
@@ -34,7 +34,7 @@ def chosen(there: Installed, wanted: Sequence[str]) -> list[Distribution]:
 
 
 def normal(name: str) -> str:
-    """The name by which a package is the same however it is written."""
+    """The normalized name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -58,7 +58,7 @@ def _closure(there: Installed, wanted: Iterable[str]) -> set[str]:
 
 
 def _required(package: Distribution, extra: str) -> Iterator[Requirement]:
-    """What `package` requires here, or what one of its extras does."""
+    """The requirements of `package` on this machine, or those of one of its extras."""
     for text in package.requires or ():
         requirement = Requirement(text)
         # What holds without the extra comes with the package itself.
