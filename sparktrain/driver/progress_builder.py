@@ -123,7 +123,7 @@ def _unsaved(trials: list[Trial]) -> str:
 
 def _note(machine: Machine, work: RunRequest, at: float, outlook: str) -> str:
     if (sweep := machine.sweep) is not None and sweep.stop is not None:
-        return f"stopping: {sweep.stop[0]}"
+        return f"stopping: {sweep.stop.reason}"
     missing = outlook if len(machine.agents) < work.agents else ""
     waiting = _unexplained(machine), _waiting(machine, work, at), _unwell(machine)
     if any(waiting):

@@ -3,8 +3,6 @@
 `Machine.handle` is the only entry. It never raises for what a peer does: a message that is out of place is `Refused`.
 """
 
-from msgspec.structs import replace
-
 from sparktrain.ids import AgentId, RunId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
@@ -55,9 +53,7 @@ class Machine:
         """The event's records: they are written before the commands that follow from it are performed."""
         if self.last is None:
             return []
-        facts, self.last.facts = self.last.facts, []
-        wall = self.last.started_wall + at - self.last.started_at
-        return [do.WriteRecord(replace(fact, at=wall)) for fact in facts]
+        return [do.WriteRecord(record) for record in self.last.take_facts(at)]
 
     def _dispatch(self, event: on.Event) -> Commands:
         match event:

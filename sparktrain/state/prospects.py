@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from sparktrain.state.agents import Agents, AgentState
-from sparktrain.state.sweep import Ending, Sweep
+from sparktrain.state.sweep import Ending, Stop, Sweep
 
 AGENTS_TIMEOUT_S = 10.0
 """How long what could not be loaded where it was tried first waits for agents that were asked for and are not there."""
-
-Stop = tuple[str, Ending]
-"""Why a run ends before its trials do."""
 
 
 def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
@@ -34,24 +31,12 @@ def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:
 
 
 def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | None:
-    """Why the run must end: agents are missing for too long, are all excluded, or none can load the function.
-
-    Notes since when agents are missing: call it at each tick.
-    """
+    """Why the run must end: agents are missing for too long, are all excluded, or none can load the function."""
     health, limits, fit = sweep.health, sweep.limits, len(able(alive, sweep))
-    sweep.short_since = _since(sweep.short_since, fit < limits.size, at)
-    sweep.too_few_since = _since(sweep.too_few_since, fit < limits.least, at)
     late = sweep.too_few_since is not None and at >= sweep.too_few_since + limits.start_timeout_s
     if health.unloadable and not (sweep.gangs or sweep.ever_entered or elsewhere(alive, sweep, at)):
-        return next(iter(health.unloadable.values())).summary, Ending.UNLOADABLE
+        return Stop(next(iter(health.unloadable.values())).summary, Ending.UNLOADABLE)
     if fit < limits.least and (note := health.exclusions(alive)):
-        return (note, Ending.UNAVAILABLE) if late or len(alive) >= limits.agents else None
+        return Stop(note, Ending.UNAVAILABLE) if late or len(alive) >= limits.agents else None
     reason = f"{len(alive)} of {limits.least} agents that a trial needs within {limits.start_timeout_s:g} s"
-    return (reason, Ending.NO_AGENTS) if late else None
-
-
-def _since(before: float | None, holds: bool, at: float) -> float | None:
-    """Since when something holds that holds, or not, at `at`."""
-    if not holds:
-        return None
-    return at if before is None else before
+    return Stop(reason, Ending.NO_AGENTS) if late else None

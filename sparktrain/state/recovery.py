@@ -32,17 +32,15 @@ DRIVER_LOST = "the driver was lost, or stopped the run"
 
 def recovered(begun: RunStarted) -> Sweep:
     """The sweep as the drivers before have left it, now under a new driver, which is a fact of its own."""
-    sweep = Sweep(begun.run, begun.limits, begun.at)
-    sweep.started_wall = begun.driver_started.at
+    sweep = Sweep(begun.run, begun.limits, begun.at, begun.driver_started.at)
     fold(sweep, begun.records)
-    sweep.failures.succeeded = any(trial.status is TrialStatus.SUCCEEDED for trial in sweep.trials.values())
     again = [trial for trial in sweep.trials.values() if _ran_in_vain(trial, begun.driver_started)]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
     facts.append(replace(begun.driver_started, ran_s=sweep.ran_s))
     fold(sweep, facts)
     for trial in again:
         trial.failed_at = begun.at  # nobody knows when its driver was lost: what is told is the cost under this one
-    sweep.facts += facts
+    sweep.start_driver(facts)
     return sweep
 
 
@@ -53,8 +51,7 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
             case DriverStarted():
                 _take_over(sweep, record)
             case TrialsAdded(cases=cases, exhausted=exhausted):
-                sweep.enlist(cases)
-                sweep.exhausted = exhausted
+                sweep.recover_trials(cases, exhausted)
             case RunEnded():
                 _end(sweep, record)
             case _:
@@ -63,9 +60,6 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
 
 def _take_over(sweep: Sweep, began: DriverStarted) -> None:
     """What has no result is queued again, first what has been running before."""
-    sweep.ran_s = began.ran_s
-    sweep.exhausted = sweep.exhausted and sweep.space == began.space
-    sweep.space = began.space
     for trial in sweep.trials.values():
         if _has_no_result(trial, began):
             if trial.checkpoints.all_damaged:
@@ -74,12 +68,11 @@ def _take_over(sweep: Sweep, began: DriverStarted) -> None:
             trial.status, trial.failure, trial.failed_at = TrialStatus.QUEUED, None, None
         trial.forgiven = len(trial.restarts)
     queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
-    sweep.queue.clear()
-    sweep.queue.extend(sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
+    sweep.take_over(began, sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
 
 
 def _end(sweep: Sweep, record: RunEnded) -> None:
-    sweep.ran_s += record.seconds
+    sweep.recover_time(record.seconds)
     for trial in sweep.trials.values() if record.ending == Ending.UNLOADABLE else ():
         if trial.failure is not None and trial.failure.kind is FailureKind.LOAD:
             trial.status = TrialStatus.LOST  # nothing could be loaded anywhere: that tells nothing of the trial
@@ -131,7 +124,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
         case TrialConcluded(status=status):
             trial.status, trial.metrics = status, record.metrics
             trial.failure, trial.seconds, trial.notices = record.failure, record.seconds, record.notices
-            sweep.observed += status.observed
+            if status.observed:
+                sweep.recover_result()
 
 
 def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:

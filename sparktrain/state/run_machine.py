@@ -11,7 +11,6 @@ from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, hopeless, idle
-from sparktrain.state.records import RunEnded
 from sparktrain.state.sweep import Ending, Sweep, lost
 from sparktrain.state.trial import NOT_FORMED, Trial
 
@@ -59,7 +58,7 @@ class RunMachine:
         gang = self.sweep.gangs.get(agent.member.trial)
         if gang is None:
             return []
-        self.sweep.lost[agent_id] = agent.member, agent.host
+        self.sweep.lose_agent(agent, agent.member)
         return self._member_over(gang, agent.member.rank, lost(agent.host, reason), at)
 
     def on_loss_explained(self, event: on.LossExplained) -> Commands:
@@ -117,12 +116,7 @@ class RunMachine:
         return [do.Send(agent, m.PeerShared(member, message.key, message.value)) for agent, member in others]
 
     def _on_started(self, gang: Gang, agent_id: AgentId, message: m.MemberStarted, at: float) -> Commands:
-        gang.enter(message.member.rank, at)
-        self.sweep.ever_entered = True
-        if (agent := self._agents.get(agent_id)) is not None:
-            self.sweep.health.entered(agent)
-        if gang.running_since == at:
-            self.sweep.running(gang, at)
+        self.sweep.enter(gang, message.member.rank, self._agents.get(agent_id), at)
         return []
 
     def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointWritten) -> Commands:
@@ -192,7 +186,7 @@ class RunMachine:
             return []
         cause = trial.failure
         if cause is not None and cause.kind is FailureKind.LOAD and not self.sweep.ever_entered:
-            self.sweep.stop = self.sweep.stop or (cause.summary, Ending.UNLOADABLE)
+            self.sweep.request_stop(cause.summary, Ending.UNLOADABLE)
         ended: Commands = [
             do.ConcludeTrial(trial.id),
             *self._conclude(self.sweep.clear_queue() if self.sweep.stop else []),
@@ -264,9 +258,7 @@ class RunMachine:
 
     def stop(self, reason: str, ending: Ending, kill_at: float) -> Commands:
         """Start nothing new, advise members to stop, and end at `kill_at` what still runs."""
-        if self.sweep.stop is None:
-            self.sweep.stop = (reason, ending)
-        self.sweep.kill_at = min(kill_at, self.sweep.kill_at) if self.sweep.kill_at is not None else kill_at
+        self.sweep.request_stop(reason, ending, kill_at)
         live = [pair for gang in self.sweep.gangs.values() for pair in gang.live()]
         advice = [do.Send(agent, m.Advise(member)) for agent, member in live]
         return [*self._conclude(self.sweep.clear_queue()), *advice]
@@ -276,24 +268,14 @@ class RunMachine:
         commands: Commands = []
         if self.sweep.kill_at is not None and at >= self.sweep.kill_at:
             for gang in self.sweep.gangs.values():
-                reason = self.sweep.stop[0] if self.sweep.stop else "stopped"
+                reason = self.sweep.stop.reason if self.sweep.stop else "stopped"
                 gang.fail(Failure(FailureKind.STOPPED, f"ended: {reason}"), at)
                 commands += self._stop_members(gang, at)
         if self.sweep.stop is None:
             commands += self._form_gangs(at)
         if self.sweep.over:
-            commands.append(self._end(at))
+            commands.append(self.sweep.end(at))
         return commands
-
-    def _end(self, at: float) -> do.EndRun:
-        self.sweep.ended = True
-        self.sweep.ran_s += at - self.sweep.started_at
-        reason, ending = self.sweep.stop or ("", Ending.COMPLETE)
-        self.sweep.facts.append(RunEnded(ending=ending, reason=reason, seconds=at - self.sweep.started_at))
-        failures = (trial.failure for trial in self.sweep.trials.values() if trial.failure)
-        unloadable = (*failures, *self.sweep.health.unloadable.values())
-        cause = next((each for each in unloadable if each.kind is FailureKind.LOAD), None)
-        return do.EndRun(self.sweep.run, ending, reason, cause if ending is Ending.UNLOADABLE else None)
 
     # ---- deadlines
 
@@ -331,5 +313,7 @@ class RunMachine:
         if limits.timeout_s is not None and self.sweep.stop is None and at >= self.sweep.started_at + limits.timeout_s:
             reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
             return self.stop(reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
-        end = hopeless(self._agents.all(), self.sweep, at)
+        agents = self._agents.all()
+        self.sweep.count_agents(len(able(agents, self.sweep)), at)
+        end = hopeless(agents, self.sweep, at)
         return self.stop(*end, at) if end is not None else []

@@ -1,13 +1,16 @@
 """One run: its trials, which of them is next, and when it is over."""
 
 from collections import deque
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, Member, Rank, RunId, TrialId
+from sparktrain.state.agents import AgentState
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.commands import EndRun
 from sparktrain.state.events import RunLimits, Suggested
 from sparktrain.state.failure_limits import Failures
 from sparktrain.state.gang import Gang, led_to
@@ -17,10 +20,12 @@ from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
     CheckpointCorrupt,
+    DriverStarted,
     GangFormed,
     GangRecovered,
     GangRestarted,
     LossRecorded,
+    RunEnded,
     SaveFailed,
     TrialConcluded,
     TrialReported,
@@ -49,15 +54,25 @@ class Ending(StrEnum):
         return self in (Ending.NO_AGENTS, Ending.UNAVAILABLE)
 
 
-class Sweep:
-    """The trials of one run. A run of one trial is a sweep too."""
+class Stop(NamedTuple):
+    """Why a run ends before its trials do."""
 
-    def __init__(self, run: RunId, limits: RunLimits, at: float) -> None:
+    reason: str
+    ending: Ending
+
+
+class Sweep:
+    """The trials of one run. A run of one trial is a sweep too.
+
+    Others read its attributes; only its own methods, and those of `Trial` and `Gang`, change what they hold.
+    """
+
+    def __init__(self, run: RunId, limits: RunLimits, at: float, wall: float | None = None) -> None:
+        """`wall` is the moment `at` in seconds since 1970, where that is known."""
         self.run = run
         self.limits = limits
         self.started_at = at
-        self.started_wall = at
-        """The same moment in seconds since 1970, where that is known."""
+        self._started_wall = at if wall is None else wall
         self.ran_s = 0.0
         """How long drivers before were on the run; once it has ended, this one too."""
         self.space = ""
@@ -76,37 +91,71 @@ class Sweep:
         """Some member has entered the training function: executors can load it."""
         self.health = Health()
         self.failures = Failures(limits)
-        self.stop: tuple[str, Ending] | None = None
+        self.stop: Stop | None = None
         """Why nothing new starts."""
         self.kill_at: float | None = None
         """Once stopping: when what still runs is ended."""
         self.ended = False
-        """`EndRun` has been told."""
+        """`EndRun` was given out."""
         self.short_since: float | None = at
         """Since when there are fewer agents than a whole gang needs."""
         self.too_few_since: float | None = at
         """Since when there are fewer agents than the smallest gang needs."""
-        self.facts: list[AnyRecord] = []
-        """What has come to pass and is not yet given out, for the journal."""
+        self._facts: list[AnyRecord] = []
+        """Records that `take_facts` has not given out."""
         self.observed = 0
         """Ends of trials that the sampler has been told, or will have been before it is asked again."""
-        self.asked = (0, 0)
+        self._asked = (0, 0)
         """How many trials the sampler was asked for when it was asked last, and `observed` at that time."""
         self._reported_at: dict[TrialId, float] = {}
         """When the last report of a trial was noted."""
+
+    # ---- under drivers before, see `recovery`
+
+    def recover_trials(self, cases: tuple[dict[str, Any], ...], exhausted: bool) -> None:
+        """An earlier driver had these trials of the sampler."""
+        self._enlist(cases)
+        self.exhausted = exhausted
+
+    def recover_result(self) -> None:
+        """A trial had a result that the sampler learns from."""
+        self.observed += 1
+
+    def recover_time(self, seconds: float) -> None:
+        """An earlier driver has ended after `seconds`."""
+        self.ran_s += seconds
+
+    def take_over(self, driver: DriverStarted, queue: Iterable[Trial]) -> None:
+        """Another driver starts, with the trials of `queue` to run."""
+        self.ran_s = driver.ran_s
+        self.exhausted = self.exhausted and self.space == driver.space
+        self.space = driver.space
+        self.queue = deque(queue)
+
+    def start_driver(self, facts: Iterable[AnyRecord]) -> None:
+        """All records of earlier drivers are folded; `facts` are the first of this one."""
+        self._facts += facts
+        self.failures.succeeded = any(trial.status is TrialStatus.SUCCEEDED for trial in self.trials.values())
+
+    # ---- trials and their gangs
+
+    def take_facts(self, at: float) -> list[AnyRecord]:
+        """The records since the last call, with the time `at`."""
+        facts, self._facts = self._facts, []
+        wall = self._started_wall + at - self.started_at
+        return [replace(fact, at=wall) for fact in facts]
 
     def add(self, suggested: Suggested) -> list[Trial]:
         """Queue new trials; those that come after a stop are returned, stopped."""
         self.suggesting = False
         self.starved = not suggested.cases
         self.exhausted = suggested.exhausted or (self.starved and not self.gangs and not self.queue)
-        asked, observed = self.asked
-        self.facts.append(TrialsAdded(cases=suggested.cases, exhausted=self.exhausted, asked=asked, observed=observed))
-        self.enlist(suggested.cases)
+        asked, observed = self._asked
+        self._facts.append(TrialsAdded(cases=suggested.cases, exhausted=self.exhausted, asked=asked, observed=observed))
+        self._enlist(suggested.cases)
         return self.clear_queue() if self.stop else []
 
-    def enlist(self, cases: tuple[dict[str, Any], ...]) -> None:
-        """Make trials of what the sampler has proposed, and queue them."""
+    def _enlist(self, cases: tuple[dict[str, Any], ...]) -> None:
         for params in cases:
             trial = Trial(TrialId(len(self.trials)), params)
             self.trials[trial.id] = trial
@@ -115,7 +164,7 @@ class Sweep:
     def ask(self, count: int) -> None:
         """The sampler is asked for `count` trials."""
         self.suggesting = True
-        self.asked = count, self.observed
+        self._asked = count, self.observed
 
     def start(self, trial: Trial, gang: Gang) -> None:
         """Take a queued trial and give it the gang; the gang's trial and generation must be its own."""
@@ -129,35 +178,43 @@ class Sweep:
         trial.last_report = None
         self.gangs[trial.id] = gang
         base = gang.checkpoint.digest if gang.checkpoint is not None else ""
-        self.facts.append(GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, base=base))
+        self._facts.append(GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, base=base))
 
-    def running(self, gang: Gang, at: float) -> None:
-        """Every member of the gang has entered the training function."""
+    def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float) -> None:
+        """Member `rank` of the gang has entered the training function on `agent`."""
+        gang.enter(rank, at)
+        self.ever_entered = True
+        if agent is not None:
+            self.health.entered(agent)
+        if gang.running_since == at:
+            self._running(gang, at)
+
+    def _running(self, gang: Gang, at: float) -> None:
         trial = self.trials[gang.trial]
         trial.started_at = at
         if trial.failed_at is not None:
             done = replace(trial.restarts[-1], seconds=at - trial.failed_at)
             trial.restarts = (*trial.restarts[:-1], done)
             trial.failed_at = None
-            self.facts.append(GangRecovered(trial=trial.id, seconds=done.seconds))
+            self._facts.append(GangRecovered(trial=trial.id, seconds=done.seconds))
 
     def report(self, gang: Gang, report: Report, at: float) -> None:
         """The chief has reported metrics."""
         self.trials[gang.trial].last_report = report
         if at >= self._reported_at.get(gang.trial, -REPORT_INTERVAL_S) + REPORT_INTERVAL_S:
             self._reported_at[gang.trial] = at
-            self.facts.append(TrialReported(trial=gang.trial, report=report))
+            self._facts.append(TrialReported(trial=gang.trial, report=report))
 
     def unsaved(self, gang: Gang, step: int, problem: str) -> None:
         """A snapshot did not become a checkpoint."""
         self.trials[gang.trial].not_saved(step, problem)
-        self.facts.append(SaveFailed(trial=gang.trial, step=step, problem=problem))
+        self._facts.append(SaveFailed(trial=gang.trial, step=step, problem=problem))
 
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
         """A checkpoint counts from now on; those that are not needed any more."""
         gang.progressed = True
         self.trials[gang.trial].unsaved = ""
-        self.facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
+        self._facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
         return self.trials[gang.trial].checkpoints.acknowledge(new)
 
     def conclude(self, gang: Gang, elsewhere: bool = False) -> Trial | None:
@@ -185,6 +242,10 @@ class Sweep:
             return failure
         where = f"the training function was not entered on {gang.places[rank].host}"
         return replace(failure, kind=FailureKind.LOST, summary=f"{where}: {failure.summary}")
+
+    def lose_agent(self, agent: AgentState, member: Member) -> None:
+        """The agent is lost with its member; the cluster may report the reason later."""
+        self.lost[agent.id] = member, agent.host
 
     def awaits_reason(self, gang: Gang) -> bool:
         """The trial of an ended gang would be given up for the loss of an agent, and the cluster has not said why: what
@@ -215,7 +276,7 @@ class Sweep:
             known = {"kind": failure.kind, "cause": failure.summary, "loss": loss}
             restart = replace(before, rank=int(member.rank), host=host, **known)
             trial.explain(member.generation, restart)
-            self.facts.append(LossRecorded(trial=trial.id, generation=member.generation, restart=restart))
+            self._facts.append(LossRecorded(trial=trial.id, generation=member.generation, restart=restart))
         return None
 
     def _decide(self, trial: Trial, gang: Gang, failure: Failure) -> Decision:
@@ -234,7 +295,7 @@ class Sweep:
         if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None:
             manifest = gang.checkpoint.manifest
             trial.checkpoints.damage(manifest, failure.summary)
-            self.facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
+            self._facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
         decision = self._decide(trial, gang, failure)
         if decision is Decision.RETRY and trial.checkpoints.all_damaged:
             trial.failure, decision = trial.checkpoints.damage_report(failure), Decision.FAIL
@@ -249,7 +310,7 @@ class Sweep:
         trial.move(status)
         self.observed += trial.status.observed
         self.failures.ended(trial)
-        self.facts.append(
+        self._facts.append(
             TrialConcluded(
                 trial=trial.id,
                 status=status,
@@ -274,12 +335,37 @@ class Sweep:
             self.queue.append(trial)  # others shall show whether it is the agent
         else:
             self.queue.appendleft(trial)
-        self.facts.append(GangRestarted(trial=trial.id, restart=restart))
+        self._facts.append(GangRestarted(trial=trial.id, restart=restart))
 
     @property
     def _unfinished(self) -> TrialStatus:
         """Final status of a trial that the end of the run leaves without a result."""
-        return TrialStatus.LOST if self.stop and self.stop[1].infrastructure else TrialStatus.STOPPED
+        return TrialStatus.LOST if self.stop and self.stop.ending.infrastructure else TrialStatus.STOPPED
+
+    def request_stop(self, reason: str, ending: Ending, kill_at: float | None = None) -> None:
+        """Start nothing new. The first reason stays; what runs at the earliest `kill_at` is ended then."""
+        self.stop = self.stop or Stop(reason, ending)
+        if kill_at is not None:
+            self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
+
+    def end(self, at: float) -> EndRun:
+        """The run is over."""
+        self.ended = True
+        seconds = at - self.started_at
+        self.ran_s += seconds
+        reason, ending = self.stop or ("", Ending.COMPLETE)
+        self._facts.append(RunEnded(ending=ending, reason=reason, seconds=seconds))
+        return EndRun(self.run, ending, reason, self._load_failure() if ending is Ending.UNLOADABLE else None)
+
+    def _load_failure(self) -> Failure | None:
+        failures = (trial.failure for trial in self.trials.values() if trial.failure)
+        unloadable = (*failures, *self.health.unloadable.values())
+        return next((each for each in unloadable if each.kind is FailureKind.LOAD), None)
+
+    def count_agents(self, usable: int, at: float) -> None:
+        """`usable` agents can get members: note since when they are too few."""
+        self.short_since = _since(self.short_since, usable < self.limits.size, at)
+        self.too_few_since = _since(self.too_few_since, usable < self.limits.least, at)
 
     def postpone(self, seconds: float) -> None:
         """The coordinator was suspended for `seconds`: nobody's silence or absence in that time counts."""
@@ -295,7 +381,7 @@ class Sweep:
         ended = list(self.queue)
         self.queue.clear()
         for trial in ended:
-            why = self.stop[0] if self.stop else "the run was stopped"
+            why = self.stop.reason if self.stop else "the run was stopped"
             trial.failure = trial.failure or Failure(FailureKind.STOPPED, f"not run: {why}")
             self._final(trial, self._unfinished)
         return ended
@@ -327,6 +413,13 @@ class Sweep:
         """Each trial that was suggested is final, and no more will come."""
         no_more = self.stop is not None or (self.exhausted and not self.suggesting)
         return no_more and not self.queue and not self.gangs
+
+
+def _since(before: float | None, holds: bool, at: float) -> float | None:
+    """Since when a condition holds that holds, or not, at `at`."""
+    if not holds:
+        return None
+    return at if before is None else before
 
 
 def lost(host: str, reason: str) -> Outcome:

@@ -180,8 +180,7 @@ def _take_over_all(sweep: Sweep, began: DriverStarted) -> None:
     """A mistake: every trial is queued, finished or not."""
     for trial in sweep.trials.values():
         trial.status = TrialStatus.QUEUED
-    sweep.queue.clear()
-    sweep.queue.extend(sweep.trials.values())
+    sweep.take_over(began, sweep.trials.values())
 
 
 def _fold_no_generation(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
