@@ -84,10 +84,16 @@ class Coordinator:
     """Owns the state of one pool of agents, and of the run that it is on."""
 
     def __init__(
-        self, server: Server, clock: Clock, outlook: Callable[[], str] = str, words: TaskFailures | None = None
+        self,
+        server: Server,
+        clock: Clock,
+        outlook: Callable[[], str] = str,
+        words: TaskFailures | None = None,
+        outlook_s: float = OUTLOOK_S,
     ) -> None:
-        """`outlook` says why agents do not come, `words` why they were lost, where that can be known; both may block,
-        and are called in threads of their own."""
+        """`outlook` reports each `outlook_s` seconds why agents do not come, `words` why they were lost, where that
+        can be known; both may block, and are called in threads of their own."""
+        self._outlook_s = outlook_s
         self._server = server
         self._outlook = outlook
         self._words = words
@@ -388,7 +394,7 @@ class Coordinator:
             missing = len(self._machine.agents) < run.work.agents
             said = await aside(self._outlook, "sparktrain-outlook") if missing else ""
             run.outlook = "; ".join(filter(None, (self._server.absences.told() if missing else "", said)))
-            await self._clock.sleep(OUTLOOK_S)
+            await self._clock.sleep(self._outlook_s)
 
     async def _explain_losses(self, words: TaskFailures) -> None:
         """Find out, as long as lost agents are unaccounted for, why Spark says that they were lost."""

@@ -11,7 +11,7 @@ from sparktrain.driver.backend_choice import HOROVOD
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
-from sparktrain.driver.pool import AgentPool
+from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.state.sweep import Ending
@@ -36,7 +36,8 @@ def execute(composed: PreparedRun, agents: AgentSource, display: Display) -> Swe
 class OwnAgents:
     """Agents that are started for one run, and end with it."""
 
-    def __init__(self, engine: Engine, wanted: int | None) -> None:
+    def __init__(self, engine: Engine, wanted: int | None, times: PoolTimes = POOL_TIMES) -> None:
+        self._times = times
         self._engine = engine
         self._wanted = wanted
 
@@ -45,7 +46,7 @@ class OwnAgents:
         there = admit(composed, self._engine, self._wanted)
         if (done := _finished(there.composed, display)) is not None:
             return done
-        own = AgentPool(there.engine, there.agents, there.composed.plan.preload, None, there.without_gpus)
+        own = AgentPool(there.engine, there.agents, there.composed.plan.preload, None, there.without_gpus, self._times)
         try:
             own.open()
             return _run(own, there.composed, display)

@@ -69,8 +69,10 @@ class JournalWriter:
         perform: Callable[[do.Command], None],
         clock: Clock,
         background: Callable[[Coroutine[None, None, None]], object],
+        compact_after: int = COMPACT_AFTER,
     ) -> None:
-        """`records` are those that the journal has already; `background` runs a task beside the others."""
+        """`records` are those that the journal has already; `background` runs a task beside the others. A compaction
+        follows the one before it by `compact_after` records at least."""
         self.failed: Exception | None = None
         """Why the journal cannot be written any more: another driver has taken over, or the store is gone."""
         self._book = book
@@ -78,7 +80,8 @@ class JournalWriter:
         self._clock = clock
         self._written: list[AnyRecord] = list(records)
         self._background = background
-        self._compact_at = next_compaction(len(compacted(self._written)))
+        self._compact_after = compact_after
+        self._compact_at = next_compaction(len(compacted(self._written)), compact_after)
         self._compacting = False
         self._pending: deque[AnyRecord] = deque()
         self._taken = self._done = 0
@@ -178,10 +181,10 @@ class JournalWriter:
         try:
             left = await aside(lambda: _rewritten(rewriting, records))
             self._written[: len(records)] = left
-            self._compact_at = next_compaction(len(left))
+            self._compact_at = next_compaction(len(left), self._compact_after)
         except (OSError, DeposedError) as error:  # who is deposed hears it at the next record
             logger.warning("the journal was not compacted, and is tried again later: %s", error)
-            self._compact_at = len(self._written) + COMPACT_AFTER
+            self._compact_at = len(self._written) + self._compact_after
         finally:
             self._compacting = False
 
@@ -201,13 +204,13 @@ def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord
     return left
 
 
-def next_compaction(left: int) -> int:
+def next_compaction(left: int, compact_after: int = COMPACT_AFTER) -> int:
     """How many records a journal has when it is compacted, after a compaction that leaves, or would leave, `left`.
 
     So all compactions together write half as many records again as there are, though none become fewer. With the
     headers of its batches a journal writes less than three times the bytes of its records.
     """
-    return max(GROWTH * left, left + COMPACT_AFTER)
+    return max(GROWTH * left, left + compact_after)
 
 
 def _agent_of(command: do.Command) -> AgentId | None:

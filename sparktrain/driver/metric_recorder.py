@@ -28,10 +28,12 @@ class MetricRecorder(JournalPort):
     `record` belongs to the coordinator's event loop; the methods of `JournalPort` block, and are called as those are.
     """
 
-    def __init__(self, book: JournalPort, log: MetricLog, clock: Clock) -> None:
+    def __init__(self, book: JournalPort, log: MetricLog, clock: Clock, most_waiting: int = MOST_WAITING) -> None:
+        """At most `most_waiting` steps and metrics wait for the store."""
         self._book = book
         self._log = log
         self._clock = clock
+        self._most_waiting = most_waiting
         self._lock = threading.Lock()
         self._rows: list[StepRow] = []
         self._waiting = 0
@@ -48,7 +50,7 @@ class MetricRecorder(JournalPort):
         ]
         size = sum(1 + len(row.metrics) for row in rows)
         with self._lock:
-            if self._waiting + size > MOST_WAITING:
+            if self._waiting + size > self._most_waiting:
                 self._dropped += len(rows)
                 return
             self._since = self._since if self._rows else self._clock.now()

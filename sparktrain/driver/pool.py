@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from sparktrain.clock import SystemClock, pause
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.cluster.import_failures import advice
 from sparktrain.config.versions import installed_versions
 from sparktrain.driver.agent_server import Server
-from sparktrain.driver.coordinator import Coordinator
+from sparktrain.driver.coordinator import OUTLOOK_S, Coordinator
 from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd
 from sparktrain.driver.event_loop import call, submit
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.slot_holders import HOLDERS
-from sparktrain.driver.vacant_slots import Vacancies
+from sparktrain.driver.vacant_slots import PAUSE_S, Vacancies
 from sparktrain.errors import (
     AgentsLostError,
     DriverUnreachableError,
@@ -58,6 +59,20 @@ NO_SLOTS = "either other jobs hold the session's slots, or it has no executors y
 logger = logging.getLogger("sparktrain")
 
 
+class PoolTimes(NamedTuple):
+    """How long a pool waits, in seconds."""
+
+    connect_s: float = CONNECT_S
+    """A fresh agent tries so long to reach the coordinator."""
+    outlook_s: float = OUTLOOK_S
+    """Interval at which the pool asks the cluster what agents wait for."""
+    vacancy_s: float = PAUSE_S
+    """From the end of a slot's agent until the pool submits the slot again."""
+
+
+POOL_TIMES = PoolTimes()
+
+
 class AgentPool:
     """Agents of one engine. Its methods block, and belong to one thread at a time."""
 
@@ -68,6 +83,7 @@ class AgentPool:
         preload: tuple[str, ...],
         idle_timeout_s: float | None,
         without_gpus: int = 0,
+        times: PoolTimes = POOL_TIMES,
     ) -> None:
         """`agents` in all, of which the last, `without_gpus` of them, have executors of their own without GPUs."""
         self.engine = engine
@@ -85,7 +101,8 @@ class AgentPool:
         self._job_lock = threading.Lock()
         self._wants_jobs = False
         """False while it is idle or closed: a job that ends then is not followed by another."""
-        self._vacancies = Vacancies(self._resubmit, SystemClock())
+        self._times = times
+        self._vacancies = Vacancies(self._resubmit, SystemClock(), times.vacancy_s)
         self._relaunches = 0
         self._outlook = engine.outlook(agents - without_gpus)
         self._idle: Future[None] | None = None
@@ -112,7 +129,8 @@ class AgentPool:
         self._certificates = CertificateKeeper(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         server = Server(listener, SystemClock(), installed_versions(), self._preload, self._certificates)
-        self._coordinator = Coordinator(server, SystemClock(), self._why_none, self.engine.loss_reasons())
+        reasons = self.engine.loss_reasons()
+        self._coordinator = Coordinator(server, SystemClock(), self._why_none, reasons, self._times.outlook_s)
         try:
             _, self._port = call(self._coordinator.open(), OPEN_TIMEOUT_S)
         except ListenError as error:
@@ -266,7 +284,7 @@ class AgentPool:
 
     def _ticket(self, certificates: CertificateKeeper) -> AgentTicket:
         refused_s = self.engine.refused_s()
-        return AgentTicket(self._id, self._hosts, self._port, certificates.agent, CONNECT_S, refused_s)
+        return AgentTicket(self._id, self._hosts, self._port, certificates.agent, self._times.connect_s, refused_s)
 
     def _resubmit(self, slot: int) -> AgentBatch | None:
         """Submit one slot again whose agent has ended, while its job goes on."""

@@ -35,8 +35,9 @@ class _Vacancy(Generic[C]):
 class Vacancies(Generic[C]):
     """Of one pool. All methods belong to one thread at a time; those that ask Spark block for a moment."""
 
-    def __init__(self, submit: Callable[[int], C | None], clock: Clock) -> None:
-        """`submit` starts a job of one slot; None when the pool wants no more."""
+    def __init__(self, submit: Callable[[int], C | None], clock: Clock, pause_s: float = PAUSE_S) -> None:
+        """`submit` starts a job of one slot; None when the pool wants no more. The first pause takes `pause_s`."""
+        self._pause_s = pause_s
         self._submit = submit
         self._clock = clock
         self._vacancies: dict[int, _Vacancy[C]] = {}
@@ -47,7 +48,7 @@ class Vacancies(Generic[C]):
         self._vacancies = {slot: each for slot, each in self._vacancies.items() if slot in vacant or each.job}
         for slot in sorted(vacant):
             if slot not in self._vacancies:
-                backoff = Backoff(PAUSE_S, PAUSE_AT_MOST_S)
+                backoff = Backoff(self._pause_s, PAUSE_AT_MOST_S)
                 self._vacancies[slot] = _Vacancy(now + backoff.next_s(), backoff)
             vacancy = self._vacancies[slot]
             if vacancy.job is not None and slot in vacancy.job.vacant():

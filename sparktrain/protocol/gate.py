@@ -49,15 +49,24 @@ _PATH_BYTES = 90
 class Gate:
     """Listening TCP sockets, and a thread that serves them."""
 
-    def __init__(self, listening: Sequence[socket.socket], patience_s: float, clock: Clock | None = None) -> None:
-        """`listening` are the gate's from now on; a stranger may stay for `patience_s` seconds."""
+    def __init__(
+        self,
+        listening: Sequence[socket.socket],
+        patience_s: float,
+        clock: Clock | None = None,
+        descriptors: int | None = None,
+        reserve: int = RESERVE,
+    ) -> None:
+        """`listening` are the gate's from now on; a stranger may stay for `patience_s` seconds. Connections leave
+        `reserve` of the process's `descriptors` alone; None for as many as the hard limit allows."""
         self._listening = tuple(listening)
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
         self._folder = Path(_private_folder())
         self.target = str(self._folder / "server")
         """Path of the Unix socket at which the server is to listen before `open`."""
-        self._descriptors = raise_descriptor_limit()
+        self._descriptors = raise_descriptor_limit() if descriptors is None else descriptors
+        self._reserve = reserve
         self._spare: list[int] = []
         """A descriptor that can be done without."""
         self._keep_spare()
@@ -157,7 +166,7 @@ class Gate:
                 if error.errno in (errno.EMFILE, errno.ENFILE) and self._shed(listening):
                     continue
                 return  # nobody waits any more
-            if peer.fileno() >= self._descriptors - min(RESERVE, self._descriptors // 4):
+            if peer.fileno() >= self._descriptors - min(self._reserve, self._descriptors // 4):
                 peer.close()  # the lowest free number is given: all below are taken
             elif self._has_room(network_of(address[0])):
                 self._connect(peer, address)

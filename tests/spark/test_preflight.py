@@ -17,7 +17,13 @@ import sparktrain as st
 from sparktrain.clock import SystemClock
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.driver import pool as pool_module
+from sparktrain.driver.engines.selection import engine_of
+from sparktrain.driver.execution import OwnAgents, execute
+from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.pool import PoolTimes
+from sparktrain.driver.prepare import compose
 from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.display.progress import NullDisplay
 from tests.support.functions import square
 from tests.support.processes import descendants, wait_until
 
@@ -181,8 +187,14 @@ def test_a_port_behind_a_firewall_is_reported_with_the_keys(
             return AgentTicket(pool, hosts, port, *rest)
 
         monkeypatch.setattr(pool_module, "AgentTicket", ticket)
-        monkeypatch.setattr(pool_module, "CONNECT_S", 2.0)
-        message = refused(st.DriverUnreachableError, SOON_S, dir=str(runs))
+        options = SweepOptions(metric="y", mode="max", preload=[], dir=str(runs))
+        agents = OwnAgents(engine_of(spark), None, PoolTimes(connect_s=2.0))
+        clock = SystemClock()
+        started = clock.now()
+        with pytest.raises(st.DriverUnreachableError) as caught:
+            execute(compose(square, {"x": [1, 2, 3]}, options), agents, NullDisplay())
+        assert clock.now() - started < SOON_S
+        message = str(caught.value)
     assert "executors cannot reach the driver" in message
     assert f"on port {port}" in message
     assert "127.0.0.1" in message

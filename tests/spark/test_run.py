@@ -9,8 +9,13 @@ from pyspark.sql import SparkSession
 
 import sparktrain as st
 from sparktrain.driver import agent_server as server_module
-from sparktrain.driver import coordinator as coordinator_module
-from sparktrain.driver import vacant_slots as vacancies_module
+from sparktrain.driver.engines.selection import engine_of
+from sparktrain.driver.execution import OwnAgents, execute
+from sparktrain.driver.options import RunOptions
+from sparktrain.driver.pool import PoolTimes
+from sparktrain.driver.prepare import compose
+from sparktrain.runs.progress import NullDisplay
+from sparktrain.search.space import single
 
 QUICK: dict[str, Any] = {"backend": "none", "preload": []}
 """By default agents import everything that one of the tests uses."""
@@ -42,8 +47,8 @@ def test_the_slot_of_a_refused_agent_is_submitted_again(
 ) -> None:
     answers = iter(["", "keras is 3.15 on the driver and 3.12 on the executor"])
     monkeypatch.setattr(server_module, "mismatch", lambda *_: next(answers, ""))
-    monkeypatch.setattr(coordinator_module, "OUTLOOK_S", 0.5)
-    monkeypatch.setattr(vacancies_module, "PAUSE_S", 0.5)
-    result = st.run(lambda ctx: ctx.size, workers=2, dir=str(runs), name="again", start_timeout=60, **QUICK)
-    assert result.metrics == {"result": 2.0}
+    options = RunOptions(workers=2, dir=str(runs), name="again", start_timeout=60, **QUICK)
+    agents = OwnAgents(engine_of(spark), None, PoolTimes(outlook_s=0.5, vacancy_s=0.5))
+    result = execute(compose(lambda ctx: ctx.size, single({}), options), agents, NullDisplay())
+    assert [trial.metrics for trial in result.trials] == [{"result": 2.0}]
     assert next(answers, None) is None

@@ -79,6 +79,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.book = SlowBook()
+        self.compact_after = module.COMPACT_AFTER
         self.done: list[do.Command] = []
         self.failed: list[tuple[Exception, list[do.Command]]] = []
         self.clock = HandClock()
@@ -87,7 +88,7 @@ class Desk:
         self.writing: asyncio.Task[None] | None = None
 
     def new_scribe(self, records: Sequence[AnyRecord] = ()) -> JournalWriter:
-        return JournalWriter(self.book, records, self.done.append, self.clock, self.spawn)
+        return JournalWriter(self.book, records, self.done.append, self.clock, self.spawn, self.compact_after)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         self.beside.append(asyncio.create_task(work))
@@ -172,9 +173,9 @@ async def test_a_journal_that_fails_gives_back_what_was_not_done(desk: Desk) -> 
 
 
 @pytest.fixture
-def few(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def few(desk: Desk) -> Desk:
     """A desk at which four records are worth a compaction."""
-    monkeypatch.setattr(module, "COMPACT_AFTER", 4)
+    desk.compact_after = 4
     desk.scribe = desk.new_scribe()
     return desk
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sparktrain.driver import metric_recorder
-from sparktrain.driver.metric_recorder import FLUSH_S, MetricRecorder
+from sparktrain.driver.metric_recorder import FLUSH_S, MOST_WAITING, MetricRecorder
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import MetricLog, read_blocks
@@ -54,11 +53,11 @@ def stored(store: MemoryStore) -> list[int]:
 
 
 class Bench:
-    def __init__(self, index: int = -1) -> None:
+    def __init__(self, index: int = -1, most_waiting: int = MOST_WAITING) -> None:
         self.store, self.clock = MemoryStore(), HandClock()
         self.book = Witness(self.store)
         log = MetricLog(GatedStore(self.store, FailAt(index, "before", fault())), LAYOUT)
-        self.recorder = MetricRecorder(self.book, log, self.clock)
+        self.recorder = MetricRecorder(self.book, log, self.clock, most_waiting)
 
     def report(self, *steps: int) -> None:
         self.recorder.record(MEMBER, [Report(step, {"loss": 0.5}, 12.0) for step in steps])
@@ -113,9 +112,8 @@ def test_a_store_that_fails_costs_no_report_and_no_record_comes_before_it() -> N
     assert bench.book.seen == [("CheckpointAcknowledged", [1, 2])]
 
 
-def test_what_waits_for_a_store_has_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(metric_recorder, "MOST_WAITING", 10)
-    bench = Bench()
+def test_what_waits_for_a_store_has_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(most_waiting=10)
     for step in range(8):
         bench.report(step)  # a step and a metric each
     with caplog.at_level(logging.WARNING):

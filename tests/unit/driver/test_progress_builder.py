@@ -108,7 +108,7 @@ def test_a_gang_that_waits_for_lost_agents_says_until_when(work: RunRequest) -> 
 
 
 def test_a_trial_that_is_about_to_be_given_up_says_what_it_waits_for(work: RunRequest) -> None:
-    world = World(Machine(LEASE_S, word_timeout_s=20.0), cases=1)
+    world = World(Machine(LEASE_S, reason_timeout_s=20.0), cases=1)
     world.begin(restarts=0)
     agent = world.join("a")
     world.suggest()

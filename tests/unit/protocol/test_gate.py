@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.protocol import gate as gate_module
 from sparktrain.protocol.gate import (
     PRECEDENCE_S,
+    RESERVE,
     SILENCE_S,
     STRANGERS,
     STRANGERS_OF_ADDRESS,
@@ -41,11 +41,11 @@ class SteppedClock(SystemClock):
 class Scene:
     """A gate, the server behind it, and peers."""
 
-    def __init__(self, patience_s: float) -> None:
+    def __init__(self, patience_s: float, descriptors: int | None = None, reserve: int = RESERVE) -> None:
         self.clock = SteppedClock()
         listening = listen("127.0.0.1", 0)
         self.address = listening[0].getsockname()
-        self.gate = Gate(listening, patience_s, self.clock)
+        self.gate = Gate(listening, patience_s, self.clock, descriptors, reserve)
         self.server = socket.socket(socket.AF_UNIX)
         self.server.bind(self.gate.target)
         self.server.listen(1024)
@@ -73,8 +73,8 @@ class Scene:
 
 
 @contextmanager
-def opened(patience_s: float = 5.0) -> Iterator[Scene]:
-    scene = Scene(patience_s)
+def opened(patience_s: float = 5.0, descriptors: int | None = None, reserve: int = RESERVE) -> Iterator[Scene]:
+    scene = Scene(patience_s, descriptors, reserve)
     scene.gate.open()
     try:
         yield scene
@@ -232,12 +232,10 @@ def test_a_peer_that_keeps_its_end_open_is_cut_after_a_while() -> None:
         wait_until(cut, TIMEOUT_S, "the connection to be cut")
 
 
-def test_connections_leave_descriptors_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_module, "RESERVE", 20)
+def test_connections_leave_descriptors_for_others() -> None:
     top = os.open(os.devnull, os.O_RDONLY)
     os.close(top)
-    monkeypatch.setattr(gate_module, "raise_descriptor_limit", lambda: top + 100)
-    with opened() as scene:
+    with opened(descriptors=top + 100, reserve=20) as scene:
         pairs = [scene.pair() for _ in range(10)]  # of four descriptors each, two of them the gate's
         peers = [scene.connect() for _ in range(80)]  # of one each
         assert closed(peers[-1])
