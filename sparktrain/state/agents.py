@@ -10,7 +10,7 @@ from sparktrain.state.transitions import check_move
 
 
 class AgentStatus(Enum):
-    """An agent's life, seen from the coordinator."""
+    """The status of an agent, as the coordinator sees it."""
 
     PREPARING = "starting its zygote, or loading a run's code"
     IDLE = "can start a member at once"
@@ -36,21 +36,21 @@ class AgentState:
     slot: int
     host: str
     address: str = "127.0.0.1"
-    """IP address of its host, that other agents reach."""
+    """IP address of its host, which other agents reach."""
     gpus: int = 0
-    """That Spark gives its members."""
+    """GPUs that Spark gives its members."""
     status: AgentStatus = AgentStatus.PREPARING
     prepared: RunId | None = None
-    """The run whose code it has."""
+    """The run that it has the code of."""
     member: Member | None = None
 
     def move(self, status: AgentStatus) -> None:
-        """Go to `status`; IllegalMoveError when there is no such move."""
+        """Change to `status`. Raises IllegalMoveError for a move that is not legal."""
         self.status = check_move(f"agent {self.id}", self.status, status, _LEGAL)
 
 
 class Agents:
-    """The agents that are alive, their leases, and which of them are idle, longest idle first."""
+    """The agents that are alive, their leases, and the idle ones, longest idle first."""
 
     def __init__(self, lease_s: float) -> None:
         self._leases = Leases(lease_s)
@@ -82,17 +82,17 @@ class Agents:
         return self._leases.woke(at)
 
     def expired(self, at: float) -> list[AgentId]:
-        """Agents whose lease ran out before `at`, in the order in which they joined."""
+        """Agents with a lease that ran out before `at`, in the order in which they joined."""
         return self._leases.expired(at)
 
     def remove(self, agent: AgentId) -> AgentState | None:
-        """Forget a lost agent and its lease."""
+        """Remove a lost agent and its lease."""
         self._leases.end(agent)
         self._idle.pop(agent, None)
         return self._all.pop(agent, None)
 
     def prepare(self, agent: AgentState) -> None:
-        """The agent is given a run's code, and is not idle before it says so."""
+        """The agent gets a run's code, and is not idle until it reports `Ready`."""
         agent.move(AgentStatus.PREPARING)
         self._idle.pop(agent.id, None)
 

@@ -1,4 +1,4 @@
-"""What the machine tells the coordinator to do, in this order."""
+"""What the state machine has the coordinator do, in this order."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Durable(Command, frozen=True, tag=True):
 
 
 class WriteRecord(Command, frozen=True, tag=True):
-    """Write the record to the journal, before anything that depends on it is done."""
+    """Write the record to the journal, before any command that depends on it is performed."""
 
     record: AnyRecord
 
@@ -54,14 +54,14 @@ class PrepareAgent(Command, frozen=True, tag=True):
 
 
 class PlaceMember(Durable, frozen=True, tag=True):
-    """Have the agent start the member; the driver adds what the run's plan says about it."""
+    """Have the agent start the member; the driver adds the run's options."""
 
     agent: AgentId
     member: Member
     size: int
     params: dict[str, Any]
     checkpoint: Checkpoint | None = None
-    """To resume from."""
+    """Checkpoint to resume from."""
 
 
 class Send(Command, frozen=True, tag=True):
@@ -86,7 +86,7 @@ class DeleteCheckpoints(Durable, frozen=True, tag=True):
 
 
 class SweepCheckpoints(Durable, frozen=True, tag=True):
-    """Delete what generations before `before` have left of the trial and is not in `kept`."""
+    """Delete the trial's files of generations before `before` that are not in `kept`."""
 
     trial: TrialId
     kept: tuple[Checkpoint, ...]
@@ -94,7 +94,7 @@ class SweepCheckpoints(Durable, frozen=True, tag=True):
 
 
 class DropAgent(Command, frozen=True, tag=True):
-    """Close the agent's stream: it is lost, whatever it sends from now on."""
+    """Close the agent's stream: the agent is lost, and its later messages do not count."""
 
     agent: AgentId
     reason: str
@@ -115,7 +115,7 @@ class Suggest(Durable, frozen=True, tag=True):
 
 
 class ConcludeTrial(Durable, frozen=True, tag=True):
-    """The trial has its final status: tell the sampler and the user. Comes once for each trial."""
+    """The trial has its final status: report it to the sampler and the user. Comes once for each trial."""
 
     trial: TrialId
 

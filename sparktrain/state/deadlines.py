@@ -1,4 +1,4 @@
-"""What a gang's deadlines say: who has not joined, and who makes no progress. Pure."""
+"""A gang's deadlines: members that have not joined, and members without progress. Pure."""
 
 from sparktrain.ids import Rank
 from sparktrain.state.events import RunLimits
@@ -6,16 +6,16 @@ from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.outcome import Failure, FailureKind
 
 FIRST_STEP_TIMEOUT_S = 900.0
-"""From the moment at which a member says that it is going to train until its first step: it may compile for long."""
+"""From the report that a member trains until its first step: it may compile for long."""
 USUAL_STEPS = 10
-"""A member hangs when it takes longer than so many of its usual steps, however long one takes."""
+"""A member hangs when one step takes longer than this many of its usual steps."""
 
 Late = tuple[Failure, float, Rank]
-"""A failure, when it was found, and the member to blame."""
+"""A failure, when it was detected, and the member that caused it."""
 
 
 def not_joined(gang: Gang, timeout_s: float, at: float) -> Late | None:
-    """The failure of a gang whose members did not all enter the training function in time."""
+    """The failure of a gang in which some member did not enter the training function in time."""
     if gang.status not in (GangStatus.RESERVING, GangStatus.CONNECTING) or at < gang.formed_at + timeout_s:
         return None
     reserving = gang.status is GangStatus.RESERVING and gang.size > 1
@@ -35,7 +35,7 @@ def _state(gang: Gang, rank: Rank) -> str:
 
 
 def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
-    """The failure of a gang of which a member has finished no step for too long, as far as members tell their steps."""
+    """The failure of a gang with a member that has finished no step for too long, if its members report steps."""
     if gang.status is not GangStatus.RUNNING:
         return None
     stuck = [rank for rank, pace in gang.paces.items() if _overdue(pace, limits.hang_timeout_s, at)]
@@ -43,7 +43,7 @@ def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
     live = [rank for rank in (*stuck, *silent) if rank not in gang.ended]
     if not live:
         return None
-    # In a ring all stand still when one does: the one that is behind holds up the others.
+    # In a ring all members wait for one: the one that is behind holds up the others.
     paces = {**gang.reported, **gang.paces}
     last = min(live, key=lambda rank: paces[rank].step)
     pace = paces[last]

@@ -1,4 +1,4 @@
-"""What the coordinator tells the machine. Each event carries its own time, in seconds of the coordinator's clock."""
+"""What has happened, for the state machine. Each event carries its own time, in seconds of the coordinator's clock."""
 
 from typing import Any
 
@@ -24,9 +24,9 @@ class AgentJoined(Event, frozen=True, tag=True):
     slot: int
     host: str
     address: str = "127.0.0.1"
-    """IP address of its host, that other agents reach."""
+    """IP address of its host, which other agents reach."""
     gpus: int = 0
-    """That Spark gives its members."""
+    """GPUs that Spark gives its members."""
 
 
 class AgentSent(Event, frozen=True, tag=True):
@@ -44,11 +44,11 @@ class AgentGone(Event, frozen=True, tag=True):
 
 
 class LossExplained(Event, frozen=True, tag=True):
-    """The cluster has said why an agent was lost: seconds after its stream has ended, or minutes."""
+    """The cluster has reported why an agent was lost: seconds or minutes after its stream ended."""
 
     agent: AgentId
     loss: Loss
-    told: str
+    reason: str
     """What happened, and what to do, in one line."""
 
 
@@ -56,33 +56,33 @@ class RunLimits(Struct, frozen=True):
     """The part of a run's specification that decisions depend on."""
 
     roles: tuple[Role, ...] = (Role.CHIEF,)
-    """Of the members of each trial's gang, by rank."""
+    """Roles of the members of each trial's gang, by rank."""
     min_size: int | None = None
-    """Once agents are lost for good, a gang goes on with so many members; None: it waits for all."""
+    """The fewest members with which a gang continues when agents are lost for good; None: it waits for all."""
     lookahead: int = 0
-    """Trials that the sampler is asked for ahead of need; for one that does not learn from results."""
+    """Trials to request ahead of need from a sampler that does not learn from results."""
     restarts: int = 3
-    """Times a trial's gang is formed again without a newer checkpoint."""
+    """Times a trial's gang restarts without a newer checkpoint."""
     recovers: bool = False
-    """A crash is restarted too, and an exception after progress; else they are the trial's result."""
+    """A gang restarts after a crash too, and after an exception with progress; else they are the trial's result."""
     join_timeout_s: float = 300.0
     """From the start of a gang's first process until its last member is in the training function."""
     hang_timeout_s: float = 120.0
-    """A member that has begun to tell its steps, and tells none for so long, hangs."""
+    """A member that reports steps, and then none for so long, hangs."""
     report_timeout_s: float | None = None
-    """The same of a member that tells no steps, and has begun to report metrics; None: it may be silent for ever."""
+    """The same for a member that reports metrics and no steps; None: no limit."""
     trial_timeout_s: float | None = None
     timeout_s: float | None = None
     max_failures: int | None = None
-    """So many trials that fail end the run."""
+    """The number of failed trials that ends the run."""
     alike_failures: int | None = None
-    """So many end it when they are the first ones, and fail in the same way."""
+    """The number that ends it when the first trials all fail in the same way."""
     total: int | None = None
-    """Trials that there will be, where that is known."""
+    """Number of trials, where that is known."""
     agents: int = 0
-    """That were asked for."""
+    """Agents that the run asked for."""
     start_timeout_s: float = 300.0
-    """How long fewer agents than one gang needs may be there."""
+    """How long the run may have fewer agents than one gang needs."""
 
     @property
     def size(self) -> int:
@@ -91,19 +91,19 @@ class RunLimits(Struct, frozen=True):
 
     @property
     def least(self) -> int:
-        """Agents without which nothing can go on."""
+        """Agents that the run needs to make progress."""
         return self.size if self.min_size is None else self.min_size
 
 
 class RunStarted(Event, frozen=True, tag=True):
-    """A run begins; the machine has no other."""
+    """A run starts; the machine has no other."""
 
     run: RunId
     limits: RunLimits
     records: tuple[AnyRecord, ...] = ()
-    """What the journal holds of the drivers before."""
+    """What the journal holds of earlier drivers."""
     driver_started: DriverStarted = DriverStarted(plan="", at=0.0)
-    """What it gets of this one."""
+    """The record of this driver."""
 
 
 class Suggested(Event, frozen=True, tag=True):
@@ -112,11 +112,11 @@ class Suggested(Event, frozen=True, tag=True):
     run: RunId
     cases: tuple[dict[str, Any], ...]
     exhausted: bool
-    """There will be no more."""
+    """No more will follow."""
 
 
 class StopAsked(Event, frozen=True, tag=True):
-    """The run shall stop: nothing new starts, what runs is advised to stop and is ended `grace_s` later."""
+    """The run must stop: nothing new starts, members are advised to stop, and are ended `grace_s` later."""
 
     run: RunId
     reason: str
@@ -124,10 +124,10 @@ class StopAsked(Event, frozen=True, tag=True):
 
 
 class AgentsUnavailable(Event, frozen=True, tag=True):
-    """The Spark job of the agents is over and will not be started again."""
+    """The Spark job of the agents is over and will not be resubmitted."""
 
     reason: str
 
 
 class Ticked(Event, frozen=True, tag=True):
-    """Time has passed: deadlines are checked."""
+    """Time has passed; the machine checks its deadlines."""

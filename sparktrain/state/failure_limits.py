@@ -1,4 +1,4 @@
-"""When trials that fail end their run: all of the first ones in the same way, or too many of them. Pure."""
+"""When failed trials end their run: the first ones all alike, or too many in all. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from sparktrain.state.outcome import LACKS_METRIC, Failure, FailureKind
 from sparktrain.state.trial import Trial, TrialStatus
 
 _OF_VALUES = frozenset({FailureKind.MEMORY, FailureKind.TIMEOUT, FailureKind.HANG, FailureKind.CHECKPOINT})
-"""What other values of the parameters may well not fail with."""
+"""Failures that may depend on the values of the parameters."""
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _FRAME = re.compile(r'^ *File "[^"]+", line \d+.*$', re.MULTILINE)
 
 
 def alike(failures: Sequence[Failure]) -> bool:
-    """Whether all have failed in the same way, which says that it is the function, and not what it was given.
+    """Whether all have failed in the same way, which points to the function and not to its parameters.
 
     That is the same exception from the same line, or the same words up to numbers. A metric that is not finite, memory
-    and time may come of the values: the first trials of a grid have most of them in common.
+    and time may depend on the values, and the first trials of a grid share most of them.
     """
     kinds = {failure.kind for failure in failures}
     if len(kinds) != 1 or kinds & _OF_VALUES:
@@ -41,10 +41,10 @@ class Failures:
 
     def __init__(self, limits: RunLimits) -> None:
         self.succeeded = False
-        """Some trial of the run has, be it under a driver before."""
+        """Some trial of the run has succeeded, under this driver or an earlier one."""
         self._limits = limits
         self._first: dict[TrialId, Failure | None] = {}
-        """The trials that were started first, those that were lost not counted."""
+        """The trials that started first, not counting lost ones."""
         self._count = 0
 
     def started(self, trial: Trial) -> None:
@@ -63,7 +63,7 @@ class Failures:
                 self._first[trial.id] = trial.failure
 
     def reason(self, last: Failure) -> str:
-        """Why the run ends now that a trial has failed with `last`; empty where it goes on."""
+        """Why the run ends now that a trial has failed with `last`; empty if it continues."""
         limits = self._limits
         if limits.max_failures is not None and self._count >= limits.max_failures:
             many = f"{self._count} trial{'s' * (self._count > 1)}"

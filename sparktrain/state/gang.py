@@ -14,7 +14,7 @@ from sparktrain.state.transitions import check_move
 
 
 class GangStatus(Enum):
-    """A gang is made for one generation and ends with it."""
+    """The status of a gang, which lasts for one generation."""
 
     RESERVING = "members load the training function and reserve addresses"
     CONNECTING = "every member knows all addresses; the backend connects them"
@@ -41,7 +41,7 @@ class Pace:
     step: int
     """Finished so far, those before a restart included."""
     at: float
-    """When the newest was told."""
+    """When the newest step was reported."""
     per_s: float = 0.0
     """0 before the second step."""
     training: bool = True
@@ -53,7 +53,7 @@ class Gang:
     """Agents that train one trial together.
 
     Their first failure is the cause; the others only follow from it. A failure that may itself only follow, such as
-    that of a ring whose other end is gone, is the cause when nothing better comes within a short time.
+    that of a ring that lost its other end, is the cause when no better one comes within a short time.
     """
 
     run: RunId
@@ -65,7 +65,7 @@ class Gang:
     """By rank; a port is 0 until it is reserved."""
     formed_at: float
     checkpoint: Checkpoint | None = None
-    """That the gang resumes from."""
+    """Checkpoint that the gang resumes from."""
     status: GangStatus = GangStatus.RESERVING
     reserved: set[Rank] = field(default_factory=set)
     entered: set[Rank] = field(default_factory=set)
@@ -78,11 +78,11 @@ class Gang:
     follower: Failure | None = None
     """The first failure that may follow from another one."""
     failed_at: float | None = None
-    """When the first failure of either sort was told."""
+    """When the first failure of either kind was reported."""
     progressed: bool = False
-    """It has committed a checkpoint."""
+    """The gang has committed a checkpoint."""
     stop_by: float | None = None
-    """Once members are told to stop: when those that have not ended are given up, with their agents."""
+    """Once members must stop: when those that have not ended are given up, with their agents."""
 
     @property
     def size(self) -> int:
@@ -99,7 +99,7 @@ class Gang:
         return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in self.ended]
 
     def reserve(self, rank: Rank, port: int) -> bool:
-        """Member `rank` holds `port`; whether all do now."""
+        """Member `rank` holds `port`; returns whether all members hold one now."""
         if self.status is not GangStatus.RESERVING or rank in self.reserved:
             return False
         self.reserved.add(rank)
@@ -124,7 +124,7 @@ class Gang:
         self.paces[rank] = pace
 
     def postpone(self, seconds: float) -> None:
-        """The coordinator was suspended for `seconds`: all deadlines are so much later."""
+        """The coordinator was suspended for `seconds`: move all deadlines by as much."""
         self.formed_at += seconds
         for pace in self.paces.values():
             pace.at += seconds
@@ -147,7 +147,7 @@ class Gang:
             self.cause = failure
 
     def explain(self, failure: Failure, rank: Rank) -> None:
-        """The cluster has said why the agent of member `rank` was lost: tell that, where the loss is the cause."""
+        """The cluster has reported why the agent of member `rank` was lost: use that, where the loss is the cause."""
         cause = self.cause or self.follower
         if cause is not None and led_to(cause.kind, cause.rank, rank):
             self.cause = failure if self.size == 1 else replace(failure, rank=int(rank), host=self.places[rank].host)
@@ -155,14 +155,14 @@ class Gang:
     def end(self, rank: Rank, outcome: Outcome, at: float) -> None:
         """Member `rank` is gone."""
         self.ended[rank] = outcome
-        if outcome.failure is not None and not (self.stop_by is not None and outcome.failure.kind is _TOLD):
+        if outcome.failure is not None and not (self.stop_by is not None and outcome.failure.kind is _STOPPED):
             self.fail(outcome.failure, at, rank)
         if len(self.ended) == self.size:
             self._move(GangStatus.ENDED)
 
     @property
     def accomplished(self) -> bool:
-        """Every member that trains has returned: parameter servers and the evaluator are not needed any more."""
+        """Every member that trains has returned: parameter servers and the evaluator are no longer needed."""
         roles = {place.role for place in self.places}
         training = {Role.CHIEF} if Role.PS in roles else {Role.CHIEF, Role.WORKER}
         ranks = [Rank(rank) for rank, place in enumerate(self.places) if place.role in training]
@@ -175,18 +175,18 @@ class Gang:
         if cause is None or self.accomplished:
             return chief
         tails = (each.failure.log_tail for each in self.ended.values() if each.failure is not None)
-        told = cause.log_tail or next(filter(None, tails), ())  # the coordinator's own causes come without lines
+        tail = cause.log_tail or next(filter(None, tails), ())  # the coordinator's own causes come without lines
         seconds = max(outcome.seconds for outcome in self.ended.values())
-        return Outcome(seconds, failure=replace(cause, log_tail=told), notices=chief.notices)
+        return Outcome(seconds, failure=replace(cause, log_tail=tail), notices=chief.notices)
 
     def _move(self, status: GangStatus) -> None:
         self.status = check_move(f"gang of trial {self.trial}", self.status, status, _LEGAL, [f"{self.ended}"])
 
 
 def led_to(kind: FailureKind, rank: int | None, lost: Rank) -> bool:
-    """Whether a failure of `kind`, told of member `rank`, is that the agent of member `lost` was lost."""
+    """Whether a failure of `kind` of member `rank` may follow from the loss of member `lost`'s agent."""
     return kind.follows or (kind is FailureKind.LOST and rank in (None, lost))
 
 
-_TOLD = FailureKind.STOPPED
-"""What a member ends with that was told to: never a cause."""
+_STOPPED = FailureKind.STOPPED
+"""How a member ends that was stopped: never a cause."""

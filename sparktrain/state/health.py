@@ -1,4 +1,4 @@
-"""Which agents fail to bring members into the training function: they back off, and are excluded in the end. Pure."""
+"""Agents on which members fail before they enter the training function back off, and are excluded in the end. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ FIRST_BACK_OFF_S = 5.0
 """How long an agent gets no member after one has failed on it before it entered; twice as long each further time."""
 LONGEST_BACK_OFF_S = 300.0
 EXCLUDED_AFTER = 3
-"""An agent on which so many different trials in a row have failed before they entered gets none any more."""
+"""An agent gets no more members once so many different trials in a row have failed on it before they entered."""
 NEVER_ENTERED = frozenset(
     {FailureKind.LOST, FailureKind.LOAD, FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT}
 )
 """Failures that are the agent's, or its host's, where they come before the training function is entered."""
 
 Seat = tuple[str, int]
-"""Host and slot: an agent that joins again is no other."""
+"""Host and slot, which identify an agent that rejoins."""
 
 
 @dataclass(slots=True)
 class _Illness:
     failures: int = 0
     until: float = 0.0
-    """When it may be given a member again."""
+    """When it may get another member."""
     trials: set[TrialId] = field(default_factory=set)
     last: str = ""
 
@@ -35,18 +35,18 @@ class _Illness:
 
 
 class Health:
-    """What the agents of one run have shown. A run that is resumed knows nothing of it: hosts may be repaired."""
+    """Failures on agents before members entered, in one run. A resumed run forgets them: hosts may be repaired."""
 
     def __init__(self) -> None:
         self.unloadable: dict[str, Failure] = {}
-        """Hosts on which the training function could not be loaded, and nothing has entered it since."""
+        """Hosts that could not load the training function, and where no member has entered it since."""
         self.first_failed_at: float | None = None
-        """When a member failed first before it entered."""
+        """When a member first failed before it entered."""
         self._ill: dict[Seat, _Illness] = {}
         self._barred: dict[TrialId, set[str]] = {}
 
     def entered(self, agent: AgentState) -> None:
-        """A member on the agent has entered the training function: all is well there."""
+        """A member on the agent has entered the training function: the agent is healthy."""
         if self._ill.pop(_seat(agent), None) is None:
             return
         self.unloadable.pop(agent.host, None)
@@ -54,7 +54,7 @@ class Health:
             hosts.discard(agent.host)
 
     def failed(self, agent: AgentState, trial: TrialId, failure: Failure, at: float) -> bool:
-        """A member on the agent has failed before it entered; whether the agent is excluded from now on."""
+        """A member on the agent has failed before it entered; returns whether that excludes the agent."""
         if self.first_failed_at is None:
             self.first_failed_at = at
         if failure.kind is FailureKind.LOAD:
@@ -83,7 +83,7 @@ class Health:
         return any(name == host for name, _ in self._ill)
 
     def barred(self, trial: TrialId) -> set[str]:
-        """Hosts on which the trial has failed before it entered: it waits for another host, if there is one."""
+        """Hosts on which the trial failed before it entered: it waits for another host, if there is one."""
         return self._barred.get(trial, set())
 
     def exclusions(self, agents: Sequence[AgentState]) -> str:
@@ -95,7 +95,7 @@ class Health:
         return f"{len(excluded)} of {len(agents)} agents are excluded: {'; '.join(hosts.values())}"
 
     def why(self, agent: AgentState) -> str:
-        """Why an agent backs off or is excluded, in one line; empty when all is well."""
+        """Why an agent backs off or is excluded, in one line; empty for a healthy agent."""
         ill = self._ill.get(_seat(agent))
         if ill is None:
             return ""

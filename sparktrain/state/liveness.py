@@ -1,16 +1,16 @@
-"""Heartbeats to verdicts: an agent whose lease has run out is lost, for good."""
+"""Leases: an agent without a heartbeat for the length of its lease is lost, for good."""
 
 from collections import deque
 
 from sparktrain.ids import AgentId
 
 SLEPT_S = 6.0
-"""The coordinator looks at leases ten times a second. When it has not for so long, it was itself suspended or held up,
-and what agents sent meanwhile still waits to be read."""
+"""The coordinator looks at leases ten times a second. After so long without a look, it was itself suspended
+or held up, and what agents sent meanwhile is still unread."""
 
 
 class Leases:
-    """Until when each agent counts as alive."""
+    """The time until which each agent counts as alive."""
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
@@ -18,18 +18,18 @@ class Leases:
         self._looked_at: float | None = None
 
     def renew(self, agent: AgentId, at: float) -> None:
-        """A sign of life of `agent` came at `at`."""
+        """A heartbeat of `agent` came at `at`."""
         self._until[agent] = at + self._lease_s
 
     def end(self, agent: AgentId) -> None:
-        """`agent` is gone."""
+        """The lease of `agent` ends, for the agent is gone."""
         self._until.pop(agent, None)
 
     def woke(self, at: float) -> float:
         """For how long the coordinator was itself suspended or held up before `at`; 0 where it was not.
 
-        To be asked before each `expired`, many times in each `SLEPT_S`. After a gap all leases are renewed: it is not
-        the agents that were silent.
+        Call it before each `expired`, many times in each `SLEPT_S`. After a gap it renews all leases, for the agents
+        were not silent.
         """
         gap_s, self._looked_at = 0.0 if self._looked_at is None else at - self._looked_at, at
         if gap_s <= SLEPT_S:
@@ -39,15 +39,14 @@ class Leases:
         return gap_s
 
     def expired(self, at: float) -> list[AgentId]:
-        """Agents whose lease ran out before `at`, in the order in which they joined."""
+        """Agents with a lease that ran out before `at`, in the order in which they joined."""
         return [agent for agent, until in self._until.items() if until < at]
 
 
 class Lease:
     """An agent's own view of its lease, which never ends later than the coordinator's.
 
-    It counts from the *sending* of the heartbeat that was answered: the coordinator's counts from its arrival, which is
-    later.
+    It counts from the *sending* of the answered heartbeat, the coordinator's from the arrival, which is later.
     """
 
     def __init__(self, lease_s: float) -> None:

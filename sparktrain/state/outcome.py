@@ -1,11 +1,11 @@
-"""What one member's process ended with, and who has to act on it."""
+"""How one member's process ended, and who has to act on it."""
 
 from enum import StrEnum
 
 from msgspec import Struct
 
 LACKS_METRIC = "the result lacks metric"
-"""How a failure of the kind `metric` begins in which the function did not name it."""
+"""How a failure of the kind `metric` starts when the function did not return the metric."""
 
 
 class FailureKind(StrEnum):
@@ -24,7 +24,7 @@ class FailureKind(StrEnum):
     RING = "ring"  # an operation of the ring failed: another member is gone, or stuck
     MISMATCH = "mismatch"  # members of the gang ran different programs, or called different operations of the ring
     HANG = "hang"  # the member finished no training step for too long
-    CHECKPOINT = "checkpoint"  # the checkpoint to resume from is damaged
+    CHECKPOINT = "checkpoint"  # the checkpoint to resume from is corrupt
     STOPPED = "stopped"  # the run was stopped before the trial had ended
 
     @property
@@ -34,29 +34,29 @@ class FailureKind(StrEnum):
 
 
 class Loss(StrEnum):
-    """What the cluster said of an agent that was lost. The value is the word in `results.json`."""
+    """The cluster's reason for the loss of an agent. The value is the word in `results.json`."""
 
     PREEMPTED = "preempted"  # its container was given to another queue
     NODE = "node"  # its node was lost
     DECOMMISSIONED = "decommissioned"  # its node, or its executor, was taken out of service
-    KILLED = "killed"  # its executor was ended by a signal, and nobody said for what
+    KILLED = "killed"  # its executor was ended by a signal, for an unknown reason
     MASTER = "master"  # Spark's application master was lost, and with it all executors
     MEMORY = "memory"  # its container used more memory than it may
-    OTHER = "other"  # its executor was lost for a reason that has no word here
+    OTHER = "other"  # its executor was lost for another reason
 
     @property
     def kind(self) -> FailureKind:
-        """As what the failure counts."""
+        """The kind that the failure counts as."""
         return FailureKind.MEMORY if self is Loss.MEMORY else FailureKind.LOST
 
     @property
     def excused(self) -> bool:
-        """The cluster took it: that counts against no limit of the user's."""
+        """The cluster took the agent: that counts against no limit of the user's."""
         return self not in (Loss.MEMORY, Loss.OTHER)
 
 
 class Failure(Struct, frozen=True):
-    """The root cause of a failed member, as text: only training processes unpickle what is the user's."""
+    """The root cause of a failed member, as text: only training processes unpickle objects of the user."""
 
     kind: FailureKind
     summary: str
@@ -66,11 +66,11 @@ class Failure(Struct, frozen=True):
     log_tail: tuple[str, ...] = ()
     """The last lines that the process printed."""
     rank: int | None = None
-    """Of the member that failed, once the coordinator knows which it was."""
+    """Rank of the failed member, once the coordinator knows it."""
     host: str | None = None
-    """Of that member."""
+    """Host of that member."""
     loss: Loss | None = None
-    """What the cluster said, where its agent was lost and it said something."""
+    """The cluster's reason, where an agent was lost and the cluster reported one."""
 
     def __str__(self) -> str:
         """For `print`: what failed and where, then the traceback, or the last lines that the process printed."""
@@ -86,33 +86,33 @@ class Failure(Struct, frozen=True):
 
     @property
     def ending(self) -> str:
-        """The lines that a process which knows of its failure prints last."""
-        told = "" if self.summary in self.traceback else f"[sparktrain] failed: {self.summary}\n"
-        return f"{self.traceback.rstrip()}\n{told}".lstrip("\n")
+        """The last lines that a failed process prints."""
+        summary = "" if self.summary in self.traceback else f"[sparktrain] failed: {self.summary}\n"
+        return f"{self.traceback.rstrip()}\n{summary}".lstrip("\n")
 
 
 class Restart(Struct, frozen=True):
-    """A gang that was lost and formed again: the root cause, and what it cost."""
+    """The restart of a lost gang: the root cause, and what it cost."""
 
     rank: int
-    """Of the member that was lost first, in the generation that ended."""
+    """Rank of the member that was lost first, in the generation that ended."""
     host: str | None
-    """Of that member."""
+    """Host of that member."""
     kind: FailureKind
     cause: str
     """Summary of the failure: one line."""
     seconds: float
-    """From the loss until every member of the next generation trained; of a lost driver, from the begin of the next."""
+    """From the loss until all members of the next generation train; for a lost driver, since the start of the next."""
     resumed_from_step: int | None = None
-    """Step of the checkpoint that training went on from; None when it began anew."""
+    """Step of the checkpoint that training resumed from; None when it restarted from step 0."""
     steps_lost: int | None = None
-    """Steps that were done again, as far as members had told them (each half second); None where they told none."""
+    """Repeated steps, as far as members had reported them (each half second); None where they reported none."""
     loss: Loss | None = None
-    """What the cluster said, where an agent was lost and it said something."""
+    """The cluster's reason, where an agent was lost and the cluster reported one."""
 
     @property
     def excused(self) -> bool:
-        """It counts against no limit of the user's."""
+        """The restart counts against no limit of the user's."""
         return self.loss is not None and self.loss.excused
 
 
@@ -122,15 +122,15 @@ class Report(Struct, frozen=True):
     step: int
     metrics: dict[str, float]
     time: float = 0.0
-    """When, in seconds since 1970, by the clock of the member's host; 0 where nobody knows."""
+    """Seconds since 1970, by the clock of the member's host; 0 where unknown."""
 
 
 class Outcome(Struct, frozen=True):
-    """The end of one member: metrics, or a failure."""
+    """The result of one member: metrics, or a failure."""
 
     seconds: float
     """From the call of the training function to its end."""
     metrics: dict[str, float] | None = None
     failure: Failure | None = None
     notices: tuple[str, ...] = ()
-    """What the user should know of how it trained, one line each."""
+    """What the user should know about the training, one line each."""

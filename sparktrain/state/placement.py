@@ -1,4 +1,4 @@
-"""Which trial is next, and which agents become which members of its gang. Pure."""
+"""The next trial, and the agents that become the members of its gang. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -14,10 +14,10 @@ from sparktrain.state.trial import Trial
 def next_gang(
     sweep: Sweep, agents: Agents, size_of: Callable[[Trial], int], at: float
 ) -> tuple[Trial, list[AgentState]] | None:
-    """The trial whose gang can form now, with the agents of its members by rank; None when none can.
+    """The next trial with enough idle agents for a gang, and those agents by rank; None when no gang can form.
 
-    First come, first served: a trial that lacks agents takes them before those behind it. One that has failed on a host
-    before it entered waits for another host, as long as there is one; those behind it need not.
+    First come, first served: a trial that lacks agents takes them before those behind it. A trial that failed on a
+    host before it entered waits for another host, as long as there is one; those behind it do not wait.
     """
     there = idle(agents, sweep, at) if sweep.queue else []
     for trial in sweep.queue if there else ():
@@ -31,14 +31,14 @@ def next_gang(
 
 
 def _lost_on(trial: Trial) -> set[str | None]:
-    """Hosts that the trial was lost on under this driver; where it crashed its checkpoint is still at hand."""
+    """Hosts that the trial was lost on under this driver; after a crash its checkpoint is still on the host."""
     return {each.host for each in trial.restarts[trial.forgiven :] if each.kind is FailureKind.LOST}
 
 
 def _allowed(
     sweep: Sweep, trial: Trial, agents: Agents, there: Sequence[AgentState], size: int
 ) -> Sequence[AgentState]:
-    """Those of the idle agents that the trial may be given."""
+    """The idle agents that the trial may get."""
     barred = sweep.health.barred(trial.id)
     if not barred or sum(agent.host not in barred for agent in able(agents.all(), sweep)) < size:
         return there
@@ -46,7 +46,7 @@ def _allowed(
 
 
 def seat(agents: Sequence[AgentState], size: int, shunned: Collection[str | None] = ()) -> list[AgentState]:
-    """`size` of the agents, which are idle, by rank: on as few hosts as possible, those of one host next to each other.
+    """`size` of the idle agents, by rank: on as few hosts as possible, those of one host next to each other.
 
     Agents with GPUs come first, for the last ranks are those that need none. Then agents of hosts that are not
     `shunned`, then of the hosts with the most idle ones; among equals, those that have been idle for longest.

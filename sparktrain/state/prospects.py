@@ -1,4 +1,4 @@
-"""Which agents a run can count on, and when it cannot go on for want of them. Pure."""
+"""Which agents a run can count on, and when it ends because it lacks them. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,23 +6,23 @@ from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.sweep import Ending, Stop, Sweep
 
 AGENTS_TIMEOUT_S = 10.0
-"""How long what could not be loaded where it was tried first waits for agents that were asked for and are not there."""
+"""How long a function that the first hosts could not load waits for agents that have not joined yet."""
 
 
 def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
-    """Those that may get members of the run, now or later."""
+    """Agents that may get members of the run, now or later."""
     hopeless = sweep.health.unloadable if not sweep.ever_entered else {}
     return [agent for agent in agents if agent.host not in hopeless and not sweep.health.excluded(agent)]
 
 
 def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
-    """Those that may get a member now, longest idle first."""
+    """Agents that may get a member now, longest idle first."""
     there = able(agents.idle_for(sweep.run, len(agents)), sweep)
     return [agent for agent in there if not sweep.health.backs_off(agent, at)]
 
 
 def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:
-    """What failed before it entered may enter on hosts where nothing has failed like that, or that are to come."""
+    """A member that failed before it entered may enter on hosts without such a failure, or on hosts that join later."""
     health, limits = sweep.health, sweep.limits
     others = [agent for agent in able(alive, sweep) if not health.failed_on(agent.host)]
     since = at if health.first_failed_at is None else health.first_failed_at

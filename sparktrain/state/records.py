@@ -1,6 +1,6 @@
-"""What the journal of a run holds: the facts that a driver which takes over must know, in the order of their coming.
+"""The journal of a run: the facts that a driver which takes over must know, in their order.
 
-A record is written before anything is done that depends on it; `state.recovery` folds records back into a sweep.
+A record is written before any command that depends on it is performed; `state.recovery` folds records into a sweep.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ class Record(Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
     """Base of all records."""
 
     at: float = 0.0
-    """Seconds since 1970, by the clock of the driver that wrote it: for people. 0 where nobody knows."""
+    """Seconds since 1970, by the clock of the driver that wrote it, for display. 0 where unknown."""
 
 
 class TrialsAdded(Record, frozen=True, tag=True, kw_only=True):
@@ -26,34 +26,34 @@ class TrialsAdded(Record, frozen=True, tag=True, kw_only=True):
     cases: tuple[dict[str, Any], ...]
     exhausted: bool
     asked: int
-    """How many the sampler was asked for."""
+    """How many trials the sampler was asked for."""
     observed: int
-    """Ends of trials that it had been told when it was asked: whoever asks again tells it as many first."""
+    """Results that the sampler had when it was asked: a replay observes as many first."""
 
 
 class GangFormed(Record, frozen=True, tag=True, kw_only=True):
-    """A trial is run in a new generation. All older generations are fenced from here on: what they write is ignored."""
+    """A trial has a gang of a new generation. All older generations are fenced: what they write is ignored."""
 
     trial: TrialId
     generation: Generation
     hosts: tuple[str, ...]
-    """Of its members, by rank."""
+    """Hosts of its members, by rank."""
     base: str = ""
-    """Digest of the checkpoint that it resumes from; empty when it begins anew."""
+    """Digest of the checkpoint that it resumes from; empty when it starts from step 0."""
 
 
 class CheckpointAcknowledged(Record, frozen=True, tag=True, kw_only=True):
-    """A checkpoint counts: from here on it may be resumed from, and older ones may be deleted."""
+    """A checkpoint counts: a gang may resume from it, and older ones may be deleted."""
 
     trial: TrialId
     checkpoint: Checkpoint
 
 
 class SaveFailed(Record, frozen=True, tag=True, kw_only=True):
-    """What was saved after a step could not be made a checkpoint; training goes on.
+    """The snapshot after a step did not become a checkpoint; training continues.
 
-    For people, and to try the journal: where no checkpoint can be written, the run may have lost its store, and nothing
-    else might be written for long.
+    For display, and to test the journal: where no checkpoint can be written, the run may have lost its store, and no
+    other record might follow for long.
     """
 
     trial: TrialId
@@ -62,7 +62,7 @@ class SaveFailed(Record, frozen=True, tag=True, kw_only=True):
 
 
 class CheckpointCorrupt(Record, frozen=True, tag=True, kw_only=True):
-    """A checkpoint could not be read: it is never resumed from again."""
+    """A checkpoint could not be read: no gang resumes from it."""
 
     trial: TrialId
     manifest: str
@@ -70,7 +70,7 @@ class CheckpointCorrupt(Record, frozen=True, tag=True, kw_only=True):
 
 
 class CheckpointsDropped(Record, frozen=True, tag=True, kw_only=True):
-    """Checkpoints count no more: they were deleted to make room, or are damaged and nobody shall resume from them."""
+    """Checkpoints no longer count: they were deleted to make room, or are corrupt and no gang may resume from them."""
 
     trial: TrialId
     manifests: tuple[str, ...]
@@ -85,13 +85,13 @@ class GangRestarted(Record, frozen=True, tag=True, kw_only=True):
 
 
 class LossRecorded(Record, frozen=True, tag=True, kw_only=True):
-    """Why a gang was lost that was formed again meanwhile: the cluster has told it only now."""
+    """Why a gang was lost that has restarted meanwhile: the cluster reported it late."""
 
     trial: TrialId
     generation: Generation
-    """Of the gang that was lost."""
+    """Generation of the lost gang."""
     restart: Restart
-    """In place of what was known before."""
+    """Replaces what was known before."""
 
 
 class GangRecovered(Record, frozen=True, tag=True, kw_only=True):
@@ -103,14 +103,14 @@ class GangRecovered(Record, frozen=True, tag=True, kw_only=True):
 
 
 class TrialReported(Record, frozen=True, tag=True, kw_only=True):
-    """The newest metrics of a running trial: for people, at long intervals."""
+    """The newest metrics of a running trial, at long intervals, for display."""
 
     trial: TrialId
     report: Report
 
 
 class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
-    """A trial has its final status. There is one for each trial, but for those that a later driver runs again."""
+    """A trial has its final status. There is one record for each trial, except where a later driver retries it."""
 
     trial: TrialId
     status: TrialStatus
@@ -121,20 +121,20 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
 
 
 class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
-    """A driver is on the run from here on: the first one, or one that resumes it.
+    """A driver owns the run from here: the first one, or one that resumes it.
 
-    Trials without a result are run again, those that were stopped or lost with the driver before too, and what was lost
-    so far does not count against their restarts.
+    It retries trials without a result, also those that were stopped or lost under an earlier driver; earlier losses do
+    not count against their restarts.
     """
 
     plan: str
-    """Digest of what the run is asked to do, see `RunLayout.plan`."""
+    """Digest of the run's plan, see `RunLayout.plan`."""
     space: str = ""
-    """Digest of the space: with another one, the sampler is another too."""
+    """Digest of the space: with another space, the sampler is another too."""
     retry_failed: bool = False
-    """Trials that have failed are run again as well."""
+    """The driver retries failed trials as well."""
     ran_s: float = 0.0
-    """How long the drivers before were on it, as far as they have told."""
+    """Duration of the run under earlier drivers, as far as they recorded it."""
 
 
 class RunEnded(Record, frozen=True, tag=True, kw_only=True):
@@ -144,7 +144,7 @@ class RunEnded(Record, frozen=True, tag=True, kw_only=True):
     """One of the values of `state.sweep.Ending`."""
     reason: str = ""
     seconds: float = 0.0
-    """That its driver was on it."""
+    """Duration under the driver that ended it."""
 
 
 AnyRecord = (

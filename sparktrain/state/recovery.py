@@ -1,4 +1,4 @@
-"""From the records of a journal back to the sweep that they tell of, and to fewer records that tell the same."""
+"""Fold the records of a journal back into a sweep, and compact them to fewer records with the same meaning."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,22 +30,22 @@ from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 DRIVER_LOST = "the driver was lost, or stopped the run"
 
 
-def recovered(begun: RunStarted) -> Sweep:
-    """The sweep as the drivers before have left it, now under a new driver, which is a fact of its own."""
-    sweep = Sweep(begun.run, begun.limits, begun.at, begun.driver_started.at)
-    fold(sweep, begun.records)
-    again = [trial for trial in sweep.trials.values() if _ran_in_vain(trial, begun.driver_started)]
+def recovered(event: RunStarted) -> Sweep:
+    """The sweep as earlier drivers left it, now under a new driver, which is a record of its own."""
+    sweep = Sweep(event.run, event.limits, event.at, event.driver_started.at)
+    fold(sweep, event.records)
+    again = [trial for trial in sweep.trials.values() if _lost_unnoted(trial, event.driver_started)]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
-    facts.append(replace(begun.driver_started, ran_s=sweep.ran_s))
+    facts.append(replace(event.driver_started, ran_s=sweep.ran_s))
     fold(sweep, facts)
     for trial in again:
-        trial.failed_at = begun.at  # nobody knows when its driver was lost: what is told is the cost under this one
+        trial.failed_at = event.at  # the time of its driver's loss is unknown: report the cost under this one
     sweep.start_driver(facts)
     return sweep
 
 
 def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
-    """Bring the trials to where the records say that they were; the queue is made when a driver takes over."""
+    """Bring the trials to the state that the records describe; `DriverStarted` makes the queue."""
     for record in records:
         match record:
             case DriverStarted():
@@ -58,37 +58,37 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
                 _fold_trial(sweep, sweep.trials[record.trial], record)
 
 
-def _take_over(sweep: Sweep, began: DriverStarted) -> None:
-    """What has no result is queued again, first what has been running before."""
+def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
+    """Requeue trials without a result, first those that were running."""
     for trial in sweep.trials.values():
-        if _has_no_result(trial, began):
-            if trial.checkpoints.all_damaged:
-                trial.checkpoints.try_again()  # or it would begin at step 0, and say nothing
-            # Not by `move`: in the life of a trial under one driver there is no way back from a final status.
+        if _has_no_result(trial, driver):
+            if trial.checkpoints.all_corrupt:
+                trial.checkpoints.trust_again()  # or it would silently start at step 0
+            # Not by `move`: under one driver no trial leaves a final status.
             trial.status, trial.failure, trial.failed_at = TrialStatus.QUEUED, None, None
         trial.forgiven = len(trial.restarts)
     queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
-    sweep.take_over(began, sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
+    sweep.take_over(driver, sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
 
 
 def _end(sweep: Sweep, record: RunEnded) -> None:
     sweep.recover_time(record.seconds)
     for trial in sweep.trials.values() if record.ending == Ending.UNLOADABLE else ():
         if trial.failure is not None and trial.failure.kind is FailureKind.LOAD:
-            trial.status = TrialStatus.LOST  # nothing could be loaded anywhere: that tells nothing of the trial
+            trial.status = TrialStatus.LOST  # no host could load the function: the trial itself has no result
 
 
-def _has_no_result(trial: Trial, began: DriverStarted) -> bool:
-    return not trial.status.observed or (began.retry_failed and trial.status is TrialStatus.FAILED)
+def _has_no_result(trial: Trial, driver: DriverStarted) -> bool:
+    return not trial.status.observed or (driver.retry_failed and trial.status is TrialStatus.FAILED)
 
 
-def _ran_in_vain(trial: Trial, began: DriverStarted) -> bool:
-    """Its newest gang came to nothing, and that was not noted yet."""
-    return _has_no_result(trial, began) and len(trial.restarts) < trial.generation
+def _lost_unnoted(trial: Trial, driver: DriverStarted) -> bool:
+    """Its newest gang was lost, and no record notes it yet."""
+    return _has_no_result(trial, driver) and len(trial.restarts) < trial.generation
 
 
 def _cause(trial: Trial) -> Restart:
-    """Why the gang of a trial is formed again under another driver."""
+    """Why the gang of a trial restarts under another driver."""
     newest = trial.checkpoints.newest
     resumed_from = newest.step if newest is not None else None
     failure = trial.failure if trial.status.final else None
@@ -110,7 +110,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
         case SaveFailed(step=step, problem=problem):
             trial.not_saved(step, problem)
         case CheckpointCorrupt(manifest=manifest, reason=reason):
-            trial.checkpoints.damage(manifest, reason)
+            trial.checkpoints.mark_corrupt(manifest, reason)
         case CheckpointsDropped(manifests=manifests):
             trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
@@ -131,7 +131,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
 def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
     """The records without those that later ones have made superfluous, in the same order.
 
-    They fold into the same trials, and tell a sampler the same.
+    They fold into the same trials, and a sampler replays the same from them.
     """
     needed = _Needed(_checkpoints(records))
     kept = [record for record in reversed(records) if needed(record)]
@@ -139,22 +139,22 @@ def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
 
 
 def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
-    """Manifests of the checkpoints that still count in the end, and of those that turned out to be damaged."""
+    """Manifests of the checkpoints that count in the end, and of corrupt ones."""
     each: dict[TrialId, CheckpointHistory] = {}
     for record in records:
         match record:
             case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
                 each.setdefault(trial, CheckpointHistory()).acknowledge(checkpoint)
             case CheckpointCorrupt(trial=trial, manifest=manifest, reason=reason):
-                each.setdefault(trial, CheckpointHistory()).damage(manifest, reason)
+                each.setdefault(trial, CheckpointHistory()).mark_corrupt(manifest, reason)
             case CheckpointsDropped(trial=trial, manifests=manifests):
                 each.setdefault(trial, CheckpointHistory()).drop(manifests)
     kept = {(trial, known.manifest) for trial, found in each.items() for known in found.kept}
-    return kept | {(trial, known.manifest) for trial, found in each.items() for known, _ in found.damaged}
+    return kept | {(trial, known.manifest) for trial, found in each.items() for known, _ in found.corrupt}
 
 
 class _Needed:
-    """Goes backwards over records, and says which of them still tell something."""
+    """Walks backwards over records, and decides which of them are still needed."""
 
     def __init__(self, checkpoints: set[tuple[TrialId, str]]) -> None:
         self._checkpoints = checkpoints
@@ -170,7 +170,7 @@ class _Needed:
             case SaveFailed(trial=trial):
                 return self._first(self._settled, trial)
             case CheckpointsDropped():
-                return False  # so are those that it names
+                return False  # the records of its checkpoints are not kept either
             case TrialReported(trial=trial):
                 return self._first(self._reported, trial)
             case GangFormed(trial=trial):

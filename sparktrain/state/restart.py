@@ -1,4 +1,4 @@
-"""Whether a failed gang is formed again: lost infrastructure is retried, the user's bugs are not."""
+"""Whether a failed gang restarts: lost infrastructure is retried, the user's bugs are not."""
 
 from enum import Enum
 
@@ -7,13 +7,13 @@ from msgspec import Struct
 from sparktrain.state.outcome import FailureKind
 
 EXCUSED_LIMIT = 100
-"""Times that the cluster may take a trial's gang under one driver: one that loses each gang would never end."""
+"""How often the cluster may take a trial's gang under one driver: without a limit some trials would never end."""
 
 
 class Decision(Enum):
-    """What becomes of a trial whose gang has failed."""
+    """What follows for a trial when its gang has failed."""
 
-    RETRY = "form the gang again"
+    RETRY = "restart the gang"
     FAIL = "the failure is the trial's result"
     GIVE_UP = "lost too often: the trial has no result"
     STOP = "the run was stopped"
@@ -28,7 +28,7 @@ class Cause(Enum):
     USER = "the training function"
 
 
-# STOPPED as well: a member that nobody told to stop was ended by its agent, for a reason of that one's own.
+# STOPPED as well: a member without a request to stop was ended by its agent, for the agent's own reason.
 _INFRASTRUCTURE = frozenset(
     {FailureKind.LOST, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT, FailureKind.STOPPED}
 )
@@ -48,14 +48,14 @@ def cause_of(kind: FailureKind) -> Cause:
 
 
 class History(Struct, frozen=True):
-    """What a trial has been through, the failure that is to be decided included."""
+    """A trial's losses and failures, including the one to decide."""
 
     restarts: int
-    """Gangs that were lost or have failed and count against the limit, this one too where it does."""
+    """Gangs that were lost or failed and count against the limit, this one included where it does."""
     excused: int
-    """The others: gangs of which the cluster said that it took them."""
+    """The others: gangs that the cluster took."""
     recovers: bool
-    """Crashes are restarted as well: of gangs, and of `run()`; a crash of an ordinary trial is its result."""
+    """Gangs and `run()` restart after crashes as well; a crash of an ordinary trial is its result."""
     progressed: bool
     """This generation has committed a checkpoint."""
     repeated: bool
@@ -65,9 +65,9 @@ class History(Struct, frozen=True):
 def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> Decision:
     """The decision for a failure of `kind`, where a trial may be restarted `limit` times.
 
-    Infrastructure is retried; what the cluster says that it took does not use up the limit. Crashes and hangs are where
-    the run recovers at all. An exception is where the gang has got further than the checkpoint that it began with, for
-    then it need not come again; the same one twice is a bug.
+    Infrastructure is retried; what the cluster took does not use up the limit. Crashes and hangs are retried where
+    the run recovers. An exception is retried where the gang has progressed beyond its first checkpoint, for
+    then it may not recur; the same one twice is a bug.
     """
     cause = cause_of(kind)
     if stopping and cause is Cause.INFRASTRUCTURE:

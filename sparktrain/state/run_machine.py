@@ -63,7 +63,7 @@ class RunMachine:
 
     def on_loss_explained(self, event: on.LossExplained) -> Commands:
         """The cluster has reported why an agent was lost."""
-        gang = self.sweep.explain(event.agent, event.loss, event.told)
+        gang = self.sweep.explain(event.agent, event.loss, event.reason)
         return self._gang_over(gang, event.at) if gang is not None and gang.status is GangStatus.ENDED else []
 
     def _drop(self, agent: AgentId, reason: str, at: float) -> Commands:
@@ -149,7 +149,7 @@ class RunMachine:
     def _on_ended(self, gang: Gang, agent_id: AgentId, message: m.MemberEnded, at: float) -> Commands:
         rank, outcome = message.member.rank, message.outcome
         if self._unasked(gang, outcome):
-            return self._drop(agent_id, "it ended its member, and nobody had asked it to", at)
+            return self._drop(agent_id, "it ended its member without a request", at)
         agent = self._agents.get(agent_id)
         if agent is not None and agent.member == message.member:
             self._agents.release(agent)

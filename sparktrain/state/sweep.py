@@ -35,7 +35,7 @@ from sparktrain.state.restart import Decision, History, decide
 from sparktrain.state.trial import Trial, TrialStatus
 
 REPORT_INTERVAL_S = 10.0
-"""The journal gets a trial's reports no more often than this: they are for people who look at the run."""
+"""The journal gets a trial's reports no more often than this: they are for display."""
 
 
 class Ending(StrEnum):
@@ -74,18 +74,18 @@ class Sweep:
         self.started_at = at
         self._started_wall = at if wall is None else wall
         self.ran_s = 0.0
-        """How long drivers before were on the run; once it has ended, this one too."""
+        """Duration of the run under earlier drivers; once it has ended, under this one too."""
         self.space = ""
-        """Digest of the space that trials are taken from, see `DriverStarted`."""
+        """Digest of the space that trials come from, see `DriverStarted`."""
         self.trials: dict[TrialId, Trial] = {}
         self.queue: deque[Trial] = deque()
         self.gangs: dict[TrialId, Gang] = {}
-        """Gangs that have not ended, and those that wait for the cluster's word."""
+        """Gangs that have not ended, and those that wait for the cluster's reason."""
         self.lost: dict[AgentId, tuple[Member, str]] = {}
-        """Agents that were lost with a member, and their hosts, as long as the cluster has not said why."""
+        """Agents that were lost with a member, and their hosts, as long as the cluster has not reported why."""
         self.suggesting = False
         self.starved = False
-        """The sampler had no trial to give, and is asked again when one has ended."""
+        """The sampler had no trial to give, and is asked once more when one has ended."""
         self.exhausted = False
         self.ever_entered = False
         """Some member has entered the training function: executors can load it."""
@@ -94,7 +94,7 @@ class Sweep:
         self.stop: Stop | None = None
         """Why nothing new starts."""
         self.kill_at: float | None = None
-        """Once stopping: when what still runs is ended."""
+        """Once stopping: when members that still run are ended."""
         self.ended = False
         """`EndRun` was given out."""
         self.short_since: float | None = at
@@ -104,11 +104,11 @@ class Sweep:
         self._facts: list[AnyRecord] = []
         """Records that `take_facts` has not given out."""
         self.observed = 0
-        """Ends of trials that the sampler has been told, or will have been before it is asked again."""
+        """Results that the sampler has observed, or will have before the next request."""
         self._asked = (0, 0)
-        """How many trials the sampler was asked for when it was asked last, and `observed` at that time."""
+        """Number of trials in the last request to the sampler, and `observed` at that time."""
         self._reported_at: dict[TrialId, float] = {}
-        """When the last report of a trial was noted."""
+        """When the last report of a trial was recorded."""
 
     # ---- under drivers before, see `recovery`
 
@@ -146,7 +146,7 @@ class Sweep:
         return [replace(fact, at=wall) for fact in facts]
 
     def add(self, suggested: Suggested) -> list[Trial]:
-        """Queue new trials; those that come after a stop are returned, stopped."""
+        """Queue new trials; after a stop, return them stopped."""
         self.suggesting = False
         self.starved = not suggested.cases
         self.exhausted = suggested.exhausted or (self.starved and not self.gangs and not self.queue)
@@ -211,16 +211,16 @@ class Sweep:
         self._facts.append(SaveFailed(trial=gang.trial, step=step, problem=problem))
 
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
-        """A checkpoint counts from now on; those that are not needed any more."""
+        """A checkpoint counts from now on; returns those that can be deleted."""
         gang.progressed = True
         self.trials[gang.trial].unsaved = ""
         self._facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
         return self.trials[gang.trial].checkpoints.acknowledge(new)
 
     def conclude(self, gang: Gang, elsewhere: bool = False) -> Trial | None:
-        """The gang has ended: its trial, when it is final now; None when it is queued again.
+        """The gang has ended: returns its trial when that is final, None when it is requeued.
 
-        `elsewhere`: there are hosts where members may enter the training function that did not here.
+        `elsewhere`: on other hosts members may enter the training function.
         """
         del self.gangs[gang.trial]
         self.starved = False
@@ -234,7 +234,7 @@ class Sweep:
         return self._failed(trial, gang, trial.failure)
 
     def _reread(self, gang: Gang, failure: Failure, elsewhere: bool) -> Failure:
-        """A failure before the training function was entered, which others have entered or may, is the host's."""
+        """A failure before the training function was entered, which others have entered or may enter, is the host's."""
         rank = Rank(failure.rank or 0)
         if rank in gang.entered or failure.kind not in NEVER_ENTERED or not (self.ever_entered or elsewhere):
             return failure
@@ -248,8 +248,8 @@ class Sweep:
         self.lost[agent.id] = member, agent.host
 
     def awaits_reason(self, gang: Gang) -> bool:
-        """The trial of an ended gang would be given up for the loss of an agent, and the cluster has not said why: what
-        it has taken itself does not count."""
+        """The trial of an ended gang would be given up for the loss of an agent, and the cluster's reason is not known:
+        what the cluster took does not count."""
         trial, failure = self.trials[gang.trial], gang.verdict().failure
         if failure is None or failure.loss is not None:
             return False
@@ -261,12 +261,12 @@ class Sweep:
         )
         return agent_lost and self._decide(trial, gang, failure) is Decision.GIVE_UP
 
-    def explain(self, agent: AgentId, loss: Loss, told: str) -> Gang | None:
-        """The cluster has said why the agent was lost; the gang that this ended, unless it is over."""
+    def explain(self, agent: AgentId, loss: Loss, reason: str) -> Gang | None:
+        """The cluster has reported why the agent was lost; returns the gang that this ended, unless it is over."""
         member, host = self.lost.pop(agent, (None, ""))
         if member is None:
             return None
-        trial, failure = self.trials[member.trial], Failure(loss.kind, lost_agent(host, told), loss=loss)
+        trial, failure = self.trials[member.trial], Failure(loss.kind, lost_agent(host, reason), loss=loss)
         gang = self.gangs.get(member.trial)
         if gang is not None and gang.generation == member.generation:
             gang.explain(failure, member.rank)
@@ -294,11 +294,11 @@ class Sweep:
     def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
         if failure.kind is FailureKind.CHECKPOINT and gang.checkpoint is not None:
             manifest = gang.checkpoint.manifest
-            trial.checkpoints.damage(manifest, failure.summary)
+            trial.checkpoints.mark_corrupt(manifest, failure.summary)
             self._facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
         decision = self._decide(trial, gang, failure)
-        if decision is Decision.RETRY and trial.checkpoints.all_damaged:
-            trial.failure, decision = trial.checkpoints.damage_report(failure), Decision.FAIL
+        if decision is Decision.RETRY and trial.checkpoints.all_corrupt:
+            trial.failure, decision = trial.checkpoints.corruption_report(failure), Decision.FAIL
         if decision is Decision.RETRY:
             self._restart(trial, gang, failure)
             return None
@@ -332,14 +332,14 @@ class Sweep:
         trial.failed_at = gang.failed_at
         trial.move(TrialStatus.QUEUED)
         if self.health.barred(trial.id):
-            self.queue.append(trial)  # others shall show whether it is the agent
+            self.queue.append(trial)  # other trials show whether the agent is the cause
         else:
             self.queue.appendleft(trial)
         self._facts.append(GangRestarted(trial=trial.id, restart=restart))
 
     @property
     def _unfinished(self) -> TrialStatus:
-        """Final status of a trial that the end of the run leaves without a result."""
+        """Final status of a trial without a result when the run ends."""
         return TrialStatus.LOST if self.stop and self.stop.ending.infrastructure else TrialStatus.STOPPED
 
     def request_stop(self, reason: str, ending: Ending, kill_at: float | None = None) -> None:
@@ -368,7 +368,7 @@ class Sweep:
         self.too_few_since = _since(self.too_few_since, usable < self.limits.least, at)
 
     def postpone(self, seconds: float) -> None:
-        """The coordinator was suspended for `seconds`: nobody's silence or absence in that time counts."""
+        """The coordinator was suspended for `seconds`: silence and absence of agents in that time do not count."""
         for gang in self.gangs.values():
             gang.postpone(seconds)
         if self.short_since is not None:
@@ -377,7 +377,7 @@ class Sweep:
             self.too_few_since += seconds
 
     def clear_queue(self) -> list[Trial]:
-        """End every queued trial, for the run stops; the ended ones."""
+        """End every queued trial, for the run stops; returns them."""
         ended = list(self.queue)
         self.queue.clear()
         for trial in ended:
@@ -387,7 +387,7 @@ class Sweep:
         return ended
 
     def failing(self, trial: Trial) -> str:
-        """Why the run ends now that the trial has failed, and what to do; empty where it goes on, or is done anyway."""
+        """Why the run ends now that the trial has failed, and what to do; empty if it continues or is over anyway."""
         if trial.status is not TrialStatus.FAILED or trial.failure is None or self.stop is not None or self.over:
             return ""
         reason = self.failures.reason(trial.failure)
@@ -397,8 +397,8 @@ class Sweep:
         left += max(0, (self.limits.total or 0) - len(self.trials))
         of = f" of {self.limits.total}" if self.limits.total is not None else ""
         return (
-            f"{reason}; {left}{of} trials have no result. Mend the function and call it again under this name with "
-            "retry_failed=True, allow_changed='code' (--retry-failed --allow-changed code), or go on as it is with "
+            f"{reason}; {left}{of} trials have no result. Fix the function and call it again under this name with "
+            "retry_failed=True, allow_changed='code' (--retry-failed --allow-changed code), or continue as it is with "
             "max_failures=None (--max-failures none)"
         )
 
@@ -423,10 +423,10 @@ def _since(before: float | None, holds: bool, at: float) -> float | None:
 
 
 def lost(host: str, reason: str) -> Outcome:
-    """The outcome of a member whose agent is lost."""
+    """The outcome of a member when its agent is lost."""
     return Outcome(seconds=0.0, failure=Failure(FailureKind.LOST, lost_agent(host, reason)))
 
 
 def lost_agent(host: str, reason: str) -> str:
-    """The loss of an agent in one line, as far as it is known."""
+    """The loss of an agent in one line."""
     return f"agent on {host} was lost: {reason}"

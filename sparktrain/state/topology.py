@@ -36,7 +36,7 @@ class Formation(Struct, frozen=True):
 
     @property
     def role(self) -> Role:
-        """Of this member."""
+        """Role of this member."""
         return self.mine.role
 
     @property

@@ -12,6 +12,6 @@ S = TypeVar("S", bound=Enum)
 def check_move(subject: str, old: S, new: S, legal: frozenset[tuple[S, S]], story: Iterable[object] = ()) -> S:
     """`new`, when the table has the move; else IllegalMoveError with the last events of the subject."""
     if (old, new) not in legal:
-        told = "; ".join(map(str, story)) or "none"
-        raise IllegalMoveError(f"{subject} cannot go {old.name} -> {new.name}; last events: {told}")
+        events = "; ".join(map(str, story)) or "none"
+        raise IllegalMoveError(f"{subject} cannot go {old.name} -> {new.name}; last events: {events}")
     return new

@@ -1,4 +1,4 @@
-"""One trial's life: queued, running, queued again when its gang was lost, and one final status."""
+"""A trial's states: queued, running, requeued when its gang is lost, and one final status."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,7 +32,7 @@ class TrialStatus(StrEnum):
 
     @property
     def observed(self) -> bool:
-        """The trial has a result that the sampler learns from, and that a driver which resumes the run leaves alone."""
+        """The trial has a result: the sampler learns from it, and a driver that resumes the run keeps it."""
         return self in (TrialStatus.SUCCEEDED, TrialStatus.FAILED)
 
 
@@ -52,13 +52,13 @@ _LEGAL = frozenset(
 
 @dataclass(slots=True)
 class Trial:
-    """One set of hyperparameters, and what became of it."""
+    """One set of hyperparameters, its state and its result."""
 
     id: TrialId
     params: dict[str, Any]
     status: TrialStatus = TrialStatus.QUEUED
     generation: Generation = NOT_FORMED
-    """Of the newest gang."""
+    """Generation of the newest gang."""
     checkpoints: CheckpointHistory = field(default_factory=CheckpointHistory)
     unsaved: str = ""
     """Why the newest of its snapshots did not become a checkpoint; empty when it did."""
@@ -68,27 +68,27 @@ class Trial:
     failure: Failure | None = None
     """The root cause of a failed or lost trial; of a running one, why its last gang was lost."""
     seconds: float = 0.0
-    """Of the newest generation's training function."""
+    """Duration of the newest generation's training function."""
     notices: tuple[str, ...] = ()
-    """What the chief of the newest generation that ended has told of how it trained."""
+    """Notices of the chief of the newest generation that ended."""
     host: str | None = None
-    """Of the chief of the newest generation."""
+    """Host of the chief of the newest generation."""
     hosts: tuple[str, ...] = ()
-    """Of the newest generation's members, by rank."""
+    """Hosts of the newest generation's members, by rank."""
     restarts: tuple[Restart, ...] = ()
-    """Why its gang was formed again, and what that cost; oldest first."""
+    """Why its gang restarted, and what that cost; oldest first."""
     forgiven: int = 0
-    """So many of the restarts were under drivers before, and do not count against the limit."""
+    """Number of restarts under earlier drivers, which do not count against the limit."""
     started_at: float | None = None
     """When the newest generation entered the training function."""
     last_report: Report | None = None
 
     def restart_of(self, generation: Generation) -> Restart | None:
-        """Why the gang of `generation` was followed by another; None for one that was not. Each but the last was."""
+        """Why another gang followed that of `generation`; None for the last one."""
         return self.restarts[generation - 1] if generation <= len(self.restarts) else None
 
     def explain(self, generation: Generation, restart: Restart) -> None:
-        """More is known now of why the gang of `generation` was lost."""
+        """More is known now about why the gang of `generation` was lost."""
         if self.failure is not None and generation == len(self.restarts) and not self.status.final:
             who = {} if self.failure.rank is None else {"rank": restart.rank, "host": restart.host}
             known = {"kind": restart.kind, "summary": restart.cause, "loss": restart.loss}
@@ -98,8 +98,8 @@ class Trial:
     def spent(self) -> tuple[int, int]:
         """Restarts under this driver that count against the limit, and those that are excused.
 
-        A gang that has committed a checkpoint beyond all before it gives back what was spent until then: a training
-        that gets on may outlast any number of losses.
+        A gang that commits a checkpoint beyond all earlier ones gives back what was spent until then: a training
+        that makes progress may outlast any number of losses.
         """
         mine: list[Restart] = []
         reached = -1
@@ -115,10 +115,10 @@ class Trial:
         return len(mine) - excused, excused
 
     def not_saved(self, step: int, problem: str) -> None:
-        """What was saved after `step` did not become a checkpoint."""
+        """The snapshot after `step` did not become a checkpoint."""
         self.unsaved = f"step {step} was not checkpointed: {problem}"
 
     def move(self, status: TrialStatus) -> None:
-        """Go to `status`; IllegalMoveError when there is no such move."""
+        """Change to `status`. Raises IllegalMoveError for a move that is not legal."""
         story = [f"generation {self.generation}, restarted {len(self.restarts)} times", self.failure]
         self.status = check_move(f"trial {self.id}", self.status, status, _LEGAL, story)

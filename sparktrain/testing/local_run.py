@@ -166,7 +166,7 @@ class LocalRun:
                 case CheckpointAcknowledged():
                     self.checkpoints.acknowledge(record.checkpoint)
                 case CheckpointCorrupt():
-                    self.checkpoints.damage(record.manifest, record.reason)
+                    self.checkpoints.mark_corrupt(record.manifest, record.reason)
         return generation
 
     def _first_records(self, generation: int, afresh: bool) -> list[AnyRecord]:
@@ -199,8 +199,8 @@ class LocalRun:
                 return _completed(self._keeper.restore_dir(self._start_of(newest), self._home))
             except CheckpointError as error:
                 self._journal.append([CheckpointCorrupt(trial=_TRIAL, manifest=newest.manifest, reason=str(error))])
-                self.checkpoints.damage(newest.manifest, str(error))
-                if self.checkpoints.all_damaged:
+                self.checkpoints.mark_corrupt(newest.manifest, str(error))
+                if self.checkpoints.all_corrupt:
                     raise
         return ""
 

@@ -76,7 +76,7 @@ class Case:
     def resumes_from(self, checkpoint: Checkpoint) -> None:
         found = resumed(self.store, self.trial, self.local)
         assert found == (checkpoint, content(checkpoint.generation, checkpoint.step))
-        assert self.trial.damaged == []
+        assert self.trial.corrupt == []
 
 
 def cases(store: Store, local: Path, when: str, error: BaseException, stride: int) -> Iterator[Case]:
@@ -207,4 +207,4 @@ class CheckpointContract:
             store.put_if_absent(path, damaged)
             found, files = resumed(store, case.trial, case.local)
             assert (found, files) == (before, content(1, before.step) if before else {})
-        assert case.trial.all_damaged, "and step 0 is not silently next"
+        assert case.trial.all_corrupt, "and step 0 is not silently next"

@@ -57,7 +57,7 @@ class History:
     def play(self) -> None:
         """To its end, which is there early when no checkpoint can be read any more."""
         for _ in range(MOVES):
-            if self.world.trial.all_damaged:
+            if self.world.trial.all_corrupt:
                 return
             if self.world.drivers[-1][1].over:
                 self.take_over()

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import sparktrain as st
 from sparktrain.clock import SystemClock
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import pool as pool_module
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.execution import OwnAgents, execute
@@ -23,7 +24,6 @@ from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.pool import PoolTimes
 from sparktrain.driver.prepare import compose
 from sparktrain.protocol.ticket import AgentTicket
-from sparktrain.display.progress import NullDisplay
 from tests.support.functions import square
 from tests.support.processes import descendants, wait_until
 

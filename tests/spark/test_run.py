@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import agent_server as server_module
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.execution import OwnAgents, execute
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.pool import PoolTimes
 from sparktrain.driver.prepare import compose
-from sparktrain.runs.progress import NullDisplay
 from sparktrain.search.space import single
 
 QUICK: dict[str, Any] = {"backend": "none", "preload": []}

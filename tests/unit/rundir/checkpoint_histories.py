@@ -282,7 +282,7 @@ class World:
         formed = [each for each in records if isinstance(each, GangFormed)]
         self._formed = {each.generation: each for each in formed}
         assert len(self._formed) == len(formed), f"FORKED: a generation was formed twice: {formed}"
-        for corrupt, reason in self.trial.damaged:
+        for corrupt, reason in self.trial.corrupt:
             assert self._is_rotten(corrupt), f"LOST: {reason}"
 
     def _check_kept(self, checkpoint: Checkpoint) -> None:
@@ -300,7 +300,7 @@ class World:
 
     def _check_lineage(self) -> None:
         """Acknowledged checkpoints are ancestors of the one to resume; a generation starts from its assigned one."""
-        if self.trial.all_damaged:
+        if self.trial.all_corrupt:
             return  # earlier ones were deleted, and nothing can be resumed
         digests = set()
         digest = self.trial.newest.digest if self.trial.newest is not None else ""

@@ -66,5 +66,5 @@ def resumed(store: Store, trial: CheckpointHistory, tmp_path: Path) -> tuple[Che
         try:
             return newest, loaded(store, newest, tmp_path)
         except CheckpointError as error:
-            trial.damage(newest.manifest, str(error))
+            trial.mark_corrupt(newest.manifest, str(error))
     return None, {}

@@ -40,7 +40,7 @@ class Shelf:
         trial = CheckpointHistory([self.before, self.newest])
         found = resumed(self.store, trial, self.local)
         assert found == (self.before, content(1, 1)), f"{list(changes)} went unnoticed"
-        [(damaged, reason)] = trial.damaged
+        [(damaged, reason)] = trial.corrupt
         assert damaged == self.newest
         assert self.newest.manifest in reason
 
@@ -128,5 +128,5 @@ def test_when_all_are_corrupt_training_does_not_restart_at_step_0(shelf: Shelf) 
     shelf.store.files = {path: data[:-1] for path, data in shelf.files.items()}
     trial = CheckpointHistory([shelf.before, shelf.newest])
     assert resumed(shelf.store, trial, shelf.local) == (None, {})
-    assert trial.all_damaged
-    assert [each for each, _ in trial.damaged] == [shelf.newest, shelf.before]
+    assert trial.all_corrupt
+    assert [each for each, _ in trial.corrupt] == [shelf.newest, shelf.before]

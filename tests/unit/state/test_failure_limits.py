@@ -89,8 +89,8 @@ def test_a_run_ends_when_the_first_trials_fail_alike_and_says_what_is_left(world
     assert end.ending == Ending.FAILING
     assert end.reason == (
         "the first 4 trials failed alike, with: NameError: name 'np' is not defined; 26 of 30 trials have no result. "
-        "Mend the function and call it again under this name with retry_failed=True, allow_changed='code' "
-        "(--retry-failed --allow-changed code), or go on as it is with max_failures=None (--max-failures none)"
+        "Fix the function and call it again under this name with retry_failed=True, allow_changed='code' "
+        "(--retry-failed --allow-changed code), or continue as it is with max_failures=None (--max-failures none)"
     )
     statuses = [trial.status for trial in world.machine.last.trials.values()]
     assert statuses[:4] == ["failed"] * 4

@@ -75,7 +75,7 @@ def test_the_trial_of_a_lost_agent_runs_again_first_on_another_in_the_next_gener
 def test_a_trial_whose_agent_ends_it_unasked_is_lost_and_runs_again_on_another(world: World) -> None:
     first, second = running(world, agents=2)
     commands = world.fail(first, FailureKind.STOPPED)
-    assert commands[0] == do.DropAgent(first, "it ended its member, and nobody had asked it to")
+    assert commands[0] == do.DropAgent(first, "it ended its member without a request")
     assert not world.lose(first)
     world.succeed(second)
     assert world.running == {second: Member(RUN, TrialId(0), Generation(2))}

@@ -20,7 +20,7 @@ def durable(trial: Trial) -> tuple[object, ...]:
     known = trial.status, trial.generation, trial.params, trial.metrics, trial.hosts
     restarts = [(each.kind, each.cause, each.resumed_from_step) for each in trial.restarts]
     failure = trial.failure if trial.status.final else None
-    return (*known, trial.checkpoints.kept, trial.checkpoints.damaged, restarts, failure)
+    return (*known, trial.checkpoints.kept, trial.checkpoints.corrupt, restarts, failure)
 
 
 def successor(world: World, **limits: object) -> World:
@@ -148,10 +148,10 @@ def test_dropped_checkpoints_count_no_more_and_are_forgotten_when_compacted(worl
 def test_a_damaged_checkpoint_that_is_dropped_does_not_end_its_trial(world: World) -> None:
     checkpoints = world.machine.last.trials[2].checkpoints
     manifest = checkpoints.kept[0].manifest
-    checkpoints.damage(manifest, "a bit changed")
-    assert checkpoints.all_damaged
+    checkpoints.mark_corrupt(manifest, "a bit changed")
+    assert checkpoints.all_corrupt
     checkpoints.drop([manifest])
-    assert not checkpoints.all_damaged
+    assert not checkpoints.all_corrupt
 
 
 def test_records_carry_the_time_of_their_event_by_the_wall_clock(world: World) -> None:
@@ -188,7 +188,7 @@ def test_a_trial_all_of_whose_checkpoints_are_damaged_never_begins_at_step_0(wor
     world.enter(agent)
     world.fail(agent, FailureKind.CHECKPOINT)
     assert world.status(2) == "failed"
-    assert world.machine.last.trials[2].checkpoints.all_damaged
+    assert world.machine.last.trials[2].checkpoints.all_corrupt
     new = World(Machine(LEASE_S), at=world.at, cases=0)
     began = DriverStarted(plan="p", at=5.0, retry_failed=True)
     new.feed(on.RunStarted(new.at, RUN, on.RunLimits(), tuple(compacted(world.records)), began))

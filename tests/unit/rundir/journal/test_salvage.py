@@ -264,4 +264,4 @@ def test_corrupt_checkpoints_stay_marked_after_a_repair() -> None:
     repair(store, RUN, WHO)
     trial = resumed(read(store, LAYOUT).records).trials[TrialId(0)]
     assert [each.step for each in trial.checkpoints.kept] == [5]
-    assert [each.step for each, _ in trial.checkpoints.damaged] == [9]
+    assert [each.step for each, _ in trial.checkpoints.corrupt] == [9]
