@@ -61,7 +61,7 @@ class Edge:
             return end if end.name == "mnist" else RunEnd(end, None)
 
     @contextmanager
-    def local_session(self, master: str | None, conf: dict[str, str], name: str, tell: object) -> Iterator[Session]:
+    def local_session(self, master: str | None, conf: dict[str, str], name: str, log: object) -> Iterator[Session]:
         self.sessions.append((master, conf, name))
         self.session = Session()
         yield self.session

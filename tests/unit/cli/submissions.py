@@ -16,7 +16,7 @@ class Yarn:
     """A ResourceManager and a NodeManager in one."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Any] = {}
+        self.application: dict[str, Any] = {}
         """Of the application; empty while there is none."""
         self.printed = ""
         """What the driver's container has printed to stdout."""
@@ -26,7 +26,7 @@ class Yarn:
     def answer(self, path: str) -> bytes | None:
         self.asked.append(path)
         if path.startswith("/ws/v1/cluster/apps?applicationTags=sparktrain-"):
-            return json.dumps({"apps": {"app": [self.told]} if self.told else None}).encode()
+            return json.dumps({"apps": {"app": [self.application]} if self.application else None}).encode()
         if path.startswith("/ws/v1/node/containerlogs/container_1/stdout"):
             begin = "Container: container_1 on h:1\nLogAggregationType: LOCAL\nLogLength:9\nLogContents:\n"
             return f"{begin}{self.printed}\nEnd of LogType:stdout.\n****************\n".encode()
@@ -34,7 +34,7 @@ class Yarn:
 
     def become(self, state: str, final: str = "UNDEFINED", diagnostics: str = "") -> None:
         logs = f"http://{self.address}/node/containerlogs/container_1/ann"
-        self.told = {
+        self.application = {
             "id": ID, "state": state, "finalStatus": final, "diagnostics": diagnostics,
             "amHostHttpAddress": self.address, "amContainerLogs": logs,
         }  # fmt: skip
@@ -43,11 +43,11 @@ class Yarn:
 @contextmanager
 def yarn_at(conf: Path) -> Iterator[Yarn]:
     """Answers on a port of this machine; `conf` becomes the folder that names it."""
-    told = Yarn()
+    yarn = Yarn()
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            content = told.answer(self.path)
+            content = yarn.answer(self.path)
             self.send_response(404 if content is None else 200)
             self.end_headers()
             self.wfile.write(content or b"")
@@ -58,12 +58,12 @@ def yarn_at(conf: Path) -> Iterator[Yarn]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        told.address = f"127.0.0.1:{server.server_port}"
+        yarn.address = f"127.0.0.1:{server.server_port}"
         name = "yarn.resourcemanager.webapp.address"
-        site = f"<configuration><property><name>{name}</name><value>{told.address}</value></property></configuration>"
+        site = f"<configuration><property><name>{name}</name><value>{yarn.address}</value></property></configuration>"
         conf.mkdir()
         (conf / "yarn-site.xml").write_text(site)
-        yield told
+        yield yarn
         server.shutdown()
         thread.join()
 

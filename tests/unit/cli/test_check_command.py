@@ -60,8 +60,8 @@ def test_long_lists_are_cut() -> None:
     report = CheckReport(
         function="train", params={}, workers=1, reports=reports, notices=["a word"], traceback="a\nb\n"
     )
-    told = list(lines(report))
+    shown = list(lines(report))
 
-    assert told[:3] == ["train(): ok, 0.0 s", "a", "b"]
-    assert told.count("reports: and 3 more") == 1
-    assert told[-1] == "notice: a word"
+    assert shown[:3] == ["train(): ok, 0.0 s", "a", "b"]
+    assert shown.count("reports: and 3 more") == 1
+    assert shown[-1] == "notice: a word"

@@ -1,4 +1,4 @@
-"""The command line, with Spark and the sweep itself in place of which a narrow fake stands."""
+"""The command line, with a narrow fake in place of Spark and the sweep."""
 
 import json
 import os
@@ -123,7 +123,7 @@ def test_a_run_has_the_rest_from_its_file(edge: Edge, target: str, tmp_path: Pat
     assert edge.calls[0]["options"] == RunOptions(workers=2, evaluator=True, name="given", agents=3)
 
 
-def test_a_run_that_fails_is_told_and_is_no_error_of_the_call(edge: Edge, target: str, capfd: Capture) -> None:
+def test_a_run_that_fails_is_shown_and_is_no_error_of_the_call(edge: Edge, target: str, capfd: Capture) -> None:
     failure = Failure(FailureKind.EXCEPTION, "ValueError: units", "Traceback:\n  \x1b[2J", rank=1, host="gpu-2")
     trial = TrialResult(id=TrialId(0), params={}, status=TrialStatus.FAILED, error=failure)
     edge.ends = lambda: SweepResult(name="big", status=SweepStatus.FAILED, directory="/runs/big", trials=(trial,))
@@ -138,7 +138,7 @@ def test_the_result_of_a_run_as_json_is_that_of_a_sweep_of_one_trial(edge: Edge,
     assert json.loads(capfd.readouterr().out) == to_json(RESULT)
 
 
-def test_a_run_is_resumed_with_the_session_that_is_asked_for(edge: Edge, capfd: Capture) -> None:
+def test_a_run_is_resumed_with_the_named_session(edge: Edge, capfd: Capture) -> None:
     words = ["--max-concurrent-trials", "3", "--master", "local[2]", "--conf", "a=b", "--retry-failed", "--quiet"]
     words += ["--env", "A=b", "--env", "HOME"]
     assert cli.main(["resume", "hdfs:///runs/mnist", *words]) == 0
@@ -203,7 +203,7 @@ def test_exit_code_of_a_result(edge: Edge, target: str, status: SweepStatus, cod
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "message"),
     [
         (ResourceError("gpus (2) exceed the session's 1"), 2, "error: gpus (2) exceed the session's 1\n"),
         (AgentsLostError("all executors are gone"), 5, "error: all executors are gone\n"),
@@ -214,7 +214,7 @@ def test_exit_code_of_a_result(edge: Edge, target: str, status: SweepStatus, cod
     ],
 )
 def test_exit_code_of_an_error(
-    edge: Edge, target: str, capfd: Capture, error: BaseException, code: int, told: str
+    edge: Edge, target: str, capfd: Capture, error: BaseException, code: int, message: str
 ) -> None:
     def end() -> SweepResult:
         raise error
@@ -223,7 +223,7 @@ def test_exit_code_of_an_error(
     assert cli.main(["sweep", target, "--grid", "lr=1", "--json"]) == code
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.endswith(told)
+    assert err.endswith(message)
     assert "Traceback" not in err
 
 
@@ -236,7 +236,7 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["swep"], "No such command 'swep'"),
         (["sweep"], "Missing argument 'TARGET'"),
@@ -265,10 +265,12 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
         (["sweep", "TARGET", "--grid", "lr=1", "--py-files", "lib"], "--py-files 'lib' must be one of .py, .zip"),
     ],
 )
-def test_a_wrong_call_ends_before_spark(edge: Edge, target: str, capfd: Capture, words: list[str], told: str) -> None:
+def test_a_wrong_call_ends_before_spark(
+    edge: Edge, target: str, capfd: Capture, words: list[str], message: str
+) -> None:
     assert cli.main([target if word == "TARGET" else word for word in words]) == 2
     out, err = capfd.readouterr()
-    assert told in err
+    assert message in err
     assert err.startswith("error: ")
     assert "╭" not in err
     assert out == ""

@@ -27,7 +27,7 @@ def test_a_local_call_makes_no_session(edge: Edge, target: str, words: list[str]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (
             ["sweep", "TARGET", "--grid", "lr=1", "--local", "--master", "yarn"],
@@ -42,12 +42,12 @@ def test_a_local_call_makes_no_session(edge: Edge, target: str, words: list[str]
         (["sweep", "TARGET", "--grid", "lr=1", "--local", "--slots", "0"], "slots (0) must be at least 1"),
     ],
 )
-def test_what_makes_no_sense_beside_it_is_refused(
-    edge: Edge, target: str, capfd: Capture, words: list[str], told: str
+def test_options_of_spark_are_refused_beside_it(
+    edge: Edge, target: str, capfd: Capture, words: list[str], message: str
 ) -> None:
     assert cli.main([target if word == "TARGET" else word for word in words]) == 2
     out, err = capfd.readouterr()
-    assert told in err
+    assert message in err
     assert out == ""
     assert not edge.calls
 

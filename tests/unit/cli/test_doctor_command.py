@@ -1,4 +1,4 @@
-"""`sparktrain doctor` on the command line, with the examination in place of which a narrow fake stands."""
+"""`sparktrain doctor` on the command line, with a narrow fake in place of the examination."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     return made
 
 
-def test_what_was_asked_for_is_looked_at_and_the_report_shown(edge: Edge, capfd: Capture) -> None:
+def test_the_examination_gets_its_options_and_its_report_is_shown(edge: Edge, capfd: Capture) -> None:
     assert cli.main(["doctor", "--dir", "/runs", "--agents", "2", "--gpus", "1"]) == 0
     assert edge.asked == [ExaminationRequest("/runs", None, 2, 1)]
     out, _ = capfd.readouterr()
@@ -47,7 +47,7 @@ def test_what_was_asked_for_is_looked_at_and_the_report_shown(edge: Edge, capfd:
 
 
 @pytest.mark.parametrize(("finding", "code"), [(warned("a", "b", "c"), 0), (failed("a", "b", "c"), 1)])
-def test_the_exit_code_tells_whether_something_fails(edge: Edge, finding: Finding, code: int, capfd: Capture) -> None:
+def test_the_exit_code_shows_whether_a_check_fails(edge: Edge, finding: Finding, code: int, capfd: Capture) -> None:
     edge.findings.append(finding)
     assert cli.main(["doctor", "--json"]) == code
     out, _ = capfd.readouterr()
@@ -69,7 +69,7 @@ WRONG: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), WRONG)
-def test_a_wrong_call_is_told(edge: Edge, arguments: list[str], words: str, capfd: Capture) -> None:
+def test_a_wrong_call_is_refused(edge: Edge, arguments: list[str], words: str, capfd: Capture) -> None:
     assert cli.main(["doctor", *arguments]) == 2
     assert words in capfd.readouterr().err
     assert edge.asked == []

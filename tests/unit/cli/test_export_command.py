@@ -26,31 +26,31 @@ def run(tmp_path: Path) -> ScriptedRun:
     return made
 
 
-def said(capfd: Capture, *words: str) -> str:
+def output_of(capfd: Capture, *words: str) -> str:
     assert cli.main(["export", *words]) == 0
     return capfd.readouterr().out
 
 
 def test_trials_as_csv(run: ScriptedRun, capfd: Capture) -> None:
-    rows = list(csv.DictReader(io.StringIO(said(capfd, run.directory, "--csv"))))
+    rows = list(csv.DictReader(io.StringIO(output_of(capfd, run.directory, "--csv"))))
     assert [row["status"] for row in rows] == ["succeeded", "failed", "running", "queued"]
     assert (rows[0]["params.lr"], rows[0]["metrics.accuracy"], rows[1]["metrics.accuracy"]) == ("1.0", "0.9", "")
     assert rows[1]["error"] == "ValueError: units"
-    assert said(capfd, run.directory) == said(capfd, run.directory, "--csv")
+    assert output_of(capfd, run.directory) == output_of(capfd, run.directory, "--csv")
 
 
 def test_a_history_as_csv_is_read_back_as_it_was(run: ScriptedRun, capfd: Capture) -> None:
-    written = said(capfd, run.directory, "--history")
+    written = output_of(capfd, run.directory, "--history")
     assert written.splitlines()[0] == "trial,generation,rank,step,time,loss,accuracy"
     back = pd.read_csv(io.StringIO(written), parse_dates=["time"])
     pd.testing.assert_frame_equal(back, st.load(run.directory).history(), check_dtype=False)
 
 
 def test_json_lines(run: ScriptedRun, capfd: Capture) -> None:
-    trials = [json.loads(line) for line in said(capfd, run.directory, "--jsonl").splitlines()]
+    trials = [json.loads(line) for line in output_of(capfd, run.directory, "--jsonl").splitlines()]
     result = st.load(run.directory)
     assert trials == [trial_json(trial) for trial in result.trials]
-    steps = [json.loads(line) for line in said(capfd, run.directory, "--jsonl", "--history").splitlines()]
+    steps = [json.loads(line) for line in output_of(capfd, run.directory, "--jsonl", "--history").splitlines()]
     assert [(row["trial"], row["step"], row["loss"], row["accuracy"]) for row in steps] == [
         (0, 1, 0.5, None), (0, 2, 0.5, None), (2, 1, None, 0.25),
     ]  # fmt: skip
@@ -58,22 +58,22 @@ def test_json_lines(run: ScriptedRun, capfd: Capture) -> None:
 
 def test_a_run_of_one_gang(tmp_path: Path, capfd: Capture) -> None:
     made = ScriptedRun(tmp_path / "runs", "big", total=1).begin()
-    assert said(capfd, made.directory, "--csv").count("\n") == 1
+    assert output_of(capfd, made.directory, "--csv").count("\n") == 1
     made.add({"lr": 0.1})
-    assert "0,0.1,queued" in said(capfd, made.directory, "--csv")
-    assert said(capfd, made.directory, "--csv", "--history") == "trial,generation,rank,step,time\n"
+    assert "0,0.1,queued" in output_of(capfd, made.directory, "--csv")
+    assert output_of(capfd, made.directory, "--csv", "--history") == "trial,generation,rank,step,time\n"
 
 
 def test_a_file_is_replaced_as_a_whole(run: ScriptedRun, tmp_path: Path, capfd: Capture) -> None:
     target = tmp_path / "trials.csv"
     target.write_text("old")
-    assert said(capfd, run.directory, "-o", str(target)) == ""
-    assert target.read_text() == said(capfd, run.directory)
+    assert output_of(capfd, run.directory, "-o", str(target)) == ""
+    assert target.read_text() == output_of(capfd, run.directory)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".trials")]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--csv", "--jsonl"], "two formats of one table"),
         (["-o", "nowhere/trials.csv"], "in no folder that exists: pass the path of a local file"),
@@ -81,13 +81,13 @@ def test_a_file_is_replaced_as_a_whole(run: ScriptedRun, tmp_path: Path, capfd: 
         (["-o", ""], "pass the path of a local file"),
     ],
 )
-def test_what_is_wrong_is_told_before_the_run_is_read(
-    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+def test_wrong_options_are_refused_before_the_run_is_read(
+    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["export", "no-run", *words]) == 2
     shown = capfd.readouterr()
-    assert told in shown.err
+    assert message in shown.err
     assert "is no run directory" not in shown.err
     assert shown.out == ""
 
@@ -116,7 +116,7 @@ def test_a_store_that_fails(run: ScriptedRun, capfd: Capture, monkeypatch: pytes
 
 
 def test_its_help_has_exit_codes_and_examples_that_parse(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = said(capfd, "--help")
+    shown = output_of(capfd, "--help")
     assert all(f"\n  {code:>3}  " in shown for code in LOOKING_CODES)
     monkeypatch.setattr(common, "look", lambda work, **options: 0)
     lines = [line for line in export_command.EXPORT_EXAMPLES.splitlines() if line.startswith("  ")]

@@ -1,4 +1,4 @@
-"""The commands that look after a run directory, on real ones that no Spark has written."""
+"""The commands that inspect a run directory, on real ones that no Spark has written."""
 
 import json
 from collections.abc import Callable
@@ -28,13 +28,13 @@ def ended(run: ScriptedRun) -> None:
     run.end()
 
 
-def said(capfd: Capture, *words: str) -> str:
+def output_of(capfd: Capture, *words: str) -> str:
     assert cli.main(words) == 0
     return capfd.readouterr().out
 
 
 def test_status_of_a_run_whose_driver_is_gone(run: ScriptedRun, capfd: Capture) -> None:
-    lines = said(capfd, "status", run.directory).splitlines()
+    lines = output_of(capfd, "status", run.directory).splitlines()
     assert lines[0].startswith("mnist  its driver is gone, last record ")
     assert "process 4711 on host-1" in lines[1]
     assert lines[2] == "2 of 4 trials done  1 was running  1 queued  1 failed"
@@ -55,35 +55,35 @@ def test_status_without_a_directory_looks_where_runs_are_made(
     assert cli.main(["status"]) == 2
     assert "sparktrain-runs is no run directory" in capfd.readouterr().err
     typical(tmp_path / "sparktrain-runs")
-    assert "mnist  driver gone" in said(capfd, "status")
+    assert "mnist  driver gone" in output_of(capfd, "status")
 
 
 def test_a_driver_on_another_host_may_be_cut_off(tmp_path: Path, capfd: Capture) -> None:
     run = ScriptedRun(tmp_path / "runs").begin("host-9", address="127.0.0.1:9")
-    assert "its driver does not answer from here" in said(capfd, "status", run.directory)
+    assert "its driver does not answer from here" in output_of(capfd, "status", run.directory)
 
 
 def test_status_of_a_run_that_has_ended_is_its_table(run: ScriptedRun, capfd: Capture) -> None:
     ended(run)
-    out = said(capfd, "status", run.directory)
+    out = output_of(capfd, "status", run.directory)
     assert out.startswith("mnist: succeeded. 4 trials, 2 failed, in 1:20. Best accuracy 0.9500: trial 2.\n")
     assert "resume with" not in out
 
 
-def test_status_of_a_run_of_one_gang_tells_its_model(tmp_path: Path, capfd: Capture) -> None:
+def test_status_of_a_run_of_one_gang_shows_its_model(tmp_path: Path, capfd: Capture) -> None:
     run = ScriptedRun(tmp_path / "runs", "big", total=1, workers=2).begin()
     run.add({"lr": 0.1})
     run.form(0, hosts=("host-2", "host-3"))
-    assert "host-2, host-3" in said(capfd, "status", run.directory)
+    assert "host-2, host-3" in output_of(capfd, "status", run.directory)
     run.store.put_if_absent("big/trials/0000/generation-1/rank-0/model.keras", b"")
     run.succeed(0, accuracy=0.5)
     run.end()
-    out = said(capfd, "status", run.directory)
+    out = output_of(capfd, "status", run.directory)
     assert out.startswith("big: succeeded in 0.0 s on 2 members.\nmetrics: accuracy 0.5000\nmodel: ")
 
 
 def test_status_as_json(run: ScriptedRun, capfd: Capture) -> None:
-    status = json.loads(said(capfd, "status", run.directory, "--json"))
+    status = json.loads(output_of(capfd, "status", run.directory, "--json"))
     assert (status["state"], status["status"], status["total"], status["complete"]) == ("gone", None, 4, False)
     assert status["counts"] == {"queued": 1, "running": 1, "succeeded": 1, "failed": 1, "lost": 0, "stopped": 0}
     assert status["best"]["id"] == 0
@@ -97,19 +97,19 @@ def test_status_of_several_runs(run: ScriptedRun, tmp_path: Path, capfd: Capture
     ended(typical(tmp_path / "runs", "over"))
     typical(tmp_path / "runs", "spoilt")
     spoil(tmp_path / "runs" / "spoilt" / "journal" / "batch-0001-00000003")
-    lines = said(capfd, "status", str(tmp_path / "runs")).splitlines()
+    lines = output_of(capfd, "status", str(tmp_path / "runs")).splitlines()
     assert [line.split()[0] for line in lines] == ["run", "mnist", "over", "spoilt:"]
     assert "driver gone     2/4       1  accuracy 0.9000" in lines[1]
     assert "succeeded       4/4       2  accuracy 0.9500" in lines[2]
     assert "journal of " in lines[3]
-    runs = json.loads(said(capfd, "status", str(tmp_path / "runs"), "--json"))
+    runs = json.loads(output_of(capfd, "status", str(tmp_path / "runs"), "--json"))
     assert [each["name"] for each in runs["runs"]] == ["mnist", "over"]
     assert [each["name"] for each in runs["problems"]] == ["spoilt"]
 
 
 @pytest.fixture
-def goes_on(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """A run whose driver answers; each pause of who looks is one more step of it."""
+def later(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """A run with a driver that answers; it advances by one step at each pause of the watching command."""
     steps: list[Callable[[], None]] = []
     for module in (watch, logs):
         monkeypatch.setattr(module, "pause", lambda seconds: steps.pop(0)())
@@ -118,10 +118,10 @@ def goes_on(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> list[Callable[
 
 
 def test_a_watched_run_is_a_line_for_each_change(
-    run: ScriptedRun, goes_on: list[Callable[[], None]], capfd: Capture
+    run: ScriptedRun, later: list[Callable[[], None]], capfd: Capture
 ) -> None:
-    goes_on += [lambda: run.report(2, 160, accuracy=0.6), lambda: None, lambda: ended(run)]
-    lines = said(capfd, "status", run.directory, "--watch").splitlines()
+    later += [lambda: run.report(2, 160, accuracy=0.6), lambda: None, lambda: ended(run)]
+    lines = output_of(capfd, "status", run.directory, "--watch").splitlines()
     begins = "mnist: running; 2 of 4 trials done, 1 running, 1 queued, 1 failed; best accuracy 0.9000 in trial 0"
     assert lines[0] == f"{begins}; trial 2: step 150, checkpoint 100, generation 2"
     assert lines[1] == f"{begins}; trial 2: step 160, checkpoint 100, generation 2"
@@ -130,45 +130,50 @@ def test_a_watched_run_is_a_line_for_each_change(
 
 
 def test_a_watched_run_as_json_is_an_object_on_a_line_for_each_change(
-    run: ScriptedRun, goes_on: list[Callable[[], None]], capfd: Capture
+    run: ScriptedRun, later: list[Callable[[], None]], capfd: Capture
 ) -> None:
-    goes_on += [lambda: None, lambda: run.report(2, 160, accuracy=0.6), lambda: ended(run)]
-    lines = said(capfd, "status", run.directory, "--watch", "--json").splitlines()
+    later += [lambda: None, lambda: run.report(2, 160, accuracy=0.6), lambda: ended(run)]
+    lines = output_of(capfd, "status", run.directory, "--watch", "--json").splitlines()
     assert [json.loads(line)["state"] for line in lines] == ["running", "running", "ended"]
 
 
-def test_ctrl_c_ends_watching(run: ScriptedRun, goes_on: list[Callable[[], None]], capfd: Capture) -> None:
+def test_ctrl_c_ends_watching(run: ScriptedRun, later: list[Callable[[], None]], capfd: Capture) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    goes_on.append(interrupt)
+    later.append(interrupt)
     assert cli.main(["status", run.directory, "--watch"]) == 130
     assert capfd.readouterr().err == "error: interrupted\n"
 
 
 def test_logs(run: ScriptedRun, capfd: Capture) -> None:
-    assert said(capfd, "logs", run.directory, "2") == "second\n"
-    assert said(capfd, "logs", run.directory, "2", "--generation", "1") == "first\n"
-    assert said(capfd, "logs", run.directory, "0", "--tail", "1") == "epoch 2\n"
-    everything = said(capfd, "logs", run.directory, "2", "--all")
+    assert output_of(capfd, "logs", run.directory, "2") == "second\n"
+    assert output_of(capfd, "logs", run.directory, "2", "--generation", "1") == "first\n"
+    assert output_of(capfd, "logs", run.directory, "0", "--tail", "1") == "epoch 2\n"
+    everything = output_of(capfd, "logs", run.directory, "2", "--all")
     assert everything == (
         "==> trial 2 (generation 1, rank 0) <==\nfirst\n\n==> trial 2 (generation 2, rank 0) <==\nsecond\n"
     )
-    table = said(capfd, "logs", run.directory).splitlines()
+    table = output_of(capfd, "logs", run.directory).splitlines()
     assert [line.split()[:4] for line in table[1:5]] == [
         ["0", "succeeded", "1", "1"],
         ["1", "failed", "1", "0"],
         ["2", "running", "2", "2"],
         ["3", "queued", "0", "0"],
     ]
-    files = json.loads(said(capfd, "logs", run.directory, "2", "--json"))["logs"]
+    files = json.loads(output_of(capfd, "logs", run.directory, "2", "--json"))["logs"]
     assert [(each["generation"], each["rank"], each["size"]) for each in files] == [(1, 0, 6), (2, 0, 7)]
     assert Path(files[0]["path"]).read_text() == "first\n"
 
 
-def test_a_log_is_followed(run: ScriptedRun, goes_on: list[Callable[[], None]], capfd: Capture) -> None:
-    goes_on += [lambda: run.lose(2), lambda: run.form(2, 3), lambda: run.log(2, "third\n", 3), lambda: run.fail(2)]
-    goes_on += [lambda: None] * logs.SETTLED_POLLS
+def test_a_log_is_followed(run: ScriptedRun, later: list[Callable[[], None]], capfd: Capture) -> None:
+    later += [
+        lambda: run.lose(2),
+        lambda: run.form(2, 3),
+        lambda: run.log(2, "third\n", 3),
+        lambda: run.fail(2),
+    ]
+    later += [lambda: None] * logs.SETTLED_POLLS
     assert cli.main(["logs", run.directory, "2", "--follow"]) == 0
     out, err = capfd.readouterr()
     assert (out, err) == ("second\nthird\n", "trial 2 restarts: generation 3\n")
@@ -179,17 +184,17 @@ def test_the_only_trial_need_not_be_named(tmp_path: Path, capfd: Capture) -> Non
     run.add({})
     run.form(0)
     run.log(0, "hello\n")
-    assert said(capfd, "logs", run.directory) == "hello\n"
+    assert output_of(capfd, "logs", run.directory) == "hello\n"
 
 
 def test_best(run: ScriptedRun, capfd: Capture) -> None:
     run.store.put_if_absent("mnist/trials/0000/generation-1/rank-0/model.keras", b"")
-    lines = said(capfd, "best", run.directory).splitlines()
+    lines = output_of(capfd, "best", run.directory).splitlines()
     assert lines[0] == "trial 0: accuracy 0.9000, loss 0.3000"
     assert [line.split()[0] for line in lines[1:]] == ["parameters", "checkpoint", "log", "model", "so"]
     assert lines[-1] == "so far: 2 trials without a result"
     run.succeed(2, accuracy=0.7, loss=0.1)
-    best = json.loads(said(capfd, "best", run.directory, "--metric", "loss", "--top", "5", "--json"))
+    best = json.loads(output_of(capfd, "best", run.directory, "--metric", "loss", "--top", "5", "--json"))
     assert [(trial["id"], trial["checkpoint"]["step"]) for trial in best["best"]] == [(2, 100), (0, 200)]
     assert Path(best["best"][1]["model"]).is_file()
 
@@ -203,7 +208,9 @@ def test_best_of_a_run_without_a_success_has_a_code_of_its_own(tmp_path: Path, c
 
 
 def test_fsck_has_codes_of_its_own(run: ScriptedRun, capfd: Capture) -> None:
-    assert said(capfd, "fsck", run.directory).startswith("mnist: clean. 13 records, 3 checkpoints (8.8 KiB, every byte")
+    assert output_of(capfd, "fsck", run.directory).startswith(
+        "mnist: clean. 13 records, 3 checkpoints (8.8 KiB, every byte"
+    )
     manifest = next((run.store.root / "mnist").glob("trials/0000/checkpoints/*/manifest-00000200"))
     spoil(manifest)
     assert cli.main(["fsck", run.directory, "--json"]) == 7
@@ -213,16 +220,16 @@ def test_fsck_has_codes_of_its_own(run: ScriptedRun, capfd: Capture) -> None:
     assert capfd.readouterr().out.startswith("mnist: corrupt, cannot be resumed as it is.")
     assert cli.main(["fsck", run.directory, "--repair", "--json"]) == 0
     assert len(json.loads(capfd.readouterr().out)["repaired"]) == 2
-    assert said(capfd, "fsck", run.directory).startswith("mnist: clean. ")
+    assert output_of(capfd, "fsck", run.directory).startswith("mnist: clean. ")
 
 
 def test_gc(run: ScriptedRun, capfd: Capture) -> None:
     ended(run)
-    would = said(capfd, "gc", run.directory, "--dry-run", "--checkpoints", "best")
+    would = output_of(capfd, "gc", run.directory, "--dry-run", "--checkpoints", "best")
     assert would.startswith("mnist: would delete 2 checkpoints: 5.9 KiB; ")
-    did = json.loads(said(capfd, "gc", run.directory, "--json"))
+    did = json.loads(output_of(capfd, "gc", run.directory, "--json"))
     assert [(each["trial"], each["step"], each["size"]) for each in did["checkpoints"]] == [(0, 100, 3002)]
-    assert said(capfd, "gc", run.directory).startswith("mnist: there is nothing to delete")
+    assert output_of(capfd, "gc", run.directory).startswith("mnist: there is nothing to delete")
     assert cli.main(["fsck", run.directory, "--repair"]) == 0
     assert "checkpoint:" not in capfd.readouterr().out
 
@@ -249,15 +256,15 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("words", "told"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
-def test_a_wrong_call(run: ScriptedRun, capfd: Capture, words: list[str], told: str) -> None:
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_a_wrong_call(run: ScriptedRun, capfd: Capture, words: list[str], message: str) -> None:
     typical(run.store.root, "second")
     before = run.store.list()
     assert cli.main([word.format(run=run.directory, runs=run.store.root) for word in words]) == 2
     out, err = capfd.readouterr()
     assert out == ""
     assert err.startswith("error: ")
-    assert told in err
+    assert message in err
     assert run.store.list() == before
 
 
@@ -271,7 +278,7 @@ def test_help_has_examples_and_exit_codes(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERMINAL_WIDTH", columns)
-    shown = said(capfd, name, "--help")
+    shown = output_of(capfd, name, "--help")
     assert max(map(len, shown.splitlines())) <= int(columns)
     assert "--json" in shown
     assert f"  sparktrain {name} " in shown

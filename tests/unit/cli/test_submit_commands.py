@@ -1,5 +1,5 @@
-"""`sparktrain submit` and `pack`, with a spark-submit that is a small program, and a ResourceManager that tells what it
-is told."""
+"""`sparktrain submit` and `pack`, with a small program as spark-submit, and a ResourceManager
+that reports what a test sets."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def yarn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
 
 @pytest.fixture
 def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a Spark; `behave` says what its spark-submit does."""
+    """The folder of a Spark; `behave` sets what its spark-submit does."""
     home = tmp_path / "spark"
     (home / "bin").mkdir(parents=True)
     monkeypatch.setenv("SPARK_HOME", str(home))
@@ -128,7 +128,7 @@ def test_a_job_in_the_cluster_is_followed_and_ends_with_the_code_of_its_run(
     assert "--files train.py" in submitted(spark)
 
 
-def test_a_driver_that_ends_before_it_runs_anything_is_told_with_what_it_printed(
+def test_a_driver_that_ends_before_its_run_is_reported_with_its_output(
     yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     yarn.printed = "error: no such function"
@@ -142,16 +142,16 @@ def test_a_driver_that_ends_before_it_runs_anything_is_told_with_what_it_printed
     thread.join()
     out, err = capfd.readouterr()
     assert out == ""
-    told = f"error: the driver of {ID} exited with 2 before it ended a run\n"
-    assert err.endswith(f"{told}the end of what the driver printed:\nerror: no such function\n")
+    problem = f"error: the driver of {ID} exited with 2 before it ended a run\n"
+    assert err.endswith(f"{problem}the end of what the driver printed:\nerror: no such function\n")
 
 
-def test_a_driver_whose_node_does_not_tell_has_its_output_where_yarn_keeps_it(
+def test_the_output_of_a_driver_on_a_silent_node_is_where_yarn_keeps_it(
     yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     def then() -> int:
         yarn.become("KILLED", "KILLED", "killed by ann")
-        yarn.told["amContainerLogs"] = ""
+        yarn.application["amContainerLogs"] = ""
         return 1
 
     thread = after(yarn, spark, then)
@@ -162,11 +162,11 @@ def test_a_driver_whose_node_does_not_tell_has_its_output_where_yarn_keeps_it(
     assert f"`yarn logs -applicationId {ID}`" in err
 
 
-def test_what_spark_submit_refuses_is_told(yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture) -> None:
+def test_a_refusal_of_spark_submit_is_shown(yarn: Yarn, spark: Path, tmp_path: Path, capfd: Capture) -> None:
     behave(spark, "echo java.lang.IllegalArgumentException: too much memory >&2; exit 1")
     assert cli.main(in_cluster(tmp_path)) == 2
-    said = "error: spark-submit has submitted nothing: java.lang.IllegalArgumentException: too much memory\n"
-    assert capfd.readouterr().err.endswith(said)
+    refusal = "error: spark-submit has submitted nothing: java.lang.IllegalArgumentException: too much memory\n"
+    assert capfd.readouterr().err.endswith(refusal)
 
 
 def test_a_spark_submit_that_submits_nothing_is_ended(
@@ -179,7 +179,7 @@ def test_a_spark_submit_that_submits_nothing_is_ended(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["swep"], "'swep' is no job: pass one of sweep, run, resume after the options of submit"),
         (["sweep"], "Missing argument 'TARGET'"),
@@ -193,9 +193,9 @@ def test_a_spark_submit_that_submits_nothing_is_ended(
         ),
     ],
 )
-def test_a_wrong_call_submits_nothing(words: list[str], told: str, spark: Path, capfd: Capture) -> None:
+def test_a_wrong_call_submits_nothing(words: list[str], message: str, spark: Path, capfd: Capture) -> None:
     assert cli.main(["submit", *words]) == 2
-    assert told in capfd.readouterr().err
+    assert message in capfd.readouterr().err
     assert not (spark / "words").exists()
 
 
@@ -215,7 +215,7 @@ def test_without_any_spark_the_next_step_is_named(
 
 
 def prune(folder: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """`sparktrain pack --prune`, by somebody who answers."""
+    """`sparktrain pack --prune`, by a user who answers."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
     return cli.main(["pack", "--package", "msgspec", "--to", str(folder), "--prune"])
 
@@ -229,16 +229,16 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Contents:
 
 
 @pytest.mark.usefixtures("small")
-def test_old_packs_are_deleted_when_somebody_says_yes(
+def test_old_packs_are_deleted_when_the_user_answers_yes(
     tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = tmp_path / "sparktrain-python3.11-aa.tar.gz"
     old.write_bytes(bytes(1024))
     for answer in ("", "\n", "no\n"):
         assert prune(tmp_path, answer, monkeypatch) == 0
-        told = capfd.readouterr()
-        assert told.err.endswith(f"delete 1 pack, 1.0 KiB, in {tmp_path}? [y/N] nothing was deleted\n")
-        assert told.err.startswith(f"{old.name}  1.0 KiB  ")
+        message = capfd.readouterr()
+        assert message.err.endswith(f"delete 1 pack, 1.0 KiB, in {tmp_path}? [y/N] nothing was deleted\n")
+        assert message.err.startswith(f"{old.name}  1.0 KiB  ")
         assert old.exists()
     assert prune(tmp_path, "y\n", monkeypatch) == 0
     assert not old.exists()

@@ -20,7 +20,7 @@ def test_frames_of_libraries_go_first_but_for_the_last() -> None:
 
 def test_what_is_still_too_long_keeps_its_end_and_a_cause_stays() -> None:
     lines = [HEAD, *KERAS * 9, "KeyError: 'a'", "", "The above was the cause:", "", HEAD, *USERS, *LAST, END]
-    told = shortened("\n".join(lines))
-    assert told[-8:] == ["", HEAD, *USERS, *LAST, END]
-    assert len(told) == 12
-    assert "KeyError: 'a'" in told
+    kept = shortened("\n".join(lines))
+    assert kept[-8:] == ["", HEAD, *USERS, *LAST, END]
+    assert len(kept) == 12
+    assert "KeyError: 'a'" in kept

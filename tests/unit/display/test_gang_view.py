@@ -58,7 +58,7 @@ def test_the_picture() -> None:
     ]
 
 
-def test_a_gang_that_forms() -> None:
+def test_a_gang_that_starts() -> None:
     forming = [member(rank, None, step=None, metrics={}, state=MemberState.STARTING) for rank in range(3)]
     assert picture(progress(*forming, note="a note"))[1:5] == [
         "big  gang of 3  3 starting", "1:23", "agents 3 of 3  a note", ""
@@ -70,7 +70,7 @@ def test_a_gang_that_waits_for_agents() -> None:
     assert picture(of) == ["", "big  gang of 3  not started", "1:23", "waiting for agents (1 of 3)"]
 
 
-def test_roles_are_told_where_they_differ() -> None:
+def test_roles_are_shown_where_they_differ() -> None:
     lines = picture(progress(member(0), member(1, None, role=Role.PS), member(2, None, role=Role.EVALUATOR)))
     assert [line.split()[2] for line in lines[5:]] == ["role", "chief", "ps", "evaluator"]
 
@@ -164,7 +164,7 @@ def test_lines_for_a_log() -> None:
         ({}, "big  gang of 3  not started  in 1:23"),
     ],
 )
-def test_what_stays_when_the_run_is_over(changes: dict[str, Any], line: str) -> None:
+def test_the_lines_that_stay_after_the_run(changes: dict[str, Any], line: str) -> None:
     screen = Screen()
     screen.update(progress(**changes))
     assert drawn(summary(screen)) == [line]

@@ -95,14 +95,14 @@ def test_lines_of_a_gang() -> None:
     ]
 
 
-def test_each_restart_is_told_once_however_many_come_at_a_time() -> None:
+def test_each_restart_is_shown_once_however_many_come_at_a_time() -> None:
     stream = io.StringIO()
     shown = LineDisplay(stream)
     for update in (gang(5.0), gang(6.0, *RESTARTS), gang(7.0, *RESTARTS)):
         shown.update(update)
         shown._show()
-    told = [line for line in stream.getvalue().splitlines() if "restart " in line]
-    assert told == [
+    restarts = [line for line in stream.getvalue().splitlines() if "restart " in line]
+    assert restarts == [
         "[0:06] restart 1: rank 0 on gpu-1: killed by SIGKILL; 1.2 s, 40 steps repeated",
         "[0:06] restart 2: rank 1 on gpu-1: killed by SIGKILL; 1.2 s, 41 steps repeated",
     ]
@@ -196,7 +196,7 @@ def terminal() -> Iterator[tuple[io.TextIOWrapper, int]]:
 
 
 def written_by(shown: TerminalDisplay, reading: int) -> str:
-    """All that it has written: a terminal takes little before somebody reads it, and a busy machine is slow to draw."""
+    """All that it has written: a terminal blocks until it is read, and a busy machine is slow to draw."""
     assert shown._thread is not None
     parts = []
     while shown._thread.is_alive() or select.select([reading], [], [], 0)[0]:

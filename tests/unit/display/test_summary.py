@@ -40,7 +40,7 @@ def test_the_final_table() -> None:
     )
 
 
-def test_trials_with_the_same_cause_are_told_together() -> None:
+def test_trials_with_the_same_cause_are_listed_together() -> None:
     many = tuple(replace(BAD, id=TrialId(number)) for number in range(20))
     text = shown(replace(RESULT, status=SweepStatus.FAILED, trials=many))
     assert "trials 0, 1, 2, 3, 4, 5, 6, 7 and 12 more failed: ValueError: units" in text
@@ -56,14 +56,14 @@ def test_many_causes_are_cut() -> None:
     assert text.endswith("20 other causes: see the logs of the trials")
 
 
-def test_without_a_traceback_the_last_lines_of_the_log_are_told() -> None:
+def test_without_a_traceback_the_last_lines_of_the_log_are_shown() -> None:
     lost = replace(BAD, error=Failure(FailureKind.LOST, "node-7 was lost", "", tuple(f"line {n}" for n in range(20))))
     text = shown(replace(RESULT, trials=(lost,)))
     assert "line 19" in text
     assert "line 11" not in text
 
 
-def test_nothing_that_a_trial_says_reaches_the_terminal_unescaped() -> None:
+def test_nothing_that_a_trial_prints_reaches_the_terminal_unescaped() -> None:
     hostile = "\x1b[2J[red]x[/red]\r\x07"
     failure = Failure(FailureKind.EXCEPTION, hostile, hostile, (hostile,))
     trial = replace(BAD, params={hostile: hostile}, error=failure, log=hostile)
@@ -75,6 +75,6 @@ def test_nothing_that_a_trial_says_reaches_the_terminal_unescaped() -> None:
 
 def test_each_notice_is_shown_once_whatever_number_of_trials_have_it() -> None:
     noticing = [replace(GOOD, id=TrialId(number), unsaved="", notices=("the same batch",)) for number in range(3)]
-    said = shown(replace(RESULT, trials=tuple(noticing)))
-    assert said.count("warning") == 1
-    assert "warning: trial 0: the same batch, and 2 other trials likewise" in said
+    text = shown(replace(RESULT, trials=tuple(noticing)))
+    assert text.count("warning") == 1
+    assert "warning: trial 0: the same batch, and 2 other trials likewise" in text

@@ -152,7 +152,7 @@ def test_a_trial_keeps_its_row() -> None:
     assert placed() == []
 
 
-def test_what_stays_when_the_run_is_over() -> None:
+def test_the_lines_that_stay_after_the_run() -> None:
     screen = Screen()
     assert drawn(summary(screen)) == []
     screen.trial_ended(ended(7))
@@ -184,7 +184,7 @@ def test_ended_line(trial: TrialResult, line: str) -> None:
     assert ended_line(trial, "accuracy") == line
 
 
-def test_a_failure_tells_its_cause_first() -> None:
+def test_a_failure_shows_its_cause_first() -> None:
     assert drawn(failed_lines(ended(3, TrialStatus.FAILED))) == [
         "trial 3 failed after 12 s: ValueError: units", "  lr=0.01", "  log: /runs/log.txt"
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The end of a run of one gang: a result, or an error that tells the root cause."""
+"""The end of a run of one gang: a result, or an error with the root cause."""
 
 import pickle
 from dataclasses import replace
@@ -50,7 +50,7 @@ def test_a_run_whose_last_state_is_in_no_checkpoint_warns() -> None:
     assert "warning: step 90 was not checkpointed: the disk is full" in str(result).splitlines()
 
 
-def test_a_run_tells_what_its_training_noticed() -> None:
+def test_a_run_shows_the_notices_of_its_training() -> None:
     result = end(TrialStatus.SUCCEEDED, notices=("all members had the same batch",)).result()
     assert "warning: all members had the same batch" in str(result).splitlines()
 

@@ -39,7 +39,7 @@ def test_a_finished_run_is_what_its_call_returned(run: ScriptedRun) -> None:
     ]  # fmt: skip
 
 
-def test_a_run_whose_driver_is_gone_says_how_to_continue_it(run: ScriptedRun) -> None:
+def test_a_run_whose_driver_is_gone_shows_how_to_resume_it(run: ScriptedRun) -> None:
     result = sweep_of(run.directory)
     assert result.status == "stopped"
     assert "does not answer: sparktrain resume" in str(result.reason)
@@ -49,7 +49,7 @@ def test_a_run_whose_driver_is_gone_says_how_to_continue_it(run: ScriptedRun) ->
     assert "<table>" in result._repr_html_()
 
 
-def test_a_run_that_goes_on_is_running(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_a_live_driver_is_running(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparktrain.runs.watcher.answers", lambda who: True)
     result = sweep_of(run.directory)
     assert (result.status, result.reason) == ("running", None)
@@ -98,7 +98,7 @@ def test_a_run_of_one_gang_that_failed_is_a_result_too(tmp_path: Path) -> None:
     assert result.failures()["error"].tolist() == ["ValueError: units"]
 
 
-def test_a_run_of_one_gang_that_was_never_formed(tmp_path: Path) -> None:
+def test_a_run_of_one_gang_that_never_started(tmp_path: Path) -> None:
     run = ScriptedRun(tmp_path / "runs", "big", total=1).begin()
     result = run_of(run.directory)
     assert len(result.history()) == 0

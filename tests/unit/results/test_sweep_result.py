@@ -65,7 +65,7 @@ def test_there_is_no_best_without_a_metric_or_a_success() -> None:
             _ = result.best
 
 
-def test_where_every_trial_failed_the_commonest_failure_is_told() -> None:
+def test_where_every_trial_failed_the_commonest_failure_is_shown() -> None:
     rare = TrialResult(id=TrialId(0), status=S.LOST, params={}, error=Failure(FailureKind.LOST, "gone"), log="/log/0")
     result = sweep(rare, ended(1, S.FAILED), ended(2, S.FAILED))
     with pytest.raises(NoBestTrialError) as error:
@@ -177,8 +177,8 @@ def test_text_and_html_have_the_traceback_of_each_cause() -> None:
     failure = Failure(FailureKind.EXCEPTION, "ValueError: <units>", trace)
     trials = [TrialResult(id=TrialId(n), status=S.FAILED, params={"lr": n}, error=failure) for n in range(3)]
     result = sweep(*trials)
-    told = "trials 0, 1, 2 failed: ValueError: <units>\n    Traceback (most recent call last):\n"
-    assert told + '      File "train.py", line 3, in train\n    ValueError: <units>' in str(result)
+    causes = "trials 0, 1, 2 failed: ValueError: <units>\n    Traceback (most recent call last):\n"
+    assert causes + '      File "train.py", line 3, in train\n    ValueError: <units>' in str(result)
     page = Tags(result._repr_html_())
     assert page.tags.count("pre") == 1
     assert '      File "train.py", line 3, in train' in "".join(page.texts)
@@ -232,14 +232,14 @@ def test_html_shows_what_users_named_as_text() -> None:
     assert sum(attack in text for text in page.texts) >= 4
 
 
-def test_html_marks_the_best_and_tells_root_causes() -> None:
+def test_html_marks_the_best_and_shows_root_causes() -> None:
     page = Tags(sweep(succeeded(0, 0.5, lr=0.1), succeeded(1, 0.9, lr=0.2), ended(2, S.FAILED, lr=0.3))._repr_html_())
     assert page.tags.count("tr") == 4
     assert page.texts.count("best") == 1
     assert "ValueError: no <units>" in page.texts
 
 
-def test_a_trial_is_told_on_one_line() -> None:
+def test_the_repr_of_a_trial_is_one_line() -> None:
     assert repr(ended(2, S.FAILED, lr=0.3)) == (
         "TrialResult(id=2, status='failed', params={'lr': 0.3}, error='ValueError: no <units>', seconds=0)"
     )

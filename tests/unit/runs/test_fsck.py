@@ -1,4 +1,4 @@
-"""Damage of each kind in a run directory: how it is told, what a resume would do, and what a repair makes of it."""
+"""Each kind of corruption in a run directory: its findings, what a resume would do, and what a repair does."""
 
 import json
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def file(run: ScriptedRun, pattern: str) -> Path:
     return sorted((run.store.root / "mnist").glob(pattern))[-1]
 
 
-def told(found: Examined) -> list[tuple[str, str]]:
+def findings_of(found: Examined) -> list[tuple[str, str]]:
     return [(str(each.severity), each.subject) for each in found.findings]
 
 
@@ -43,7 +43,7 @@ def repaired(run: ScriptedRun, found: Examined) -> Examined:
     return examined(run)
 
 
-def test_a_run_without_damage(run: ScriptedRun) -> None:
+def test_a_clean_run(run: ScriptedRun) -> None:
     found = examined(run)
     assert (found.code, found.findings) == (0, ())
     assert found.outlook == ("trial 2 resumes from step 170", "trial 3 starts from nothing")
@@ -51,7 +51,7 @@ def test_a_run_without_damage(run: ScriptedRun) -> None:
     assert found.size == 4 * 3002
 
 
-def test_progress_is_told_to_the_last_byte(run: ScriptedRun) -> None:
+def test_progress_reaches_the_last_byte(run: ScriptedRun) -> None:
     progress: list[tuple[int, int]] = []
     RunExaminer(run.place, False, lambda size, total: progress.append((size, total))).examine()
     assert progress[-1] == (4 * 3002, 4 * 3002)
@@ -63,46 +63,46 @@ def test_a_changed_byte_is_found_by_reading_it_and_a_lost_one_by_the_size_too(ru
     spoil(shard)
     assert examined(run, fast=True).code == 0
     found = examined(run)
-    assert (found.code, told(found)) == (7, [("corrupt", "checkpoint")])
+    assert (found.code, findings_of(found)) == (7, [("corrupt", "checkpoint")])
     assert "trial 2 resumes from step 150 in place of 170" in found.outlook
     shard.write_bytes(shard.read_bytes()[:-1])
-    assert told(examined(run, fast=True)) == [("corrupt", "checkpoint")]
+    assert findings_of(examined(run, fast=True)) == [("corrupt", "checkpoint")]
     shard.unlink()
     assert "shard model.safetensors is missing" in examined(run, fast=True).findings[0].problem
 
 
-def test_a_repair_has_the_trial_go_on_from_an_older_checkpoint_at_once(run: ScriptedRun) -> None:
+def test_after_a_repair_the_trial_resumes_from_an_older_checkpoint(run: ScriptedRun) -> None:
     spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
     after = repaired(run, examined(run))
     assert (after.code, after.outlook[0]) == (0, "trial 2 resumes from step 150")
     assert [each.step for each in looked_at(run).trials[2].kept] == [150]
 
 
-def test_a_trial_with_no_checkpoint_left_blocks_until_somebody_decides(run: ScriptedRun) -> None:
+def test_a_trial_without_a_readable_checkpoint_blocks_until_a_repair(run: ScriptedRun) -> None:
     for manifest in (run.store.root / "mnist" / "trials" / "0002" / "checkpoints").glob("*/manifest*"):
         spoil(manifest)
     found = examined(run)
-    assert (found.code, set(told(found))) == (8, {("blocking", "checkpoint")})
+    assert (found.code, set(findings_of(found))) == (8, {("blocking", "checkpoint")})
     assert found.outlook[0] == "trial 2 fails: it has no readable checkpoint; after --repair it starts from nothing"
     after = repaired(run, found)
     assert (after.code, after.outlook) == (0, ("trials 2, 3 start from nothing",))
 
 
-def test_a_damaged_checkpoint_of_a_trial_with_a_result_holds_nobody_up(run: ScriptedRun) -> None:
+def test_a_corrupt_checkpoint_of_a_trial_with_a_result_blocks_nothing(run: ScriptedRun) -> None:
     for manifest in (run.store.root / "mnist" / "trials" / "0000" / "checkpoints").glob("*/manifest*"):
         spoil(manifest)
     assert examined(run).code == 7
 
 
-def test_a_damaged_journal_is_repaired_with_what_can_be_kept(run: ScriptedRun) -> None:
+def test_a_repair_of_a_corrupt_journal_keeps_what_can_be_kept(run: ScriptedRun) -> None:
     spoil(file(run, "journal/batch-0001-00000008"))  # trial 1 has failed
     found = examined(run)
-    assert (found.code, told(found)[0]) == (8, ("blocking", "journal"))
+    assert (found.code, findings_of(found)[0]) == (8, ("blocking", "journal"))
     assert "trials 1, 3 start from nothing" in found.outlook
     after = repaired(run, found)
     assert after.code == 0
     assert [result.status for result in looked_at(run).results] == ["succeeded", "running", "running", "queued"]
-    assert len(after.lines()) < 15, "batches that do not count any more are not all told"
+    assert len(after.lines()) < 15, "not every batch that no longer counts is listed"
 
 
 def test_a_torn_tail_is_a_note(run: ScriptedRun) -> None:
@@ -111,7 +111,7 @@ def test_a_torn_tail_is_a_note(run: ScriptedRun) -> None:
     found = examined(run)
     assert found.code == 0
     assert found.findings
-    assert {gravity for gravity, _ in told(found)} == {"note"}
+    assert {severity for severity, _ in findings_of(found)} == {"note"}
     assert found.outlook[0] == "trial 2 resumes from step 150"
 
 
@@ -124,28 +124,28 @@ def spoil_overview(run: ScriptedRun) -> None:
 
 
 @pytest.mark.parametrize("harm", [lose_overview, spoil_overview])
-def test_run_json_is_written_anew_from_the_plan(run: ScriptedRun, harm: Callable[[ScriptedRun], None]) -> None:
+def test_run_json_is_rewritten_from_the_plan(run: ScriptedRun, harm: Callable[[ScriptedRun], None]) -> None:
     harm(run)
     found = examined(run)
-    assert (found.code, told(found)) == (8, [("blocking", "run.json")])
+    assert (found.code, findings_of(found)) == (8, [("blocking", "run.json")])
     assert repaired(run, found).code == 0
     overview = json.loads(file(run, "run.json").read_text())
     assert (overview["name"], overview["plan"], overview["metric"]) == ("mnist", run.plan.digest, "accuracy")
 
 
-def test_code_that_cannot_be_read_makes_room_for_that_of_the_same_call(run: ScriptedRun) -> None:
+def test_unreadable_code_is_deleted_so_that_the_same_call_stores_it(run: ScriptedRun) -> None:
     spoil(file(run, "code/*"))
     found = examined(run)
-    assert (found.code, told(found)) == (8, [("blocking", "code")])
+    assert (found.code, findings_of(found)) == (8, [("blocking", "code")])
     assert "resume by the same call" in found.findings[0].problem
     after = repaired(run, found)
     assert (after.code, list((run.store.root / "mnist" / "code").iterdir())) == (8, [])
 
 
-def test_a_damaged_plan_blocks_and_cannot_be_repaired(run: ScriptedRun) -> None:
+def test_a_corrupt_plan_blocks_and_cannot_be_repaired(run: ScriptedRun) -> None:
     spoil(file(run, "plans/*"))
     found = examined(run)
-    assert (found.code, told(found), found.outlook) == (8, [("blocking", "plan")], ())
+    assert (found.code, findings_of(found), found.outlook) == (8, [("blocking", "plan")], ())
     assert repair(run.place, found, HandClock()) == []
 
 
@@ -157,7 +157,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("harm", RESULTS)
-def test_results_are_written_anew_from_the_journal(run: ScriptedRun, harm: str) -> None:
+def test_results_are_rewritten_from_the_journal(run: ScriptedRun, harm: str) -> None:
     run.succeed(2, accuracy=0.95)
     run.succeed(3, accuracy=0.2)
     run.end()
@@ -166,14 +166,14 @@ def test_results_are_written_anew_from_the_journal(run: ScriptedRun, harm: str) 
     good = path.read_bytes()
     RESULTS[harm](path)
     found = examined(run)
-    assert (found.code, told(found)) == (7, [("corrupt", "results.json")])
+    assert (found.code, findings_of(found)) == (7, [("corrupt", "results.json")])
     assert found.outlook == ("nothing is left to do",)
     assert repaired(run, found).code == 0
     assert path.read_bytes() == good
     assert from_json(json.loads(good)).ranked[0].id == 2
 
 
-def test_nothing_is_repaired_under_a_driver(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_repaired_while_a_driver_owns_the_run(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsck, "answers", lambda who: True)
     spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
     found = examined(run)
@@ -181,18 +181,18 @@ def test_nothing_is_repaired_under_a_driver(run: ScriptedRun, monkeypatch: pytes
         repair(run.place, found, HandClock())
 
 
-def test_what_a_driver_has_replaced_meanwhile_is_no_damage(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_a_driver_replaces_is_no_finding(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fsck, "answers", lambda who: True)
 
-    def goes_on(size: int, total: int) -> None:
+    def after_each_look(size: int, total: int) -> None:
         if not run.store.exists("mnist/trials/0002/checkpoints/gen-0002/manifest-00000190"):
             run.save(2, 190, generation=2)
             file(run, "trials/0002/checkpoints/gen-0002/data/00000150*.model*").unlink()
 
-    assert RunExaminer(run.place, False, goes_on).examine().code == 0
+    assert RunExaminer(run.place, False, after_each_look).examine().code == 0
 
 
-def test_the_document_says_the_same(run: ScriptedRun) -> None:
+def test_the_json_has_the_same_findings(run: ScriptedRun) -> None:
     spoil(file(run, "trials/0002/checkpoints/gen-0002/manifest-00000170"))
     document = json.loads(json.dumps(examined(run).document()))
     assert document["code"] == 7

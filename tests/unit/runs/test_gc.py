@@ -118,7 +118,7 @@ def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: Script
 
 
 def fetched(run: ScriptedRun, folder: Path) -> dict[int, list[int]]:
-    """What `kept` says, once every byte of each of them has come as a resuming agent gets it."""
+    """The checkpoints of `kept`, after every byte of them was read as a resuming agent reads it."""
     for trial in looked_at(run).trials:
         for each in trial.kept:
             fetch(run.store, each, folder / f"{trial.result.id}-{each.step}")
@@ -148,7 +148,7 @@ def test_nothing_that_a_kept_checkpoint_names_is_deleted_whatever_was_found(run:
     assert fetched(run, tmp_path / "fetched") == {0: [200], 2: [200], 3: [100]}
 
 
-def test_a_checkpoint_that_stays_and_is_damaged_is_told(run: ScriptedRun) -> None:
+def test_a_corrupt_checkpoint_that_stays_is_reported(run: ScriptedRun) -> None:
     run.end()
     [shard] = [path for path in run.store.list("mnist/trials/0003") if path.endswith(".model.safetensors")]
     run.store.delete(shard)
@@ -171,15 +171,15 @@ def test_a_run_whose_driver_answers_is_refused(run: ScriptedRun, monkeypatch: py
         tidier(run).find()
 
 
-def test_a_driver_that_was_heard_of_lately_may_be_out_of_sight(run: ScriptedRun) -> None:
+def test_a_driver_with_a_recent_record_may_be_cut_off(run: ScriptedRun) -> None:
     with pytest.raises(RunDirectoryError, match=r"may be in use.*but wrote a record 1:00 ago.*--older-than 60s"):
         tidier(run, after_s=60).tidy(this_process(HandClock(), "gc"))
-    assert read(run.store, run.layout.journal).term == 1, "nobody was deposed"
+    assert read(run.store, run.layout.journal).term == 1, "no driver was deposed"
     assert tidier(run, after_s=60, older_than_s=60).find().dropped
 
 
 class InterruptedStore(LocalStore):
-    """Somebody else does something before the first file is deleted."""
+    """Another process acts before the first file is deleted."""
 
     first: Callable[[], object] | None = None
 
@@ -190,7 +190,7 @@ class InterruptedStore(LocalStore):
         super().delete(path)
 
 
-def test_a_driver_that_begins_meanwhile_ends_it(run: ScriptedRun) -> None:
+def test_a_driver_that_starts_meanwhile_stops_it(run: ScriptedRun) -> None:
     run.end()
     for step in range(300, 600, 10):
         run.store.put_if_absent(f"mnist/trials/0000/checkpoints/gen-0001/data/{step:08d}-dead.model", b"")
@@ -204,7 +204,7 @@ def test_a_driver_that_begins_meanwhile_ends_it(run: ScriptedRun) -> None:
 
 
 @pytest.mark.parametrize("value", ["all", ""])
-def test_what_may_stay_is_one_of_three(value: str) -> None:
+def test_a_keep_policy_is_one_of_three(value: str) -> None:
     with pytest.raises(SpecError, match="must be one of each, best, none"):
         keep_of(value)
 

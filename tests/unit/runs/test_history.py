@@ -61,7 +61,7 @@ def with_journal(world: World, records: Iterable[AnyRecord], who: DriverIdentity
 
 
 def with_a_lost_trial(world: World, *end: AnyRecord) -> list[AnyRecord]:
-    """The records of the run, of which trial 2 was lost, but for the last one, and `end`."""
+    """The records of the run, with trial 2 lost, except the last one, and then `end`."""
     failure = Failure(FailureKind.LOST, "again and again")
     return [
         TrialConcluded(trial=each.trial, status=TrialStatus.LOST, failure=failure)
@@ -113,7 +113,7 @@ def test_results_that_are_missing_or_of_another_driver_are_written(
     assert world.store.files[path] == content
 
 
-def test_a_driver_that_is_in_charge_no_more_replaces_no_results(done: tuple[World, SweepResult]) -> None:
+def test_a_deposed_driver_replaces_no_results(done: tuple[World, SweepResult]) -> None:
     world, _ = done
     run = attached(world)
     journal, _ = Journal.claim(world.store, run.layout.journal, OTHER)
@@ -125,7 +125,7 @@ def test_a_driver_that_is_in_charge_no_more_replaces_no_results(done: tuple[Worl
     assert world.store.files[run.layout.results] == b"newer"
 
 
-def test_the_end_of_a_run_whose_driver_died_before_it_is_noted(done: tuple[World, SweepResult]) -> None:
+def test_the_next_driver_records_the_end_of_a_finished_run(done: tuple[World, SweepResult]) -> None:
     world, first = done
     died = with_journal(world, [each for each in records(world.store) if not isinstance(each, RunEnded)])
     made = finished(attached(died))
@@ -136,7 +136,7 @@ def test_the_end_of_a_run_whose_driver_died_before_it_is_noted(done: tuple[World
     assert finished(attached(died)) == made
 
 
-def test_a_lost_trial_is_run_again(done: tuple[World, SweepResult]) -> None:
+def test_a_lost_trial_is_retried(done: tuple[World, SweepResult]) -> None:
     world, first = done
     again = with_journal(world, with_a_lost_trial(world, *records(world.store)[-1:]))
     assert finished(attached(again)) is None
@@ -145,7 +145,7 @@ def test_a_lost_trial_is_run_again(done: tuple[World, SweepResult]) -> None:
     assert [trial for trial, _ in again.started] == [2]
 
 
-def test_failed_trials_are_run_again_when_that_is_asked_for(done: tuple[World, SweepResult]) -> None:
+def test_failed_trials_are_retried_on_request(done: tuple[World, SweepResult]) -> None:
     world, _ = done
     run = replace(composed(TRIALS), retry_failed=True)
     assert finished(attached(world, run)) is None
@@ -154,7 +154,7 @@ def test_failed_trials_are_run_again_when_that_is_asked_for(done: tuple[World, S
     assert [trial.generations for trial in made.trials] == [1, 1, 1, 2, 1, 1]
 
 
-def test_what_no_executor_could_load_is_no_result(done: tuple[World, SweepResult]) -> None:
+def test_a_function_that_no_executor_could_load_is_no_result(done: tuple[World, SweepResult]) -> None:
     world, _ = done
     added = [each for each in records(world.store) if isinstance(each, TrialsAdded | DriverStarted)]
     failure = Failure(FailureKind.LOAD, "no module")
@@ -169,7 +169,7 @@ def test_what_no_executor_could_load_is_no_result(done: tuple[World, SweepResult
 # ---- more, and other trials
 
 
-def test_more_trials_are_run_and_none_of_the_first_again() -> None:
+def test_more_trials_run_and_none_of_the_first_is_repeated() -> None:
     world = World()
     first, _ = driven(world, changed(composed(TRIALS), trials=4))
     assert len(first.trials) == 4
@@ -180,24 +180,24 @@ def test_more_trials_are_run_and_none_of_the_first_again() -> None:
     assert finished(attached(world)) == made
 
 
-def test_the_results_of_the_last_end_stay_until_there_are_others() -> None:
+def test_old_results_stay_until_there_are_new_ones() -> None:
     world, path = World(), composed(TRIALS).layout.results
     driven(world, changed(composed(TRIALS), trials=4))
     before = world.store.files[path]
     attached(world).work(1, NullDisplay(), OTHER)
-    assert world.store.files[path] == before, "whoever reads them meanwhile finds a whole file"
+    assert world.store.files[path] == before, "a reader always finds a whole file"
     made, _ = driven(world, composed(TRIALS))
     assert len(made.trials) == TRIALS
     assert sweep_result(from_json(json.loads(world.store.files[path]))) == made
 
 
-def test_fewer_trials_take_none_away(done: tuple[World, SweepResult]) -> None:
+def test_fewer_trials_remove_no_result(done: tuple[World, SweepResult]) -> None:
     world, first = done
     made, _ = driven(world, changed(composed(TRIALS), trials=2))
     assert made.trials == first.trials
 
 
-def test_another_space_is_refused_and_where_it_is_allowed_only_new_cases_are_run(
+def test_another_space_is_refused_and_where_allowed_only_new_cases_run(
     done: tuple[World, SweepResult],
 ) -> None:
     world, first = done
@@ -242,7 +242,7 @@ def test_a_driver_that_yarn_has_replaced_is_not_asked(
 
 
 @pytest.mark.parametrize("ending", [Ending.STOPPED, Ending.FAILING])
-def test_what_a_driver_has_stopped_is_not_begun_again_by_that_which_replaces_it(
+def test_a_driver_of_a_new_yarn_attempt_does_not_restart_a_stopped_run(
     done: tuple[World, SweepResult], monkeypatch: pytest.MonkeyPatch, ending: Ending
 ) -> None:
     lost = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=ending, reason="why")), FIRST)
@@ -256,7 +256,7 @@ def test_what_a_driver_has_stopped_is_not_begun_again_by_that_which_replaces_it(
 
 
 @pytest.mark.parametrize("ending", [*(each for each in Ending if each not in (Ending.STOPPED, Ending.FAILING)), None])
-def test_what_a_driver_has_not_ended_or_could_not_go_on_with_is_gone_on_with_by_that_which_replaces_it(
+def test_a_driver_of_a_new_yarn_attempt_resumes_an_unfinished_run(
     done: tuple[World, SweepResult], ending: Ending | None
 ) -> None:
     end = [RunEnded(ending=ending)] if ending is not None else []
@@ -264,7 +264,7 @@ def test_what_a_driver_has_not_ended_or_could_not_go_on_with_is_gone_on_with_by_
     assert finished(replace(composed(TRIALS), store=lost.store).attached(SECOND)) is None
 
 
-def test_of_a_run_with_another_space_that_another_call_of_the_program_has_ended_more_is_run(
+def test_a_later_call_of_the_program_with_another_space_runs_more_trials(
     done: tuple[World, SweepResult],
 ) -> None:
     ended = with_journal(done[0], records(done[0].store), FIRST)
@@ -272,18 +272,18 @@ def test_of_a_run_with_another_space_that_another_call_of_the_program_has_ended_
     assert finished(more.attached(SECOND)) is None
 
 
-def test_trials_that_failed_are_run_again_by_one_driver_of_those_that_yarn_starts(
+def test_only_one_yarn_attempt_retries_failed_trials(
     done: tuple[World, SweepResult],
 ) -> None:
     ended = with_journal(done[0], records(done[0].store), FIRST)
     run = replace(composed(TRIALS), retry_failed=True, store=ended.store)
     assert run.attached(SECOND).retry_failed, "the one before had another call"
-    began = [
+    starts = [
         structs.replace(run.driver_started, plan=each.plan)
         for each in records(ended.store)
         if isinstance(each, DriverStarted)
     ]
-    killed = replace(run, store=with_journal(done[0], [*records(ended.store), *began], FIRST).store)
+    killed = replace(run, store=with_journal(done[0], [*records(ended.store), *starts], FIRST).store)
     assert not killed.attached(SECOND).retry_failed
     assert killed.attached(FIRST).retry_failed
 
@@ -335,7 +335,7 @@ async def never_called(*arguments: Any) -> Any:
     raise AssertionError(arguments)
 
 
-def test_of_two_first_drivers_at_the_same_time_one_is_told() -> None:
+def test_one_of_two_concurrent_first_drivers_is_refused() -> None:
     store = MemoryStore()
     first, second = (replace(composed(TRIALS), store=store).attached() for _ in range(2))
     first.begun()
@@ -344,14 +344,14 @@ def test_of_two_first_drivers_at_the_same_time_one_is_told() -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}"])
-def test_a_folder_of_something_else_is_told_of(content: bytes) -> None:
+def test_a_folder_of_another_program_is_refused(content: bytes) -> None:
     world = World()
     world.store.put_if_absent(composed(TRIALS).layout.spec, content)
     with pytest.raises(RunDirectoryError, match="run"):
         attached(world)
 
 
-def test_a_seed_that_was_made_up_is_kept(done: tuple[World, SweepResult]) -> None:
+def test_a_random_seed_is_kept(done: tuple[World, SweepResult]) -> None:
     world, _ = done
     run = changed(composed(TRIALS), seed=99)
     assert attached(world, replace(run, seeded=False)).spec.seed == 1
@@ -362,12 +362,12 @@ def test_a_seed_that_was_made_up_is_kept(done: tuple[World, SweepResult]) -> Non
 # ---- samplers
 
 
-def test_a_sampler_is_told_what_the_one_before_was_told() -> None:
+def test_a_sampler_observes_what_the_one_before_observed() -> None:
     world = World()
     run = composed(TRIALS, learning=True)
     driven(world, run)
-    told, again = Climber(TRIALS), records(world.store)
-    history.replay(told, again, run.plan.space_digest)
+    replayed, again = Climber(TRIALS), records(world.store)
+    history.replay(replayed, again, run.plan.space_digest)
     other = [structs.replace(each, metrics={"y": 5.0}) if isinstance(each, TrialConcluded) else each for each in again]
     with pytest.raises(ResumeError, match="where it proposed"):
         history.replay(Climber(TRIALS), other, run.plan.space_digest)

@@ -1,4 +1,4 @@
-"""From what a user names to a run directory, and what is said when there is none."""
+"""From the user's path or URL to a run directory, and the error when there is none."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_a_directory_of_runs(runs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("directory", "told"),
+    ("directory", "problem"),
     [
         ("nothing", "there is no such directory, or it is empty"),
         ("mnist/plans", "it is part of a run; pass {runs}/mnist"),
@@ -49,17 +49,17 @@ def test_a_directory_of_runs(runs: Path) -> None:
         ("file", "it is a file; pass a directory that has run.json"),
     ],
 )
-def test_what_is_no_run_directory(runs: Path, directory: str, told: str) -> None:
+def test_a_directory_without_a_run_is_refused_with_a_next_step(runs: Path, directory: str, problem: str) -> None:
     (runs / "other" / "b").mkdir(parents=True)
     (runs / "other" / "a.csv").touch()
     (runs / "lost" / "journal").mkdir(parents=True)
     (runs / "file").touch()
     with pytest.raises(RunDirectoryError) as error:
         run_in(str(runs / directory))
-    assert f"is no run directory: {told.format(runs=runs)}" in str(error.value)
+    assert f"is no run directory: {problem.format(runs=runs)}" in str(error.value)
 
 
-def test_a_run_whose_overview_is_lost_can_be_named_to_be_repaired(runs: Path) -> None:
+def test_a_run_without_its_overview_can_be_repaired(runs: Path) -> None:
     (runs / "mnist" / "run.json").unlink()
     (runs / "mnist" / "journal").mkdir()
     assert run_in(str(runs / "mnist"), without_overview=True).layout.path == "mnist"
@@ -78,12 +78,12 @@ def test_what_no_store_has(directory: str) -> None:
         ("webhdfs://gate:14000/runs/a/", "webhdfs://gate:14000/runs", "a"),
     ],
 )
-def test_urls_are_split_where_the_run_begins(directory: str, root: str, name: str) -> None:
+def test_urls_are_split_where_the_run_starts(directory: str, root: str, name: str) -> None:
     place = place_of(directory)
     assert (place.store.address.url, place.layout.path) == (root, name)
 
 
-def test_runs_in_a_store_of_objects() -> None:
+def test_runs_in_an_object_store() -> None:
     store = open_store("memory://places/runs")
     for name in ("big", "mnist"):
         store.put_if_absent(f"{name}/run.json", b"{}")

@@ -77,7 +77,7 @@ def test_what_could_move_the_cursor_is_written_as_an_escape_and_colours_stay() -
     assert clean("ü".encode()[:1]) + clean("ü".encode()[1:]) == "ü".encode()
 
 
-def test_how_late_a_log_comes_is_said_for_each_kind_of_store() -> None:
+def test_the_delay_of_a_log_is_named_for_each_kind_of_store() -> None:
     class Elsewhere(MemoryStore):
         def __init__(self, url: str) -> None:
             super().__init__()
@@ -93,12 +93,12 @@ def test_how_late_a_log_comes_is_said_for_each_kind_of_store() -> None:
 
 
 class Story:
-    """A run that goes on by one step for each pause of who follows a log."""
+    """A run that advances by one step at each pause of a follower."""
 
     def __init__(self, run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
         self.run = run
         self.steps: list[Callable[[], None]] = []
-        self.told: list[str] = []
+        self.notices: list[str] = []
         monkeypatch.setattr("sparktrain.runs.watcher.answers", lambda who: True)
         monkeypatch.setattr(logs, "pause", lambda seconds: self.steps.pop(0)() if self.steps else None)
 
@@ -106,7 +106,7 @@ class Story:
         return looked_at(self.run)
 
     def followed(self, wanted: Wanted, tail: int | None = None) -> bytes:
-        return b"".join(Follower(self.run.place, self.look, wanted, tail).pieces(self.told.append))
+        return b"".join(Follower(self.run.place, self.look, wanted, tail).pieces(self.notices.append))
 
 
 def test_a_log_is_followed_to_the_end_of_its_trial(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_the_next_generation_is_followed_too(run: ScriptedRun, monkeypatch: pyte
         lambda: run.fail(2),
     ]
     assert story.followed(Wanted(TrialId(2)), tail=1) == b"second\nthird\n"
-    assert story.told == ["trial 2 restarts: generation 3"]
+    assert story.notices == ["trial 2 restarts: generation 3"]
 
 
 def test_an_older_generation_has_an_end(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +147,8 @@ def test_nothing_is_followed_that_is_not_there(run: ScriptedRun, monkeypatch: py
         story.followed(Wanted(TrialId(9)))
 
 
-def test_the_log_of_a_trial_that_nobody_runs_any_more_ends(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_a_trial_without_a_driver_ends(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "pause", lambda seconds: None)
     assert looked_at(run).results[2].status is TrialStatus.RUNNING
     follower = Follower(run.place, lambda: looked_at(run), Wanted(TrialId(2)), None)
-    assert b"".join(follower.pieces(lambda said: None)) == b"second\n"
+    assert b"".join(follower.pieces(lambda notice: None)) == b"second\n"

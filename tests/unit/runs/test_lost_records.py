@@ -1,4 +1,4 @@
-"""A journal that has lost its newest records, which had counted, is told apart from one whose driver died just then."""
+"""A journal that has lost records which had counted differs from that of a driver that died at that moment."""
 
 import json
 from pathlib import Path
@@ -17,12 +17,12 @@ from sparktrain.state.records import AnyRecord, TrialConcluded
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 from tests.unit.rundir.snapshots import quick_folder
 
-DAMAGES = 120
+CORRUPTIONS = 120
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> ScriptedRun:
-    """It has ended: trials 0 and 2 have succeeded, 1 has failed, 3 was stopped before it began."""
+    """It has ended: trials 0 and 2 have succeeded, 1 has failed, 3 was stopped before it started."""
     run = typical(tmp_path / "runs")
     run.log(1, "oh\n")
     run.succeed(2, accuracy=0.95)
@@ -106,7 +106,7 @@ def test_a_failure_is_taken_back_with_its_cause(run: ScriptedRun) -> None:
     assert [each.generations for each in looked_at(run).results] == [1, 1, 2, 0], "no generation is used again"
 
 
-def test_a_gang_that_has_left_files_was_formed(tmp_path: Path) -> None:
+def test_files_of_a_gang_prove_that_it_started(tmp_path: Path) -> None:
     """Without results: a driver that is killed has not written any."""
     run = typical(tmp_path / "runs")
     lose(run, 2)  # that the second gang of trial 2 was formed, and what it has reported
@@ -117,7 +117,7 @@ def test_a_gang_that_has_left_files_was_formed(tmp_path: Path) -> None:
     assert looked_at(run).results[2].generations == 2
 
 
-def test_trials_that_the_journal_does_not_know_are_told_with_what_to_do(run: ScriptedRun) -> None:
+def test_unknown_trials_are_reported_with_the_next_step(run: ScriptedRun) -> None:
     lose(run, len(batches(run)) - 1)
     before = run.store.read(run.layout.results)
     report = examined(run)
@@ -146,7 +146,7 @@ def test_results_that_cannot_be_read_prove_nothing(run: ScriptedRun, content: by
     assert found(run).ended
 
 
-def test_trials_that_are_run_again_have_lost_nothing(run: ScriptedRun) -> None:
+def test_retried_trials_have_lost_nothing(run: ScriptedRun) -> None:
     """The results are those of the last end: what a driver does after it does not contradict them."""
     run.begin()
     run.form(1, generation=2)
@@ -155,7 +155,7 @@ def test_trials_that_are_run_again_have_lost_nothing(run: ScriptedRun) -> None:
     assert not found(run).ended
 
 
-# ---- any damage
+# ---- any corruption
 
 
 def harm(path: Path, random: Random) -> None:
@@ -176,9 +176,9 @@ class Grouped(ScriptedRun):
     def __init__(self, folder: Path) -> None:
         self.group: list[AnyRecord] = []
         self.concluded: set[int] = set()
-        """Trials whose results are durable."""
+        """Trials with durable results."""
         self.witnessed: set[int] = set()
-        """Those that something says which is not in the same file."""
+        """The trials with proof of a result in another file."""
         super().__init__(folder, total=None)
 
     def write(self, *records: AnyRecord) -> None:
@@ -215,8 +215,8 @@ class Grouped(ScriptedRun):
                 self.flush()
 
 
-def damaged(folder: Path, random: Random) -> Grouped:
-    """A run with some results, in one file of whose journal something is wrong."""
+def corrupted(folder: Path, random: Random) -> Grouped:
+    """A run with some results and one corrupt file in its journal."""
     run, count = Grouped(folder / "runs"), random.randrange(1, 8)
     run.begin()
     run.add(*({"lr": float(number)} for number in range(count)))
@@ -231,8 +231,8 @@ def damaged(folder: Path, random: Random) -> Grouped:
 
 
 def silent(folder: Path, seed: int) -> set[int] | None:
-    """The results that are gone, and witnessed, and nobody is told; None when the damage is told."""
-    run = damaged(folder / str(seed), Random(seed))
+    """The results that are gone without a report, despite proof; None when the corruption is reported."""
+    run = corrupted(folder / str(seed), Random(seed))
     try:
         kept = {trial.id for trial in found(run).sweep().trials.values() if trial.status.observed}
     except JournalCorruptError:
@@ -240,17 +240,17 @@ def silent(folder: Path, seed: int) -> set[int] | None:
     return run.witnessed - kept
 
 
-def test_no_damage_takes_a_result_in_silence_that_something_witnesses() -> None:
+def test_no_corruption_silently_drops_a_result_that_leaves_proof() -> None:
     with quick_folder() as folder:
-        gone = [silent(folder, seed) for seed in range(DAMAGES)]
+        gone = [silent(folder, seed) for seed in range(CORRUPTIONS)]
     assert [seed for seed, lost in enumerate(gone) if lost] == []
-    assert gone.count(None) > DAMAGES / 5
+    assert gone.count(None) > CORRUPTIONS / 5
 
 
-def test_without_what_witnesses_it_the_same_damages_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_proof_the_same_corruption_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "check_whole", lambda *_: None)
     with quick_folder() as folder:
-        assert any(silent(folder, seed) for seed in range(DAMAGES))
+        assert any(silent(folder, seed) for seed in range(CORRUPTIONS))
 
 
 def test_results_are_the_same_after_a_repair(run: ScriptedRun) -> None:

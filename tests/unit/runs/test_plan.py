@@ -65,7 +65,7 @@ def test_what_is_written_is_read_back() -> None:
         (plan(function="other").encode(), "is corrupt"),
     ],
 )
-def test_a_plan_that_cannot_be_read_is_told_of(content: bytes | None, words: str) -> None:
+def test_an_unreadable_plan_is_refused(content: bytes | None, words: str) -> None:
     store = MemoryStore()
     if content is not None:
         store.put_if_absent(LAYOUT.plan(plan().digest), content)
@@ -74,7 +74,7 @@ def test_a_plan_that_cannot_be_read_is_told_of(content: bytes | None, words: str
 
 
 @pytest.mark.parametrize("content", [None, b"x", b"\x80"])
-def test_code_that_cannot_be_read_is_told_of(content: bytes | None) -> None:
+def test_unreadable_code_is_refused(content: bytes | None) -> None:
     store = MemoryStore()
     if content is not None:
         store.put_if_absent(LAYOUT.code(CODE.digest), content)
@@ -107,7 +107,7 @@ def test_a_change_is_refused_with_what_has_changed_unless_it_is_allowed(kind: st
     check_unchanged(plan(), changed, "/runs/run", frozenset({kind}))
 
 
-def test_changes_of_several_kinds_are_told_together_and_long_ones_are_cut() -> None:
+def test_changes_of_several_kinds_are_listed_together_and_long_ones_are_cut() -> None:
     changed = plan(data_version="v2", space={"kind": "grid", "values": {"x": list(range(100))}})
     with pytest.raises(ResumeError, match="other space and data") as caught:
         check_unchanged(plan(), changed, "/runs/run", frozenset())
@@ -119,8 +119,8 @@ def cases(*values: int) -> Plan:
     return plan(space={"kind": "cases", "values": [{"lr": value / 7, "seed": value} for value in values]})
 
 
-def told(old: Plan, new: Plan) -> list[str]:
-    """The lines of the error that say what has changed."""
+def changes_of(old: Plan, new: Plan) -> list[str]:
+    """The lines of the error that list the changes."""
     with pytest.raises(ResumeError, match="started with other space") as caught:
         check_unchanged(old, new, "/runs/run", frozenset())
     return [line.strip() for line in str(caught.value).splitlines() if line.startswith("    ")][1:]
@@ -133,7 +133,7 @@ MANY = 10_000
 def test_ten_thousand_cases_are_compared_at_once() -> None:
     """All of them have changed, which took hours; where that is allowed they are not even compared."""
     old, new = cases(*range(MANY)), cases(*range(MANY, 2 * MANY))
-    lines = told(old, new)
+    lines = changes_of(old, new)
     assert lines[0] == '- "lr": 0.0'
     assert sum(line.startswith("- ") for line in lines) == sum(line.startswith("+ ") for line in lines) == 6
     assert lines[12:] == [f"... and {4 * MANY - 12} more lines"]
@@ -142,18 +142,22 @@ def test_ten_thousand_cases_are_compared_at_once() -> None:
 
 def test_one_case_that_has_changed_of_many_is_named() -> None:
     new = [*range(MANY // 2), 99_999, *range(MANY // 2 + 1, MANY)]
-    assert {'- "seed": 5000', '+ "seed": 99999'} < set(told(cases(*range(MANY)), cases(*new)))
+    assert {'- "seed": 5000', '+ "seed": 99999'} < set(changes_of(cases(*range(MANY)), cases(*new)))
 
 
 def test_one_case_more_or_less_of_many_is_named() -> None:
-    fewer = told(cases(*range(MANY)), cases(*range(MANY - 1)))
+    fewer = changes_of(cases(*range(MANY)), cases(*range(MANY - 1)))
     assert fewer[-1] == '- "seed": 9999'
-    more = told(cases(*range(1, MANY)), cases(*range(MANY)))
+    more = changes_of(cases(*range(1, MANY)), cases(*range(MANY)))
     assert more == ['+ "lr": 0.0', '+ "seed": 0']
 
 
 def test_the_order_of_many_cases_counts() -> None:
-    assert told(cases(*range(MANY)), cases(*reversed(range(MANY))))[:2] == ['- "lr": 0.0', '+ "lr": 1428.4285714285713']
+    found = changes_of(cases(*range(MANY)), cases(*reversed(range(MANY))))
+    assert found[:2] == [
+        '- "lr": 0.0',
+        '+ "lr": 1428.4285714285713',
+    ]
 
 
 def test_limits_may_change() -> None:

@@ -114,7 +114,7 @@ def test_a_generation_that_resumes_wins_from_its_first_step_on() -> None:
     ]  # fmt: skip
 
 
-def test_a_generation_that_starts_again_wins_altogether() -> None:
+def test_a_generation_that_restarts_wins_from_its_first_step() -> None:
     assert steps_of((1, 0, 1), (1, 0, 2), (1, 0, 3), (2, 0, 1)) == [(2, 0, 1)]
 
 
@@ -122,7 +122,7 @@ def test_a_generation_that_reported_nothing_leaves_what_was_there() -> None:
     assert steps_of((1, 0, 1), (3, 0, 2), (3, 0, 3)) == [(1, 0, 1), (3, 0, 2), (3, 0, 3)]
 
 
-def test_steps_that_no_later_generation_reports_again_count_no_more() -> None:
+def test_steps_that_a_later_generation_does_not_repeat_no_longer_count() -> None:
     assert steps_of((1, 0, 10), (1, 0, 25), (2, 0, 20), (2, 0, 30)) == [(1, 0, 10), (2, 0, 20), (2, 0, 30)]
 
 
@@ -145,9 +145,9 @@ def test_ten_thousand_trials_in_five_seconds(tmp_path: Path) -> None:
         ]
         run.record(rows)
     result = opened(run)
-    began = time.process_time()
+    started = time.process_time()
     frame = result.history()
-    took = time.process_time() - began
+    took = time.process_time() - started
     assert frame.shape == (trials * reports, 7)
     assert frame.loc[frame["step"] == 9, "loss"].iloc[-1] == 1 / (9 + trials)
     assert took < 5.0
@@ -185,7 +185,7 @@ def test_a_log_that_is_not_there_names_those_that_are(run: ScriptedRun) -> None:
         trial.read_log(rank=1, generation=7)
 
 
-def test_a_trial_of_no_run_says_so(run: ScriptedRun) -> None:
+def test_a_trial_of_no_run_is_refused(run: ScriptedRun) -> None:
     alone = st.TrialResult(id=run_trial(run).id, params={}, status=run_trial(run).status)
     with pytest.raises(st.MissingFileError, match="trial 0 belongs to no run directory"):
         alone.read_log()

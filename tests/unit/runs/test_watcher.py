@@ -1,4 +1,4 @@
-"""What somebody sees who looks at a run directory, and what is read for it."""
+"""The view of a run directory, and which files are read for it."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def run(tmp_path: Path) -> ScriptedRun:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[DriverIdentity]:
-    """The drivers that were asked for a sign of life; all of them give one."""
+    """The drivers that were asked whether they live; all of them answer."""
     drivers: list[DriverIdentity] = []
 
     def answers(who: DriverIdentity) -> bool:
@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[DriverIdentity]:
     return drivers
 
 
-def test_the_trials_are_as_far_as_their_records_say(run: ScriptedRun) -> None:
+def test_the_trials_follow_their_records(run: ScriptedRun) -> None:
     view = looked_at(run)
     assert [result.status for result in view.results] == ["succeeded", "failed", "running", "queued"]
     assert (view.done, view.total, view.left) == (2, 4, 2)
@@ -49,20 +49,20 @@ def test_the_trials_are_as_far_as_their_records_say(run: ScriptedRun) -> None:
     assert [restart.cause for restart in trial.result.restarts] == ["agent on host-2 was lost: no sign of life"]
 
 
-def test_a_run_whose_driver_does_not_answer_is_left_to_be_resumed(run: ScriptedRun) -> None:
+def test_a_run_with_a_silent_driver_can_be_resumed(run: ScriptedRun) -> None:
     view = looked_at(run)
     assert (view.state, view.status, view.complete) == (RunState.GONE, None, False)
-    assert view.seconds(BEGUN + 1000) == 80, "nobody has heard of it since"
+    assert view.seconds(BEGUN + 1000) == 80, "there is no newer record"
 
 
-def test_a_run_whose_driver_answers_goes_on(run: ScriptedRun, asked: list[DriverIdentity]) -> None:
+def test_a_run_with_a_driver_that_answers_is_running(run: ScriptedRun, asked: list[DriverIdentity]) -> None:
     view = looked_at(run)
     assert view.state is RunState.RUNNING
     assert view.seconds(BEGUN + 1000) == 1000
     assert [who.host for who in asked] == ["host-1"]
 
 
-def test_a_run_that_has_ended_is_told_as_results_json_has_it(run: ScriptedRun, asked: list[DriverIdentity]) -> None:
+def test_a_run_that_has_ended_is_as_in_results_json(run: ScriptedRun, asked: list[DriverIdentity]) -> None:
     run.succeed(2, accuracy=0.95)
     run.fail(3, status=TrialStatus.STOPPED)
     run.end("stopped", "the run's timeout (80 s) is over")
@@ -115,6 +115,6 @@ def test_only_what_is_new_is_read(run: ScriptedRun, asked: list[DriverIdentity])
     assert len(asked) == 2
 
 
-def test_a_run_that_no_driver_has_begun(tmp_path: Path) -> None:
+def test_a_run_that_no_driver_has_started(tmp_path: Path) -> None:
     view = looked_at(ScriptedRun(tmp_path / "runs"))
     assert (view.state, view.driver, view.trials, view.left) == (RunState.GONE, None, (), 4)
