@@ -1,10 +1,10 @@
 """Hyperparameter sweeps and distributed training of deep networks on the Spark cluster that you already have.
 
-driver/     the Spark driver: coordinator, launch, results          |  what the user calls: sweep, run, launch, pool
+driver/     the Spark driver: coordinator, launch, results          |  the user calls sweep, run, launch, pool
 executor/   one agent in one Spark task                             |
-training/   the zygote and the training processes that it forks     |  what the user's function gets: ctx
+training/   the zygote and the training processes that it forks     |  the user's function gets ctx
 state/      every decision, pure; search/ which trial is next
-protocol/   messages between them; store/ what outlives them
+protocol/   messages between them; store/ storage that outlives them
 """
 
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,7 @@ _HOMES = {
     "TrainContext": "sparktrain.training.context",
     "Warmup": "sparktrain.training.keras.lr_schedule",
 }
-"""Public names that are imported when they are used: executors import this package too, and need none of the driver."""
+"""Public names that are imported on first use: executors import this package too, and need none of the driver."""
 
 
 def __getattr__(name: str) -> Any:
@@ -115,11 +115,11 @@ def __getattr__(name: str) -> Any:
 
 
 _FOUND_FIRST = ("InfraError", "RunFailedError", "SparktrainError", "UserError")
-"""Of the errors, those that programs catch; the others do not crowd the completion."""
+"""Errors that programs catch; completion omits the others."""
 
 
 def __dir__() -> list[str]:
-    """What users call, for completion in a notebook: none of it is in this module before it is used."""
+    """Names for completion in a notebook, including those that are imported on first use."""
     return [*_HOMES, *_FOUND_FIRST, "errors", "testing", "__doc__", "__version__"]
 
 

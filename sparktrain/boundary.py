@@ -1,4 +1,4 @@
-"""The border between the user's code and ours: what crosses it as an error points to the user's own line."""
+"""The boundary between the user's code and ours: errors that cross it point to the user's own line."""
 
 import functools
 import logging
@@ -14,10 +14,10 @@ logger = logging.getLogger("sparktrain")
 
 
 def users_call(function: Callable[P, T]) -> Callable[P, T]:
-    """Have an error of `function` end at the line that calls it, without frames of this package.
+    """Make errors of `function` end at the line that calls it, without frames of this package.
 
-    A cause goes too where the message says it already. A bug of ours keeps all frames; so does every error in the log
-    of `sparktrain` at level DEBUG.
+    A cause that the message contains already is dropped. A bug of ours keeps all frames; so does every error in the
+    log of `sparktrain` at level DEBUG.
     """
 
     @functools.wraps(function)
@@ -30,7 +30,7 @@ def users_call(function: Callable[P, T]) -> Callable[P, T]:
             logger.debug("%s raised", function.__qualname__, exc_info=True)
             if _said(error):
                 error.__cause__, error.__suppress_context__ = None, True
-            # A bare `raise` goes on with the traceback that the error has, and adds no frame of this function.
+            # A bare `raise` keeps the error's traceback, and adds no frame of this function.
             error.__traceback__ = None
             raise
 
@@ -38,7 +38,7 @@ def users_call(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _said(error: BaseException) -> bool:
-    """Whether the message of `error` has that of its cause, or there is only a context that it came from."""
+    """Whether the message of `error` contains that of its cause, or it has only a context."""
     cause = error.__cause__
     if cause is None:
         return True

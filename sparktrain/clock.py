@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time. Tests pass one that they move by hand."""
+    """A source of time. Tests pass one that they advance."""
 
     def now(self) -> float:
-        """Seconds on a clock that never steps back and goes on while the machine is suspended."""
+        """Seconds on a monotonic clock that also counts while the machine is suspended."""
         ...
 
     def wall(self) -> float:
@@ -17,12 +17,12 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+        """Wait for `seconds` without blocking the thread."""
         ...
 
 
 class BlockingClock(Protocol):
-    """A source of time for code that blocks its thread. Tests pass one whose pauses take no time."""
+    """A source of time for code that blocks its thread. Tests pass one with pauses that take no time."""
 
     def now(self) -> float:
         """See `Clock.now`."""
@@ -58,7 +58,7 @@ class SystemClock:
 
 
 def time_of_day(wall: float) -> str:
-    """Seconds since 1970 as people write them: `2026-01-31 23:59:59`, in local time."""
+    """Format seconds since 1970 as `2026-01-31 23:59:59`, in local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))
 
 

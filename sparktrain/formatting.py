@@ -1,4 +1,4 @@
-"""Values as people read them, on one line and harmless to a terminal."""
+"""Formats values for people: on one line, and harmless to a terminal."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def number(value: float) -> str:
-    """A metric, with as many digits as tell trials apart, and the same width for values that are alike."""
+    """Format a metric with enough digits to distinguish trials, and the same width for similar values."""
     size = abs(value)
     if not math.isfinite(value):
         return str(value)
@@ -40,7 +40,7 @@ def number(value: float) -> str:
 
 
 def value(of: Any) -> str:
-    """The value of a parameter."""
+    """Format the value of a parameter."""
     if isinstance(of, float):
         return f"{of:.6g}"
     if isinstance(of, list | tuple):
@@ -68,14 +68,14 @@ def short_host(host: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time that goes on, to the second: `0:07`, `12:31`, `27:00:00`."""
+    """Format a running time, to the second: `0:07`, `12:31`, `27:00:00`."""
     minutes, rest = divmod(int(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def duration(seconds: float) -> str:
-    """A time that is over: `0.4 s`, `42 s`, `12:31`."""
+    """Format an elapsed time: `0.4 s`, `42 s`, `12:31`."""
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     return clock(seconds + 0.5)
@@ -87,7 +87,7 @@ def count(of: int, noun: str) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long something is past: `3 s ago`, `12:31 ago`, `3 days ago`."""
+    """Format how long ago something was: `3 s ago`, `12:31 ago`, `3 days ago`."""
     if seconds >= 2 * _DAY_S:
         return f"{seconds / _DAY_S:.0f} days ago"
     return f"{duration(round(max(0.0, seconds)))} ago" if seconds >= 9.5 else f"{max(0.0, seconds):.0f} s ago"

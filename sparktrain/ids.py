@@ -1,4 +1,4 @@
-"""Identifiers: one type for each thing that is named across processes."""
+"""Identifiers: one type for each thing that processes name to each other."""
 
 from typing import NewType
 
@@ -14,7 +14,7 @@ AgentId = NewType("AgentId", str)
 """One life of one agent. A restarted agent has a new id, so that a lost id stays lost."""
 
 Generation = NewType("Generation", int)
-"""How many times the gang of a trial was formed, counted from 1. Messages of older generations are refused."""
+"""How many times the gang of a trial has started, counted from 1. Messages of older generations are rejected."""
 
 Rank = NewType("Rank", int)
 """A member's number within its gang and generation, counted from 0; rank 0 is the chief."""
@@ -22,7 +22,7 @@ CHIEF = Rank(0)
 
 
 class SparkTask(Struct, frozen=True):
-    """The Spark task that an agent is in, as Spark's driver names it."""
+    """The Spark task of an agent, as Spark's driver names it."""
 
     stage: int
     id: int

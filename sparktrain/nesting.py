@@ -1,6 +1,6 @@
-"""Where the calls of the user are refused: in a process that trains, and while a module is imported for its function.
+"""Refuses calls in a process that trains, and while a module is imported for its function.
 
-A file whose module level calls `sweep` would have each of its trials import it, call `sweep` again, and so on.
+When the module level of a file calls `sweep`, each of its trials would import the file and call `sweep` in turn.
 """
 
 import os
@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from sparktrain.errors import NestedCallError
 
 MEMBER_KEY = "SPARKTRAIN_MEMBER"
-"""Environment variable of a zygote, and so of its members and of every process that they start."""
+"""Environment variable of a zygote, its members, and every process that they start."""
 STEP = "write the call below `if __name__ == '__main__':`"
 
 _member = False
 _imported: list[str] = []
-"""What the command line imports at the moment."""
+"""Modules that the command line is importing."""
 
 
 def enter_member() -> None:
-    """Refuse calls in this process from now on, and in all that descend from it. For the zygote, at its start."""
+    """Refuse calls in this process and its descendants from now on. For the zygote, at its start."""
     global _member
     _member = True
     os.environ[MEMBER_KEY] = "1"
@@ -27,7 +27,7 @@ def enter_member() -> None:
 
 @contextmanager
 def importing(place: str) -> Iterator[None]:
-    """Refuse calls in all threads as long as `place`, a file or module, is imported for its function."""
+    """Refuse calls in all threads while `place`, a file or module, is imported for its function."""
     _imported.append(place)
     try:
         yield
@@ -36,7 +36,7 @@ def importing(place: str) -> Iterator[None]:
 
 
 def check_not_nested(call: str) -> None:
-    """Raises NestedCallError where `call`, such as "sweep", may not be made."""
+    """Raise NestedCallError where `call`, such as "sweep", is refused."""
     if _member or MEMBER_KEY in os.environ:
         raise NestedCallError(
             f"sparktrain.{call}() is called within a trial, where it would start trials that call it again; "
@@ -52,7 +52,7 @@ def check_not_nested(call: str) -> None:
 def check_imported(call: str, module: object, name: str) -> None:
     """Raises NestedCallError when `module`, which has the training function and is called `name`, calls from its own
     module level."""
-    if getattr(getattr(module, "__spec__", None), "_initializing", False):  # private, but what importlib itself asks
+    if getattr(getattr(module, "__spec__", None), "_initializing", False):  # private, but importlib uses it too
         raise NestedCallError(
             f"sparktrain.{call}() is called while module {name!r}, which has the training function, is imported, as "
             f"each trial imports it again; {STEP}"

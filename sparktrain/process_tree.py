@@ -1,4 +1,4 @@
-"""[any] Linux's rules for families of processes: who dies with whom, and who inherits orphans."""
+"""[any] Linux process trees: which processes die together, and which process inherits orphans."""
 
 import ctypes
 import os
@@ -15,12 +15,12 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def inherit_orphans(inherit: bool = True) -> None:
-    """Become, or cease to be, the parent of each descendant whose own parent dies. Raises OSError."""
+    """Become, or cease to be, the subreaper: the parent of descendants when their own parent dies. Raises OSError."""
     _prctl(_PR_SET_CHILD_SUBREAPER, int(inherit))
 
 
 def die_with_parent(signum: signal.Signals, parent: int) -> None:
-    """Be sent `signum` when the parent's thread that started this process ends; end now if `parent` is gone already.
+    """Get `signum` when the parent's thread that started this process ends; end now if `parent` is gone already.
 
     Raises OSError.
     """
@@ -42,7 +42,7 @@ def process_state(pid: int) -> str:
 
 
 def children() -> set[int]:
-    """Children of this process: born to it or inherited, running or dead and not yet waited for."""
+    """Children of this process, own or inherited, running or dead and not yet waited for."""
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         import psutil  # for kernels built without CONFIG_PROC_CHILDREN; it reads all of /proc
 
@@ -51,7 +51,7 @@ def children() -> set[int]:
 
 
 def descendants() -> set[int]:
-    """Children of this process, and all that are below them: those whose parent is slow to die, too."""
+    """Children of this process and all their descendants, including those with a parent that is slow to die."""
     found: set[int] = set()
     newest = children()
     while newest:
@@ -61,7 +61,7 @@ def descendants() -> set[int]:
 
 
 def cull(pids: Iterable[int]) -> int:
-    """Send SIGKILL to these processes, and wait for dead children. Does not block; returns how many those were."""
+    """Send SIGKILL to these processes, and reap dead children. Does not block; returns the number of reaped ones."""
     gone = 0
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
@@ -72,7 +72,7 @@ def cull(pids: Iterable[int]) -> int:
 
 
 def flush_native() -> None:
-    """Write out what native code has printed; os._exit() would drop it, and a forked child would print it again."""
+    """Flush the output of native code; os._exit() would drop it, and a forked child would print it twice."""
     _LIBC.fflush(None)
 
 

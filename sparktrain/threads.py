@@ -1,4 +1,4 @@
-"""Blocking work beside an event loop, in threads that nothing waits for when they hang."""
+"""Runs blocking work beside an event loop, in threads that may be abandoned when they hang."""
 
 import asyncio
 import threading
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> threading.Thread:
-    """Start a thread that runs `work` and ends with the process at the latest; returns at once, with the thread."""
+    """Start a daemon thread that runs `work`; returns the thread at once."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
 
 
 async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
-    """What `work` returns or raises. Like `asyncio.to_thread`, but neither the loop's end nor the exit waits for it."""
+    """Run `work` in a thread. Like `asyncio.to_thread`, but neither the loop's end nor the exit waits for it."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -1,1 +1,1 @@
-"""What a run is asked to be: frozen specifications, and the files and texts that they are read from."""
+"""Options and specifications of runs, and the files and texts from which they are read."""

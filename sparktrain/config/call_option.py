@@ -1,4 +1,4 @@
-"""What an option is, and what is made from a class of options: names, values, signatures and docstrings."""
+"""Defines options, and derives names, values, signatures and docstrings from a class of options."""
 
 import inspect
 import re
@@ -25,34 +25,34 @@ class CallOption(Struct, frozen=True):
     """One option of a call."""
 
     doc: str
-    """A sentence that says what it does."""
+    """A sentence about its effect."""
     rule: ValueRule
     default: Any = None
     says: str = ""
-    """The default in words, where its value does not show it."""
+    """The default in words, where its value is not clear."""
     panel: str = "The run"
-    """Of the command line's help."""
+    """Panel in the command line's help."""
     flag: str | None = ""
-    """On the command line; empty: its name with dashes. None: it has none."""
+    """Flag on the command line; empty: its name with dashes. None: no flag."""
     flag_doc: str = ""
-    """The sentence of the command line, where it is another one."""
+    """The sentence for the command line, if it differs."""
     in_file: bool = True
-    """A parameter file may set it."""
+    """Whether a parameter file may set it."""
     more: str = ""
     """Further sentences, for docstrings and docs/."""
     page: str = ""
-    """Where docs/ has more on it."""
+    """The page of docs/ with details."""
     also: tuple[str, ...] = ()
-    """What other tools call it: an unknown option of that name is answered with this one."""
+    """Names in other tools: the error for an unknown option of such a name suggests this one."""
 
     @property
     def default_words(self) -> str:
-        """The default for people; empty where there is none to name."""
+        """The default for people; empty where there is none to show."""
         return self.says or ("" if self.default is None or self.default is False else str(self.default))
 
 
 class Declared(Struct, frozen=True):
-    """An option of one class, with what its annotation declares."""
+    """An option of one class, with the data from its annotation."""
 
     name: str
     option: CallOption
@@ -66,7 +66,7 @@ class Declared(Struct, frozen=True):
         return f"--{self.name.replace('_', '-')}" if flag == "" else flag
 
     def checked(self, value: Any, subject: str = "") -> Any:
-        """`value` as the rest of the program takes it. Raises SpecError: value, rule, next step, and the doc."""
+        """Check and convert `value`. Raises SpecError with value, rule, next step, and the option's doc."""
         if value is None and type(None) in get_args(self.type):
             return None
         with self._documented():
@@ -75,14 +75,14 @@ class Declared(Struct, frozen=True):
             return self.option.rule.check(value, subject or self.name)
 
     def read(self, words: str, subject: str) -> Any:
-        """The value that `words` of the command line mean, checked. Raises SpecError, as `checked`."""
+        """Parse and check the text of a command-line flag. Raises SpecError, as `checked`."""
         with self._documented():
             value = self.option.rule.read(words, subject)
         return self.checked(value, subject)
 
     @contextmanager
     def _documented(self) -> Iterator[None]:
-        """A SpecError within it ends with the option's doc."""
+        """Append the option's doc to a SpecError."""
         try:
             yield
         except SpecError as error:
@@ -91,7 +91,7 @@ class Declared(Struct, frozen=True):
 
 @cache
 def options_in(keywords: type) -> dict[str, Declared]:
-    """The options of a TypedDict, by name: the required ones, then the others as declared."""
+    """The options of a TypedDict by name: required ones first, then the others in order."""
     found = []
     for name, hint in get_type_hints(keywords, include_extras=True).items():
         required = get_origin(hint) is Required
@@ -101,9 +101,9 @@ def options_in(keywords: type) -> dict[str, Declared]:
 
 
 def settled(keywords: type, given: Mapping[str, Any], call: str = "the call") -> dict[str, Any]:
-    """Every option of `keywords`: what is given, checked, and else its default.
+    """Every option of `keywords`: the given value, checked, or the default.
 
-    Raises SpecError for an option that there is not, one that is missing, and a value that breaks its rule.
+    Raises SpecError for an unknown option, a missing one, and a value that breaks its rule.
     """
     known = options_in(keywords)
     for name in given:
@@ -117,7 +117,7 @@ def settled(keywords: type, given: Mapping[str, Any], call: str = "the call") ->
 
 
 def nearest(name: str, known: Iterable[Declared], others: Iterable[str] = ()) -> str:
-    """`"; did you mean 'metric'?"`, of `known` and of `others`; nothing when none is near."""
+    """`"; did you mean 'metric'?"` with the nearest of `known` and `others`; empty when none is near."""
     declared = list(known)
     for each in declared:
         if name in each.option.also:
@@ -126,7 +126,7 @@ def nearest(name: str, known: Iterable[Declared], others: Iterable[str] = ()) ->
 
 
 def documented_by(keywords: type) -> Callable[[F], F]:
-    """Have a function with `**options` show each of them in `help()`, and in its signature as an editor asks for it."""
+    """Make a function with `**options` show each option in `help()` and in the signature that editors read."""
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)

@@ -1,4 +1,4 @@
-"""Which end of a metric is best, as far as its name tells. Pure."""
+"""Derives from the name of a metric which end is best. Pure."""
 
 import re
 
@@ -20,34 +20,33 @@ _NEUTRAL = """
 val validation valid train training test testing eval evaluation dev holdout cv epoch batch step final best last mean
 avg average median total overall macro micro weighted global raw rate at k top on
 """
-# the last are words that stand beside the name of a metric, and change nothing
+# the last are words beside the name of a metric that do not change its direction
 _MIN, _MAX, _BESIDE = (frozenset(words.split()) for words in (_LOWER, _HIGHER, _NEUTRAL))
 _TURNED = frozenset({"neg", "negative", "minus"})
 _UNCLEAR = frozenset({"inverse", "inv", "one", "non", "not", "no", "anti", "delta", "std", "var", "variance", "diff"})
 
 
 def mode_of(metric: str | None, given: object, subject: str = "mode") -> Mode:
-    """`given` when it is "max" or "min"; where it is None, the end that the name of the metric tells.
+    """`given` when it is "max" or "min"; for None, the end that the name of the metric implies.
 
-    Without a metric nothing is compared, and it is "max". Raises SpecError where the name tells nothing.
+    Without a metric nothing is compared, and it is "max". Raises SpecError when the name implies neither.
     """
     if given is not None:
         return mode(given, subject)
     if metric is None:
         return "max"
-    if (told := told_by(metric)) is None:
+    if (implied := implied_by(metric)) is None:
         raise SpecError(
-            f"metric {shown(metric)} does not tell by its name which of its values are better: pass mode='max' "
+            f"metric {shown(metric)} does not show by its name which of its values are better: pass mode='max' "
             f"when higher ones are, or mode='min' when lower ones are (--mode on the command line)"
         )
-    return told
+    return implied
 
 
-def told_by(name: str) -> Mode | None:
-    """The better end of a metric of that name: its last word counts, as in `dice_loss`; None where that is not
-    clear.
+def implied_by(name: str) -> Mode | None:
+    """The better end of a metric with that name: its last word counts, as in `dice_loss`; None when unclear.
 
-    >>> told_by("val_loss"), told_by("top_5_accuracy"), told_by("neg_mean_squared_error"), told_by("speed")
+    >>> implied_by("val_loss"), implied_by("top_5_accuracy"), implied_by("neg_mean_squared_error"), implied_by("speed")
     ('min', 'max', 'max', None)
     """
     words = _words(name)
@@ -57,13 +56,13 @@ def told_by(name: str) -> Mode | None:
         return None
     ends = [_end_of(word) for word in words]
     if ends[-1] is None or (ends[-1] == "max" and "min" in ends and not _TURNED & set(words)):
-        return None  # such as `error_score`, of which nobody knows
+        return None  # such as `error_score`, which may mean either
     turned = len([word for word in words if word in _TURNED]) % 2
     return "min" if (ends[-1] == "max") == bool(turned) else "max"
 
 
 def first_line(metric: str, best: Mode) -> str:
-    """What a run tells of its metric when it begins."""
+    """The line about its metric that a run prints at its start."""
     return f"metric {metric}, {BETTER[best]} is better"
 
 

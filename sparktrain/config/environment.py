@@ -1,4 +1,4 @@
-"""Environment variables that the trials of a run get: what may be one."""
+"""Checks the environment variables that trials get."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,17 @@ from sparktrain.config.param_values import described, shown
 from sparktrain.errors import SpecError
 
 MOST_BYTES = 2**17
-"""Of all names and values together: a program with more could start no other one."""
-MINE = "SPARKTRAIN_"
+"""Limit of all names and values together: a program with more could not start another one."""
+OWN_PREFIX = "SPARKTRAIN_"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
 _AT_START = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP"})
-"""What a program reads when it starts: a trial is forked from one that has started."""
+"""Variables that a program reads at its start, which is too late for a forked trial."""
 
 
 def variables(value: object, subject: str = "env") -> dict[str, str]:
-    """`value` when it maps names to texts; numbers become texts. Raises SpecError, which shows no value."""
+    """`value` when it maps names to text; numbers become text. Raises SpecError, which shows no value."""
     if not isinstance(value, Mapping):
         raise SpecError(f"{subject} is {type(value).__name__}, a dict is expected: write {{'NAME': 'value'}}")
     found = {_name(name, subject): _text(str(name), each, subject) for name, each in value.items()}
@@ -27,28 +27,26 @@ def variables(value: object, subject: str = "env") -> dict[str, str]:
 
 
 def patterns(value: object, subject: str = "forward_env") -> tuple[str, ...]:
-    """`value` when it lists names of variables, of which the last character may be `*`. Raises SpecError."""
+    """`value` when it lists names of variables, with an optional `*` at the end. Raises SpecError."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise SpecError(f"{subject} is {described(value)}, a list of names is expected: write ['WANDB_*']")
     for each in value:
         if not isinstance(each, str) or not _PATTERN.fullmatch(each):
-            raise SpecError(
-                f"{subject} ({shown(each)}) must be a name such as 'HF_HOME', or the begin of some: 'WANDB_*'"
-            )
+            raise SpecError(f"{subject} ({shown(each)}) must be a name such as 'HF_HOME', or a prefix: 'WANDB_*'")
         if not each.endswith("*"):
             _name(each, subject)
     return tuple(value)
 
 
 def may_be_set(name: str) -> bool:
-    """Whether a trial can be given a variable of that name."""
-    return name not in _AT_START and not name.startswith(MINE)
+    """Whether a trial may get a variable of that name."""
+    return name not in _AT_START and not name.startswith(OWN_PREFIX)
 
 
 def _name(name: object, subject: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SpecError(
-            f"{subject}: {shown(name)} is no name of a variable: it has letters, digits and '_'; correct it"
+            f"{subject}: {shown(name)} is not the name of a variable: names have letters, digits and '_'; correct it"
         )
     if name in _AT_START:
         raise SpecError(
@@ -64,6 +62,6 @@ def _text(name: str, value: object, subject: str) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or "\0" in value:
-        told = "has a NUL" if isinstance(value, str) else f"is {type(value).__name__}"
-        raise SpecError(f"{subject}: the value of {name} {told}, text is expected: write it in quotes")
+        problem = "has a NUL" if isinstance(value, str) else f"is {type(value).__name__}"
+        raise SpecError(f"{subject}: the value of {name} {problem}, text is expected: write it in quotes")
     return value

@@ -1,4 +1,4 @@
-"""What a gang shall be: its backend, and the role of each of its members."""
+"""The specification of a gang: its backend, and the roles of its members."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from sparktrain.config.quantities import count, seconds
 from sparktrain.errors import SpecError
 
 AUTO: Literal["auto"] = "auto"
-"""Leaves the backend to the run, which takes the best one that is there."""
+"""Leaves the choice to the run, which takes the best available backend."""
 
 
 class Backend(StrEnum):
@@ -21,7 +21,7 @@ class Backend(StrEnum):
 
 
 class Role(StrEnum):
-    """What a member is to TensorFlow. In a ring there are a chief and workers alone."""
+    """What a member is in its gang. A ring has only a chief and workers."""
 
     CHIEF = "chief"
     WORKER = "worker"
@@ -34,14 +34,14 @@ class GangSpec:
     """The gang of each trial of a run. Construction raises SpecError for a value that breaks its rule."""
 
     workers: int = 1
-    """Members that train, the chief among them."""
+    """Members that train, including the chief."""
     ps: int = 0
     evaluator: bool = False
     backend: Backend = Backend.HOROVOD
     min_workers: int | None = None
-    """A gang that has lost agents for good goes on with so many; None: it waits for all."""
+    """How few workers a gang continues with when agents are lost for good; None: it waits for all."""
     hang_timeout_s: float = 120.0
-    """A member that reports no training step for so long is ended; ten times its usual step, where that is longer."""
+    """How long a member may report no training step before it is ended; at least ten times its usual step."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backend", backend(self.backend))
@@ -75,11 +75,11 @@ class GangSpec:
 
     @property
     def size(self) -> int:
-        """Members in the gang."""
+        """The number of members."""
         return self.workers + self.ps + self.evaluator
 
     def roles(self) -> tuple[Role, ...]:
-        """By rank: the chief, the other workers, parameter servers, the evaluator."""
+        """Roles by rank: the chief, the other workers, parameter servers, the evaluator."""
         workers = [Role.CHIEF, *[Role.WORKER] * (self.workers - 1)]
         return (*workers, *[Role.PS] * self.ps, *[Role.EVALUATOR] * self.evaluator)
 
@@ -90,7 +90,7 @@ def wanted(value: object, subject: str = "backend") -> Backend | Literal["auto"]
 
 
 def backend(value: object, subject: str = "backend", *more: str) -> Backend:
-    """The backend named `value`; `more` is what the caller takes besides. Raises SpecError."""
+    """The backend named `value`; `more` has other names that the caller accepts. Raises SpecError."""
     names = [*more, *(each.value for each in Backend)]
     if isinstance(value, str) and value in list(Backend):
         return Backend(value)
@@ -102,4 +102,4 @@ def backend(value: object, subject: str = "backend", *more: str) -> Backend:
 
 
 ALONE = GangSpec()
-"""The gang of one member that trains an ordinary trial."""
+"""The gang of an ordinary trial, with one member."""

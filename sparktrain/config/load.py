@@ -15,8 +15,7 @@ run has `params`, one value by name, and settings:
       lr: 0.01
     workers: 4
 
-Text without quotes means what `values.typed` says it means: `1e-3` is a number and `no` is text, which YAML 1.1 sees
-otherwise.
+`param_values.typed` interprets text without quotes: `1e-3` is a number and `no` is text, unlike in YAML 1.1.
 """
 
 import csv
@@ -44,7 +43,7 @@ MAX_CSV_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class ParamsFile:
-    """What a parameter file holds, checked."""
+    """The checked content of a parameter file."""
 
     path: Path
     kind: Kind
@@ -56,12 +55,12 @@ class ParamsFile:
 
 @dataclass(frozen=True)
 class GangFile:
-    """What the parameter file of one run holds, checked."""
+    """The checked content of the parameter file of one run."""
 
     path: Path
     params: dict[str, Any]
     settings: dict[str, Any]
-    """As those of `ParamsFile`."""
+    """Settings as in `ParamsFile`."""
 
 
 def load_params(path: str | Path) -> ParamsFile:
@@ -153,7 +152,7 @@ def _json_values(text: str, subject: str) -> list[Any]:
         values = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise SpecError(
-            f"{subject}: begins with '[', so a JSON list is expected, but {error}; quote text with double quotes, "
+            f"{subject}: starts with '[', so a JSON list is expected, but {error}; quote text with double quotes, "
             "and the whole option with single quotes"
         ) from None
     if not values:
@@ -166,8 +165,8 @@ def _option_values(text: str, subject: str) -> list[Any]:
         cells = next(csv.reader([text], skipinitialspace=True, strict=True))
     except csv.Error as error:
         raise SpecError(
-            f"{subject}: the values cannot be told apart ({error}); put double quotes around a whole value, and write "
-            'those within it twice: "say ""a,b"""'
+            f"{subject}: the values cannot be separated ({error}); put double quotes around a whole value, and double "
+            'those within it: "type ""a,b"""'
         ) from None
     cells = [cell.strip() for cell in cells]
     if "" in cells:
@@ -177,7 +176,7 @@ def _option_values(text: str, subject: str) -> list[Any]:
 
 def _read(path: Path, suffixes: Sequence[str]) -> str:
     if path.suffix.lower() not in suffixes:
-        raise SpecError(f"{path}: a parameter file ends in {', '.join(suffixes)}; rename it to tell what it holds")
+        raise SpecError(f"{path}: a parameter file ends in {', '.join(suffixes)}; rename it by its format")
     limit = MAX_CSV_BYTES if path.suffix.lower() == ".csv" else MAX_FILE_BYTES
     try:
         if path.is_file() and path.stat().st_size > limit:
@@ -243,7 +242,7 @@ _Entries = dict[str, tuple[yaml.Node, yaml.Node]]
 
 
 def _entries(document: Document, kinds: Sequence[str], known: _Settings) -> _Entries:
-    """What the file has by key; no other keys than these."""
+    """The file's settings by key; refuses unknown keys."""
     entries = document.entries(document.root, "the file")
     allowed = (*kinds, *known)
     for name, (key, _) in entries.items():
@@ -304,7 +303,7 @@ def _csv_cases(path: Path, text: str) -> list[dict[str, Any]]:
                 cases.append(_row(row, names, f"{path}:{line}"))
             line = reader.line_num + 1
     except csv.Error as error:
-        raise SpecError(f"{path}:{line}: no valid CSV: {error}; write quotes within a quoted cell twice") from None
+        raise SpecError(f"{path}:{line}: invalid CSV: {error}; write quotes within a quoted cell twice") from None
     if not cases:
         raise SpecError(
             f"{path}: only a header, at least one row is needed; write a row of values for {', '.join(names)}"

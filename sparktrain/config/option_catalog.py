@@ -29,12 +29,12 @@ from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
 BackendName = Literal["auto", "horovod", "tensorflow", "none"]
 
 DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
-"""What the zygotes of a pool import unless the user names modules; a library that is not installed is passed over."""
+"""What the zygotes of a pool import unless the user names modules; a library that is not installed is skipped."""
 CODE_BYTES = 60 * 2**20
 GIB = 2**30
 
 METRIC, TRIALS, GANG, RUN, RESUMING, SPARK = (
-    "The metric", "What to try", "The gang", "The run", "If the run is there already", "Spark",
+    "The metric", "What to try", "The gang", "The run", "If the run exists already", "Spark",
 )  # fmt: skip
 """Panels of the command line's help."""
 
@@ -55,7 +55,7 @@ _AGENTS = CallOption(
 
 
 class EnvironmentKeywords(TypedDict, total=False):
-    """Of all calls that start trials."""
+    """Options of all calls that start trials."""
 
     env: Annotated[
         Mapping[str, str | float],
@@ -64,7 +64,7 @@ class EnvironmentKeywords(TypedDict, total=False):
             ValueRule(environment.variables, "NAME[=VALUE]", repeats=True),
             default={},
             says="none",
-            flag_doc="Variable for trials; of NAME alone the value here, which `ps` does not show. Repeatable.",
+            flag_doc="Variable for trials; NAME alone takes its value here, which `ps` does not show. Repeatable.",
             page="training-function.md#its-environment",
         ),
     ]
@@ -82,7 +82,7 @@ class EnvironmentKeywords(TypedDict, total=False):
 
 
 class ProgressKeywords(TypedDict, total=False):
-    """Of all calls that show progress."""
+    """Options of all calls that show progress."""
 
     progress: Annotated[
         bool, CallOption("Show progress.", FLAG, default=True, flag=None, in_file=False, page="results.md")
@@ -101,7 +101,7 @@ class ProgressKeywords(TypedDict, total=False):
 
 
 class DirectoryKeywords(TypedDict, total=False):
-    """Of calls that make a run directory."""
+    """Options of calls that create a run directory."""
 
     mode: Annotated[
         Literal["max", "min"] | None,
@@ -189,7 +189,7 @@ class DirectoryKeywords(TypedDict, total=False):
     code_limit: Annotated[
         int,
         CallOption(
-            "Most bytes that the function may have with all that it takes along.",
+            "Most bytes of the pickled function, with its modules and captured values.",
             whole(1),
             default=CODE_BYTES,
             says="60 MiB",
@@ -223,11 +223,11 @@ class DirectoryKeywords(TypedDict, total=False):
 
 
 class CommonKeywords(DirectoryKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
-    """Of sweeps and of runs of one gang."""
+    """Options of sweeps and of runs of one gang."""
 
 
 class TrialsKeywords(CommonKeywords, total=False):
-    """Of sweeps, whatever their agents."""
+    """Options of all sweeps."""
 
     trials: Annotated[
         int | None,
@@ -267,19 +267,19 @@ class TrialsKeywords(CommonKeywords, total=False):
 
 
 class PoolLaunchKeywords(TrialsKeywords, total=False):
-    """Of `Pool.launch`."""
+    """Options of `Pool.launch`."""
 
     metric: Annotated[str | None, _METRIC]
 
 
 class PoolSweepKeywords(TrialsKeywords, total=False):
-    """Of `Pool.sweep`."""
+    """Options of `Pool.sweep`."""
 
     metric: Required[Annotated[str, _METRIC]]
 
 
 class ConcurrencyKeywords(TypedDict, total=False):
-    """Of sweeps that start agents of their own."""
+    """Options of sweeps that start their own agents."""
 
     max_concurrent_trials: Annotated[
         int | None,
@@ -297,21 +297,21 @@ class ConcurrencyKeywords(TypedDict, total=False):
 
 
 class LaunchKeywords(PoolLaunchKeywords, ConcurrencyKeywords, total=False):
-    """Of `launch`, and of the command line's `sweep`."""
+    """Options of `launch`, and of the command line's `sweep`."""
 
 
 class SweepKeywords(PoolSweepKeywords, ConcurrencyKeywords, total=False):
-    """Of `sweep`."""
+    """Options of `sweep`."""
 
 
 class PoolRunKeywords(CommonKeywords, total=False):
-    """Of `Pool.run`."""
+    """Options of `Pool.run`."""
 
     workers: Required[
         Annotated[
             int,
             CallOption(
-                "Members that train, the chief among them.",
+                "Members that train, including the chief.",
                 whole(1),
                 panel=GANG,
                 flag_doc="Members that train; needed here or in --params.",
@@ -366,7 +366,7 @@ class PoolRunKeywords(CommonKeywords, total=False):
 
 
 class StandbyKeywords(TypedDict, total=False):
-    """Of runs of one gang that start agents of their own."""
+    """Options of runs of one gang that start their own agents."""
 
     agents: Annotated[
         int | None,
@@ -382,15 +382,15 @@ class StandbyKeywords(TypedDict, total=False):
 
 
 class RunKeywords(PoolRunKeywords, StandbyKeywords, total=False):
-    """Of `run`."""
+    """Options of `run`."""
 
 
 class ResumeKeywords(ConcurrencyKeywords, StandbyKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
-    """Of `resume`: `max_concurrent_trials` is for a sweep, `agents` for a run of one gang."""
+    """Options of `resume`: `max_concurrent_trials` is for a sweep, `agents` for a run of one gang."""
 
 
 class PoolKeywords(TypedDict, total=False):
-    """Of `pool`."""
+    """Options of `pool`."""
 
     agents: Annotated[int | None, _AGENTS]
     preload: Annotated[
@@ -399,13 +399,13 @@ class PoolKeywords(TypedDict, total=False):
             "Modules that are imported before the first call.",
             MODULES,
             default=DEFAULT_PRELOAD,
-            more="Modules that a call uses besides come with it.",
+            more="A call adds the other modules that it uses.",
         ),
     ]
     idle_timeout: Annotated[
         Duration | None,
         CallOption(
-            "Give the slots back after this time without a call; the next call starts agents anew.",
+            "Give the slots back after this time without a call; the next call starts new agents.",
             TIME,
             default=600.0,
             says="10m",

@@ -1,4 +1,4 @@
-"""What the values of an option look like: how each kind is read from text, checked, and named in help."""
+"""The rules of option values: how each kind is parsed, checked, and named in help."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -12,22 +12,22 @@ from sparktrain.errors import SpecError
 
 Change = Literal["code", "space", "data", "metric", "seed", "gang"]
 CHANGES: tuple[str, ...] = get_args(Change)
-"""What may not change between two drivers of a run, unless the later one allows it."""
+"""What must not change between two drivers of a run, unless the later one allows it."""
 
 T = TypeVar("T")
 
 
 class ValueRule(Struct, frozen=True):
-    """A kind of value. `check` and `read` take the value, and the subject of their message; both raise SpecError."""
+    """A kind of value. `check` and `read` take a value and the subject of the message; both raise SpecError."""
 
     check: Callable[[Any, str], Any]
-    """The value, as the rest of the program takes it."""
+    """Checks and converts a value."""
     metavar: str
-    """What help shows in place of a value; empty where the flag stands alone."""
+    """What help shows for the value; empty for a flag without one."""
     read: Callable[[str, str], Any] = lambda text, subject: text
-    """The value that a word of the command line means."""
+    """Parses text of the command line."""
     repeats: bool = False
-    """The flag may be given several times."""
+    """Whether the flag may be repeated."""
 
 
 def whole(least: int) -> ValueRule:

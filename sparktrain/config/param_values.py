@@ -1,4 +1,4 @@
-"""What a parameter may be called and what it may hold, wherever it comes from: Python, a file or the command line.
+"""Checks names and values of parameters from Python, files and the command line.
 
 A value travels to executors and into result files as plain data, never as a pickle, so it must be plain data.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from sparktrain.errors import SpecError
 
 CONTEXT_NAME = "ctx"
-"""The parameter that a training function takes its context by; nobody can search over it."""
+"""The parameter for the context of a training function; no space may contain it."""
 
 MAX_VALUE_BYTES = 2**20
 MAX_VALUE_ITEMS = 100_000
@@ -57,10 +57,10 @@ def did_you_mean(word: object, allowed: Iterable[str]) -> str:
 def check_name(name: object, subject: str) -> str:
     """`name` when a function can have a parameter of that name. Raises SpecError."""
     if not isinstance(name, str):
-        raise SpecError(f"{subject}: the parameter name {described(name)} is no text; write {str(name)!r}")
+        raise SpecError(f"{subject}: the parameter name {described(name)} is not text; write {str(name)!r}")
     if name == CONTEXT_NAME:
         raise SpecError(
-            f"{subject}: 'ctx' is no hyperparameter: sparktrain passes its context by that name; choose another name"
+            f"{subject}: 'ctx' is not a hyperparameter: sparktrain passes its context by that name; choose another name"
         )
     if not name.isidentifier() or keyword.iskeyword(name):
         fitting = re.sub(r"\W", "_", name).lstrip("_") or "name"
@@ -106,7 +106,7 @@ def _as_list(values: object) -> str:
 
 
 def plain(value: object, subject: str) -> Any:
-    """`value` as what JSON gives back: None, bool, int, float, str, and lists and dicts of these.
+    """`value` as JSON returns it: None, bool, int, float, str, and lists and dicts of these.
 
     Tuples become lists and NumPy scalars become Python's. Raises SpecError for every other type, for numbers that are
     not finite or need more than 64 bits, and for values that are too large for a message.
@@ -122,7 +122,7 @@ def plain(value: object, subject: str) -> Any:
 
 
 class _Converter:
-    """One conversion to plain data; counts items, for lists that hold themselves have no end."""
+    """Converts to plain data; counts items, because a list that contains itself has no end."""
 
     def __init__(self, subject: str) -> None:
         self.subject = subject
@@ -179,12 +179,14 @@ class _Converter:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise SpecError(f"{self.subject} holds {shown(value)}, no Unicode text; remove lone surrogates") from None
+            raise SpecError(
+                f"{self.subject} holds {shown(value)}, which is not Unicode text; remove lone surrogates"
+            ) from None
         return str.__str__(value)
 
 
 def _python_scalar(value: object) -> object:
-    # Asked of sys.modules, because whoever passes a NumPy scalar has imported NumPy already.
+    # From sys.modules: a program with a NumPy scalar has imported NumPy already.
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic) and not isinstance(value, numpy.datetime64):
         return value.item()
@@ -221,6 +223,6 @@ def typed(text: str, subject: str) -> Any:
 
 
 def _integer(text: str, subject: str) -> int:
-    if len(text) > 21:  # int() refuses thousands of digits with an error of its own
+    if len(text) > 21:  # int() refuses thousands of digits with its own error
         raise SpecError(f"{subject} holds {shown(text)}, integers have at most 64 bits; pass it as text")
     return int(plain(int(text), subject))

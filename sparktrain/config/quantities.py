@@ -48,7 +48,7 @@ def _seconds_of_text(text: str, name: str) -> float:
         return float(text)
     if not _PARTS.fullmatch(text.strip()):
         raise SpecError(
-            f"{name} ({shown(text)}) is no duration; write a number and s, m, h or d, such as '90s', '5m' or '1h30m'"
+            f"{name} ({shown(text)}) is not a duration; write a number and s, m, h or d, such as '90s', '5m' or '1h30m'"
         )
     return sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(text))
 

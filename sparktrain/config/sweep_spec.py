@@ -1,4 +1,4 @@
-"""What one sweep shall do: frozen, and valid once it exists."""
+"""The specification of one sweep: frozen, and valid once constructed."""
 
 import hashlib
 import re
@@ -14,7 +14,7 @@ Mode = Literal["max", "min"]
 MIN_LOG_BYTES = 2**10
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
-"""What each store takes for a folder. Azure drops dots at the end of one, so that two runs would be in the same."""
+"""Names that every store accepts for a folder. Azure drops trailing dots, so that two runs would share a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,31 +24,31 @@ class SweepSpec:
     name: str
     """Name of the run, and of its directory."""
     metric: str | None = None
-    """Metric that orders the trials; without one they are only run."""
+    """Metric that orders the trials; without one they are not compared."""
     mode: Mode = "max"
     trials: int | None = None
-    """At most so many trials are run; None for all that the space has."""
+    """The most trials that run; None for all of the space."""
     seed: int = 0
-    """Every trial's seed comes from this and its number, see `trial_seed`."""
+    """Every trial's seed follows from this and its number, see `trial_seed`."""
     trial_timeout_s: float | None = None
     report_timeout_s: float | None = None
-    """A trial that has begun to report metrics, and reports none for so long, hangs."""
+    """How long a trial that has reported metrics may report none before it counts as hanging."""
     timeout_s: float | None = None
-    """For the whole sweep."""
+    """Limit of the whole sweep."""
     max_retries: int = 3
-    """How often a trial runs again after its process, agent or executor was lost; never after an error of its own."""
+    """Retries of a trial after its process, agent or executor was lost; never after its own error."""
     max_failures: int | Literal["auto"] | None = "auto"
-    """So many failed trials end the sweep; "auto": those that start first do when they all fail in the same way."""
+    """How many failed trials end the sweep; "auto": the first ones do when they all fail in the same way."""
     recovers: bool = False
-    """A trial of one member is run again after a crash too, as the gang of a trial with several always is."""
+    """Whether a crash of a one-member trial is retried too, as it always is for larger gangs."""
     gang: GangSpec = ALONE
-    """What trains each trial."""
+    """The gang of each trial."""
     gpus: int = 0
-    """For each member of a trial."""
+    """GPUs for each member of a trial."""
     log_limit_bytes: int = 2**30
-    """For each member's log; older lines give way to newer ones."""
+    """Limit of each member's log; the oldest lines are dropped."""
     start_timeout_s: float = 300.0
-    """How long to wait for an agent while none is there."""
+    """How long to wait for an agent while there is none."""
 
     def __post_init__(self) -> None:
         run_name(self.name)
@@ -76,7 +76,7 @@ class SweepSpec:
 
 
 def trial_seed(sweep_seed: int, trial: int) -> int:
-    """The seed of a trial: 31 bits, so that NumPy and Keras take it; never a matter of when or where the trial runs.
+    """The seed of a trial: 31 bits, so that NumPy and Keras accept it; independent of when and where the trial runs.
 
     The first four bytes, big-endian, of SHA-256 of the text "sparktrain:<sweep_seed>:<trial>" in ASCII, without their
     lowest bit.
@@ -96,7 +96,7 @@ def run_name(value: object, subject: str = "name") -> str:
         fitting = re.sub(r"[^A-Za-z0-9._-]", "-", value).lstrip("._-")[:128].rstrip(".") or "run-1"
         raise SpecError(
             f"{subject} ({shown(value)}) names a directory: it has 1 to 128 letters, digits, '.', '_' or '-', and "
-            f"begins with a letter or digit, and does not end with '.'; use {fitting!r}"
+            f"starts with a letter or digit, and does not end with '.'; use {fitting!r}"
         )
     return value
 
@@ -134,9 +134,7 @@ def failures(value: object, subject: str = "max_failures") -> int | Literal["aut
 def mode(value: object, subject: str = "mode") -> Mode:
     """`value` when it is "max" or "min". Raises SpecError."""
     if not isinstance(value, str) or value not in ("max", "min"):
-        raise SpecError(
-            f"{subject} ({shown(value)}) must be 'max' or 'min': tell which values of the metric are better"
-        )
+        raise SpecError(f"{subject} ({shown(value)}) must be 'max' or 'min': name the better end of the metric")
     return cast(Mode, value)
 
 

@@ -1,14 +1,14 @@
-"""What a training function calls on its context, as far as its code tells without a run of it."""
+"""Finds what a training function calls on its context, without running it."""
 
 import inspect
 from types import CodeType
 
 STRATEGY = "strategy"
-"""What it calls to make a strategy of TensorFlow's."""
+"""The method of the context that creates a strategy of TensorFlow."""
 
 
 def names(function: object, name: str) -> bool:
-    """Whether `function` has `name` in its code, or in that of the functions of its module that it refers to."""
+    """Whether the code of `function`, or of functions of its module that it refers to, contains `name`."""
     seen: set[int] = set()
     waiting: list[object] = [function]
     while waiting:

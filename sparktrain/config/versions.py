@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from importlib import metadata
 
 COMPARED = ("sparktrain", "tensorflow", "keras")
-"""Packages that are compared where both sides have them, beside Python's major and minor version."""
+"""Packages with versions that must match where both sides have them, like Python's major and minor version."""
 
-TOLD = (*COMPARED, "horovod")
-"""Packages of which agents tell whether they have them."""
+REPORTED = (*COMPARED, "horovod")
+"""Packages that agents report."""
 
 
 def installed_versions(packages: Sequence[str] = COMPARED) -> dict[str, str]:
-    """Of Python and of each of the packages that this process could import; nothing is imported."""
+    """Versions of Python and of the installed packages among `packages`; imports nothing."""
     versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for package in packages:
         try:
@@ -23,13 +23,13 @@ def installed_versions(packages: Sequence[str] = COMPARED) -> dict[str, str]:
 
 
 def differences(driver: dict[str, str], executor: dict[str, str]) -> list[str]:
-    """One sentence part for each package whose versions differ; a package that one side lacks is no difference."""
+    """One clause for each package with different versions; a package that one side lacks does not count."""
     both = [name for name in driver if name in executor and driver[name] != executor[name]]
     return [f"{name} is {driver[name]} on the driver and {executor[name]} on the executor" for name in both]
 
 
 def mismatch(driver: dict[str, str], executor: dict[str, str], host: str) -> str:
-    """How the versions of an executor on `host` differ from the driver's, and what to do; empty when they do not."""
+    """How the versions of an executor on `host` differ from the driver's, and the next step; empty when they match."""
     different = differences(driver, executor)
     if not different:
         return ""

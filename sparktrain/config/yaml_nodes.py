@@ -1,4 +1,4 @@
-"""YAML and JSON files as nodes that know their line. Nothing is constructed but plain data, so no tag can run code."""
+"""YAML and JSON files as nodes with line numbers. Only plain data is constructed, so no tag can run code."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from sparktrain.errors import SpecError
 
 MAX_FILE_BYTES = 4 * 2**20
 MAX_REPEATED = 50_000
-"""Values that aliases may repeat: a short file can spell out billions."""
+"""Limit of values repeated by aliases: a short file can expand to billions."""
 
 _PLAIN = "plain"
 _TEXT = "tag:yaml.org,2002:str"
@@ -19,7 +19,7 @@ _TAGS = {_PLAIN, _TEXT, "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
 
 
 class _Loader(yaml.BaseLoader):
-    """Types nothing, for YAML 1.1 takes 1e-3 for text and no for False; but tells quoted text from plain."""
+    """Leaves scalars untyped, because YAML 1.1 reads 1e-3 as text and no as False; marks plain ones."""
 
     def resolve(self, kind: type[yaml.Node], value: str | None, implicit: bool | tuple[bool, bool]) -> str:
         if kind is yaml.ScalarNode and isinstance(implicit, tuple) and implicit[0]:
@@ -37,7 +37,7 @@ class Document:
         self.root = self._compose(text)
 
     def at(self, node: yaml.Node) -> str:
-        """File and line of `node`, for the begin of a message."""
+        """File and line of `node`, for the start of a message."""
         return f"{self.path}:{node.start_mark.line + 1}"
 
     def entries(self, node: yaml.Node, what: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
@@ -73,7 +73,7 @@ class Document:
         return list(node.value)
 
     def value(self, node: yaml.Node, what: str) -> Any:
-        """What `node` holds, as plain data."""
+        """The value of `node` as plain data."""
         return plain(self._data(node, what), f"{self.at(node)}: {what}")
 
     def shown(self, node: yaml.Node) -> str:
@@ -117,18 +117,18 @@ class Document:
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise SpecError(
-                f"{self.path}:{line}: no valid YAML: {error.problem}; indent with spaces, and quote text that holds "
+                f"{self.path}:{line}: invalid YAML: {error.problem}; indent with spaces, and quote text that holds "
                 "one of : # { [ , & * ! | > ' \" % @ `"
             ) from None
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
-            raise SpecError(f"{self.path}:{line}: no valid YAML: {error.reason}; remove the character") from None
+            raise SpecError(f"{self.path}:{line}: invalid YAML: {error.reason}; remove the character") from None
         except RecursionError:
             raise SpecError(
                 f"{self.path}: nested too deeply to be read; use at most {MAX_VALUE_DEPTH} levels"
             ) from None
         if root is None:
-            raise SpecError(f"{self.path}: the file holds nothing but comments; write a key such as 'grid:'")
+            raise SpecError(f"{self.path}: the file has only comments; write a key such as 'grid:'")
         return root
 
     def _check_json(self, text: str) -> None:
@@ -136,7 +136,7 @@ class Document:
             json.loads(text)
         except json.JSONDecodeError as error:
             raise SpecError(
-                f"{self.path}:{error.lineno}: no valid JSON: {error.msg} (column {error.colno}); correct it, or name "
+                f"{self.path}:{error.lineno}: invalid JSON: {error.msg} (column {error.colno}); correct it, or name "
                 "the file .yaml, which allows comments and text without quotes"
             ) from None
         except RecursionError:

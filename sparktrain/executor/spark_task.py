@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from sparktrain.config.versions import TOLD, installed_versions
+from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.executor.devices import devices
 from sparktrain.ids import SparkTask
 from sparktrain.protocol.ticket import AgentTicket
@@ -50,7 +50,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
         cpus=cpus,
         gpus=gpus,
         devices=devices(gpus),
-        versions=installed_versions(TOLD),
+        versions=installed_versions(REPORTED),
         address=_address_towards(ticket.hosts, ticket.port),
         task=known,
     )
@@ -66,7 +66,7 @@ def local_placement(slot: int, task: SparkTask, cpus: int, gpus: tuple[str, ...]
         cpus=cpus,
         gpus=gpus,
         devices=gpus,
-        versions=installed_versions(TOLD),
+        versions=installed_versions(REPORTED),
         task=task,
     )
 

@@ -1,4 +1,4 @@
-"""The sampler of spaces that are lists: every combination once, in the order of the space."""
+"""The sampler of listed spaces: every combination once, in the order of the space."""
 
 import itertools
 from collections import Counter
@@ -13,20 +13,20 @@ from sparktrain.search.sampler import Sampler, Suggestion
 from sparktrain.search.space import Params, Space
 
 MAX_TRIALS = 100_000
-"""A sweep that is not told how many trials to run has at most so many."""
+"""The most trials of a sweep without `trials=`."""
 
 
 class SpaceSampler(Sampler):
-    """Proposes the combinations of a space in their order, at most `limit` of them.
+    """Proposes the combinations of a space in order, at most `limit` of them.
 
-    Construction walks over the first 100,000 that it would propose, so that a condition that raises does so before
+    Construction iterates over the first 100,000 that it would propose, so that a condition that raises does so before
     anything starts. Raises SpecError for that, and for a larger space without a limit.
     """
 
     learns = False
 
     def __init__(self, space: Space, limit: int | None = None, known: Sequence[Params] = ()) -> None:
-        """`known` has combinations that another sampler has proposed: they count, and are not proposed again."""
+        """`known` has combinations that another sampler has proposed: they count, and this one skips them."""
         if limit is None and space.size > MAX_TRIALS:
             raise SpecError(
                 f"the space has up to {space.size:,} combinations ({space}), {MAX_TRIALS:,} is the most "
@@ -36,7 +36,7 @@ class SpaceSampler(Sampler):
         left = space.size if limit is None else min(max(0, limit - len(known)), space.size)
         walked = sum(1 for _ in itertools.islice(_others(space, keys), min(left, MAX_TRIALS)))
         self.total = None if walked == MAX_TRIALS < left else walked + len(known)
-        """How many combinations there will be in all; None when that is above 100,000 and was not counted."""
+        """The total number of combinations; None when it is above 100,000 and was not counted."""
         self._cases: Iterator[Params] = itertools.islice(_others(space, keys), left)
         self._next = next(self._cases, None)
 
@@ -53,7 +53,7 @@ class SpaceSampler(Sampler):
 
 
 def _others(space: Space, known: Mapping[bytes, int]) -> Iterator[Params]:
-    """The cases of the space, without as many of each as are known."""
+    """The cases of the space, without the known ones."""
     left = dict(known)
     for case in space:
         if left and left.get(key := _key(case), 0):
@@ -63,5 +63,5 @@ def _others(space: Space, known: Mapping[bytes, int]) -> Iterator[Params]:
 
 
 def _key(case: Params) -> bytes:
-    """Equal for equal cases, whatever the order of their parameters."""
+    """A key that is equal for equal cases, independent of the order of their parameters."""
     return msgspec.json.encode(case, order="sorted")

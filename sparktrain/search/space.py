@@ -26,7 +26,7 @@ Params = dict[str, Any]
 Predicate = Callable[[Params], object]
 
 MAX_REFUSED = 1_000_000
-"""So many combinations in a row may `where=` refuse; a space that goes on refusing is taken for a mistake."""
+"""How many combinations in a row `where=` may refuse; a space that refuses more counts as a mistake."""
 
 
 class Space(ABC):
@@ -40,7 +40,7 @@ class Space(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """At most so many combinations; exact unless conditions leave some out."""
+        """Upper limit of the number of combinations; exact unless conditions leave some out."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Params]:
@@ -58,7 +58,7 @@ class Absent(Enum):
 
 
 ABSENT = Absent.ABSENT
-"""In place of a value: the parameter is not passed, so that the function's default holds."""
+"""In place of a value: the parameter is not passed, so that the function's default applies."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class When:
 def when(predicate: Predicate, values: object, otherwise: object = ABSENT) -> When:
     """Values for a grid that are tried only where `predicate(params)` is true of the parameters named before.
 
-    Elsewhere the parameter is `otherwise`, or is not passed at all, so that the function's default holds.
+    Elsewhere the parameter is `otherwise`, or is not passed at all, so that the function's default applies.
 
     >>> list(grid(optimizer=["sgd", "adam"], momentum=when(lambda p: p["optimizer"] == "sgd", [0.5, 0.9])))
     [{'optimizer': 'sgd', 'momentum': 0.5}, {'optimizer': 'sgd', 'momentum': 0.9}, {'optimizer': 'adam'}]
     """
     if not callable(predicate):
         raise SpecError(
-            f"when(): the condition {described(predicate)} is no function; "
+            f"when(): the condition {described(predicate)} is not a function; "
             "pass a function of the parameters so far, such as lambda p: p['optimizer'] == 'sgd'"
         )
     kept = ABSENT if otherwise is ABSENT else plain(otherwise, "when(otherwise=...)")
@@ -90,7 +90,7 @@ def when(predicate: Predicate, values: object, otherwise: object = ABSENT) -> Wh
 
 @users_call
 def grid(values: Mapping[str, object] | None = None, /, *, where: Predicate | None = None, **named: object) -> "Grid":
-    """Every combination of the values, the last name varying fastest; those that `where(params)` is false of left out.
+    """Every combination of the values, the last name varying fastest, without those where `where(params)` is false.
 
     Takes names as keywords, or a mapping, which can also hold the name "where". Raises SpecError.
 
@@ -99,7 +99,7 @@ def grid(values: Mapping[str, object] | None = None, /, *, where: Predicate | No
     """
     if where is not None and not callable(where):
         raise SpecError(
-            f"grid(where=...): {described(where)} is no function; pass a function of the parameters, "
+            f"grid(where=...): {described(where)} is not a function; pass a function of the parameters, "
             "or, for a parameter called 'where', grid({'where': [...]})"
         )
     axes = _named_values("grid", values, named)
@@ -142,7 +142,7 @@ def cases(rows: Sequence[Mapping[str, object]]) -> "Cases":
 
 
 def single(params: Mapping[str, object]) -> "Cases":
-    """The one combination of a run that is no search.
+    """The one combination of a run that is not a search.
 
     >>> list(single({"lr": 0.1}))
     [{'lr': 0.1}]
@@ -316,10 +316,10 @@ def _holds(predicate: Predicate, params: Params, subject: str) -> bool:
     try:
         return bool(predicate(dict(params)))
     except Exception as error:
-        told = shown(" ".join(str(error).split()))[1:-1]
+        reason = shown(" ".join(str(error).split()))[1:-1]
         seen = ", ".join(map(repr, params)) or "none yet"
         step = f"it sees the names before it: {seen}; use p.get(...)" if isinstance(error, KeyError) else "correct it"
         raise SpecError(
-            f"{subject} raised {type(error).__name__}: {told} for {shown(params, 200)}; a condition is called with one "
-            f"dict of parameters, and tells true or false: {step}"
+            f"{subject} raised {type(error).__name__}: {reason} for {shown(params, 200)}; a condition is called with "
+            f"one dict of parameters, and returns true or false: {step}"
         ) from error

@@ -1,4 +1,4 @@
-"""A space as JSON, so that a run can be resumed by who does not have the program that wrote the space."""
+"""A space as JSON, so that a run can be resumed without the program that created the space."""
 
 import itertools
 from typing import Any
@@ -11,10 +11,10 @@ Document = dict[str, Any]
 
 
 def to_document(space: Space, limit: int | None) -> Document:
-    """The space as `from_document` reads it; one with conditions as the list of what it comes to.
+    """Encode a space for `from_document`; a space with conditions becomes the list of its combinations.
 
-    Of a space with conditions that may come to more than 100,000, the list has the first `limit`; without a limit the
-    document only has the space's name, and nobody can read it back.
+    For a space with conditions and more than 100,000 combinations the list has the first `limit`; without a limit the
+    document has only the space's description, and `from_document` refuses it.
     """
     if isinstance(space, Grid) and space.where is None and not any(isinstance(axis, When) for _, axis in space.axes):
         return {"kind": "grid", "values": {name: list(axis) for name, axis in space.axes if not isinstance(axis, When)}}
@@ -30,7 +30,7 @@ def to_document(space: Space, limit: int | None) -> Document:
 
 
 def from_document(document: Document) -> Space:
-    """The space that `to_document` wrote. Raises SpecError when it could not."""
+    """Decode the space that `to_document` encoded. Raises SpecError for one that was too large."""
     values = document["values"]
     match document["kind"]:
         case "grid":

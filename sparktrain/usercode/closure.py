@@ -1,4 +1,4 @@
-"""What a function carries along when it is pickled: named as its author knows it, with the line that uses it."""
+"""Finds the values that a function captures, with the names its author knows and the lines that use them."""
 
 import functools
 import itertools
@@ -37,10 +37,10 @@ _OTHER_HINT = "make it within the function, or pass plain values as parameters"
 
 @dataclass(frozen=True)
 class Capture:
-    """One value that a function takes along."""
+    """One value that a function captures."""
 
     kind: str
-    """What the name is: "global", "closure variable"."""
+    """The kind of name: "global", "closure variable"."""
     name: str
     """As an expression: `state['inner'].lock`."""
     value: object
@@ -63,13 +63,13 @@ def describe(function: object) -> str:
 
 
 def hint_for(value: object) -> str:
-    """What to do in place of taking `value` along."""
+    """What to do instead of capturing `value`."""
     names = [f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.") for kind in type(value).__mro__[:-1]]
     return next((hint for name in names for start, hint in _HINTS if name.startswith(start)), _OTHER_HINT)
 
 
 def belongs_to_driver(value: object) -> bool:
-    """Whether `value` is Spark's, and so is of no use elsewhere even where it can be pickled."""
+    """Whether `value` belongs to Spark, and is useless elsewhere even if it can be pickled."""
     return any(
         kind.__module__.startswith("py4j.")
         or (kind.__module__.startswith("pyspark.") and kind.__name__ in _DRIVER_TYPES)
@@ -78,15 +78,17 @@ def belongs_to_driver(value: object) -> bool:
 
 
 def is_custom_keras(value: object) -> bool:
-    """Whether `value` is of a class that a script or notebook derives from one of Keras: Keras pickles it by the name
-    of that class, under which it finds nothing elsewhere."""
+    """Whether a script or notebook derives the class of `value` from Keras.
+
+    Keras pickles such an object by the name of its class, which executors do not know.
+    """
     kind = type(value)
     by_value = kind.__module__ == "__main__" or "<locals>" in kind.__qualname__
     return by_value and any(base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)
 
 
 def captures_of(function: object) -> Iterator[Capture]:
-    """What `function` itself takes along: globals, closure variables, defaults, and what it is bound to."""
+    """The captures of `function`: globals, closure variables, defaults, and the object that it is bound to."""
     if isinstance(function, functools.partial):
         yield from captures_of(function.func)
         yield from (Capture("the partial's", f"args[{index}]", value) for index, value in enumerate(function.args))
@@ -101,7 +103,7 @@ def captures_of(function: object) -> Iterator[Capture]:
 
 
 def culprit(function: object, fails: Callable[[object], bool]) -> Capture | None:
-    """The innermost value that `fails` within the first capture that does; None when none does."""
+    """The innermost failing value within the first capture for which `fails` is true; None when there is none."""
     for capture in captures_of(function):
         if capture.value is not function and fails(capture.value):
             return _innermost(capture, fails, {id(function)})
@@ -110,7 +112,7 @@ def culprit(function: object, fails: Callable[[object], bool]) -> Capture | None
 
 
 def callable_in_python(function: object) -> bool:
-    """Whether `captures_of` knows what to look at."""
+    """Whether `captures_of` can inspect the value."""
     return isinstance(function, functools.partial | MethodType | FunctionType)
 
 
@@ -147,7 +149,7 @@ def _innermost(capture: Capture, fails: Callable[[object], bool], above: set[int
 
 
 def _parts(capture: Capture) -> Iterator[Capture]:
-    """What `capture` consists of."""
+    """The parts of `capture`."""
     value = capture.value
     if belongs_to_driver(value):
         return

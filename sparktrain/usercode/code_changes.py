@@ -1,4 +1,4 @@
-"""What has changed in the code of a run, as its author wrote it: the text of functions and modules, then and now."""
+"""Shows what has changed in the code of a run: the source of functions and modules, then and now."""
 
 import difflib
 import inspect
@@ -14,18 +14,20 @@ from sparktrain.usercode.imports import is_users, plain_function_of
 from sparktrain.usercode.target import Target
 
 MOST_CHARS = 2**16
-"""Of the text of a function that is kept."""
+"""How much of the text of a function is stored."""
 MOST_LINES = 20
-"""Of a difference that are told."""
+"""How many lines of a difference are shown."""
 MOST_OF_VALUE = 120
 _CONTEXT = 1
 FUNCTION = "function "
-"""Begin of the name of the part that is the function itself."""
+"""Prefix of the name of the part that is the function itself."""
 
 
 def text_of(target: Target) -> str:
-    """What the author wrote of a function that is sent by value: itself, the functions and classes of theirs that it
-    uses, and the plain values. As far as Python knows it; empty for one that executors import."""
+    """The source of a function that is sent by value, and of the user's functions, classes and values that it uses.
+
+    Only what Python knows; empty for a function that executors import.
+    """
     if target.reference is not None:
         return ""
     return "\n".join(_texts(target.function))[:MOST_CHARS]
@@ -34,8 +36,11 @@ def text_of(target: Target) -> str:
 def differences(
     parts: tuple[dict[str, str], dict[str, str]], texts: tuple[str, str], codes: tuple[Code, Code]
 ) -> list[str]:
-    """Lines of a unified difference, of all parts whose digests differ; `parts`, the `texts` of the function, and what
-    was sent, each then and now. Where no text is known, only the name of the part."""
+    """Lines of a unified difference of all parts with different digests.
+
+    Each argument has `parts`, the `texts` of the function, and what was sent, then and now. Without a known text, only
+    the name of the part.
+    """
     archives = [_files(code.archive) for code in codes]
     lines: list[str] = []
     for name in sorted({*parts[0], *parts[1]}):
@@ -54,7 +59,7 @@ def _difference(before: str, after: str) -> list[str]:
 
 def _untold(before: str | None, after: str | None) -> str:
     known = before is not None and after is not None
-    return "its text is the same, a value that it takes along is not" if known else "its text is not known"
+    return "its text is the same, a value that it captures is not" if known else "its text is not known"
 
 
 def _files(archive: bytes) -> dict[str, str]:
@@ -86,5 +91,5 @@ def _texts(function: object) -> Iterator[str]:
 def _source(value: FunctionType | type) -> str:
     try:
         return inspect.getsource(value)
-    except (OSError, TypeError):  # typed into a shell, or made by exec
+    except (OSError, TypeError):  # typed into a shell, or created by exec
         return f"{value.__qualname__}: its text is not known"

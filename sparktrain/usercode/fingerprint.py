@@ -1,4 +1,4 @@
-"""What the code of a run consists of, so that a resume with other code is found out, and what has changed is named.
+"""Digests of the parts of a run's code, so that a resume detects other code and names what has changed.
 
 Pickles will not do: the same function, pickled by another process, or in another cell of a notebook, has other bytes.
 """
@@ -21,9 +21,9 @@ from sparktrain.usercode.imports import imports_of_files, is_users
 from sparktrain.usercode.target import Target
 
 DIGITS = 16
-"""Of a SHA-256, in hexadecimal: enough to tell versions of one file apart."""
+"""Hexadecimal digits of a SHA-256: enough to distinguish versions of one file."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, date, time, timedelta, Decimal, Fraction, PurePath)
-"""What `repr` tells all of."""
+"""Types with a complete `repr`."""
 
 
 def fingerprint(target: Target, code: Code) -> dict[str, str]:
@@ -67,14 +67,14 @@ def _hashed(words: Iterable[bytes]) -> bytes:
 
 
 class _Digests:
-    """Digests of values, and of what they consist of; each object is looked at once."""
+    """Computes digests of values and of their parts; visits each object once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, bytes]] = {}
-        """With the objects, for the id of one that is gone is given away again."""
+        """Keeps the objects too, because Python reuses the id of a deleted one."""
 
     def of(self, value: object) -> bytes:
-        """Tells `value` from others, in each process alike."""
+        """Identify `value`, with the same result in every process."""
         if isinstance(value, PLAIN):
             return repr(value).encode()
         if (known := self._known.get(id(value))) is not None:
@@ -124,7 +124,7 @@ class _Digests:
             yield self.of(capture.value)
 
     def _of_code(self, code: CodeType) -> Iterator[bytes]:
-        """What the instructions do, without where they stand."""
+        """The instructions of a code object, without line numbers."""
         yield code.co_code
         yield repr((code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)).encode()
         yield from map(self.of, code.co_consts)
@@ -161,7 +161,7 @@ def _slots(kind: type) -> list[str]:
 
 
 def _buffer(value: object) -> bytes | None:
-    """The bytes of an array; None where they are addresses of objects."""
+    """The bytes of an array; None when they are addresses of objects."""
     try:
         view = memoryview(value)  # type: ignore[arg-type] # whatever has a buffer
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What the user's code imports, found without importing anything, and where the sources of it lie.
+"""Finds what the user's code imports, without importing anything, and where its sources are.
 
 A module is *local* when its source lies outside of Python's own folders and of installed packages: it is the user's,
 and executors cannot be expected to have it.
@@ -18,7 +18,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any
 
 NEVER_SENT = frozenset({"sparktrain", "pyspark", "py4j"})
-"""Executors have their own."""
+"""Modules that executors have themselves."""
 NEVER_LOCAL = frozenset({"__main__", "__mp_main__"}) | NEVER_SENT | sys.stdlib_module_names
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 
@@ -37,7 +37,7 @@ class Use:
 
 @dataclass
 class Imports:
-    """What some code imports and names."""
+    """The imports and names of some code."""
 
     modules: set[str] = field(default_factory=set)
     """Dotted names; the last parts may be names within a module."""
@@ -49,7 +49,7 @@ class Imports:
 
 
 def is_local(path: str) -> bool:
-    """Whether a module's file or folder is the user's own."""
+    """Whether a module's file or folder belongs to the user."""
     if not Path(path).exists():  # built in, frozen, or within a zip
         return False
     real = Path(path).resolve()
@@ -86,7 +86,7 @@ def source_files_of(name: str) -> list[Path]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """All files below `folder` that belong to it, sorted; no hidden ones, no caches, no virtual environments."""
+    """All files below `folder`, sorted, without hidden files, caches and virtual environments."""
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -103,20 +103,20 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def imports_of_file(path: Path) -> Imports:
-    """What the source at `path` imports, anywhere in it; nothing when it is no valid Python. Not to be changed."""
+    """The imports anywhere in the source at `path`; empty when it is not valid Python. Read-only."""
     try:
         return _imports_of_source(path.read_bytes())
-    except OSError:  # its import on the executor tells it better
+    except OSError:  # the import on the executor has a better error
         return Imports()
 
 
 @functools.lru_cache(maxsize=4096)
 def _imports_of_source(source: bytes) -> Imports:
-    """Remembered, for a call looks at its files several times, and a notebook makes many calls."""
+    """Cached, because a call reads its files several times, and a notebook makes many calls."""
     found = Imports()
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # its import on the executor tells it better
+    except (SyntaxError, ValueError):  # the import on the executor has a better error
         return found
     bound: dict[str, str] = {}
     parts: list[tuple[str, str]] = []
@@ -130,13 +130,13 @@ def _imports_of_source(source: bytes) -> Imports:
             found.texts.add(node.value)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             parts.append((node.value.id, node.attr))
-    # `import scipy` alone does not tell that scipy.stats is used
+    # `import scipy` alone does not show that scipy.stats is used
     found.modules.update(f"{bound[name]}.{part}" for name, part in parts if name in bound)
     return found
 
 
 def imports_of_files(paths: Iterable[Path]) -> Imports:
-    """What any of the sources imports, and the local modules that these import, and so on."""
+    """The imports of the sources, and of the local modules that they import, recursively."""
     found = Imports()
     files: set[Path] = set()
     tops: set[str] = set()
@@ -162,9 +162,9 @@ def local_names(modules: Iterable[str]) -> list[str]:
 
 
 def imports_of_function(function: Callable[..., Any]) -> Imports:
-    """What a function imports: in its code, by the globals that it reads, and in the functions that it calls."""
+    """The imports of a function: in its code, by the globals that it reads, and in the functions that it calls."""
     found = Imports()
-    seen: dict[int, object] = {}  # holds the objects too, for the id of one that is gone is given away again
+    seen: dict[int, object] = {}  # holds the objects too, because Python reuses the id of a deleted one
     todo: list[object] = [function]
     while todo:
         value = todo.pop()
@@ -199,7 +199,7 @@ def plain_function_of(value: object) -> FunctionType | None:
 
 
 def is_users(value: FunctionType | type) -> bool:
-    """Whether a function or class is the user's: of a script or notebook, of a local module, or made on the fly."""
+    """Whether a function or class is the user's: from a script, notebook or local module, or created at runtime."""
     module = value.__module__ or "__main__"
     top = module.partition(".")[0]
     return top in ("__main__", "__mp_main__") or module not in sys.modules or find_local(top) is not None
@@ -226,7 +226,7 @@ def _module_of(value: object) -> list[str]:
 
 
 def _reads(function: FunctionType, found: Imports) -> Iterator[object]:
-    """The values that `function` reads from outside; adds the imports and text of its code to `found`."""
+    """The values that `function` reads from outside; adds the imports and text constants of its code to `found`."""
     _add_code(function.__code__, function.__globals__, found)
     for use in uses_of_globals(function.__code__):
         if use.name in function.__globals__:
@@ -241,7 +241,7 @@ def _reads(function: FunctionType, found: Imports) -> Iterator[object]:
 
 
 def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> None:
-    """Adds what `code` imports, and the parts of modules that it uses, such as `stats` of a global `scipy`."""
+    """Add what `code` imports, and the parts of modules that it uses, such as `stats` of a global `scipy`."""
     found.texts.update(constant for constant in code.co_consts if isinstance(constant, str))
     bound = {name: value.__name__ for name, value in names.items() if isinstance(value, ModuleType)}
     instructions = list(dis.get_instructions(code))
@@ -259,7 +259,7 @@ def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> No
 
 
 def _absolute(module: str, level: int, names: Mapping[str, object]) -> str:
-    """The name of a module that is imported relative to the package of the code whose globals are `names`."""
+    """The absolute name of a relative import in code with the globals `names`."""
     if not level:
         return module
     package = str(names.get("__package__") or "").split(".")
@@ -267,7 +267,7 @@ def _absolute(module: str, level: int, names: Mapping[str, object]) -> str:
 
 
 def _variables(instruction: dis.Instruction) -> tuple[str, ...]:
-    """What an instruction stores or loads: two variables, from Python 3.13 on, in STORE_FAST_LOAD_FAST."""
+    """The variables that an instruction stores or loads: two in STORE_FAST_LOAD_FAST, since Python 3.13."""
     value = instruction.argval
     return tuple(map(str, value)) if isinstance(value, tuple) and value else (str(value),)
 

@@ -1,4 +1,4 @@
-"""A zip of the user's modules, the same bytes for the same files, for executors to put in front of `sys.path`."""
+"""Packs the user's modules into a reproducible zip, which executors put in front of `sys.path`."""
 
 import os
 import zipfile
@@ -12,12 +12,12 @@ from sparktrain.usercode.imports import NEVER_SENT, SKIPPED_FOLDERS, files_below
 MAX_ARCHIVE_BYTES = 20 * 2**20
 MAX_ARCHIVE_FILES = 20_000
 MAX_DATA_BYTES = 2**20
-"""A larger file of a package stays behind, unless it is code: it is data more often than a part of the program."""
+"""Larger files of a package are left out unless they are code: they are usually data."""
 
 MIB = 2**20
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Of every file, so that archives are equal where their files are."""
+"""The time stamp of every file, so that equal files give equal archives."""
 
 _CODE_SUFFIXES = frozenset({".py", ".pyi", ".so"})
 

@@ -1,4 +1,4 @@
-"""Which modules a zygote may import before it forks, so that no trial pays for their import."""
+"""Chooses the modules that a zygote imports before it forks, so that no trial pays for their import."""
 
 import importlib.machinery
 import sys
@@ -23,11 +23,11 @@ SAFE = frozenset(
         "tensorflow",
     }
 )
-"""Libraries whose import starts no Python thread and touches no device, and that work in a child forked afterwards.
+"""Libraries that start no Python thread and use no device on import, and that work in a child forked afterwards.
 
-Measured, each in a process of its own: `threading.active_count()` is 1 after the import, and a forked child does real
-work (training, BLAS, multi-threaded reads). NumPy and SciPy start OpenBLAS's threads, which a child starts anew when it
-needs them, and PyArrow starts one that gives memory back, which a child does without.
+Measured, each in a separate process: `threading.active_count()` is 1 after the import, and a forked child does real
+work (training, BLAS, multi-threaded reads). NumPy and SciPy start OpenBLAS's threads, which a child restarts when
+it needs them, and PyArrow starts one that returns memory, which a child does without.
 
 Left out: polars, and statsmodels.api, which imports it (threads and locks that do not survive a fork); pyarrow.flight
 (gRPC); cv2 (a thread pool of its own); torch, jax, xgboost and lightgbm (not measured).
@@ -43,12 +43,12 @@ _READ_AT_IMPORT = {
     "OPENBLAS_NUM_THREADS": SAFE,
     "MKL_NUM_THREADS": SAFE,
 }
-"""Environment variables that a library reads when it is imported: code that names one wants to set it before."""
+"""Environment variables that a library reads on import: code that names one wants to set it before."""
 _GIVEN_AT_IMPORT = {
     "TF_CPP_MIN_LOG_LEVEL": {"keras", "tensorflow"},
     "TF_ENABLE_ONEDNN_OPTS": {"keras", "tensorflow"},
 }
-"""The same, but code that names them need not mean it so: without them the import only says more."""
+"""The same, but without them the import only logs more, so that code which names them may be ignored."""
 
 
 _FRAMEWORKS = {
@@ -56,13 +56,13 @@ _FRAMEWORKS = {
     Backend.TENSORFLOW: frozenset({"keras", "tensorflow"}),
     Backend.NONE: frozenset[str](),
 }
-"""What connects the members of a gang. `horovod.tensorflow` starts its threads in `init()`, which only members call."""
+"""Modules that connect a gang's members. `horovod.tensorflow` starts threads in `init()`, which only members call."""
 
 
 def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) -> tuple[str, ...]:
     """The safe modules among those that some code imports, and those that connect its gang, sorted.
 
-    Those are left out that read a variable of `env` when they are imported, or one that the code names.
+    Leaves out modules that read a variable of `env`, or one that the code names, when they are imported.
     """
     excluded = set().union(
         *(names for variable, names in _READ_AT_IMPORT.items() if variable in imports.texts or variable in env),
@@ -80,7 +80,7 @@ def _connecting(gang: GangSpec) -> frozenset[str]:
 
 
 def _with_importers(excluded: set[str]) -> set[str]:
-    """What must not be imported, with what would import it."""
+    """Modules that must not be imported, and those that would import them."""
     return excluded | ({"horovod.tensorflow"} if "tensorflow" in excluded else set())
 
 
@@ -94,7 +94,7 @@ def _module(name: str) -> str:
     """The longest part of dotted `name` that is a module, found without importing one; its first part at least."""
     parts = name.split(".")
     if parts[0] in ("keras", "tensorflow", "h5py", "joblib", "optuna", "pandas", "numpy"):
-        return parts[0]  # their import brings the parts along
+        return parts[0]  # their import loads the parts too
     spec = importlib.machinery.PathFinder.find_spec(parts[0])
     found = parts[0]
     for part in parts[1:]:

@@ -1,4 +1,4 @@
-"""The user's function as bytes for executors, with the modules of the user's that it needs."""
+"""Serializes the user's function for executors, with the user's modules that it needs."""
 
 import hashlib
 import sys
@@ -36,18 +36,18 @@ from sparktrain.usercode.target import Target
 from sparktrain.usercode.traceback_sources import with_origins
 
 MOST_CODE_BYTES = 120 * 2**20
-"""What they may say: below the limit of a message, `state.message.MAX_MESSAGE_BYTES`."""
+"""The highest `code_limit`: below the limit of a message, `state.message.MAX_MESSAGE_BYTES`."""
 MEASURED_BYTES = 2**30
-"""A captured value is measured up to here."""
+"""How far the size of a captured value is measured."""
 
 
 def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES) -> Code:
-    """The function and the local modules that it needs, in one message.
+    """Pack the function and the local modules that it needs into one message.
 
     A target of the command line is imported by executors; every other function is pickled by cloudpickle, by value when
     it is defined in a script, a notebook or another function, and by reference when its module can be imported. Runs no
-    code of the user's but what pickling calls. Raises FunctionError when it cannot be pickled, or has more than `limit`
-    bytes with all that it takes along.
+    user code except what pickling calls. Raises FunctionError when it cannot be pickled, or has more than `limit` bytes
+    with its modules and captured values.
     """
     target = function if isinstance(function, Target) else Target.of(function)
     if target.reference is not None:
@@ -66,7 +66,7 @@ def preload_for(
 ) -> tuple[str, ...]:
     """Modules that a zygote should import before its children train in `gang`, sorted. Imports nothing.
 
-    `env` has the names of variables that trials get: what reads one of them when it is imported is left to the trials.
+    `env` has the names of variables that trials get: modules that read one on import are left to the trials.
     """
     target = function if isinstance(function, Target) else Target.of(function)
     files = [target.file] if target.file else []
@@ -86,11 +86,11 @@ def _beside(target: Target) -> bytes:
 
 
 class _TooLargeError(Exception):
-    """The bytes passed a limit."""
+    """The bytes exceeded a limit."""
 
 
 class _Sink(BytesIO):
-    """Takes at most `limit` bytes; keeps them or only counts."""
+    """Accepts at most `limit` bytes; keeps them or only counts."""
 
     def __init__(self, limit: int, keep: bool) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def _pickle(function: Callable[..., Any], limit: int) -> bytes:
             raise _cannot_be_sent(function, capture, "is Spark's")
         if is_custom_keras(capture.value):
             raise _cannot_be_sent(function, capture, "is an object of a Keras class that executors do not know")
-        if (_known_size(capture.value) or 0) > limit:  # found without making a copy of it
+        if (_known_size(capture.value) or 0) > limit:  # found without a copy
             raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit)
     sink = _Sink(limit, keep=True)
     try:
@@ -164,7 +164,7 @@ def _too_large(function: object, size: str, limit: int) -> FunctionError:
 
 
 def sizes_of_captures(function: object) -> list[tuple[int, Capture]]:
-    """What `function` takes along when it is pickled, each with its bytes, the largest first; 0 where nobody knows."""
+    """The captures of `function` with their pickled bytes, the largest first; 0 where unknown."""
     return sorted(((_size(capture.value), capture) for capture in captures_of(function)), key=lambda pair: -pair[0])
 
 
@@ -173,10 +173,10 @@ def _mib(size: int) -> str:
 
 
 def _known_size(value: object) -> int | None:
-    """Of an array or table, which tell it themselves."""
+    """The size that an array or table reports itself."""
     try:
         known = getattr(value, "nbytes", None)
-    except Exception:  # a property of the user's, or of a file that was closed
+    except Exception:  # a property of a user's class, or of a closed file
         return None
     return known if isinstance(known, int) else None
 
@@ -190,7 +190,7 @@ def _size(value: object) -> int:
         cloudpickle.Pickler(sink).dump(value)
     except _TooLargeError:
         return MEASURED_BYTES
-    except Exception:  # one that cannot be pickled has been told of already, or is beside the point
+    except Exception:  # a value that cannot be pickled is reported elsewhere
         return 0
     return sink.size
 
@@ -211,6 +211,6 @@ def _with_imported(names: set[str]) -> list[Path]:
 
 
 def _name_in_pickle(name: str) -> bytes:
-    """Opcode SHORT_BINUNICODE, length and text: searched for as bytes, a pickle may have millions of opcodes."""
+    """Opcode SHORT_BINUNICODE, length and text; searched as bytes because a pickle may have millions of opcodes."""
     text = name.encode()
     return b"\x8c" + bytes([min(len(text), 255)]) + text

@@ -1,4 +1,4 @@
-"""The training function: where it comes from, and whether it can be called with the parameters of a space."""
+"""Finds the training function, and checks that it can be called with the parameters of a space."""
 
 import importlib
 import inspect
@@ -22,7 +22,7 @@ from sparktrain.usercode.preload import SAFE
 from sparktrain.usercode.unknown_names import check_names
 
 MAX_CASES = 100_000
-"""So many combinations are looked at for sets of names that the function does not take."""
+"""How many combinations are checked for names that the function does not accept."""
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -33,7 +33,7 @@ class Target:
 
     function: Callable[..., Any]
     reference: str | None = None
-    """`module:function`, when executors import it in place of unpickling it."""
+    """`module:function`, when executors import it instead of unpickling it."""
     file: Path | None = None
     """The source that it was imported from; None when it was passed in Python."""
     root: Path | None = None
@@ -57,15 +57,15 @@ class Target:
 
     @property
     def slug(self) -> str:
-        """The function's own name as the begin of a run's name: letters, digits, '.', '_' and '-', a letter first."""
+        """The function's name as the start of a run's name: letters, digits, '.', '_' and '-', a letter first."""
         return re.sub(r"[^A-Za-z0-9._-]", "", _own_name(self.function)).lstrip("0123456789._-")[:64] or "run"
 
 
 def check_call(function: Callable[..., Any], cases: Iterable[Mapping[str, Any]], place: str = "the space") -> None:
-    """Raises FunctionError unless `function` can be called with the names of each case, and `ctx`; or must fail then.
+    """Raise FunctionError unless `function` can be called with `ctx` and the names of each case, or if it must fail.
 
     `cases` is a space, or any list of parameters; each set of names is checked once, among the first 100,000 cases.
-    `place` is where the caller wrote them.
+    `place` names where the caller wrote them.
     """
     _check_callable(function)
     parameters = _parameters(function)
@@ -90,7 +90,7 @@ def _check_callable(function: object) -> None:
         )
     if isinstance(function, type):
         raise FunctionError(
-            f"the training function is the class {function.__qualname__}, whose call makes an object and no result; "
+            f"the training function is the class {function.__qualname__}: a call creates an object, not a result; "
             "pass a function, or a method of an object"
         )
     called = plain_function_of(function)
@@ -98,13 +98,13 @@ def _check_callable(function: object) -> None:
         return
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         raise FunctionError(
-            f"{describe(function)} is a coroutine function, whose call only makes a coroutine; "
+            f"{describe(function)} is a coroutine function: a call only creates a coroutine; "
             "write `def` in place of `async def`, and call asyncio.run(...) within it"
         )
     if inspect.isgeneratorfunction(called):
         raise FunctionError(
-            f"{describe(function)} is a generator function, for it has `yield`, so its call runs nothing; "
-            "report with ctx.report(...) in place of `yield`, and return the result"
+            f"{describe(function)} is a generator function because it has `yield`, so a call runs nothing; "
+            "report with ctx.report(...) instead of `yield`, and return the result"
         )
 
 
@@ -276,7 +276,7 @@ def _import(name: str, place: str, folder: Path) -> ModuleType:
 
 
 def _import_failed(place: str, folder: Path, error: BaseException) -> FunctionError:
-    """The error with the user's own lines of its traceback; all but ours when there are none."""
+    """The error with the user's own lines of its traceback; all lines except ours when there are none."""
     if isinstance(error, SystemExit):
         step = "put what a script does when it is run below: if __name__ == '__main__':"
     elif isinstance(error, ModuleNotFoundError):
@@ -313,7 +313,7 @@ def _function(module: ModuleType, place: str, name: str) -> Callable[..., Any]:
             f"{place}: {name!r} is {described(function)}, a function is expected; it has {', '.join(public) or 'none'}"
         )
     _check_callable(function)
-    return function  # type: ignore[no-any-return]  # callable() does not tell mypy
+    return function  # type: ignore[no-any-return]  # mypy does not infer it from callable()
 
 
 def _root(module: ModuleType, file: Path | None) -> Path | None:

@@ -1,4 +1,4 @@
-"""What a traceback from an executor needs to name the user's own files: added to the archive of the code."""
+"""Adds to the archive what a traceback on an executor needs to name the user's own files."""
 
 import linecache
 import os
@@ -13,7 +13,7 @@ from sparktrain.usercode.imports import find_local
 from sparktrain.usercode.module_zip import EPOCH
 
 MAX_SOURCE_CHARS = 2**20
-"""Of all sources together. What is longer stays here: tracebacks lack its lines then, and nothing else."""
+"""Limit of all sources together. Longer ones are not sent, and tracebacks lack their lines."""
 
 
 def with_origins(archive: bytes, function: bytes, root: Path | None) -> bytes:
@@ -47,7 +47,7 @@ def _place(top: str, root: Path | None) -> Path | None:
 
 
 def _sources(function: bytes) -> dict[str, Source]:
-    """The main script and cells of a notebook, as far as the pickle has code of theirs."""
+    """The main script and notebook cells with code in the pickle."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     if main is not None:
         linecache.getlines(main)
@@ -63,7 +63,7 @@ def _sources(function: bytes) -> dict[str, Source]:
 
 
 def _cell(name: str) -> str | None:
-    """`Cell In[3]`, as IPython calls it; None for what is no cell."""
+    """`Cell In[3]`, as IPython calls it; None for anything else."""
     ipython = sys.modules.get("IPython")
     shell: Any = ipython.get_ipython() if ipython is not None else None
     known = shell.compile.format_code_name(name) if shell is not None else None

@@ -1,4 +1,4 @@
-"""Names in a training function that exist nowhere: found before any process starts, and only where that is certain."""
+"""Finds undefined names in a training function before any process starts, and only where that is certain."""
 
 import builtins
 import dis
@@ -17,16 +17,16 @@ logger = logging.getLogger("sparktrain")
 
 _ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "tf": "tensorflow", "sns": "seaborn"}
 _DYNAMIC = frozenset({"exec", "eval", "globals", "locals", "vars", "builtins", "setattr", "__builtins__", "suppress"})
-"""Who uses one of these may make names while it runs, or pass over an error."""
+"""Code with one of these may create names at runtime, or suppress an error."""
 _INSTALLED = frozenset({"_", "__class__", "__file__", "get_ipython", "display"})
-"""Names that others put among the built-in ones."""
+"""Names that other tools add to the built-in ones."""
 
 
 def check_names(function: Callable[..., Any]) -> None:
     """Raises FunctionError where the function must fail, for it reads a name that is neither its own, nor global, nor
     built in.
 
-    A line that it may never come to is told of in the log, and one within a `try` is not: its author may know.
+    A line that may never run is only logged, and one within a `try` is not, because its author may know.
     """
     plain = plain_function_of(function)
     if plain is None or not is_users(plain):
@@ -92,7 +92,7 @@ def _reads(code: CodeType) -> tuple[set[str], set[str]]:
         if instruction.opname == "LOAD_GLOBAL" and instruction.offset not in guarded:
             (possible if instruction.offset < leapt else certain).add(str(instruction.argval))
         if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
-            # The body of a loop counts: who loops over nothing trains nothing.
+            # The body of a loop counts: a loop without iterations trains nothing.
             leapt = leapt if instruction.opname == "FOR_ITER" else max(leapt, int(instruction.argval))
     for nested in code.co_consts if not guarded else ():
         if isinstance(nested, CodeType):

@@ -237,9 +237,9 @@ def _a_cut_is_forgotten() -> Any:
 
 
 def _one_listing_is_believed() -> Any:
-    real = reader.settled
+    real = reader.read_stable
     return patch.object(
-        reader, "settled", lambda store, layout, position, listing: real(store, layout, position, listing, 0)
+        reader, "read_stable", lambda store, layout, position, listing: real(store, layout, position, listing, 0)
     )
 
 

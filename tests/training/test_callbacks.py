@@ -327,7 +327,7 @@ def test_the_learning_rate_rises_to_that_of_the_gang() -> None:
             "checkpoint_every is 0 (int); pass a number of steps, a time such as '30s', or 'epoch'",
         ),
         ({"checkpoint_every": True}, "checkpoint_every is True (bool)"),
-        ({"checkpoint_every": "often"}, "checkpoint_every ('often') is no duration"),
+        ({"checkpoint_every": "often"}, "checkpoint_every ('often') is not a duration"),
         ({"mode": "most"}, "mode ('most') must be 'max' or 'min'"),
         ({"warmup": -1}, "warmup is -1 (int); pass a number of epochs"),
     ],

@@ -1,4 +1,4 @@
-"""A clock that a test moves, for code on an event loop."""
+"""A clock that a test advances, for code on an event loop."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from sparktrain.clock import Clock
 
 
 class HandClock(Clock):
-    """Time passes in `advance` alone."""
+    """A clock that only `advance` moves."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -24,7 +24,7 @@ class HandClock(Clock):
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, second by second, and everything happen that it brings."""
+        """Let time pass, second by second, and run everything that becomes due."""
         until = self.at + seconds
         while self.at < until:
             self.at = min(until, self.at + 1.0)

@@ -1,4 +1,4 @@
-"""Texts that the package can print, as they stand in its source."""
+"""Texts that the package can print, from its source."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ VARYING = "…"
 
 
 def templates() -> list[str]:
-    """Each text of the source, on one line, with `…` in place of what a program fills in."""
+    """Each text of the source on one line, with `…` in place of formatted values."""
     trees = [ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
     return [" ".join(text.split()) for tree in trees for node in _nodes(tree) for text in _texts(node)]
 

@@ -4,7 +4,7 @@ from sparktrain.backoff import Backoff, RetryBudget
 
 
 class Waiting:
-    """A clock whose pauses take no time."""
+    """A clock with pauses that take no time."""
 
     def __init__(self) -> None:
         self.at = 100.0

@@ -1,4 +1,4 @@
-"""What a user can get wrong before anything starts: each is one of our errors, at once, and tells what to do."""
+"""What a user can get wrong before anything starts: each is one of our errors, at once, with the next step."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ SECONDS = 1.0
 
 @pytest.fixture(autouse=True)
 def _imports() -> Iterator[None]:
-    """What a case imports or puts on `sys.path` is gone after it."""
+    """Remove what a case imports or puts on `sys.path`."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path

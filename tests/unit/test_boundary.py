@@ -34,8 +34,8 @@ def test_an_error_of_the_api_has_no_frame_of_ours(call: Callable[[], object]) ->
         call()
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert {Path(frame.filename).name for frame in frames} == {"test_boundary.py"}
-    told = "".join(traceback.format_exception(caught.value))
-    assert told.count("Traceback") == 1, "nothing that the message says is told again as its cause"
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback") == 1, "the message is not repeated as its cause"
 
 
 def raising(error: BaseException, cause: BaseException | None) -> Callable[[], None]:

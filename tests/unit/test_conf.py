@@ -1,4 +1,4 @@
-"""The files of conf/: each is read as it will be, and says of every key what it does and its default."""
+"""The files of conf/: each is valid, and explains every key with its effect and its default."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TOP_LEVEL = re.compile(r"([a-z_]+):")
 
 
 def uncommented(path: Path, is_key: re.Pattern[str]) -> list[str]:
-    """Lines with a key that no comment with a default stands above."""
+    """Lines with a key that lack a comment with a default above them."""
     found, comment = [], ""
     for line in path.read_text().splitlines():
         if line.startswith("#"):
@@ -31,7 +31,7 @@ def uncommented(path: Path, is_key: re.Pattern[str]) -> list[str]:
     return found
 
 
-def test_the_folder_has_what_it_shall() -> None:
+def test_the_folder_has_the_expected_files() -> None:
     assert SPARK_FILES == ["k8s.conf", "local.conf", "yarn-cpu.conf", "yarn-gpu.conf"]
     assert YAML_FILES == ["gang.yaml", "sweep.yaml"]
 
@@ -67,7 +67,7 @@ def test_the_gang_shows_every_option_that_such_a_file_may_have(tmp_path: Path) -
 
 
 def allowed(load: Callable[[Path], object], folder: Path) -> set[str]:
-    """The keys that a reader of files knows, as it tells."""
+    """The known keys, from the error of the file reader."""
     wrong = folder / "wrong.yaml"
     wrong.write_text("qqq: 1\n")
     with pytest.raises(SpecError) as refused:
@@ -81,7 +81,7 @@ def test_with_gpus_each_executor_is_one_agent_with_a_gpu(name: str) -> None:
     assert slots(Facts(conf["spark.master"], conf, cores=64)) == 4
 
 
-def test_on_yarn_the_gpus_are_asked_for_where_the_label_is() -> None:
+def test_on_yarn_gpus_are_requested_on_labelled_nodes() -> None:
     demand = demand_of(properties("yarn-gpu.conf"))
     assert demand.amounts == {"memory-mb": 16384, "vcores": 4, "yarn.io/gpu": 1}
     assert (demand.queue, demand.label) == ("gpu", "gpu")

@@ -1,4 +1,4 @@
-"""What the documentation points to is there, and what it shows can be run."""
+"""Links of the documentation resolve, and its examples are valid."""
 
 import ast
 import re
@@ -15,13 +15,13 @@ from tests.unit.messages import templates
 ROOT = Path(__file__).parents[2]
 KNOWN = {*sparktrain.__all__, *dir(sparktrain)}
 WITH_TENSORFLOW = {"Warmup"}
-"""Names whose import loads TensorFlow: tests/training/test_schedule.py imports them."""
+"""Names that load TensorFlow on import: tests/training/test_schedule.py imports them."""
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 MADE = {"reference/command-line-options.md", "changelog.md", "examples/"}
-"""Pages that the site has and scripts/site_pages.py makes."""
+"""Pages of the site that scripts/site_pages.py generates."""
 FIRST_PATH = ["installation.md", "tutorial.md", "training-function.md", "results.md"]
-"""What a data scientist reads."""
+"""Pages for data scientists."""
 TERMS = {
     "agent", "attempt", "barrier", "checkpoint", "chief", "collective", "coordinator", "corrupt", "decommission",
     "evaluator", "fencing", "gang", "generation", "heartbeat", "journal", "lease", "member", "owner", "pool",
@@ -29,7 +29,7 @@ TERMS = {
     "snapshot", "store", "straggler", "sweep", "term", "trial", "worker", "zygote", "container loss", "node loss",
     "run directory", "training function",
 }  # fmt: skip
-"""What the glossary must define."""
+"""Terms that the glossary must define."""
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -90,7 +90,7 @@ def test_the_navigation_has_every_page_once() -> None:
     assert set(found) == {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} | MADE
 
 
-def test_what_a_data_scientist_reads_is_short_and_named_on_the_first_page() -> None:
+def test_pages_for_data_scientists_are_short_and_linked_from_the_first_page() -> None:
     lines = [len((DOCS / name).read_text().splitlines()) for name in FIRST_PATH]
     assert sum(lines) <= 400, dict(zip(FIRST_PATH, lines, strict=True))
     numbered = re.findall(r"^\d\. \[[^\]]+\]\(([^)]+)\)", (DOCS / "index.md").read_text(), re.MULTILINE)
@@ -98,12 +98,12 @@ def test_what_a_data_scientist_reads_is_short_and_named_on_the_first_page() -> N
 
 
 def quotes() -> list[str]:
-    """What the page on troubles cites, each on one line."""
+    """The messages on the troubleshooting page, each on one line."""
     page = (DOCS / "troubleshooting.md").read_text()
     return [" ".join(text.split()) for text in re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
 
 
-def test_each_message_that_the_page_on_troubles_cites_is_one_of_the_product() -> None:
+def test_each_message_on_the_troubleshooting_page_exists() -> None:
     known = templates()
     assert len(quotes()) > 25
     assert [quote for quote in quotes() if not any(quote in text for text in known)] == []

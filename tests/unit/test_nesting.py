@@ -1,4 +1,4 @@
-"""Calls that each of their own trials would make again are refused before anything starts, and say what to write."""
+"""Calls that each of their own trials would repeat are refused before anything starts, with the next step."""
 
 import importlib
 import re
@@ -52,7 +52,7 @@ def test_a_call_on_the_module_level_of_the_file_that_is_named_is_refused_and_sho
     assert f"line 6, in <module>\n    r = {WRITTEN[call].split('(')[0]}" in told
 
 
-def test_the_command_line_tells_it_and_starts_nothing(
+def test_the_command_line_reports_it_and_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,7 @@ def test_the_command_line_tells_it_and_starts_nothing(
     assert {path.name for path in tmp_path.iterdir()} <= {"readme_program.py", "__pycache__"}
 
 
-def test_a_call_of_a_module_that_somebody_imports_for_its_function_is_refused(
+def test_a_call_in_a_module_imported_for_its_function_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -71,7 +71,7 @@ def test_a_call_of_a_module_that_somebody_imports_for_its_function_is_refused(
         importlib.import_module("program_imported")
 
 
-def test_calls_are_as_ever_once_the_import_is_over(tmp_path: Path) -> None:
+def test_calls_are_allowed_after_the_import(tmp_path: Path) -> None:
     file = tmp_path / "program_plain.py"
     file.write_text("def train(lr):\n    return lr\n")
     resolve(f"{file}:train")

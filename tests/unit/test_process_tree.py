@@ -1,4 +1,4 @@
-"""Families of processes."""
+"""Process trees."""
 
 import os
 import subprocess
@@ -7,14 +7,18 @@ from sparktrain import process_tree
 from tests.support.processes import wait_until
 
 
-def test_descendants_are_children_and_what_these_have_started_in_sessions_of_their_own() -> None:
-    def others() -> list[int]:
-        return [pid for pid in process_tree.descendants() - process_tree.children() if os.getpgid(pid) != os.getpgid(0)]
+def _leads_a_group(pid: int) -> bool:
+    return os.getpgid(pid) == pid
 
+
+def test_descendants_include_grandchildren_in_other_sessions() -> None:
     with subprocess.Popen(["sh", "-c", "setsid sleep 60 & wait"]) as parent:
         try:
-            wait_until(lambda: others(), 10.0, f"the child of {parent.pid} is in a session of its own")
-            assert parent.pid in process_tree.children() & process_tree.descendants()
-            assert len(others()) == 1
+            below = f"the child of {parent.pid} has its own session"
+            wait_until(lambda: any(map(_leads_a_group, process_tree.descendants() - {parent.pid})), 10.0, below)
+            found = process_tree.descendants()
+            assert parent.pid in process_tree.children() & found
+            others = found - process_tree.children()
+            assert [os.getpgid(pid) != os.getpgid(0) for pid in others] == [True]
         finally:
             process_tree.cull(process_tree.descendants())

@@ -28,15 +28,15 @@ WITH_TENSORFLOW = {"Warmup"}
 """Names that load TensorFlow, in four seconds: tests/training/test_schedule.py has the same tests for them."""
 each_name = pytest.mark.parametrize("name", sorted(PUBLIC - WITH_TENSORFLOW))
 ANYTHING = {"pd": pandas, "np": numpy, "CheckpointSaver": sparktrain.CheckpointSaver, "Session": object}
-"""What annotations name that is imported for type checkers alone."""
+"""Names in annotations that are imported only for type checkers."""
 
 
 CONSTRUCTED = {("__init__", "Warmup")}
-"""The classes that a user makes by calling them."""
+"""The classes that users construct."""
 
 
 def members(owner: type) -> Iterator[Any]:
-    """What a user calls or reads on a class of this package: methods, getters, and the class for its fields."""
+    """The public interface of a class of this package: methods, getters, and the class for its fields."""
     for name, value in vars(owner).items():
         if name.startswith("_") and name != "__enter__" and (name, owner.__name__) not in CONSTRUCTED:
             continue
@@ -83,11 +83,11 @@ def met(name: str) -> set[str]:
 
 
 @each_name
-def test_what_a_signature_names_is_public(name: str) -> None:
+def test_classes_in_signatures_are_public(name: str) -> None:
     assert sorted(met(name) - PUBLIC - set(sparktrain.testing.__all__)) == []
 
 
-def test_the_walk_sees_what_it_is_for() -> None:
+def test_the_walk_finds_known_classes() -> None:
     assert {"SweepResult"} <= met("sweep")
     assert {"TrialResult", "SweepStatus"} <= met("SweepResult")
     assert {"Failure", "MemberResult", "Restart", "TrialStatus"} <= met("TrialResult")
@@ -136,12 +136,12 @@ INTERNAL = {
     "UploadRefusedError",
     "ZygoteLostError",
 }
-"""Errors that code of this package catches, or whose public base is what a user is told to catch."""
+"""Errors that this package catches, or that users catch by a public base class."""
 
 
 @cache
 def nodes() -> list[ast.AST]:
-    """The syntax of the package without what is for tests alone."""
+    """The syntax of the package except for modules only for tests."""
     paths = (DOCS.parent / "sparktrain").rglob("*.py")
     trees = [ast.parse(path.read_bytes()) for path in paths if "testing" not in path.parts]
     return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.Raise)]

@@ -21,7 +21,7 @@ from sparktrain.cli import COMMANDS
         '<pre class="mermaid"><code>graph</code></pre>',
     ],
 )
-def test_what_a_page_fetches_from_elsewhere_is_found(html: str) -> None:
+def test_external_resources_of_a_page_are_found(html: str) -> None:
     assert len(fetched(f"<html>{html}</html>")) == 1
 
 
@@ -34,11 +34,11 @@ def test_what_a_page_fetches_from_elsewhere_is_found(html: str) -> None:
         "<code>url(https://cdn.example/x.png)</code>",
     ],
 )
-def test_links_and_own_files_are_none(html: str) -> None:
+def test_links_and_local_files_are_allowed(html: str) -> None:
     assert fetched(html) == []
 
 
-def test_pages_and_styles_below_the_site_are_looked_at(tmp_path: Path) -> None:
+def test_pages_and_styles_below_the_site_are_checked(tmp_path: Path) -> None:
     (tmp_path / "guide").mkdir()
     (tmp_path / "guide" / "page.html").write_text('<script src="https://cdn.example/x.js"></script>')
     (tmp_path / "style.css").write_text("@font-face { src: url('https://fonts.example/x.woff2') }")

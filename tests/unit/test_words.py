@@ -1,4 +1,4 @@
-"""The word linter finds what it shall, leaves code alone, and its list can only shrink."""
+"""The word linter finds words to avoid, leaves code alone, and its list can only shrink."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""Tables of what users get wrong, for `test_bad_input.py`."""
+"""Tables of bad input, for `test_bad_input.py`."""

@@ -1,4 +1,4 @@
-"""What a case of bad input is."""
+"""The definition of a case of bad input."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Case:
     id: str
     call: Callable[[Files], object]
     told: tuple[str, ...]
-    """What the message must match: the subject, the value, the rule, the next step."""
+    """Patterns that the message must match: the subject, the value, the rule, the next step."""
     error: type[UserError] = SpecError
 
 

@@ -22,11 +22,11 @@ def bomb() -> str:
 CASES = [
     file("suffix", "sweep.txt", "grid:", r"sweep\.txt", r"ends in \.yaml", "rename"),
     file("empty", "s.yaml", " \n", r"s\.yaml", "empty", "write a key"),
-    file("comments", "s.yaml", "# nothing\n", r"s\.yaml", "nothing but comments", "write a key"),
+    file("comments", "s.yaml", "# nothing\n", r"s\.yaml", "only comments", "write a key"),
     file("scalar", "s.yaml", "hello", r"s\.yaml:1", "hello", "names with values", "write 'name: value'"),
     file("encoding", "s.yaml", b"grid:\n  a: [\xe9]\n", r"s\.yaml:2", "0xe9 is not UTF-8", "save"),
-    file("syntax", "s.yaml", "grid:\n  lr: [0.1\nmetric: x\n", r"s\.yaml:3", "no valid YAML", "indent"),
-    file("tab", "s.yaml", "grid:\n\tlr: [1]\n", r"s\.yaml:2", "no valid YAML", "indent with spaces"),
+    file("syntax", "s.yaml", "grid:\n  lr: [0.1\nmetric: x\n", r"s\.yaml:3", "invalid YAML", "indent"),
+    file("tab", "s.yaml", "grid:\n\tlr: [1]\n", r"s\.yaml:2", "invalid YAML", "indent with spaces"),
     file("control", "s.yaml", "grid:\n lr: ['\x07']\n", r"s\.yaml:2", "special characters", "remove"),
     file(
         "unknown-key",
@@ -55,7 +55,7 @@ CASES = [
     file("no-values", "s.yaml", "grid:\n  lr: []\n", r"s\.yaml:2", "'lr'", "empty list", "at least one"),
     file("no-names", "s.yaml", "grid: {}\n", r"s\.yaml:1", "grid is empty", "write 'lr:"),
     file("name", "s.yaml", "grid:\n  learning-rate: [1]\n", r"s\.yaml:2", "'learning-rate'", "'learning_rate'"),
-    file("ctx", "s.yaml", "grid:\n  ctx: [1]\n", r"s\.yaml:2", "'ctx' is no hyperparameter"),
+    file("ctx", "s.yaml", "grid:\n  ctx: [1]\n", r"s\.yaml:2", "'ctx' is not a hyperparameter"),
     file("nan", "s.yaml", "grid:\n  lr: [1, .nan]\n", r"s\.yaml:2", "'lr'", r"\.nan", "must be finite", "null"),
     file(
         "zip-lengths", "s.yaml", "zip:\n  a: [1]\n  b: [1, 2]\n", r"s\.yaml:2", "'a' has 1, 'b' has 2", "equally long"
@@ -76,7 +76,7 @@ CASES = [
     ),
     file("deep-yaml", "s.yaml", "grid:\n a: " + "[" * 500 + "]" * 500, r"s\.yaml", "nested", "use"),
     file("deep", "s.json", "[" * 100_000, r"s\.json", "nested too deeply"),
-    file("json", "s.json", '{"grid": {"a": [1,]}}', r"s\.json:1", "no valid JSON", "column", r"\.yaml"),
+    file("json", "s.json", '{"grid": {"a": [1,]}}', r"s\.json:1", "invalid JSON", "column", r"\.yaml"),
     file("json-key", "s.json", '{"grid": {"a": [1]},\n\t"sed": 3}', r"s\.json:2", "'sed'", "did you mean 'seed'"),
     file("json-nan", "s.json", '{"grid": {"a": [NaN]}}', r"s\.json:1", "NaN", "must be finite"),
     file("csv-width", "s.csv", "lr,d\n1,2\n\n1,2,3\n", r"s\.csv:4", "3 cells, the header names 2", "quote a cell"),
@@ -84,7 +84,7 @@ CASES = [
     file("csv-name", "s.csv", "lr,1st\n1,2\n", r"s\.csv:1", "'1st'", "cannot be the name", "'_1st'"),
     file("csv-rows", "s.csv", "lr,d\n", r"s\.csv", "at least one row", "lr, d"),
     file("csv-semicolon", "s.csv", "lr;d\n1;2\n", r"s\.csv:1", "no comma", "in place of ';'"),
-    file("csv-quote", "s.csv", 'lr,d\n1,"2\n', r"s\.csv:2", "no valid CSV", "twice"),
+    file("csv-quote", "s.csv", 'lr,d\n1,"2\n', r"s\.csv:2", "invalid CSV", "twice"),
     file("csv-nan", "s.csv", "lr\nnan\n", r"s\.csv:2", "'lr'", "nan", "must be finite"),
     Case(
         "file-missing",
@@ -103,7 +103,7 @@ CASES = [
     option("empty-item", "lr=0.1,,0.2", "--grid 'lr=0.1,,0.2'", "value 2 is empty", "remove the comma"),
     option("json", "lr=[0.1, x]", r"--grid 'lr=\[0.1, x\]'", "JSON list is expected", "double quotes"),
     option("json-empty", "lr=[]", r"--grid 'lr=\[\]'", "empty list", "add a value"),
-    option("quote", 'lr="a,b', "--grid", "cannot be told apart", "double quotes around"),
+    option("quote", 'lr="a,b', "--grid", "cannot be separated", "double quotes around"),
     option("nan", "lr=nan", "--grid 'lr=nan'", "nan", "must be finite", "null"),
     Case(
         "option-twice",

@@ -96,7 +96,7 @@ CALL = [
         "cannot be called",
         "pass the function",
     ),
-    call("class", Trainer, "lr", "the class Trainer", "makes an object", "pass a function"),
+    call("class", Trainer, "lr", "the class Trainer", "creates an object", "pass a function"),
     call(
         "coroutine", coroutine, "lr", r"coroutine\(\) \(functions.py:", "coroutine function", "in place of `async def`"
     ),
@@ -172,7 +172,7 @@ def pack_open_file(_: Files) -> object:
 
 
 def spark_context() -> object:
-    """An object that looks like Spark's to whoever asks its type."""
+    """An object with a type that looks like Spark's."""
     return type("SparkContext", (), {"__module__": "pyspark.core.context"})()
 
 

@@ -1,4 +1,4 @@
-"""Bad gangs: how many members, what connects them, and how a run of one is called."""
+"""Bad gangs: numbers of members, backends, and calls of `run`."""
 
 from pathlib import Path
 
@@ -102,7 +102,7 @@ RUN = [
     run("workers", "^workers", r"\(0\)", "at least 1", workers=0),
     run("backend", "^backend", "'horovdo'", "did you mean 'horovod'", backend="horovdo"),
     run("retries", "^max_retries", r"\(-1\)", "at least 0", max_retries=-1),
-    run("hang", "^hang_timeout", "'soon'", "no duration", "'90s'", hang_timeout="soon"),
+    run("hang", "^hang_timeout", "'soon'", "not a duration", "'90s'", hang_timeout="soon"),
     run("hang-none", "^hang_timeout", "None", "must end", hang_timeout=None),
     run("params-list", "^params", r"\[0\.1\] \(list\)", "a dict is expected", params=[0.1]),
     run("params-value", "^params: 'lr'", "object", "pass", params={"lr": object()}),

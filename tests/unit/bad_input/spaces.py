@@ -39,7 +39,7 @@ CASES = [
     space("space-dict", lambda: grid(lr={"a": 1}), "'lr'", r"\(dict\)", "values as a list"),
     space("space-matrix", lambda: grid(lr=np.ones((2, 2))), "'lr'", r"numpy\.ndarray", "tolist"),
     space("space-numpy-scalar", lambda: grid(lr=np.float64(2)), "'lr'", "a list is expected", r"write \["),
-    space("space-ctx", lambda: grid(ctx=[1]), r"^grid\(\)", "'ctx' is no hyperparameter", "choose another name"),
+    space("space-ctx", lambda: grid(ctx=[1]), r"^grid\(\)", "'ctx' is not a hyperparameter", "choose another name"),
     space(
         "space-identifier",
         lambda: grid({"learning rate": [1]}),
@@ -48,13 +48,13 @@ CASES = [
         "'learning_rate'",
     ),
     space("space-keyword", lambda: grid({"lambda": [1]}), "'lambda'", "cannot be the name", "'lambda_'"),
-    space("space-name-type", lambda: grid({1: [1]}), r"1 \(int\)", "no text", "write '1'"),
+    space("space-name-type", lambda: grid({1: [1]}), r"1 \(int\)", "not text", "write '1'"),
     space("space-twice", lambda: grid({"lr": [1]}, lr=[2]), "'lr'", "given twice", "remove one"),
     space("space-not-a-dict", lambda: grid([1]), r"^grid\(\)", r"\[1\] \(list\)", "a dict of lists is expected"),
     space("space-nan", lambda: grid(lr=[float("nan")]), "'lr'", "nan", "must be finite", "pass None"),
     space("space-inf", lambda: grid(lr=[np.float32("inf")]), "'lr'", "inf", "must be finite", "pass None"),
     space("space-big-int", lambda: grid(lr=[2**64]), "'lr'", "18446744073709551616", "64 bits", "as text"),
-    space("space-surrogate", lambda: grid(lr=["\ud800"]), "'lr'", "no Unicode text", "remove"),
+    space("space-surrogate", lambda: grid(lr=["\ud800"]), "'lr'", "not Unicode text", "remove"),
     space(
         "space-function",
         lambda: grid(opt=[function]),
@@ -101,7 +101,9 @@ CASES = [
         "write",
     ),
     space("space-cases-value", lambda: cases([{"lr": object()}]), r"cases\(\)\[0\]: 'lr'", "object", "a value is None"),
-    space("space-when-function", lambda: when("x", [1]), r"^when\(\)", r"'x' \(str\)", "no function", "such as lambda"),
+    space(
+        "space-when-function", lambda: when("x", [1]), r"^when\(\)", r"'x' \(str\)", "not a function", "such as lambda"
+    ),
     space("space-when-values", lambda: when(bool, 1), r"^when\(\)", r"1 \(int\)", "a list is expected", r"write \[1\]"),
     space(
         "space-when-raises",
@@ -116,7 +118,7 @@ CASES = [
         lambda: grid(lr=[1], where=[2]),
         "where",
         r"\[2\] \(list\)",
-        "no function",
+        "not a function",
         r"grid\(\{'where'",
     ),
     space(

@@ -15,7 +15,7 @@ CASES = [
     spec("name-empty", "^name", "''", "1 to 128", "use 'run-1'", name=""),
     spec("name-slash", "^name", "'a/b'", "letters, digits", "use 'a-b'", name="a/b"),
     spec("name-dot", "^name", r"'mnist\.'", "does not end with '\\.'; use 'mnist'", name="mnist."),
-    spec("name-dots", "^name", r"'\.\.'", "begins with a letter or digit", name=".."),
+    spec("name-dots", "^name", r"'\.\.'", "starts with a letter or digit", name=".."),
     spec("name-newline", "^name", r"'run\\n'", "use 'run-'", name="run\n"),
     spec("name-long", "^name", "1 to 128", name="a" * 129),
     spec("name-number", "^name", r"7 \(int\)", "text is expected", "write '7'", name=7),
@@ -43,6 +43,8 @@ CASES = [
     spec("report-timeout-zero", "^report_timeout_s", r"\(0\)", "above 0", report_timeout_s=0),
     spec("gpus-negative", "^gpus", r"\(-1\)", "at least 0", gpus=-1),
     spec("log-limit", "^log_limit_bytes", r"\(100\)", "at least 1024", log_limit_bytes=100),
-    spec_case("spec-duration-unit", lambda: seconds("5x", "timeout"), "^timeout", "'5x'", "no duration", "'90s', '5m'"),
+    spec_case(
+        "spec-duration-unit", lambda: seconds("5x", "timeout"), "^timeout", "'5x'", "not a duration", "'90s', '5m'"
+    ),
     spec_case("spec-duration-type", lambda: seconds([5], "timeout"), "^timeout", r"\[5\] \(list\)", "pass seconds"),
 ]

@@ -1,8 +1,8 @@
-"""Which end of a metric is best: its name tells, or the caller must."""
+"""Which end of a metric is best: its name implies it, or the caller names it."""
 
 import pytest
 
-from sparktrain.config.direction import first_line, mode_of, told_by
+from sparktrain.config.direction import first_line, implied_by, mode_of
 from sparktrain.errors import SpecError
 
 LOWER = """
@@ -34,19 +34,19 @@ def test_higher_is_better(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SILENT.split())
-def test_the_mode_must_be_given_where_the_name_tells_nothing(name: str) -> None:
-    assert told_by(name) is None
+def test_an_unclear_name_needs_a_mode(name: str) -> None:
+    assert implied_by(name) is None
     with pytest.raises(SpecError, match=r"mode='max' when higher ones are, or mode='min' .*--mode"):
         mode_of(name, None)
     assert mode_of(name, "min") == "min"
 
 
-def test_without_a_metric_nothing_is_asked() -> None:
+def test_without_a_metric_no_mode_is_needed() -> None:
     assert mode_of(None, None) == "max"
     assert mode_of(None, "min") == "min"
 
 
-def test_a_mode_that_is_given_is_checked() -> None:
+def test_a_given_mode_is_checked() -> None:
     with pytest.raises(SpecError, match="must be 'max' or 'min'"):
         mode_of("loss", "least")
 

@@ -1,4 +1,4 @@
-"""Variables that trials get: what may be one, and what is said of one that may not, without its value."""
+"""Environment variables of trials: which are valid, and the error for others, which never shows a value."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from sparktrain.errors import SpecError
 SECRET = "hunter2"
 
 
-def test_texts_and_numbers_are_taken() -> None:
+def test_text_and_numbers_are_accepted() -> None:
     assert variables({"A": "b=c d", "_x1": "", "N": 2, "F": 0.5}) == {"A": "b=c d", "_x1": "", "N": "2", "F": "0.5"}
     assert variables({}) == {}
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (["A", SECRET], "is list, a dict is expected"),
-        ({"A-B": SECRET}, "'A-B' is no name of a variable"),
-        ({"1A": SECRET}, "is no name of a variable"),
-        ({3: SECRET}, "is no name of a variable"),
+        ({"A-B": SECRET}, "'A-B' is not the name of a variable"),
+        ({"1A": SECRET}, "is not the name of a variable"),
+        ({3: SECRET}, "is not the name of a variable"),
         ({"A": [SECRET]}, "the value of A is list, text is expected"),
         ({"A": True}, "the value of A is bool"),
         ({"A": None}, "the value of A is NoneType"),
@@ -32,17 +32,17 @@ def test_texts_and_numbers_are_taken() -> None:
         ({"A": SECRET * MOST_BYTES}, f"bytes, {MOST_BYTES} can be passed on"),
     ],
 )
-def test_what_cannot_be_one_is_refused_without_its_value(value: Any, told: str) -> None:
-    with pytest.raises(SpecError, match=rf"^env.*{told}") as caught:
+def test_invalid_variables_are_refused_without_their_value(value: Any, message: str) -> None:
+    with pytest.raises(SpecError, match=rf"^env.*{message}") as caught:
         variables(value)
     assert SECRET not in str(caught.value)
 
 
-def test_names_and_their_begins_are_taken() -> None:
+def test_names_and_prefixes_are_accepted() -> None:
     assert patterns(["HF_HOME", "WANDB_*", "*"]) == ("HF_HOME", "WANDB_*", "*")
 
 
 @pytest.mark.parametrize("value", ["HF_HOME", 3, ["A B"], ["*_KEY"], [""], [3], ["PYTHONPATH"], ["SPARKTRAIN_MEMBER"]])
-def test_what_names_no_variable_is_refused(value: Any) -> None:
+def test_invalid_patterns_are_refused(value: Any) -> None:
     with pytest.raises(SpecError, match=r"^forward_env"):
         patterns(value)

@@ -1,4 +1,4 @@
-"""What a gang is made of."""
+"""Specifications of gangs."""
 
 import numpy as np
 from hypothesis import given

@@ -44,7 +44,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     some.dictionaries(NAMES, some.lists(VALUES, min_size=1, max_size=3), min_size=1, max_size=3),
     some.sampled_from([None, 1, "\t"]),
 )
-def test_json_reads_what_was_written(tmp_path: Path, values: dict[str, list[Any]], indent: Any) -> None:
+def test_json_round_trip(tmp_path: Path, values: dict[str, list[Any]], indent: Any) -> None:
     for ascii_only in (True, False):
         text = json.dumps({"grid": values}, indent=indent, ensure_ascii=ascii_only)
         assert load_params(write(tmp_path, "s.json", text)).values == values
@@ -76,7 +76,7 @@ def test_json_reads_what_was_written(tmp_path: Path, values: dict[str, list[Any]
         ("1 2", "1 2"),
     ],
 )
-def test_what_text_means(text: str, value: Any) -> None:
+def test_unquoted_text_is_typed(text: str, value: Any) -> None:
     found = typed(text, "cell")
     assert found == value
     assert type(found) is type(value)
@@ -188,15 +188,15 @@ def refusal(call: Callable[[], object]) -> str | None:
 def test_any_text_is_read_or_refused_with_the_name_of_the_file(tmp_path: Path, text: str, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    told = refusal(lambda: load_params(path))
-    assert told is None or told.startswith(str(path))
+    message = refusal(lambda: load_params(path))
+    assert message is None or message.startswith(str(path))
 
 
 @in_one_folder
 @given(some.text(max_size=40))
 def test_any_option_is_read_or_refused_with_its_text(text: str) -> None:
-    told = refusal(lambda: parse_assignment(f"lr={text}", "--zip"))
-    assert told is None or told.startswith("--zip ")
+    message = refusal(lambda: parse_assignment(f"lr={text}", "--zip"))
+    assert message is None or message.startswith("--zip ")
 
 
 def test_the_example_of_the_docstring() -> None:
@@ -212,7 +212,7 @@ def test_the_file_of_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("g.csv", "lr\n1\n", r"g\.csv: a parameter file ends in \.yaml, \.yml, \.json; rename it"),
         ("g.yaml", "grid: {lr: [1]}\n", r"g\.yaml:1: unknown key 'grid'; allowed: params, workers, mode, "),
@@ -222,6 +222,6 @@ def test_the_file_of_a_run(tmp_path: Path) -> None:
         ("g.yaml", "workers:\n", r"g\.yaml:1: workers has no value; give one, or remove the line"),
     ],
 )
-def test_a_wrong_file_of_a_run(tmp_path: Path, name: str, text: str, told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+def test_a_wrong_file_of_a_run(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         load_gang(write(tmp_path, name, text))

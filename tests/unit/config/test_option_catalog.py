@@ -1,4 +1,4 @@
-"""Every option of every call: what is made from its one definition, and how a wrong value is refused everywhere."""
+"""Every option of every call: what derives from its definition, and how a wrong value is refused everywhere."""
 
 import doctest
 import inspect
@@ -58,11 +58,11 @@ def test_a_wrong_type_is_refused_with_the_doc_by_every_call(call: str, name: str
     keywords, function = CALLS[call]
     needed = {other: NEEDED[other] for other, each in options_in(keywords).items() if each.required}
     for wrong in (object(), [object()]):
-        said = refused(lambda: function(**{**needed, name: wrong}))  # noqa: B023  # it is called at once
-        assert said.startswith(name)
-        assert (type(wrong).__name__ if name == "env" else "object") in said  # a value of env may be a secret
-        assert said.endswith(f"({name}: {options_in(keywords)[name].option.doc.rstrip('.')})")
-        assert "\n" not in said
+        message = refused(lambda: function(**{**needed, name: wrong}))  # noqa: B023  # it is called at once
+        assert message.startswith(name)
+        assert (type(wrong).__name__ if name == "env" else "object") in message  # a value of env may be a secret
+        assert message.endswith(f"({name}: {options_in(keywords)[name].option.doc.rstrip('.')})")
+        assert "\n" not in message
 
 
 FLAGS = {
@@ -77,7 +77,7 @@ WRONG_NAMES = {"name": "a b", "metric": "", "backend": "nccl"}
 
 
 def flags() -> list[tuple[str, str]]:
-    """Those that can be wrong: any word is a text, and names of modules."""
+    """Options with wrong values: any word is valid as text and as the name of a module."""
     return [
         (call, name)
         for call, name in each_of(FLAGS)
@@ -117,9 +117,9 @@ def test_a_wrong_type_is_refused_with_line_and_doc_by_a_parameter_file(call: str
     keywords, load, rest = FILES[call]
     path = tmp_path / "wrong.json"
     path.write_text(json.dumps({**rest, name: [{"x": 1}]}, indent=1))
-    said = refused(lambda: load(path))
-    assert re.match(rf"\S+wrong\.json:[0-9]+: {name}\b", said)
-    assert said.endswith(f"({name}: {options_in(keywords)[name].option.doc.rstrip('.')})")
+    message = refused(lambda: load(path))
+    assert re.match(rf"\S+wrong\.json:[0-9]+: {name}\b", message)
+    assert message.endswith(f"({name}: {options_in(keywords)[name].option.doc.rstrip('.')})")
 
 
 @pytest.mark.parametrize("call", FUNCTIONS)
@@ -151,21 +151,21 @@ def test_a_missing_option_is_named_with_its_doc() -> None:
     assert refused(lambda: settled(option_catalog.RunKeywords, {"workers": None}, "run")).startswith("workers is None")
 
 
-def test_the_name_of_another_tool_is_answered_with_ours() -> None:
-    told = refused(lambda: settled(option_catalog.LaunchKeywords, {"num_samples": 3}, "launch"))
-    assert told.startswith("launch has no option 'num_samples'; did you mean 'trials'? its options are mode, ")
+def test_another_tools_name_suggests_ours() -> None:
+    message = refused(lambda: settled(option_catalog.LaunchKeywords, {"num_samples": 3}, "launch"))
+    assert message.startswith("launch has no option 'num_samples'; did you mean 'trials'? its options are mode, ")
     assert "did you mean 'workers'?" in refused(
         lambda: settled(option_catalog.RunKeywords, {"num_executors": 3}, "run")
     )
 
 
-def test_an_option_that_is_left_out_and_one_that_is_none_are_its_default() -> None:
+def test_a_missing_option_and_none_mean_the_default() -> None:
     asked = settled(option_catalog.LaunchKeywords, {"trials": None})
     assert asked == settled(option_catalog.LaunchKeywords, {})
     assert (asked["trials"], asked["dir"], asked["max_failures"]) == (None, "sparktrain-runs", "auto")
 
 
-def test_allow_changed_takes_names_and_a_text_with_commas() -> None:
+def test_allow_changed_accepts_a_list_and_text_with_commas() -> None:
     assert changes(["code", "space"]) == changes("code, space") == ("code", "space")
     assert changes(()) == ()
     for wrong in (["cod"], "code;space", [3], ""):
@@ -174,7 +174,7 @@ def test_allow_changed_takes_names_and_a_text_with_commas() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_tables_of_the_docs_are_those_of_the_catalog(page: str) -> None:
+def test_the_tables_of_the_docs_match_the_catalog(page: str) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert "<!-- options:" in text
     assert option_tables.written(text) == text, "run python -m sparktrain.cli.option_tables"

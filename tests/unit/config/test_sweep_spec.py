@@ -39,7 +39,7 @@ def test_a_trial_seed_is_a_function(seed: int, trial: int) -> None:
 @given(SEEDS)
 def test_trials_of_a_sweep_have_different_seeds(seed: int) -> None:
     seeds = {trial_seed(seed, trial) for trial in range(1000)}
-    assert len(seeds) >= 999  # two of a thousand are alike once in 4000 sweeps
+    assert len(seeds) >= 999  # two of a thousand collide once in 4000 sweeps
 
 
 def test_seeds_never_change_between_releases() -> None:

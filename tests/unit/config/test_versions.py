@@ -1,11 +1,11 @@
-"""What of versions must be the same on both sides."""
+"""Versions that must match on driver and executors."""
 
 from sparktrain.config.versions import COMPARED, installed_versions, mismatch
 
 HERE = {"python": "3.11", "tensorflow": "2.21.0"}
 
 
-def test_versions_that_differ_are_told_with_the_host_and_what_to_do() -> None:
+def test_a_mismatch_names_versions_host_and_next_step() -> None:
     assert mismatch(HERE, HERE, "h") == ""
     assert mismatch(HERE, {"python": "3.11", "keras": "3.15"}, "h") == "", "what one side lacks is no difference"
     assert mismatch(HERE, {"python": "3.12", "tensorflow": "2.20.0"}, "h") == (
@@ -14,6 +14,6 @@ def test_versions_that_differ_are_told_with_the_host_and_what_to_do() -> None:
     )
 
 
-def test_installed_versions_are_of_the_packages_that_are_asked_for() -> None:
+def test_installed_versions_of_given_packages() -> None:
     assert set(installed_versions()) <= {"python", *COMPARED}
     assert set(installed_versions(("msgspec", "no-such-package"))) == {"python", "msgspec"}

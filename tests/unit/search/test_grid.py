@@ -13,7 +13,7 @@ from sparktrain.search.space import cases, grid
 
 
 def drain(sampler: SpaceSampler, counts: list[int]) -> list[dict[str, Any]]:
-    """All cases, asked for in portions; the last portion size goes on for ever."""
+    """All cases, suggested in portions; the last portion size repeats."""
     found: list[dict[str, Any]] = []
     for count in [*counts, *[counts[-1]] * 1000]:
         suggestion = sampler.suggest(count)
@@ -28,7 +28,7 @@ def drain(sampler: SpaceSampler, counts: list[int]) -> list[dict[str, Any]]:
 @given(
     some.integers(1, 30), some.none() | some.integers(1, 40), some.lists(some.integers(1, 7), min_size=1, max_size=5)
 )
-def test_each_case_once_in_order_however_asked(size: int, limit: int | None, counts: list[int]) -> None:
+def test_each_case_once_in_order_for_any_portions(size: int, limit: int | None, counts: list[int]) -> None:
     sampler = SpaceSampler(grid(a=range(size)), limit)
     expected = [{"a": value} for value in range(size)][:limit]
     assert drain(sampler, counts) == expected
@@ -67,7 +67,7 @@ def test_a_condition_that_raises_late_does_so_before_the_first_suggestion() -> N
         SpaceSampler(space)
 
 
-def test_a_limit_spares_what_is_not_run() -> None:
+def test_cases_beyond_a_limit_are_not_evaluated() -> None:
     assert SpaceSampler(grid(a=range(50, -1, -1), where=lambda p: 1 / p["a"]), 10).total == 10
 
 
@@ -75,7 +75,7 @@ def test_equal_cases_are_run_as_often_as_listed() -> None:
     assert len(SpaceSampler(cases([{"a": 1}, {"a": 1}])).suggest(5).cases) == 2
 
 
-def test_what_is_known_is_proposed_no_more_and_counts() -> None:
+def test_known_cases_count_and_are_not_proposed() -> None:
     sampler = SpaceSampler(grid(a=[1, 2, 3], b=[4]), 5, known=[{"b": 4, "a": 2}, {"a": 9, "b": 9}])
     assert sampler.total == 4
     assert sampler.suggest(9).cases == ({"a": 1, "b": 4}, {"a": 3, "b": 4})
@@ -83,7 +83,7 @@ def test_what_is_known_is_proposed_no_more_and_counts() -> None:
     assert SpaceSampler(grid(a=[1, 2, 3]), 1, known=[{"a": 2}]).suggest(9).exhausted
 
 
-def test_of_equal_cases_as_many_are_left_out_as_are_known() -> None:
+def test_of_equal_cases_only_the_known_number_is_left_out() -> None:
     rows = [{"a": 1}, {"a": 2}, {"a": 1}, {"a": 1}]
     assert SpaceSampler(cases(rows), known=rows[:1]).suggest(9).cases == ({"a": 2}, {"a": 1}, {"a": 1})
 

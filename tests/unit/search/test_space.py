@@ -1,4 +1,4 @@
-"""The laws of spaces: what they hold, in which order."""
+"""Properties of spaces: their combinations and their order."""
 
 import doctest
 import itertools
@@ -53,7 +53,7 @@ def test_iterating_again_gives_the_same(axes: dict[str, list[Any]]) -> None:
 
 @some_times
 @given(AXES, some.integers(0, 2**32))
-def test_where_keeps_the_order_of_what_it_leaves(axes: dict[str, list[Any]], salt: int) -> None:
+def test_where_keeps_the_order(axes: dict[str, list[Any]], salt: int) -> None:
     def keeps(params: dict[str, Any]) -> bool:
         return hash((salt, repr(params))) % 3 > 0
 
@@ -102,7 +102,7 @@ def test_a_condition_splits_the_grid(axes: dict[str, list[Any]], count: int) -> 
     assert len(expected) <= space.size
 
 
-def test_a_condition_sees_the_names_before_it_alone() -> None:
+def test_a_condition_sees_only_the_names_before_it() -> None:
     seen = []
     list(grid(a=[1, 2], b=when(lambda p: seen.append(dict(p)) or True, [3]), c=[4]))
     assert {tuple(params) for params in seen} == {("a",)}

@@ -29,7 +29,7 @@ def test_the_number_of_trials_changes_nothing(name: str) -> None:
     assert to_document(SPACES[name], 2) == to_document(SPACES[name], None)
 
 
-def test_of_a_large_space_with_conditions_the_begin_is_kept() -> None:
+def test_of_a_large_space_with_conditions_the_start_is_kept() -> None:
     space = grid(x=list(range(1000)), y=list(range(1000)), where=lambda p: p["x"] != p["y"])
     assert list(from_document(to_document(space, 3))) == [{"x": 0, "y": 1}, {"x": 0, "y": 2}, {"x": 0, "y": 3}]
     with pytest.raises(SpecError, match="resume it by the same call"):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.driver.fingerprints import SOURCE, defined, parts
 
-CHANGES = {  # what is there, and what in place of it
+CHANGES = {  # the original, and its replacement
     "a constant": ("or 1e-3", "or 1e-4"),
     "a default value": ('optimizer="sgd"', 'optimizer="adam"'),
     "a nested function": ("or cached(q)", "and cached(q)"),
@@ -42,7 +42,7 @@ def test_a_change_is_found(change: str) -> None:
     assert defined(SOURCE.replace(old, new)) != defined(SOURCE)
 
 
-def test_what_the_function_does_not_use_makes_no_difference() -> None:
+def test_unused_values_do_not_matter() -> None:
     assert defined(f"UNUSED = 1\n{SOURCE}") == defined(f"UNUSED = 2\n{SOURCE}") == defined(SOURCE)
     assert defined(SOURCE.replace("class Net", "# why\nclass Net")) == defined(SOURCE)
 

@@ -1,4 +1,4 @@
-"""Which modules a zygote is told to import for some code."""
+"""Which modules a zygote imports for some code."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ BODIES = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that modules can be imported from."""
+    """A folder on `sys.path`."""
     modules = set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "ship_reads.py").write_text("def f():\n    import pandas\n")
@@ -138,7 +138,7 @@ def test_a_keras_on_another_backend_is_left_out(monkeypatch: pytest.MonkeyPatch)
         (("HF_HOME",), ("numpy", "tensorflow")),
     ],
 )
-def test_what_reads_a_variable_of_trials_at_its_import_is_left_to_them(
+def test_modules_that_read_a_trials_variable_on_import_are_left_to_trials(
     env: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
     assert preload_for(cell("def train():\n    import numpy, tensorflow"), env=env) == left

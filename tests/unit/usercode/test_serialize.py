@@ -1,4 +1,4 @@
-"""What is packed on the driver can be called in a fresh process that has none of the user's files."""
+"""Code packed on the driver can be called in a fresh process without the user's files."""
 
 import functools
 import hashlib
@@ -42,7 +42,7 @@ print(json.dumps(function(**params)))
 
 @pytest.fixture(autouse=True)
 def _imports() -> Iterator[None]:
-    """What a test imports or puts on `sys.path` is gone after it."""
+    """Remove what a test imports or puts on `sys.path`."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
@@ -88,7 +88,7 @@ def cell(source: str, **names: Any) -> Callable[..., Any]:
     return space["train"]  # type: ignore[no-any-return]
 
 
-def test_a_function_of_a_notebook_with_all_that_it_uses(there: Callable[..., Any]) -> None:
+def test_a_notebook_function_with_its_captures(there: Callable[..., Any]) -> None:
     source = """
 import json
 import numpy as np
@@ -119,7 +119,7 @@ def test_methods_and_objects(there: Callable[..., Any]) -> None:
     assert there(pack(cell(source + "train = T()")), x=3) == 9
 
 
-def test_a_function_of_an_installed_module_takes_no_modules_along(there: Callable[..., Any]) -> None:
+def test_a_function_of_an_installed_module_needs_no_archive(there: Callable[..., Any]) -> None:
     import statistics
 
     code = pack(statistics.mean)
@@ -132,7 +132,7 @@ def test_the_digest_is_of_function_and_archive(tmp_path: Path) -> None:
     assert code.digest == hashlib.sha256(code.function + code.archive).hexdigest()
 
 
-def test_a_script_takes_along_the_modules_beside_it(there: Callable[..., Any], tmp_path: Path) -> None:
+def test_modules_beside_a_script_are_packed(there: Callable[..., Any], tmp_path: Path) -> None:
     write(tmp_path, "user/ship_model.py", "import ship_sizes\ndef build(n): return n * ship_sizes.WIDTH\n")
     write(tmp_path, "user/ship_sizes.py", "WIDTH = 7\n")
     write(tmp_path, "user/ship_lazy/__init__.py", "from .inner import VALUE\n")
@@ -160,7 +160,7 @@ pickle.dump((code.digest, code.function, code.by_reference, code.archive), open(
     assert there(code, n=2) == 114
 
 
-def test_a_function_of_a_local_module_takes_its_module_along(there: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_local_module_of_a_function_is_packed(there: Callable[..., Any], tmp_path: Path) -> None:
     write(tmp_path, "user/ship_local.py", "def train(n): return n + 1\n")
     sys.path.insert(0, str(tmp_path / "user"))
     import ship_local  # type: ignore[import-not-found]
@@ -170,7 +170,7 @@ def test_a_function_of_a_local_module_takes_its_module_along(there: Callable[...
     assert there(code, n=1) == 2
 
 
-def test_a_file_takes_along_what_lies_beside_it(there: Callable[..., Any], tmp_path: Path) -> None:
+def test_files_beside_a_target_are_packed(there: Callable[..., Any], tmp_path: Path) -> None:
     file = write(tmp_path, "ship_file.py", "import ship_part, ship_plain.x\ndef train(n): return ship_part.f(n)\n")
     write(
         tmp_path,
@@ -214,7 +214,7 @@ def test_the_archive_is_the_same_for_the_same_files(tmp_path: Path) -> None:
     assert module_zip.archive_beside(tmp_path / "one") == module_zip.archive_beside(tmp_path / "two")
 
 
-def test_a_package_takes_itself_and_what_it_imports_along(there: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_package_and_its_imports_are_packed(there: Callable[..., Any], tmp_path: Path) -> None:
     write(tmp_path, "ship_package/__init__.py")
     write(
         tmp_path,
@@ -235,8 +235,8 @@ def test_an_archive_that_is_too_large_names_the_largest(tmp_path: Path) -> None:
     for index in range(25):
         write(tmp_path, f"ship_data/part{index}.bin", bytes(2**20 - index))
     write(tmp_path, "ship_data/__init__.py")
-    told = r"25\.0 MiB in 27 files, 20 MiB is the most.* ship_data/part0\.bin \(1\.0 MiB\), .*: move data"
-    with pytest.raises(FunctionError, match=told):
+    message = r"25\.0 MiB in 27 files, 20 MiB is the most.* ship_data/part0\.bin \(1\.0 MiB\), .*: move data"
+    with pytest.raises(FunctionError, match=message):
         pack(resolve(f"{file}:train"))
 
 
@@ -248,7 +248,7 @@ def test_an_archive_of_too_many_files(tmp_path: Path) -> None:
         module_zip.archive_beside(tmp_path, most_files=3)
 
 
-def test_function_and_archive_together_have_a_limit_that_may_be_set(tmp_path: Path) -> None:
+def test_the_limit_of_function_and_archive_can_be_set(tmp_path: Path) -> None:
     target = resolve(f"{write(tmp_path, 'ship_both.py', 'def train(): pass')}:train")
     with pytest.raises(
         FunctionError, match=r"ship_both\.py:1\) has .* with all that it takes along.*raise code_limit \(to 120 MiB"
@@ -257,7 +257,7 @@ def test_function_and_archive_together_have_a_limit_that_may_be_set(tmp_path: Pa
     assert pack(target, 2**20).archive
 
 
-def test_a_limit_that_is_reached_while_pickling_may_be_raised() -> None:
+def test_a_limit_reached_while_pickling_can_be_raised() -> None:
     data = bytes(2**21)
 
     def train() -> int:
@@ -269,12 +269,12 @@ def test_a_limit_that_is_reached_while_pickling_may_be_raised() -> None:
 
 
 @pytest.mark.parametrize(("limit", "rule"), [(0, "at least 1"), (MOST_CODE_BYTES + 1, "at most"), ("60m", "number")])
-def test_a_limit_that_cannot_be_is_refused(limit: Any, rule: str) -> None:
+def test_an_invalid_limit_is_refused(limit: Any, rule: str) -> None:
     with pytest.raises(SpecError, match=rf"^code_limit .*{rule}"):
         SweepOptions(code_limit=limit).most_code()
 
 
-def test_what_a_function_takes_along_has_names() -> None:
+def test_captures_have_names() -> None:
     source = "def outer(n):\n def train(x, k=1, *, z=2): return A + [n, k, z] + B\n return train\ntrain = outer(3)"
     train = cell(source, A=[1], B=[2])
     train.note = 9  # type: ignore[attr-defined]
@@ -304,7 +304,7 @@ def train(x):
 """
 
 
-def test_an_object_of_a_keras_class_of_ones_own_is_to_be_built_in_the_function() -> None:
+def test_an_object_of_a_custom_keras_class_must_be_built_in_the_function() -> None:
     base = type("Model", (), {"__module__": "keras.src.models.model"})
     with pytest.raises(FunctionError, match=r"global 'net' .* executors do not know; build Keras objects within"):
         pack(cell(KERAS.replace("NAME", "net"), BASE=base))

@@ -1,4 +1,4 @@
-"""Whether a function can be called with the names of a space, and what the command line names."""
+"""Whether a function can be called with the names of a space, and how the command line names functions."""
 
 import functools
 import sys
@@ -127,7 +127,7 @@ def test_a_slug_of_a_name_without_latin_letters() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Where modules are imported from; forgotten afterwards."""
+    """A folder for modules, which are unloaded afterwards."""
     path, modules = list(sys.path), set(sys.modules)
     yield tmp_path
     sys.path[:] = path

@@ -1,4 +1,4 @@
-"""A name that exists nowhere is refused before any process starts; what may exist, or may never be read, is not."""
+"""An undefined name is refused before any process starts, unless it may exist or may never be read."""
 
 import logging
 import textwrap
@@ -68,14 +68,14 @@ FINE = {
 
 
 @pytest.mark.parametrize("case", CERTAIN)
-def test_a_name_that_must_be_missed_is_refused_with_what_to_write(case: str) -> None:
+def test_a_name_that_must_be_missing_is_refused_with_the_next_step(case: str) -> None:
     source, words = CERTAIN[case]
     with pytest.raises(FunctionError, match=words):
         check_names(function(source))
 
 
 @pytest.mark.parametrize("case", POSSIBLE)
-def test_one_that_may_be_missed_is_told_of(case: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_that_may_be_missing_is_logged(case: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sparktrain"):
         check_names(function(POSSIBLE[case]))
     [told] = [each.message for each in caplog.records]
@@ -84,18 +84,18 @@ def test_one_that_may_be_missed_is_told_of(case: str, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("case", FINE)
-def test_all_else_is_not(case: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_names_are_not_reported(case: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sparktrain"):
         check_names(function(FINE[case]))
     assert not caplog.records
 
 
-def test_a_function_that_is_not_the_users_is_not_looked_at() -> None:
+def test_a_librarys_function_is_not_checked() -> None:
     check_names(textwrap.dedent)
     check_names(print)
 
 
-def test_a_method_and_a_partial_are_looked_at() -> None:
+def test_a_method_and_a_partial_are_checked() -> None:
     import functools
 
     train = function("def train(x, y):\n    return undefined")
