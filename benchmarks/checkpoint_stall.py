@@ -47,7 +47,7 @@ class Agent:
 
 
 class Writer:
-    """Makes a checkpoint in a store of every snapshot, as an agent does."""
+    """Writes every snapshot to a store as a checkpoint, as an agent does."""
 
     def __init__(self, store: Store) -> None:
         self.seconds: list[float] = []
@@ -73,7 +73,7 @@ class Writer:
 
 @contextmanager
 def written_to_hdfs(folder: Path) -> Iterator[Writer]:
-    """A writer to an HDFS of its own, with two replicas."""
+    """A writer to a new HDFS with two replicas."""
     with hdfs(folder / "hdfs") as cluster:
         yield Writer(open_store(f"{cluster.url}/runs"))
 
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def measure(agent: Agent | Writer, folder: Path, saves: int, megabytes: int) -> None:
-    """Save so many times, and show what that cost."""
+    """Save a number of times, and show the cost."""
     import keras
     import numpy as np
 
@@ -124,9 +124,9 @@ def measure(agent: Agent | Writer, folder: Path, saves: int, megabytes: int) -> 
 
 
 def _seconds(call: Any) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     call()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_at
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the doctor costs on a real YARN with HDFS: its fast part in each launch, and the whole, from spark-submit on.
+"""The cost of the doctor on a real YARN with HDFS: its fast part in each launch, and all of it, from spark-submit on.
 
 python -m benchmarks.doctor [--rounds 3]
 """
@@ -21,18 +21,18 @@ CONF = {"spark.task.maxFailures": "1000"}
 
 def fast(cluster: Yarn, scratch: Path) -> list[float]:
     """Seconds of the checks of each launch, the first of the session first."""
-    told = scratch / "fast.json"
-    submitted = submit(cluster, HERE / "doctor_fast.py", "hdfs:///runs", str(told), conf=CONF)
+    output = scratch / "fast.json"
+    submitted = submit(cluster, HERE / "doctor_fast.py", "hdfs:///runs", str(output), conf=CONF)
     assert submitted.exit_code == 0, submitted.output
-    return list(json.loads(told.read_text()))
+    return list(json.loads(output.read_text()))
 
 
 def whole(cluster: Yarn) -> float:
     """Seconds of the doctor as a Spark job."""
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     submitted = submit(cluster, HERE.parent / "jobs" / "doctor.py", "--dir", "hdfs:///runs", conf=CONF)
     assert submitted.exit_code == 0, submitted.output
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_at
 
 
 def shown(seconds: list[float]) -> str:

@@ -1,4 +1,4 @@
-"""A job for `benchmarks.doctor`: what a launch checks before it starts anything, several times.
+"""A job for `benchmarks.doctor`: runs the checks of a launch several times.
 
 spark-submit doctor_fast.py DIRECTORY FILE    which gets the seconds of each, as JSON
 """
@@ -23,15 +23,15 @@ def train():
     return 0.0
 
 
-def main(directory: str, told: Path) -> None:
+def main(directory: str, output: Path) -> None:
     session = SparkSession.builder.getOrCreate()
     took = []
     for number in range(ROUNDS):
         composed = compose(train, single({}), RunOptions(workers=1, dir=directory, name=f"run-{number}"))
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         admit(composed, engine_of(session), None)
-        took.append(time.perf_counter() - begun)
-    told.write_text(json.dumps(took))
+        took.append(time.perf_counter() - started_at)
+    output.write_text(json.dumps(took))
     session.stop()
 
 

@@ -1,9 +1,9 @@
-"""Drivers that are killed at seeded points of sweeps and of gangs: no result is lost, and none is made twice.
+"""Kills drivers at seeded points of sweeps and gangs: no result may be lost or duplicated.
 
     python -m benchmarks.driver_death [--kills 20] [--each 10] [--trials 50] [--seed 0]
 
-Of each driver its Python is killed, or its JVM, or both; the next one goes on with the same run, and is killed too.
-Each sweep loses `--each` drivers, at numbers of batches of its journal; each gang of two loses four, at training steps.
+A kill hits a driver's Python, its JVM, or both; the next driver resumes the run, and is killed too. Each sweep loses
+`--each` drivers, at numbers of batches of its journal; each gang of two loses four, at training steps.
 """
 
 import argparse
@@ -21,14 +21,14 @@ from tests.support.mortal import Mortal, generations
 
 ENDS = ("python", "jvm", "both")
 GANG_KILLS = 4
-"""In one run of a gang."""
+"""Kills in one run of a gang."""
 BATCHES_OF_A_TRIAL = 2
 INTERVALS = 2
-"""Checkpoint intervals that may be lost where checkpoints are asynchronous."""
+"""Checkpoint intervals that a kill may lose, because checkpoints are asynchronous."""
 
 
 class Tally:
-    """What was found."""
+    """The counts of all runs."""
 
     def __init__(self) -> None:
         self.ends: Counter[str] = Counter()
@@ -37,10 +37,10 @@ class Tally:
 
 
 def kill_sweep(folder: Path, kills: int, trials: int, rng: random.Random, tally: Tally) -> None:
-    """One sweep whose drivers are killed so often."""
+    """Run one sweep, and kill its driver `kills` times."""
     (folder / "trials").write_text(str(trials))
     each = max(2, trials * BATCHES_OF_A_TRIAL // (kills + 1))
-    begun: dict[int, list[int]] = {}
+    started: dict[int, list[int]] = {}
     durable: Counter[int] = Counter()
     for _ in range(kills):
         end = rng.choice(ENDS)
@@ -53,21 +53,21 @@ def kill_sweep(folder: Path, kills: int, trials: int, rng: random.Random, tally:
             driver.close()
         before, durable = durable, results(driver)
         after = generations(folder, "start")
-        tally.again += sum(after[x] != begun[x] for x in before)
+        tally.again += sum(after[x] != started[x] for x in before)
         tally.lost += len(before.keys() - durable.keys())
-        begun = after
+        started = after
         tally.ends[f"sweep, {end}"] += 1
-    told = finish(Mortal("resume", folder))
+    result = finish(Mortal("resume", folder))
     after = generations(folder, "start")
-    tally.again += sum(after[x] != begun[x] for x in durable)
-    tally.wrong += [each[:3] for each in told] != [[x, "succeeded", {"y": float(x * x)}] for x in range(trials)]
+    tally.again += sum(after[x] != started[x] for x in durable)
+    tally.wrong += [each[:3] for each in result] != [[x, "succeeded", {"y": float(x * x)}] for x in range(trials)]
     ended = results(driver)
     tally.lost += trials - len(ended)
     tally.twice += sum(number > 1 for number in ended.values())
 
 
 def kill_gang(folder: Path, kills: int, rng: random.Random, tally: Tally) -> None:
-    """One gang whose drivers are killed so often."""
+    """Run one gang, and kill its driver `kills` times."""
     step = 0
     for generation in range(1, kills + 1):
         step, end = rng.randint(step + 1, step + (drill.STEPS - step) // 2), rng.choice(ENDS)
@@ -79,8 +79,8 @@ def kill_gang(folder: Path, kills: int, rng: random.Random, tally: Tally) -> Non
         finally:
             driver.close()
         tally.ends[f"gang, {end}"] += 1
-    told = finish(Mortal("gang", folder))
-    tally.wrong += told["metrics"] != {"value": drill.expected()} or len(told["restarts"]) != kills
+    result = finish(Mortal("gang", folder))
+    tally.wrong += result["metrics"] != {"value": drill.expected()} or len(result["restarts"]) != kills
     began = drill.notes(folder, "from")
     for generation in range(1, kills + 1):
         [at] = began[generation + 1, 0]
@@ -93,7 +93,7 @@ def reached(folder: Path, generation: int) -> int:
 
 
 def finish(driver: Mortal) -> list[list[object]]:
-    """What a driver comes to that is left alone."""
+    """The result of a driver that is not killed."""
     try:
         return driver.start().result()  # type: ignore[no-any-return]
     finally:
@@ -101,7 +101,7 @@ def finish(driver: Mortal) -> list[list[object]]:
 
 
 def results(driver: Mortal) -> Counter[int]:
-    """How many durable results each trial has."""
+    """The number of durable results of each trial."""
     return Counter(
         each.trial for each in driver.journal().records if isinstance(each, TrialConcluded) and each.status.observed
     )
@@ -109,12 +109,12 @@ def results(driver: Mortal) -> Counter[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20, help="of drivers of sweeps, and as many of gangs")
+    parser.add_argument("--kills", type=int, default=20, help="kills of drivers of sweeps, and as many of gangs")
     parser.add_argument("--each", type=int, default=10, help="kills in one sweep")
     parser.add_argument("--trials", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    rng, tally, begun = random.Random(given.seed), Tally(), time.perf_counter()
+    rng, tally, started_at = random.Random(given.seed), Tally(), time.perf_counter()
     for _ in range(given.kills // given.each):
         with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
             kill_sweep(Path(folder), given.each, given.trials, rng, tally)
@@ -126,10 +126,10 @@ def main() -> None:
         ("drivers killed", "; ".join(f"{count} {end}" for end, count in sorted(tally.ends.items())), ""),
         ("results that were lost", str(tally.lost), at_most(tally.lost, 0)),
         ("trials with two results", str(tally.twice), at_most(tally.twice, 0)),
-        ("trials that ran again after their end", str(tally.again), at_most(tally.again, 0)),
+        ("trials that were repeated after their end", str(tally.again), at_most(tally.again, 0)),
         ("runs with a wrong result", str(tally.wrong), at_most(tally.wrong, 0)),
         ("most steps lost by one kill", str(max(tally.steps_lost)), at_most(max(tally.steps_lost), limit)),
-        ("in all", f"{time.perf_counter() - begun:.0f} s", ""),
+        ("total time", f"{time.perf_counter() - started_at:.0f} s", ""),
     ]
     show(f"Drivers killed at seeded points, sweeps of {given.trials} trials, {LOCAL_CLUSTER}", ("", "", "target"), rows)
 

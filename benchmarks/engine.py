@@ -1,4 +1,4 @@
-"""What the engine itself costs, in one run: a fresh process for each trial, its order, its journal and its progress.
+"""The cost of the engine itself, in one run: a fresh process for each trial, its order, its journal and its progress.
 
     python -m benchmarks.engine [--calls 3] [--trials 100000]
 
@@ -13,7 +13,7 @@ from benchmarks.machine import show
 ISOLATION_TRIALS = 64
 TAIL_TRIALS, TAIL_S = 40, 40.0
 AGENTS = 8
-"""Simulated ones, of the short trials."""
+"""Simulated agents of the short trials."""
 
 
 def main() -> None:

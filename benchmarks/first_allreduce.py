@@ -33,8 +33,8 @@ def delays(calls: int, first: Callable[[], float]) -> list[float]:
     """Seconds from each call of `first` to the time of day that it returns."""
     found = []
     for _ in range(calls):
-        begun = time.time()
-        found.append(first() - begun)
+        started_at = time.time()
+        found.append(first() - started_at)
     return found
 
 
@@ -49,8 +49,8 @@ def on_sparktrain(run: Callable[..., st.RunResult], backend: str, runs: str, cal
 
 def on_horovod(calls: int) -> list[float]:
     command = [sys.executable, "-m", "benchmarks.horovod_spark", str(calls)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=RIVAL_TIMEOUT_S, check=True).stdout
-    return [float(each) for each in json.loads(told.splitlines()[-1])]
+    output = subprocess.run(command, capture_output=True, text=True, timeout=RIVAL_TIMEOUT_S, check=True).stdout
+    return [float(each) for each in json.loads(output.splitlines()[-1])]
 
 
 def main() -> None:
@@ -61,11 +61,11 @@ def main() -> None:
     with session() as (spark, runs):
         for backend in RINGS:
             found = on_sparktrain(st.run, backend, runs, calls)
-            rows.append((f"run(), {backend}", *_told(found), at_most(median(found), RUN_TARGET_S, " s")))
+            rows.append((f"run(), {backend}", *_cells(found), at_most(median(found), RUN_TARGET_S, " s")))
             with st.pool(spark, agents=2, preload=_preload(backend)) as pool:
                 found = on_sparktrain(pool.run, backend, runs, calls + 1)[1:]
-            rows.append((f"pool.run(), {backend}", *_told(found), at_most(median(found), POOL_TARGET_S, " s")))
-    rows.append(("horovod.spark.run, local[2]", *_told(on_horovod(calls)), ""))
+            rows.append((f"pool.run(), {backend}", *_cells(found), at_most(median(found), POOL_TARGET_S, " s")))
+    rows.append(("horovod.spark.run, local[2]", *_cells(on_horovod(calls)), ""))
     show(
         f"From the call to the first allreduce of two members, {calls} calls, {MASTER}",
         ("", "median", "all", "target"),
@@ -77,7 +77,7 @@ def _preload(backend: str) -> list[str]:
     return ["tensorflow", "keras", *(["horovod.tensorflow"] if backend == "horovod" else [])]
 
 
-def _told(found: list[float]) -> tuple[str, str]:
+def _cells(found: list[float]) -> tuple[str, str]:
     return f"{median(found):.2f} s", ", ".join(f"{each:.2f}" for each in found)
 
 

@@ -33,11 +33,11 @@ Trial = Callable[[int], dict[str, float]]
 
 
 def delays(calls: int, first: Callable[[], float]) -> list[float]:
-    """Seconds from each call of `first`, other than the first one, to the time of day that it returns."""
+    """Seconds from each call of `first` except the first, to the time of day that it returns."""
     found = []
     for _ in range(calls + 1):
-        begun = time.time()
-        found.append(first() - begun)
+        started_at = time.time()
+        found.append(first() - started_at)
     return found[1:]
 
 

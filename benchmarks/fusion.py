@@ -29,10 +29,10 @@ def measure(tensors: int, floats: int, rounds: int, ctx) -> dict[str, float]:
     taken: dict[str, list[float]] = {"joined": [], "one by one": []}
     for number in range(rounds + 5):
         for name, call in (("joined", joined), ("one by one", one_by_one)):
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             call()
             if number >= 5:  # the first rounds trace and connect
-                taken[name].append(1e3 * (time.perf_counter() - begun))
+                taken[name].append(1e3 * (time.perf_counter() - started_at))
     return {name: median(each) for name, each in taken.items()}
 
 

@@ -32,7 +32,7 @@ def main() -> None:
         source = Path(name) / "source"
         _make(source, given.mib)
         taken: dict[str, list[float]] = {"put": [], "get": [], "write": [], "read": [], "bare": []}
-        for turn in range(given.rounds):  # one after the other, so that the machine's moods hit all alike
+        for turn in range(given.rounds):  # in turn, so that changes of the machine's load affect all alike
             for what, seconds in _round(cluster, source, turn).items():
                 taken[what].append(given.mib * MIB / seconds / 1e6)
     rates = {what: median(found) for what, found in taken.items()}
@@ -108,15 +108,15 @@ def _check(store: Store, path: str, target: Path, digest: str) -> None:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     work()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_at
 
 
 def _row(name: str, rates: list[float], ratio: float | None = None, target: str | None = None) -> tuple[str, ...]:
     each = ", ".join(f"{rate:.0f}" for rate in rates)
-    told = ("", "") if ratio is None else (f"{ratio:.2f}", at_least(ratio, TARGET) if target is None else target)
-    return (name, f"{median(rates):.0f} MB/s", each, *told)
+    cells = ("", "") if ratio is None else (f"{ratio:.2f}", at_least(ratio, TARGET) if target is None else target)
+    return (name, f"{median(rates):.0f} MB/s", each, *cells)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m benchmarks.heavy_tail [--trials 40] [--seconds 40]
 
-The trials sleep for times of a Pareto distribution, which take `--seconds` on two slots, and of which none is longer
-than a third of that. Ideal: a slot that is free gets the next trial at once. The rival is a plain Spark stage of two
+The trials sleep for Pareto-distributed times, which take `--seconds` on two slots; none is longer than a third of that.
+Ideal: a free slot gets the next trial at once. The rival is a plain Spark stage of two
 tasks, each with one half of the trials.
 """
 
@@ -20,11 +20,11 @@ from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, SLOTS, quiet, seconds_of, session, stage
 
 TARGET = 1.02
-"""Of the ideal."""
+"""Limit, as a multiple of the ideal."""
 SEED = 7
 SHAPE = 1.5
 LONGEST = 1 / 3
-"""Of the whole."""
+"""The longest trial, as a share of the whole."""
 
 
 def durations(trials: int, whole_s: float) -> list[float]:
@@ -32,14 +32,14 @@ def durations(trials: int, whole_s: float) -> list[float]:
     draw = random.Random(SEED)
     drawn = [draw.paretovariate(SHAPE) for _ in range(trials)]
     scale = 0.0
-    for _ in range(100):  # what the longest lose by the cap goes to all others
+    for _ in range(100):  # what the cap takes from the longest goes to all others
         capped = [min(scale * each, LONGEST * whole_s) for each in drawn]
         scale += (SLOTS * whole_s - sum(capped)) / sum(drawn)
     return capped
 
 
 def ideal(lengths: Iterable[float]) -> float:
-    """When the last of these ends, each begun in its turn by the slot that is free first."""
+    """When the last trial ends, if each starts in order on the first free slot."""
     free_at = [0.0] * SLOTS
     for length in lengths:
         heapq.heapreplace(free_at, free_at[0] + length)
@@ -72,7 +72,7 @@ def on_halves(spark: SparkSession, lengths: list[float]) -> float:
 
 
 def rows(trials: int, seconds: float) -> list[tuple[str, str, str, str]]:
-    """All that this benchmark measures, as rows of a table: name, seconds, their ratio to the ideal, target."""
+    """The rows of this benchmark's table: name, seconds, their ratio to the ideal, target."""
     lengths = durations(trials, seconds)
     best = ideal(lengths)
     with session() as (spark, runs):

@@ -2,7 +2,7 @@
 
     python -m benchmarks.horovod_spark CALLS
 
-On `local[2]`, with the wheel that `make horovod` builds: on executors in processes of their own it does not end.
+On `local[2]`, with the wheel that `make horovod` builds: on executors in separate processes it never ends.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.support.local_spark import spark_session
 
 
 def first() -> float:
-    """When a member's first allreduce was done."""
+    """When a member's first allreduce ended."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -34,9 +34,9 @@ def main(calls: int) -> None:
     ):
         spark.range(0, 2, 1, 2).count()
         for _ in range(calls):
-            begun = time.time()
+            started_at = time.time()
             ended = horovod.spark.run(first, num_proc=2, use_gloo=True, verbose=0)
-            taken.append(max(ended) - begun)
+            taken.append(max(ended) - started_at)
     print(json.dumps(taken))
 
 

@@ -1,4 +1,4 @@
-"""What a fresh process per trial costs: 64 trials, of 50 ms and empty, on two warm agents with TensorFlow and Keras.
+"""The cost of a fresh process per trial: 64 trials, of 50 ms and empty, on two warm agents with TensorFlow and Keras.
 
     python -m benchmarks.isolation [--trials 64] [--calls 3]
 
@@ -35,7 +35,7 @@ def empty(trial: int) -> dict[str, float]:
 
 
 def overheads_ms(call: Callable[[], object], trials: int, calls: int, trial_s: float = TRIAL_S) -> list[float]:
-    """Of each call but the first."""
+    """Measurements of each call except the first."""
     seconds = [seconds_of(call) for _ in range(calls + 1)]
     return [1000 * (each - trials * trial_s / SLOTS) / trials for each in seconds[1:]]
 
@@ -67,7 +67,7 @@ def row(name: str, values: list[float], target: str = "") -> tuple[str, ...]:
 
 
 def rows(trials: int, calls: int) -> list[tuple[str, ...]]:
-    """All that this benchmark measures, as rows of a table: name, median in ms, each call, target."""
+    """The rows of this benchmark's table: name, median in ms, each call, target."""
     asleep, idle = on_pool(trials, calls)
     return [
         row("pool: a process per trial, TensorFlow loaded", asleep, at_most(median(asleep), TARGET_MS, " ms")),

@@ -1,4 +1,4 @@
-"""What a run's journal costs on HDFS and on the local disk, and how long 10,000 finished trials take to read.
+"""The cost of a run's journal on HDFS and on the local disk, and the time to read 10,000 finished trials.
 
     python -m benchmarks.journal [--appends 200] [--trials 10000]
 
@@ -41,7 +41,7 @@ OPERATIONS = (
     "GetBlockLocations",
 )  # fmt: skip
 COUNTED_S = 25.0
-"""The NameNode tells its counts of ten seconds ago or more."""
+"""The NameNode reports counts that are at least ten seconds old."""
 BATCH = 100
 """Records in each batch of the journal that is read."""
 
@@ -74,7 +74,7 @@ def _rows(place: str, url: str, appends: int, trials: int) -> list[tuple[str, st
         limits = ["", "", ""]
     return [
         (f"append, {place}", f"{middle:.1f} ms, 95 % within {tail:.1f}", limits[0]),
-        (f"events under group commit, {place}", f"{events:,.0f} a second", limits[1]),
+        (f"events under group commit, {place}", f"{events:,.0f} per second", limits[1]),
         (f"{trials:,} finished trials read and folded, {place}", f"{replay:.2f} s", limits[2]),
     ]
 
@@ -84,7 +84,7 @@ def _claimed(store: Store) -> Journal:
 
 
 def _trial(number: int) -> list[AnyRecord]:
-    """What the journal gets of an ordinary trial."""
+    """The records of an ordinary trial."""
     trial = TrialId(number)
     return [
         TrialsAdded(cases=({"x": number, "dropout": 0.5},), exhausted=False, asked=1, observed=number),
@@ -96,19 +96,19 @@ def _trial(number: int) -> list[AnyRecord]:
 def _appends(store: Store, count: int) -> list[float]:
     journal, taken = _claimed(store), []
     for number in range(count):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         journal.append(_trial(number))
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.perf_counter() - started)
     return taken
 
 
 async def _burst(store: Store) -> float:
-    """Events a second, from the first to the moment that all are durable."""
+    """Events per second, from the first until all are durable."""
     writing: list[asyncio.Task[None]] = []
     scribe = JournalWriter(
         _claimed(store), [], lambda command: None, SystemClock(), lambda work: _beside(work, writing)
     )
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for number in range(BURST // 3):
         for record in _trial(number):
             scribe.take(do.WriteRecord(record))
@@ -116,7 +116,7 @@ async def _burst(store: Store) -> float:
             _beside(scribe.write(_raise), writing)
         await asyncio.sleep(0.0005)
     await asyncio.gather(*writing)
-    return BURST / (time.perf_counter() - begun)
+    return BURST / (time.perf_counter() - started)
 
 
 def _beside(work: Coroutine[None, None, None], tasks: list[asyncio.Task[None]]) -> None:
@@ -132,10 +132,10 @@ def _replay(store: Store, trials: int) -> float:
     records = [record for number in range(trials) for record in _trial(number)]
     for start in range(0, len(records), BATCH):
         journal.append(records[start : start + BATCH])
-    begun = time.perf_counter()
+    started = time.perf_counter()
     opened = read(store, LAYOUT.journal)
     sweep = recovered(RunStarted(0.0, "run", RunLimits(), opened.records, DriverStarted(plan="", at=0.0)))  # type: ignore[arg-type]
-    taken = time.perf_counter() - begun
+    taken = time.perf_counter() - started
     assert sum(trial.status is TrialStatus.SUCCEEDED for trial in sweep.trials.values()) == trials
     return taken
 
@@ -150,7 +150,7 @@ def _operations(cluster: Hdfs, url: str, appends: int = 50) -> float:
 
 
 def _calls(cluster: Hdfs) -> int:
-    """Operations of clients, of all kinds that a store asks for."""
+    """Client operations of all kinds that a store uses."""
     time.sleep(COUNTED_S)
     bean = "RpcDetailedActivityForPort" + cluster.url.rpartition(":")[2]
     counts = (cluster.jmx(cluster.namenode, bean, f"{name}NumOps") for name in OPERATIONS)

@@ -17,7 +17,7 @@ from benchmarks.session import FRESH_WORKERS, MASTER, SLOTS, quiet, seconds_of, 
 
 POOL_TARGET = 0.3
 SWEEP_TARGET = 0.6
-"""Of the rival's time."""
+"""Limit, as a share of the rival's time."""
 
 
 def fit_once(trial: int) -> dict[str, float]:

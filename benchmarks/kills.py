@@ -1,4 +1,4 @@
-"""A hundred seeded kills of members, zygotes, agents and executors: every run ends, exactly, and little is lost.
+"""A hundred seeded kills of members, zygotes, agents and executors: each run ends with the exact result.
 
     python -m benchmarks.kills [--kills 100] [--each 5] [--seed 0]
 
@@ -19,7 +19,7 @@ from benchmarks.session import MASTER, quiet, session
 from tests.support import drill
 
 INTERVALS = 2
-"""Checkpoint intervals that may be lost where checkpoints are asynchronous."""
+"""Checkpoint intervals that a kill may lose, because checkpoints are asynchronous."""
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     given = parser.parse_args()
     victims: Counter[str] = Counter()
     wrong, lost, seconds = 0, [0], []
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     with session() as (spark, runs):
         for number in range(given.kills // given.each):
             strikes = drill.plan(given.seed + number, given.each, size=2)
@@ -51,13 +51,13 @@ def main() -> None:
         ("runs with a wrong result or another number of restarts", str(wrong), at_most(wrong, 0)),
         ("most steps lost by one kill", str(max(lost)), at_most(max(lost), limit)),
         ("from a failure to training again, median", f"{median(seconds):.2f} s", ""),
-        ("in all", f"{time.perf_counter() - begun:.0f} s", ""),
+        ("total time", f"{time.perf_counter() - started_at:.0f} s", ""),
     ]
     show(f"{given.kills} seeded kills, a checkpoint every {drill.EVERY} steps, {MASTER}", ("", "", "target"), rows)
 
 
 def steps_lost(folder: Path, kills: int) -> list[int]:
-    """By each kill: from the step of the chief to that of the checkpoint that the next generation began with."""
+    """Steps lost by each kill: from the chief's step to the checkpoint from which the next generation started."""
     began, steps = drill.notes(folder, "from"), drill.notes(folder, "step")
     found = []
     for generation in range(1, kills + 1):

@@ -25,7 +25,7 @@ from sparktrain.state.records import DriverStarted
 from sparktrain.store.localfs import LocalStore
 
 REPORTS = 2
-"""Of each trial."""
+"""Reports of each trial."""
 CONNECT_S = 60.0
 
 
@@ -36,7 +36,7 @@ class CountingCoordinator(Coordinator):
         super().__init__(server, clock)
         self.events = 0
         self.complete = asyncio.Event()
-        """So many agents have joined."""
+        """Return once that many agents have joined."""
         self._agents = agents
 
     def feed(self, event: on.Event) -> None:
@@ -47,7 +47,7 @@ class CountingCoordinator(Coordinator):
 
 
 def work_of(place: str | LocalStore, trials: int, agents: int) -> RunRequest:
-    """A run of so many trials, in a folder or a store."""
+    """A run with a number of trials, in a folder or a store."""
     store, layout = LocalStore(place) if isinstance(place, str) else place, RunLayout("load")
     journal, _ = Journal.claim(
         store, layout.journal, DriverIdentity(host="benchmark", pid=0, started=0.0, sparktrain="")
@@ -69,12 +69,12 @@ def work_of(place: str | LocalStore, trials: int, agents: int) -> RunRequest:
 
 @dataclass
 class Tally:
-    """What an agent has seen."""
+    """The observations of an agent."""
 
     messages: int = 0
     """Of runs, in both directions."""
     dismissed: bool = False
-    """Its stream lasted until the coordinator ended it."""
+    """Whether its stream lasted until the coordinator ended it."""
 
 
 class SimulatedAgent:

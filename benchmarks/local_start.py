@@ -29,16 +29,16 @@ class Call:
     """One `sparktrain sweep`, from the start of its process to its end."""
 
     def __init__(self, folder: Path, *words: str) -> None:
-        cpu, begun = _cpu_s(), time.time()
+        cpu, started_at = _cpu_s(), time.time()
         command = [sys.executable, "-m", "sparktrain", *SWEEP, *words]
         ended = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-        self.end_s = time.time() - begun
+        self.end_s = time.time() - started_at
         self.cpu_s = _cpu_s() - cpu
-        self.first_line_s = min(trial["metrics"]["at"] for trial in json.loads(ended.stdout)["trials"]) - begun
+        self.first_line_s = min(trial["metrics"]["at"] for trial in json.loads(ended.stdout)["trials"]) - started_at
 
 
 def _cpu_s() -> float:
-    """Of all processes that this one has waited for, and theirs."""
+    """CPU seconds of all processes that this one has waited for, and of their children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,4 +1,4 @@
-"""What a benchmark ran on, and a table of what it measured."""
+"""The machine of a benchmark, and a table of its measurements."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from rich.table import Table
 PACKAGES = ("sparktrain", "pyspark", "tensorflow", "keras", "grpcio", "msgspec", "ray", "hyperopt")
 
 _WIDTH = 100
-"""Of all that is printed, whatever it is printed to."""
+"""Width of everything that is printed, independent of the terminal."""
 _LOAD = os.getloadavg()[0]
 
 
@@ -35,12 +35,12 @@ def machine() -> str:
 
 
 def at_most(value: float, limit: float, unit: str = "") -> str:
-    """The cell of a target: the limit, and whether `value` keeps it."""
+    """The cell of a target: the limit, and whether `value` meets it."""
     return f"at most {limit:g}{unit}: {'met' if value <= limit else 'missed'}"
 
 
 def at_least(value: float, limit: float) -> str:
-    """As `at_most`, for what may not be less."""
+    """Like `at_most`, for a lower limit."""
     return f"at least {limit:,g}: {'met' if value >= limit else 'missed'}"
 
 

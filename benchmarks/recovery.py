@@ -1,9 +1,9 @@
-"""From SIGKILL of a member to the next optimizer step of its gang, formed again: k = 2, small model.
+"""From SIGKILL of a member to the next optimizer step of its restarted gang: two members, small model.
 
     python -m benchmarks.recovery [--kills 5]
 
-In each generation the second member kills itself after a few steps; the gang goes on from the chief's last checkpoint.
-The executor's kill is measured in the same way, beside what Spark itself needs to run a task on its replacement.
+In each generation the second member kills itself after a few steps; the gang resumes from the chief's last checkpoint.
+Kills of executors are measured in the same way, beside the time that Spark needs to run a task on a replacement.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from tests.support.drill import pid_of
 
 TARGET_S = 1.5
 EXECUTOR_TARGET_S = 3.0
-"""After the replacement that Spark itself takes care of."""
+"""Limit beyond Spark's own replacement of the executor."""
 EXECUTORS = 3
 """Executors that are killed."""
 STEPS = 12
@@ -53,7 +53,7 @@ def _watch(folder, kills, victim, ctx):
     import keras
 
     class Watch(keras.callbacks.Callback):
-        """Notes the first step, and kills the second member after some more."""
+        """Records the first step, and kills the second member after some more."""
 
         seen = 0
 
@@ -80,7 +80,7 @@ def recoveries(spark, backend: str, runs: str, kills: int, victim: str = "member
 
 
 def replacements(spark, kills: int) -> list[float]:
-    """Seconds from the kill of an executor to the end of a plain stage that runs on two executors again."""
+    """Seconds from the kill of an executor to the end of a plain stage on two executors."""
 
     def work(number: int) -> dict[str, float]:
         time.sleep(0.2)
@@ -89,11 +89,11 @@ def replacements(spark, kills: int) -> list[float]:
     found = []
     for _ in range(kills):
         before = {int(each["executor"]) for each in stage(spark, 2, work)}
-        begun = time.time()
+        started_at = time.time()
         os.kill(before.pop(), signal.SIGKILL)
         while len({each["executor"] for each in stage(spark, 2, work)}) < 2:
             pass
-        found.append(time.time() - begun)
+        found.append(time.time() - started_at)
     return found
 
 

@@ -1,8 +1,8 @@
-"""How soon a run goes on after its driver was killed, and what 10,000 finished trials cost whoever resumes them.
+"""How soon a run continues after its driver was killed, and the cost of resuming 10,000 finished trials.
 
     python -m benchmarks.resume [--kills 3] [--trials 10000]
 
-The driver of a gang of two is killed in the middle of its training, and started again at once: Spark's own start is in
+The driver of a gang of two is killed in the middle of its training, and restarted at once: Spark's own start is in
 the time until the next step. The journal of the finished trials is written as a driver writes it, and read by another.
 """
 
@@ -39,12 +39,12 @@ from tests.support.mortal import Mortal
 RESUME_TARGET_S = 20.0
 REPLAY_TARGET_S = 5.0
 TOGETHER = 10
-"""Trials whose records are written together."""
+"""How many trials share a batch of records."""
 LEASE_S = 15.0
 
 
 def resumed(folder: Path, kills: int) -> list[float]:
-    """Seconds from each kill of the driver to the next training step; its run has as many as `kills` of them."""
+    """Seconds from each of `kills` kills of the driver to the next training step."""
     moments, found = [], []
     driver = Mortal("gang", folder).start()
     try:
@@ -65,7 +65,7 @@ def resumed(folder: Path, kills: int) -> list[float]:
 
 
 def plain(folder: Path) -> float:
-    """Seconds that Spark alone needs for as much: a session, executors, and a first Python task on each."""
+    """Seconds that Spark alone needs for a session, executors, and a first Python task on each."""
     begun = time.time()
     driver = Mortal("benchmarks.resume:two_tasks", folder).start()
     try:
@@ -83,13 +83,13 @@ def two_tasks(folder: Path) -> float:
 
 
 def call(folder: str, trials: int) -> PreparedRun:
-    """What a user calls, each time alike."""
+    """The call of a user, which is the same each time."""
     options = SweepOptions(metric="y", mode="max", name="replayed", dir=folder, backend="none", preload=[], seed=1)
     return compose(square, grid(x=list(range(trials))), options)
 
 
 def write(book: JournalPort, began: AnyRecord, cases: Sequence[dict[str, object]]) -> None:
-    """The journal of a sweep of which only the last trial has no result."""
+    """The journal of a sweep in which only the last trial has no result."""
     written: list[AnyRecord] = []
     compact_at = COMPACT_AFTER
 
@@ -115,7 +115,7 @@ def concluded(trial: TrialId) -> TrialConcluded:
 
 
 def replayed(folder: str, trials: int) -> tuple[float, int]:
-    """Seconds from the call to the moment at which agents could be told what to do; bytes of the journal."""
+    """Seconds from the call to the first commands for agents; bytes of the journal."""
     work = call(folder, trials).attached().begun().work(2, NullDisplay(), this_driver())
     write(work.journal, work.driver_started, list(call(folder, trials).space))
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The Spark that benchmarks run on: two executor processes with one slot each, on this machine, and quiet."""
+"""The Spark session of benchmarks: two executor processes with one slot each, on this machine, and quiet."""
 
 import json
 import os
@@ -25,22 +25,22 @@ _STDERR = 2
 
 @contextmanager
 def session(conf: Mapping[str, str] | None = None) -> Iterator[tuple[SparkSession, str]]:
-    """A session that is warm, and a folder for run directories. Both executors are there, and have run Python."""
+    """A warm session, and a folder for run directories. Both executors are up and have run Python."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="sparktrain-benchmark-")))
-        with _stderr_into(folder / "spark.log"):  # the JVM keeps it, and says things that no log level silences
+        with _stderr_into(folder / "spark.log"):  # the JVM keeps it, and prints lines that no log level silences
             spark = stack.enter_context(spark_session(MASTER, folder, {"spark.log.level": "ERROR", **(conf or {})}))
         stage(spark, 4 * SLOTS, lambda _: {})
         yield spark, str(folder / "runs")
 
 
 def quiet(runs: str) -> dict[str, Any]:
-    """Options of one call of `sweep()`: its run directory below `runs`, and nothing shown."""
+    """Options of one call of `sweep()`: a run directory below `runs`, and no progress."""
     return {"dir": runs, "name": uuid4().hex, "progress": False}
 
 
 def stage(spark: SparkSession, tasks: int, function: Callable[[int], Mapping[str, float]]) -> list[dict[str, Any]]:
-    """What `function` returns for 0, 1, ... in the tasks of a plain Spark stage."""
+    """The results of `function` for 0, 1, ... in the tasks of a plain Spark stage."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -52,15 +52,15 @@ def stage(spark: SparkSession, tasks: int, function: Callable[[int], Mapping[str
 
 
 def seconds_of(call: Callable[[], object]) -> float:
-    """How long `call` takes."""
-    begun = time.perf_counter()
+    """The duration of `call`."""
+    started_at = time.perf_counter()
     call()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_at
 
 
 @contextmanager
 def _stderr_into(log: Path) -> Iterator[None]:
-    """What this process, and those that it starts meanwhile, write to stderr goes to a file."""
+    """Redirect stderr of this process, and of those that it starts meanwhile, to a file."""
     kept = os.dup(_STDERR)
     try:
         with log.open("wb") as file:

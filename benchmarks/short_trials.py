@@ -1,10 +1,10 @@
-"""100,000 short trials in one sweep: what they cost the driver, and whoever resumes it.
+"""100,000 short trials in one sweep: the cost for its driver, and for a driver that resumes it.
 
     python -m benchmarks.short_trials [--trials 100000] [--agents 8]
 
-Simulated agents answer at once, over the in-memory transport; the journal is on the local disk. Each part runs in a
-process of its own, so that its peak memory is its own. The rival puts the same records, in groups of the same size, as
-rows into SQLite.
+Simulated agents answer at once, over the in-memory transport; the journal is on the local disk. Each part runs in
+a separate process, so that its peak memory can be measured. The rival puts the same records, in groups of the same
+size, as rows into SQLite.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from sparktrain.store.localfs import LocalStore
 
 TRIALS = 100_000
 WRITTEN_TARGET = 3.0
-"""Bytes of all that is written for the journal, over the bytes of its records."""
+"""All bytes written for the journal, divided by the bytes of its records."""
 MEMORY_TARGET_GIB = 1.0
 RESUME_TARGET_S = 10.0
 PROGRESS_TARGET = 1.0
@@ -58,20 +58,20 @@ class CountingStore(LocalStore):
 
 
 class WatchedCoordinator(CountingCoordinator):
-    """Measures the processor time of its newest looks at the progress of the run."""
+    """Measures the processor time of its newest progress updates."""
 
     def __init__(self, server: Server, clock: Clock, agents: int) -> None:
         super().__init__(server, clock, agents)
         self._looks: deque[float] = deque(maxlen=100)
 
     def _show_progress(self, run: ActiveRun) -> None:
-        begun = time.thread_time()
+        started_at = time.thread_time()
         super()._show_progress(run)
-        self._looks.append(time.thread_time() - begun)
+        self._looks.append(time.thread_time() - started_at)
 
     @property
     def percent(self) -> float:
-        """What these looks take of a core, one at each tick."""
+        """The share of a core for these updates, one per tick."""
         return 100 * sum(self._looks) / len(self._looks) / TICK_S
 
 
@@ -83,9 +83,9 @@ async def driven(folder: str, trials: int, agents: int) -> dict[str, float]:
     dialers = [transport.dialer(f"agent-{slot}") for slot in range(agents)]
     crowd = [asyncio.create_task(SimulatedAgent(dialer, slot, clock).run()) for slot, dialer in enumerate(dialers)]
     store = CountingStore(folder)
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     ran = await coordinator.run(work_of(store, trials, agents))
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started_at
     assert sum(trial.status == "succeeded" for trial in ran.trials) == trials
     await coordinator.close("measured")
     await asyncio.gather(*crowd)
@@ -100,7 +100,7 @@ async def driven(folder: str, trials: int, agents: int) -> dict[str, float]:
 
 
 def resumed(folder: str, trials: int) -> dict[str, float]:
-    """The same number of finished trials, read and folded by another driver."""
+    """Read and fold the same number of finished trials in another driver."""
     seconds, size = replayed(folder, trials)
     return {
         "seconds": seconds,
@@ -117,7 +117,7 @@ def rival(folder: str, groups: float) -> dict[str, float]:
     with TemporaryDirectory(prefix="sparktrain-benchmark-") as elsewhere:
         database = sqlite3.connect(Path(elsewhere, "journal.db"), isolation_level=None)
         database.execute("pragma journal_mode=wal")
-        database.execute("pragma synchronous=off")  # what is counted are bytes
+        database.execute("pragma synchronous=off")  # only bytes are counted
         database.execute("create table records (number integer primary key, record blob)")
         for start in range(0, len(rows), size):
             database.execute("begin")
@@ -128,13 +128,13 @@ def rival(folder: str, groups: float) -> dict[str, float]:
 
 
 def _written() -> int:
-    """Bytes that this process has handed to the system."""
+    """Bytes that this process has written."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("wchar")).split()[1])
 
 
 def part(name: str, folder: str, *values: float) -> dict[str, float]:
-    """What one part measured, in a process of its own."""
+    """The measurements of one part, in a separate process."""
     command = [sys.executable, "-m", "benchmarks.short_trials", "--part", name, "--folder", folder]
     command += ["--values", *(str(int(value)) for value in values)]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -143,7 +143,7 @@ def part(name: str, folder: str, *values: float) -> dict[str, float]:
 
 
 def rows(trials: int, agents: int) -> list[tuple[str, str, str]]:
-    """All that this benchmark measures, as rows of a table."""
+    """The rows of this benchmark's table."""
     with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
         ours = part("driven", folder, trials, agents)
         other = part("rival", folder, ours["groups"])

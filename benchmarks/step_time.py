@@ -75,7 +75,7 @@ def ours(steps: int, ctx: Any) -> float:
 
 
 def bare(steps: int) -> None:
-    """In a process of the rival: prints the time of a step."""
+    """Print the time of a step, in a process of the rival."""
     import horovod.tensorflow as hvd
     import keras
     import tensorflow as tf
@@ -93,7 +93,7 @@ def bare(steps: int) -> None:
 
 
 class _Keys(BaseHTTPRequestHandler):
-    """What Gloo's members find each other by."""
+    """The rendezvous server of Gloo's members."""
 
     known: dict[str, bytes] = {}  # noqa: RUF012 - of all requests
 
@@ -119,7 +119,7 @@ class _Keys(BaseHTTPRequestHandler):
 
 
 def rival(steps: int) -> float:
-    """Two bare processes."""
+    """The step time of two bare processes."""
     _Keys.known.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Keys)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -129,9 +129,9 @@ def rival(steps: int) -> float:
                          stderr=subprocess.DEVNULL, text=True)
         for rank in range(2)
     ]  # fmt: skip
-    told = [process.communicate(timeout=300)[0] for process in processes]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
     server.shutdown()
-    return float(json.loads(told[0].strip().splitlines()[-1]))
+    return float(json.loads(outputs[0].strip().splitlines()[-1]))
 
 
 def _environment(rank: int, port: int) -> dict[str, str]:

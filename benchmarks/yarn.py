@@ -3,7 +3,7 @@
     python -m benchmarks.yarn [--rounds 3] [--backend horovod]
 
 Beside a bare Spark job on the same cluster: from spark-submit to its first task, and from the kill to the task's next
-attempt; and beside one whose tasks import the frameworks that a member has imported before its first step. They take
+attempt; and beside one with tasks that import the frameworks which a member imports before its first step. They take
 turns, after a bare one that is not measured: daemons that have just started are slow.
 """
 
@@ -18,32 +18,32 @@ from tests.support.hadoop import Yarn, hdfs, submission, yarn
 from tests.support.processes import wait_until
 
 START_TARGET_S = 5.0
-"""Beyond a bare job's first task."""
+"""Limit beyond a bare job's first task."""
 KILL_TARGET_S = 3.0
-"""Beyond the next attempt of a bare job's task."""
+"""Limit beyond the next attempt of a bare job's task."""
 TIMEOUT_S = 180.0
 HERE = Path(__file__).parent
 
 
-def begun(folder: Path, slot: int, attempt: int) -> tuple[float, str]:
-    """When this attempt of a slot began, and in which container. Blocks until it has."""
-    note = folder / f"begun-{slot}-{attempt}"
+def started(folder: Path, slot: int, attempt: int) -> tuple[float, str]:
+    """When this attempt of a slot started, and in which container. Blocks until it has."""
+    note = folder / f"started-{slot}-{attempt}"
     wait_until(note.exists, TIMEOUT_S, f"attempt {attempt} of slot {slot} in {folder}")
     at, container = note.read_text().split()
     return float(at), container
 
 
 def measured(cluster: Yarn, folder: Path, program: Path, *arguments: str) -> tuple[float, float]:
-    """Seconds from spark-submit until both slots have begun, and from the kill of one container until it has again."""
+    """Seconds from spark-submit until both slots have started, and from a container's kill until its slot restarts."""
     folder.mkdir()
     at = time.time()
     conf = {"spark.task.maxFailures": "1000", "spark.executor.memory": "640m"}
     with submission(cluster, program, *arguments, conf=conf) as submitted:
-        first = [begun(folder, slot, 0) for slot in range(2)]
+        first = [started(folder, slot, 0) for slot in range(2)]
         started_s = max(when for when, _ in first) - at
         at = time.time()
         cluster.kill_container(first[1][1])
-        again_s = begun(folder, 1, 1)[0] - at
+        again_s = started(folder, 1, 1)[0] - at
         (folder / "stop").touch()
         assert submitted.wait(TIMEOUT_S) == 0, submitted.output
     return started_s, again_s

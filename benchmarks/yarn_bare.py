@@ -1,4 +1,4 @@
-"""A bare Spark job of two long tasks, for `benchmarks.yarn`: each attempt notes when and where it began.
+"""A bare Spark job of two long tasks, for `benchmarks.yarn`: each attempt records when and where it started.
 
 spark-submit yarn_bare.py FOLDER [MODULE ...]    which ends when FOLDER/stop is there; tasks import the modules first
 """
@@ -22,7 +22,7 @@ def work(batches):
         [slot] = batch.column(0).to_pylist()
         hidden = folder / f".{slot}"
         hidden.write_text(f"{time.time()!r} {os.environ['CONTAINER_ID']}")
-        hidden.rename(folder / f"begun-{slot}-{TaskContext.get().attemptNumber()}")
+        hidden.rename(folder / f"started-{slot}-{TaskContext.get().attemptNumber()}")
         while not (folder / "stop").exists():
             time.sleep(0.02)
         yield batch

@@ -1,4 +1,4 @@
-"""A small model for `benchmarks.yarn`, trained by a gang: each member notes when and where its first step ended."""
+"""A small model for `benchmarks.yarn`, trained by a gang: each member records when and where its first step ended."""
 
 import os
 import time
@@ -14,7 +14,7 @@ def train(folder, ctx):
     model.compile(ctx.distribute(keras.optimizers.SGD(0.01)), "mse", jit_compile=False)
 
     def note(batch, logs):
-        place = Path(folder, f"begun-{ctx.rank}-{ctx.generation - 1}")
+        place = Path(folder, f"started-{ctx.rank}-{ctx.generation - 1}")
         if not place.exists():
             hidden = Path(folder, f".{ctx.rank}")
             hidden.write_text(f"{time.time()!r} {os.environ['CONTAINER_ID']}")

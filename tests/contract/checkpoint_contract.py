@@ -1,4 +1,4 @@
-"""What checkpoints must survive on every store: a test class for a store inherits `CheckpointContract`."""
+"""The contract of checkpoints on every store: a test class for a store inherits `CheckpointContract`."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from tests.unit.store.gated import Crash, FailAt, GatedStore, fault
 FILES = len(NAMES)
 BREAKS = [(when, error) for when in ("before", "after") for error in (Crash(), fault())]
 TURNS = 100
-"""More than any of these has operations."""
+"""More operations than any of these cases has."""
 
 
 def named(value: Any) -> str:
@@ -32,7 +32,7 @@ breaks_in_threads = pytest.mark.parametrize(("threads", "when", "error"), in_thr
 
 
 class Case:
-    """A run of its own in the store, and a gate that breaks one operation of it."""
+    """A separate run in the store, and a gate that breaks one of its operations."""
 
     def __init__(self, store: Store, local: Path, gate: FailAt) -> None:
         self.store = store
@@ -47,18 +47,18 @@ class Case:
         return write(self.store, self.layout, draft(self.local, step, generation, **fields), threads=1)
 
     def acknowledged(self, step: int, generation: int = 1) -> Checkpoint:
-        """A checkpoint that counts."""
+        """An acknowledged checkpoint."""
         parent = self.trial.newest.digest if self.trial.newest else ""
         self.trial.acknowledge(self.put(step, generation, parent=parent))
         assert self.trial.newest is not None
         return self.trial.newest
 
     def breaks(self, work: Callable[[Store], Any]) -> Any:
-        """What `work` returns; None when the gate has broken it."""
+        """The result of `work`; None when the gate has broken it."""
         try:
             return work(self.gated)
         except CheckpointError:
-            raise  # a failure of the store is no damage
+            raise  # a failure of the store is not corruption
         except (Crash, OSError):
             if not self.gate.broke:
                 raise
@@ -80,7 +80,7 @@ class Case:
 
 
 def cases(store: Store, local: Path, when: str, error: BaseException, stride: int) -> Iterator[Case]:
-    """A case for each operation that is to be broken, and a last one in which nothing breaks."""
+    """A case for each operation to break, and a last one in which nothing breaks."""
     for index in range(0, TURNS, stride):
         case = Case(store, local, FailAt(index, when, error))
         yield case
@@ -93,7 +93,7 @@ class CheckpointContract:
     """The fixture `store` gives each test an empty store, and `local` a folder on the local disk."""
 
     stride = 1
-    """Every operation is broken, or every so many-th, where each takes its time."""
+    """The step between broken operations: 1, or more where operations are slow."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -108,7 +108,7 @@ class CheckpointContract:
     def test_a_write_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException, threads: int
     ) -> None:
-        """A restart then costs one interval at most, and the next generation cleans up and goes on."""
+        """A restart then costs one interval at most, and the next generation cleans up and continues."""
         for case in cases(store, local, when, error, self.stride):
             case.acknowledged(1)
             before = case.acknowledged(2)
@@ -139,7 +139,7 @@ class CheckpointContract:
         assert case.gate.seen == 1 + FILES
 
     @breaks
-    def test_a_fetch_with_files_at_hand_may_break_anywhere(
+    def test_a_fetch_with_cached_files_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException
     ) -> None:
         for case in cases(store, local, when, error, self.stride):
@@ -166,8 +166,10 @@ class CheckpointContract:
         assert case.gate.seen == 2 + FILES
 
     @breaks
-    def test_a_sweep_may_break_anywhere(self, store: Store, local: Path, when: str, error: BaseException) -> None:
-        """It meets what is kept of an old generation, what was never acknowledged, and what a crash has left."""
+    def test_garbage_collection_may_break_anywhere(
+        self, store: Store, local: Path, when: str, error: BaseException
+    ) -> None:
+        """It finds kept, unacknowledged and partial checkpoints of an old generation."""
         for case in cases(store, local, when, error, self.stride):
             base = case.acknowledged(1)
             case.put(2, writer="who was replaced")
@@ -183,7 +185,7 @@ class CheckpointContract:
             assert loaded(store, base, case.local) == content(1, 1)
         assert case.gate.seen == 1 + 1 + 2 * FILES
 
-    def test_what_is_left_over_belongs_to_no_checkpoint_that_is_kept(self, store: Store, local: Path) -> None:
+    def test_leftovers_belong_to_no_kept_checkpoint(self, store: Store, local: Path) -> None:
         case = Case(store, local, FailAt(0, "never", Crash()))
         kept = [case.acknowledged(1), case.acknowledged(2), case.acknowledged(2, generation=2)]
         late, place = case.put(3, writer="who was replaced"), case.layout.generation(TRIAL, Generation(1))
@@ -196,7 +198,7 @@ class CheckpointContract:
         assert [loaded(store, each, case.local) for each in kept] == [content(1, 1), content(1, 2), content(2, 2)]
         assert len(case.paths()) == 3 * (FILES + 1), "and nothing else is left"
 
-    def test_a_damaged_checkpoint_gives_way_to_the_one_before(self, store: Store, local: Path) -> None:
+    def test_a_corrupt_checkpoint_is_replaced_by_the_previous_one(self, store: Store, local: Path) -> None:
         case = Case(store, local, FailAt(0, "never", Crash()))
         checkpoints = [case.acknowledged(step) for step in (1, 2)]
         for newest, before in zip(reversed(checkpoints), [checkpoints[0], None], strict=True):

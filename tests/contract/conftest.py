@@ -1,4 +1,4 @@
-"""What the tests of the gRPC transport share, and an S3 for those of stores."""
+"""Fixtures of the gRPC transport's tests, and an S3 for those of stores."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def grpc_harness() -> GrpcHarness:
 
 @pytest.fixture
 def quick_harness() -> GrpcHarness:
-    """Both sides, where strangers and dead peers are noticed soon."""
+    """Both sides, with short timeouts for strangers and dead peers."""
     return GrpcHarness(handshake_s=0.5, dead_after_s=2)
 
 

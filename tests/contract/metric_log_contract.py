@@ -1,4 +1,4 @@
-"""What reports must survive on every store: a test class for a store inherits `MetricLogContract`."""
+"""The contract of reports on every store: a test class for a store inherits `MetricLogContract`."""
 
 import math
 import threading
@@ -21,12 +21,12 @@ def row(step: int, trial: int = 0, generation: int = 1, **metrics: float) -> Ste
 
 
 def steps(store: Store) -> list[int]:
-    """Those that are stored, in their order; one that is there twice comes twice."""
+    """The stored steps, sorted; a duplicate appears twice."""
     return sorted(each.step for each in read_blocks(store, LAYOUT)[1])
 
 
 def until_crash(log: MetricLog) -> int:
-    """How many appends have returned before the gate broke one."""
+    """The number of appends that returned before the gate broke one."""
     for step in range(2 * FAN_IN):
         try:
             log.append([row(step)])
@@ -36,9 +36,9 @@ def until_crash(log: MetricLog) -> int:
 
 
 class MetricLogContract:
-    """Inherit it, with a fixture `store` that is empty."""
+    """Inherit it, with a fixture `store` for an empty store."""
 
-    def test_rows_come_back_as_they_were(self, store: Store) -> None:
+    def test_rows_are_read_back(self, store: Store) -> None:
         assert read_blocks(store, LAYOUT) == ((), [])
         log = MetricLog(store, LAYOUT)
         log.append([row(1), row(2, trial=3, generation=2, loss=math.inf, more=math.nan)])
@@ -58,14 +58,14 @@ class MetricLogContract:
         assert len(store.list(LAYOUT.reports.path)) == 3 + 5
         assert steps(store) == list(range(count))
 
-    def test_drivers_of_one_run_do_not_touch_what_others_wrote(self, store: Store) -> None:
+    def test_drivers_of_one_run_do_not_touch_each_others_blocks(self, store: Store) -> None:
         for first in (0, 100):
             log = MetricLog(store, LAYOUT)
             for step in range(first, first + FAN_IN + 1):
                 log.append([row(step)])
         assert steps(store) == [*range(FAN_IN + 1), *range(100, 100 + FAN_IN + 1)]
 
-    def test_what_an_append_has_stored_survives_a_crash_anywhere(self, store: Store) -> None:
+    def test_stored_appends_survive_a_crash_anywhere(self, store: Store) -> None:
         for index in range(FAN_IN - 2, FAN_IN + 6):
             for when in ("before", "after"):
                 layout = RunLayout(f"run-{index}-{when}")
@@ -100,7 +100,7 @@ class MetricLogContract:
         with pytest.raises(RunDirectoryError, match=r"block-.* is corrupt"):
             read_blocks(store, LAYOUT)
 
-    def test_other_files_are_no_blocks(self, store: Store) -> None:
+    def test_other_files_are_not_blocks(self, store: Store) -> None:
         MetricLog(store, LAYOUT).append([row(1)])
         store.put_if_absent(f"{LAYOUT.reports.path}/notes.txt", b"mine")
         store.put_if_absent(f"{LAYOUT.reports.path}/block-0000000g-00000001-00000001.jsonl.gz", b"")

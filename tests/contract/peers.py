@@ -1,6 +1,6 @@
-"""One side of a gRPC link in a process of its own: `python peers.py agent|coordinator`, with a pickled pair on stdin.
+"""One side of a gRPC link in a separate process: `python peers.py agent|coordinator`, with a pickled pair on stdin.
 
-Says `ready` on stdout when it can be killed. Not a test.
+Prints `ready` on stdout when it can be killed. Not a test.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from sparktrain.protocol.transport import Link, LinkClosedError
 from tests.support.transports import HEADER, JOIN, endless
 
 JOURNAL_FILES = 20
-"""That the coordinator opens for each upload."""
+"""The type of what the coordinator opens for each upload."""
 
 
 async def attend(ticket: AgentTicket, what: str) -> None:
-    """An agent that stays, beats for ever, uploads for ever, or leaves in order."""
+    """An agent that stays, sends heartbeats or uploads forever, or leaves in order."""
     dialer = GrpcDialer(ticket)
     link = await dialer.attend(10)
     link.post(JOIN)
@@ -41,7 +41,7 @@ async def attend(ticket: AgentTicket, what: str) -> None:
 
 
 async def listen(bundle: CertificateBundle) -> None:
-    """A coordinator that says where it listens, and stays."""
+    """A coordinator that prints its address, and stays."""
 
     async def on_link(link: Link) -> None:
         try:

@@ -1,4 +1,4 @@
-"""An S3 of this machine, in a process of its own: moto, which answers as S3 does, and what it lacks.
+"""An S3 on this machine, in a separate process: moto, which answers as S3 does, with additions.
 
 moto looks for an object and creates it in two steps, so that of two requests at once both may find none: here one
 request is served after the other. A key with `/lenient/` in it is served without conditions, as old services do, and

@@ -1,4 +1,4 @@
-"""A store in S3 whose requests fail on the wire, or are refused."""
+"""A store in S3 with requests that fail on the wire, or are refused."""
 
 import socket
 import subprocess
@@ -29,7 +29,7 @@ def s3(endpoint: str, folder: str, timeout_s: float = 30) -> Store:
 
 @contextmanager
 def soon() -> Iterator[None]:
-    """The block takes the 5 s that a probe may last, or less, and what a busy machine adds; not a request's 60 s."""
+    """The block takes at most the 5 s of a probe, plus some time on a busy machine, and not a request's 60 s."""
     began = monotonic()
     yield
     assert monotonic() - began < 12
@@ -44,14 +44,14 @@ def silent() -> Iterator[str]:
 
 @pytest.fixture
 def closed() -> str:
-    """An endpoint where nobody listens."""
+    """An endpoint without a listener."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.fixture
 def refusing() -> Iterator[Callable[[int, str], str]]:
-    """Makes an endpoint that refuses every request with an HTTP status and S3's word for it."""
+    """Start an endpoint that refuses every request with an HTTP status and S3's error code."""
     servers = []
 
     def make(status: int, code: str) -> str:
@@ -81,14 +81,14 @@ def refusing() -> Iterator[Callable[[int, str], str]]:
         server.server_close()
 
 
-def test_who_created_a_file_knows_it_though_the_answer_was_lost(s3_server: str) -> None:
+def test_put_if_absent_returns_true_to_the_creator_despite_lost_answers(s3_server: str) -> None:
     store = s3(s3_server, f"runs/lossy/{uuid4().hex}")
     assert store.put_if_absent("a", b"same") is True
     assert store.put_if_absent("a", b"same") is False
     assert store.read("a") == b"same"
 
 
-def test_a_large_file_is_published_though_every_answer_was_lost(s3_server: str) -> None:
+def test_a_large_file_is_published_despite_lost_answers(s3_server: str) -> None:
     store = s3(s3_server, f"runs/lossy/{uuid4().hex}")
     file = store.create("model")
     data = bytes(range(256)) * (PART_BYTES // 256) + b"last part"
@@ -127,24 +127,24 @@ def test_an_endpoint_that_never_answers_ends_every_call(silent: str, call: str) 
         getattr(store, call)(*arguments)
 
 
-def test_probe_tells_of_an_endpoint_that_never_answers(silent: str) -> None:
+def test_probe_reports_an_endpoint_that_never_answers(silent: str) -> None:
     with soon(), pytest.raises(RunDirectoryError, match=r"s3://runs/x cannot be used: .* does not answer"):
         s3(silent, "runs/x").probe()
 
 
-def test_probe_tells_of_an_endpoint_where_nobody_listens(closed: str) -> None:
+def test_probe_reports_an_endpoint_without_a_listener(closed: str) -> None:
     with soon(), pytest.raises(RunDirectoryError, match=r"does not answer .*; check the endpoint"):
         s3(closed, "runs/x").probe()
 
 
-def test_probe_tells_of_missing_credentials(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_reports_missing_credentials(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with soon(), pytest.raises(RunDirectoryError, match="no AWS credentials; set AWS_ACCESS_KEY_ID"):
         s3(s3_server, "runs/x").probe()
 
 
-def test_credentials_that_are_set_after_a_failure_count(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_that_are_set_after_a_failure_are_used(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = f"runs/{uuid4().hex}"
     with monkeypatch.context() as without:
         without.delenv("AWS_ACCESS_KEY_ID")
@@ -153,7 +153,7 @@ def test_credentials_that_are_set_after_a_failure_count(s3_server: str, monkeypa
     s3(s3_server, folder).probe()
 
 
-def test_probe_tells_of_a_missing_bucket(s3_server: str) -> None:
+def test_probe_reports_a_missing_bucket(s3_server: str) -> None:
     with soon(), pytest.raises(RunDirectoryError, match="there is no such bucket; create it"):
         s3(s3_server, "none/x").probe()
 
@@ -166,7 +166,7 @@ def test_probe_tells_of_a_missing_bucket(s3_server: str) -> None:
         (403, "RequestTimeTooSkewed", "clock is wrong"),
     ],
 )
-def test_probe_tells_of_a_refusal(refusing: Callable[[int, str], str], status: int, code: str, cause: str) -> None:
+def test_probe_reports_a_refusal(refusing: Callable[[int, str], str], status: int, code: str, cause: str) -> None:
     endpoint = refusing(status, code)
     with soon(), pytest.raises(RunDirectoryError, match=cause):
         s3(endpoint, "runs/x").probe()
@@ -174,24 +174,24 @@ def test_probe_tells_of_a_refusal(refusing: Callable[[int, str], str], status: i
         s3(endpoint, "runs/x").read("a")
 
 
-def test_what_nobody_foresaw_is_an_error_of_the_store(refusing: Callable[[int, str], str]) -> None:
+def test_an_unexpected_error_is_an_error_of_the_store(refusing: Callable[[int, str], str]) -> None:
     with pytest.raises(StoreError, match=r"a request fails: .*Unheard.*: no; check the bucket"):
         s3(refusing(400, "Unheard"), "runs/x").read("a")
 
 
-def test_a_service_that_is_overloaded_is_asked_again(refusing: Callable[[int, str], str]) -> None:
+def test_a_request_to_an_overloaded_service_is_retried(refusing: Callable[[int, str], str]) -> None:
     with soon(), pytest.raises(StoreTimeoutError, match=r"the service fails \(SlowDown\)"):
         s3(refusing(503, "SlowDown"), "runs/x", timeout_s=2).put_if_absent("a", b"")
 
 
-def test_probe_finds_out_a_service_that_ignores_conditions(s3_server: str) -> None:
+def test_probe_detects_a_service_that_ignores_conditions(s3_server: str) -> None:
     store = s3(s3_server, f"runs/lenient/{uuid4().hex}")
     with pytest.raises(RunDirectoryError, match="replaces objects though the request forbids it"):
         store.probe()
     assert store.list() == []
 
 
-def test_the_address_tells_executors_where_the_endpoint_is(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_carries_the_endpoint_to_executors(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
@@ -202,7 +202,7 @@ def test_the_address_tells_executors_where_the_endpoint_is(s3_server: str, monke
     assert open_store("s3://runs/x").address.settings == {"region": "eu-west-3"}
 
 
-def test_no_secret_is_told(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_shown(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = silent.replace("http://", "http://ann:canary@")
     store = s3(endpoint, "runs/x", timeout_s=1)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
