@@ -1,4 +1,4 @@
-"""The calls of the user: wiring, no decisions."""
+"""The public calls: `sweep`, `launch`, `run`, `resume` and `pool`. Wiring alone; other modules decide."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -53,26 +53,28 @@ def sweep(
 ) -> SweepResult:
     """Call `train` once for each set of parameters in `space`, each in a fresh process on a Spark executor.
 
-    Blocks until every trial has ended, and shows progress meanwhile. A trial that fails is a result. Call it in the
-    driver, in any thread: calls at the same time share the session's slots, and one that wants too many is refused.
+    Blocks until every trial has ended, and shows progress meanwhile. A trial that fails is a result: nothing is raised
+    for it. Call it in the driver, from any thread: concurrent calls share the session's slots, and a call that needs
+    more than are free raises PoolError.
 
     Args:
-        train: the training function. It takes the parameters by name, and `ctx` (a `TrainContext`) if it names it; it
-            returns a number, or a flat dict of numbers.
+        train: the training function. It takes the parameters by name, and a `TrainContext` if it has a parameter
+            `ctx`; it returns a number, or a flat dict of numbers.
         space: a dict of lists or `grid(...)` (every combination), `zipped(...)` (position by position), or a list of
             dicts.
-        spark: the session to use; the active one by default. Spark Connect sessions will do, and `sparktrain.local()`
-            trains on this machine without Spark.
+        spark: the session to use; the active one by default. Spark Connect sessions work too, and
+            `sparktrain.local()` trains on this machine without Spark.
         **options: the options that `SweepKeywords` in `sparktrain.config.option_catalog` defines, such as metric,
             dir and name.
 
     Returns:
-        What became of each trial, best first to find under `.best`. The same is in `results.json` of the run directory.
+        One entry for each trial in `.trials`, and the best one as `.best`. `results.json` of the run directory has the
+        same.
 
     Raises:
         UserError: the call is wrong, and nothing was started.
-        InfraError: the cluster failed; `results.json` has what was done until then.
-        KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has what was done until then.
+        InfraError: the cluster failed; `results.json` has the trials that had ended.
+        KeyboardInterrupt: Ctrl-C; no training process is left, and `results.json` has the trials that had ended.
     """
     return _sweep("sweep", SweepKeywords, train, space, spark, options)
 
@@ -109,29 +111,30 @@ def run(
     spark: "Session | LocalMachine | None" = None,
     **options: Unpack[RunKeywords],
 ) -> RunResult:
-    """Call `train` once in each member of a gang of `workers`, which train together: one process on each agent.
+    """Train one model in a gang of `workers` processes: each calls `train` once, in a slot of its own.
 
-    Blocks until every member has ended, and shows progress meanwhile. When a member is lost, the gang is formed again,
-    and resumes from its last checkpoint. Call it in the driver, in any thread, as `sweep`.
+    Blocks until every member has ended, and shows progress meanwhile. When a member is lost, the gang restarts and
+    resumes from its newest checkpoint. Call it in the driver, from any thread, as `sweep`.
 
     Args:
-        train: the training function. It takes the parameters by name, and `ctx` (a `TrainContext`) if it names it; what
-            it returns in the chief, which is rank 0, is the result: a number, a flat dict of numbers, or nothing.
+        train: the training function. It takes the parameters by name, and a `TrainContext` if it has a parameter
+            `ctx`. What it returns in the chief, which is rank 0, is the result: a number, a flat dict of numbers, or
+            nothing.
         params: its parameters.
-        spark: the session to use; the active one by default. Spark Connect sessions will do, and `sparktrain.local()`
-            trains on this machine without Spark.
+        spark: the session to use; the active one by default. Spark Connect sessions work too, and
+            `sparktrain.local()` trains on this machine without Spark.
         **options: the options that `RunKeywords` in `sparktrain.config.option_catalog` defines, such as workers,
             dir and name.
 
     Returns:
-        What the chief returned, and where model and logs are. `results.json` of the run directory has it as a sweep of
-        one trial.
+        The metrics that the chief returned, and where model and logs are. `results.json` of the run directory has it
+        as a sweep of one trial.
 
     Raises:
         UserError: the call is wrong, and nothing was started.
-        RunFailedError: the training function failed; the error names the member, and has its traceback.
-        RunLostError: members were lost more often than `max_retries`.
-        RunStoppedError: `timeout` has passed.
+        RunFailedError: the training function failed; the error names the member and has its traceback.
+        RunLostError: members were lost more often than `max_retries` allows.
+        RunStoppedError: `timeout` passed before the function returned.
         InfraError: the cluster failed.
         KeyboardInterrupt: Ctrl-C; no training process is left.
     """
@@ -146,24 +149,24 @@ def run(
 def resume(
     directory: str, *, spark: "Session | LocalMachine | None" = None, **options: Unpack[ResumeKeywords]
 ) -> SweepResult | RunResult:
-    """Resume the run in `directory` as it was started, without the program that started it.
+    """Resume the run in `directory` with its own function, space and options, without the program that started it.
 
-    Trials that have a result stay as they are; the others run, from their newest checkpoint where they have one. A run
-    that has ended well gives its result at once. The same call of `sweep` or `run` as before, with the same `dir` and
+    Trials that have a result keep it; the others run, from their newest checkpoint where they have one. The call
+    returns the result of a complete run at once. Repeating the call of `sweep` or `run`, with the same `dir` and
     `name`, resumes too. Blocks as these do.
 
     Args:
-        directory: of the run, `dir/name`.
+        directory: the run directory, `dir/name`: a path or a URL.
         spark: the session to use, or `sparktrain.local()`; the active session by default.
-        **options: the options that `ResumeKeywords` in `sparktrain.config.option_catalog` defines. `env` is needed when
-            the run was started with some.
+        **options: the options that `ResumeKeywords` in `sparktrain.config.option_catalog` defines. A run that was
+            started with `env` needs it again: its values are stored nowhere.
 
     Returns:
-        What the call that started the run would have returned.
+        What the call that started the run would have returned: a `SweepResult` or a `RunResult`.
 
     Raises:
-        UserError: there is no run, another driver is on it, or its files are damaged: see `sparktrain fsck`.
-        The errors of `sweep` or `run`.
+        UserError: there is no run, another driver owns it, or its files are corrupt: see `sparktrain fsck`. The other
+            errors are those of `sweep` and `run`.
     """
     check_not_nested("resume")
     asked = settled(ResumeKeywords, options, "resume")
@@ -181,7 +184,7 @@ def run_target(
     engine: LateEngine,
     display: Display | None = None,
 ) -> RunEnd:
-    """A run for the command line, to which a failure is a result too; `engine` as of `sweep_target`."""
+    """Run a gang for the command line, which shows a failure as a result; `engine` is as in `sweep_target`."""
     composed = compose(target, single(params), options)
     return run_end(composed, _execute(composed, LateAgents(engine, options.asked["agents"]), True, display))
 
@@ -194,7 +197,7 @@ def sweep_target(
     engine: LateEngine,
     display: Display | None = None,
 ) -> SweepResult:
-    """A sweep for the command line: `engine` starts it once the call is known to be right."""
+    """Sweep for the command line. `engine` starts Spark, or this machine's agents, after the call has been checked."""
     return _execute(compose(target, space, options), LateAgents(engine, None), True, display)
 
 
@@ -208,16 +211,16 @@ def resume_target(
     display: Display | None = None,
     env: Mapping[str, str] | None = None,
 ) -> SweepResult | RunEnd:
-    """A run that is resumed for the command line; `engine` as of `sweep_target`."""
+    """Resume a run for the command line; `engine` is as in `sweep_target`."""
     composed = compose_again(directory, retry_failed, env).limited(max_concurrent_trials, agents)
     made = _execute(composed, LateAgents(engine, agents), True, display)
     return run_end(composed, made) if composed.plan.kind == "run" else made
 
 
 class Pool:
-    """Agents that stay between calls: a notebook's next cell starts at once. Made by `sparktrain.pool`.
+    """Agents that stay between calls, so that a notebook's next cell starts at once. `sparktrain.pool` makes it.
 
-    Its methods block, and belong to the thread that made it.
+    Its methods block; call them from the thread that made the pool.
     """
 
     def __init__(self, agents: AgentPool) -> None:
@@ -233,13 +236,13 @@ class Pool:
 
     @property
     def agents(self) -> int:
-        """How many trials can run at a time."""
+        """The number of agents: how many members can train at a time."""
         return self._agents.agents
 
     @users_call
     @documented_by(PoolSweepKeywords)
     def sweep(self, train: Callable[..., Any], space: SpaceLike, **options: Unpack[PoolSweepKeywords]) -> SweepResult:
-        """As `sparktrain.sweep`, on the agents of this pool. Raises PoolError when it is closed.
+        """Sweep as `sparktrain.sweep` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
             **options: those of `sparktrain.sweep` that concern no session.
@@ -252,7 +255,7 @@ class Pool:
     def launch(
         self, map_fun: Callable[..., Any], args_dict: Mapping[str, Sequence[Any]], **options: Unpack[PoolLaunchKeywords]
     ) -> SweepResult:
-        """As `sparktrain.launch`, on the agents of this pool. Raises PoolError when it is closed.
+        """Sweep as `sparktrain.launch` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
             **options: those of `sparktrain.launch` that concern no session.
@@ -265,7 +268,7 @@ class Pool:
     def run(
         self, train: Callable[..., Any], params: Mapping[str, Any] | None = None, **options: Unpack[PoolRunKeywords]
     ) -> RunResult:
-        """As `sparktrain.run`, on the agents of this pool. Raises PoolError when it is closed.
+        """Train as `sparktrain.run` does, on the agents of this pool. Raises PoolError when the pool is closed.
 
         Args:
             **options: those of `sparktrain.run` that concern no session.
@@ -275,7 +278,7 @@ class Pool:
         return run_end(composed, self._call(composed, chosen)).result()
 
     def close(self) -> None:
-        """End what runs, and give the slots back; again does nothing. Blocks for some seconds at most."""
+        """End what runs and release the slots. A second call does nothing. Blocks for some seconds at most."""
         self._agents.close()
 
     def _call(self, composed: PreparedRun, options: Options) -> SweepResult:
@@ -287,12 +290,15 @@ class Pool:
 def pool(spark: "Session | LocalMachine | None" = None, **options: Unpack[PoolKeywords]) -> Pool:
     """Start agents that stay for several calls. Use it as `with sparktrain.pool(...) as pool: pool.sweep(...)`.
 
-    Returns at once, while the agents start. The slots are given back at the end of the `with` block, by `close()`, by
-    Ctrl-C during a call, and after `idle_timeout` without a call (the next call starts agents anew).
+    Returns at once, while the agents start. The pool releases its slots at the end of the `with` block, by `close()`,
+    by Ctrl-C during a call, and after `idle_timeout` without a call; the next call then starts new agents.
 
     Args:
         spark: the session to use, or `sparktrain.local()`; the active session by default.
         **options: the options that `PoolKeywords` in `sparktrain.config.option_catalog` defines.
+
+    Returns:
+        A `Pool` with `sweep`, `launch` and `run`, which take the options that concern no session.
 
     Raises:
         UserError: there is no session, or it has too few slots.
@@ -324,7 +330,7 @@ def _sweep(
 def _alone(
     composed: PreparedRun, progress: bool, spark: "Session | LocalMachine | None", agents: int | None
 ) -> SweepResult:
-    """A run with agents of its own."""
+    """Perform a run on agents that start for it and end with it."""
     return _execute(composed, OwnAgents(engine_of(spark), agents), progress)
 
 

@@ -1,7 +1,8 @@
-"""The nursery of a local run: imports what agents need once, forks an agent for each slot, and tells which have ended.
+"""The nursery of a local run: imports what agents need once, forks an agent for each slot, and reports their ends.
 
-`python -m sparktrain.executor.nursery DRIVER_PID`, stdin a socket. It has one thread and no gRPC object of its own, so
-a fork of it is as good as a fresh process. It ends with its driver, however that ends, and its agents end with it.
+It runs as `python -m sparktrain.executor.nursery DRIVER_PID` with a socket as stdin. It has one thread and no gRPC
+object of its own, so that a fork of it is as good as a fresh process. It ends with its driver, however the driver ends,
+and its agents end with it.
 """
 
 import os
@@ -23,15 +24,15 @@ from sparktrain.protocol import nursery_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 
 PARENT_S = 1.0
-"""Interval at which the nursery looks whether its driver is there: a child of the driver may hold the socket open."""
+"""Interval at which the nursery checks that its driver lives: a child of the driver may hold the socket open."""
 LEAVE_S = 5.0
-"""How long agents may take to end their members and to leave, once the driver is gone."""
+"""How long agents may take to end their members and to leave after the driver has ended."""
 _POLL_S = 0.01
 _CHUNK_BYTES = 64 * 1024
 
 
 class AgentLeft(msgspec.Struct, frozen=True):
-    """What an agent writes to its pipe when it leaves."""
+    """The message that an agent writes to its pipe when it leaves."""
 
     reason: str
     reached: bool
@@ -45,10 +46,10 @@ class Nursery:
         self._driver = driver
         self._clock = clock
         self._agents: dict[int, tuple[int, m.SpawnAgent]] = {}
-        """Process and order of each agent, by the end of its pipe that is here."""
+        """The process and the order of each agent, by the file descriptor from which the nursery reads its pipe."""
 
     def serve(self) -> None:
-        """Obey the driver until it is gone, and end the agents then. Returns in the nursery itself alone."""
+        """Obey the driver until it ends, then end the agents. Forked agents never return from here."""
         try:
             while not self._control.ended and os.getppid() == self._driver:
                 ready, _, _ = select.select([self._control.fileno(), *self._agents], [], [], PARENT_S)
@@ -57,7 +58,7 @@ class Nursery:
                 while (order := self._control.poll()) is not None:
                     self._spawn(order)
         except OSError:
-            traceback.print_exc()  # the driver died while it was sent a message
+            traceback.print_exc()  # the driver died while a message was on its way
         finally:
             self._end()
 
@@ -73,22 +74,22 @@ class Nursery:
         self._agents[reading] = pid, order
 
     def _forget(self, reading: int) -> None:
-        """In a forked agent: let go of what is the nursery's."""
+        """Close the descriptors of the nursery, in a forked agent."""
         self._control.close()
         for pipe in (reading, *self._agents):
             os.close(pipe)
 
     def _conclude(self, pipe: int) -> None:
-        """An agent has closed its pipe: it leaves, or is dead."""
+        """Reap an agent that has closed its pipe, because it left or died, and report its end."""
         pid, order = self._agents.pop(pipe)
         with open(pipe, "rb") as file:
-            said = file.read()
+            written = file.read()
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        left = msgspec.json.decode(said, type=AgentLeft) if status == 0 else AgentLeft("", False)
+        left = msgspec.json.decode(written, type=AgentLeft) if status == 0 else AgentLeft("", False)
         self._control.send(m.AgentExited(order.slot, order.task, status, left.reason, left.reached))
 
     def _end(self) -> None:
-        """End every agent: Ctrl-C first, by which it ends its members and removes its files, SIGKILL later."""
+        """End every agent: by SIGINT, at which it ends its members and removes its files, and later by SIGKILL."""
         pids = {pid for pid, _ in self._agents.values()}
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -101,7 +102,7 @@ class Nursery:
 
 
 def _be_agent(order: m.SpawnAgent, pipe: int, nursery: int) -> NoReturn:
-    """Be one agent until its pool closes, write why it left to `pipe`, and exit."""
+    """Run one agent until its pool closes, write to `pipe` why it left, and exit."""
     status = 1
     try:
         process_tree.die_with_parent(signal.SIGKILL, nursery)
@@ -114,7 +115,7 @@ def _be_agent(order: m.SpawnAgent, pipe: int, nursery: int) -> NoReturn:
         os.write(pipe, msgspec.json.encode(AgentLeft(reason, reached)))
         status = 0
     except KeyboardInterrupt:
-        pass  # the nursery ends
+        pass  # the nursery is ending
     except BaseException:
         traceback.print_exc()
     finally:
@@ -123,7 +124,7 @@ def _be_agent(order: m.SpawnAgent, pipe: int, nursery: int) -> NoReturn:
 
 
 def main() -> None:
-    """Be the nursery until its driver is gone."""
+    """Run the nursery until its driver ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
     sock = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as null:

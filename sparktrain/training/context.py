@@ -133,7 +133,7 @@ class TrainContext:
 
     @property
     def checkpoint(self) -> "CheckpointSaver":
-        """Saves and restores the training: see `sparktrain.training.checkpoint.saver.CheckpointSaver`.
+        """Saves and restores the training: a `sparktrain.CheckpointSaver`.
 
         The Keras callbacks do both. A loop of your own calls `restore` on every rank before it trains, and `save` on
         rank 0.

@@ -1,4 +1,4 @@
-"""The contract of an engine on the local one, and what follows when its nursery or an agent is killed or stopped."""
+"""The engine of this machine: the contract, and the end of agents after the loss of their nursery or driver."""
 
 import os
 import signal

@@ -1,1 +1,1 @@
-"""What agents run on: tasks of a Spark session, or processes of this machine."""
+"""Where agents run: in tasks of a Spark session, or as processes of this machine."""

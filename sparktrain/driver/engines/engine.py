@@ -1,4 +1,4 @@
-"""What carries the agents of a pool: a Spark session, or processes of this machine. The contract of both."""
+"""The contract of an engine, which starts the agents of a pool: a Spark session, or this machine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from sparktrain.protocol.ticket import AgentTicket
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How a batch of agents ended: what each agent said, or why the engine gave the batch up."""
+    """How a batch of agents ended: the exits of its agents, or why the engine gave the batch up."""
 
     exits: tuple[tuple[int, str, bool], ...] = ()
-    """Slot, reason, and whether it had reached the coordinator, of each agent."""
+    """One entry for each agent that left: slot, reason, and whether it had reached the coordinator."""
     error: str | None = None
     missing: Missing | None = None
-    """What kept agents from starting, where the engine's error names it."""
+    """The module that agents lacked, where the engine's error names one."""
 
 
 class AgentBatch(Protocol):
     """Agents of one pool that an engine starts together, one for each slot. Any thread may call its methods.
 
-    The engine restarts an agent whose process is lost, and calls `on_end` once, in a thread of its own, when every
-    agent has ended by itself or the engine gives the batch up.
+    The engine restarts an agent when its process is lost, and calls `on_end` once, in a thread of its own, when every
+    agent has left or the engine gives the batch up.
     """
 
     def start(self) -> None:
@@ -36,22 +36,22 @@ class AgentBatch(Protocol):
         ...
 
     def lacking(self) -> Missing | None:
-        """What keeps agents from starting, while the engine still tries; None when nothing is known to be missing.
+        """The module that keeps agents from starting while the engine still tries; None when none is known.
 
         Blocks for a moment; raises nothing.
         """
         ...
 
     def vacant(self) -> set[int]:
-        """Slots whose agents have ended by themselves. Blocks for a moment; raises nothing."""
+        """Slots that an agent has left. Blocks for a moment; raises nothing."""
         ...
 
     def cancel(self) -> None:
-        """End the agents that did not end by themselves; waits some seconds for that."""
+        """End the agents that have not left; waits some seconds for their end."""
         ...
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of the batch; whether it has ended."""
+        """Wait for the end of the batch; True when it has ended."""
         ...
 
 
@@ -63,71 +63,71 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages: Spark's master, or this machine."""
+        """Spark's master, or this machine, for messages."""
         ...
 
     @property
     def batch_name(self) -> str:
-        """What carries a batch of agents, for messages."""
+        """What runs a batch of agents, such as a Spark job, for messages."""
         ...
 
     @property
     def holder(self) -> object:
-        """Who has the slots: engines with the same holder share them."""
+        """The object that has the slots: engines with the same holder share them."""
         ...
 
     @property
     def slots(self) -> int | None:
-        """How many agents can run at a time; None when nobody knows."""
+        """How many agents can run at a time; None when that is unknown."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a run shows in its first lines."""
+        """Lines that a run shows when it starts."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether it can start no agent any more. Blocks for a moment."""
+        """Whether the engine has stopped, so that no agent can start. Blocks for a moment."""
         ...
 
     def check_run(self, spec: SweepSpec) -> None:
-        """Raises ResourceError when no agent of this engine fits the members of a run."""
+        """Check that agents of this engine fit the members of a run. Raises ResourceError."""
         ...
 
     def check_cluster(self) -> None:
-        """Raises ResourceError when no agent will ever start. Blocks for some seconds at most."""
+        """Check that agents can start at all. Raises ResourceError. Blocks for some seconds at most."""
         ...
 
     def agents_for(
         self, spec: SweepSpec | None, wanted: int | None, trials: int | None, concurrent: int | None = None
     ) -> tuple[int, int]:
-        """How many agents to start, and how many of them in places without GPUs; `spec` None for a pool.
+        """How many agents to start, and how many of them without GPUs; `spec` is None for a pool.
 
         Raises SpecError when `wanted` is no number of agents, ResourceError when there are too few slots.
         """
         ...
 
     def tokens(self, store: StoreAddress) -> TokenKeeper | None:
-        """What agents prove themselves by to the store; None when they need nothing or nothing is there. Blocks."""
+        """The delegation tokens by which agents use the store; None when they need none, or there are none. Blocks."""
         ...
 
     def address(self) -> Address:
-        """Raises SessionError when the coordinator can listen nowhere."""
+        """The address on which the coordinator listens. Raises SessionError when there is none."""
         ...
 
     def loss_reasons(self) -> TaskFailures | None:
-        """Explains lost agents; None where nobody can."""
+        """A function that explains lost agents; None where the engine has none."""
         ...
 
     def outlook(self, agents: int) -> Callable[[], str]:
-        """Says why so many agents do not come; what it returns may be empty, and blocks."""
+        """A function that explains why `agents` agents do not join; it blocks, and may return an empty text."""
         ...
 
     def batch(self, ticket: AgentTicket, slots: range, on_end: OnBatchEnd, *, without_gpus: bool) -> AgentBatch:
-        """Agents for `slots`, not yet started."""
+        """A batch of agents for `slots`, not yet started."""
         ...
 
     def refused_s(self) -> float | None:
-        """As `AgentTicket.refused_s`."""
+        """The value of `AgentTicket.refused_s` for this engine."""
         ...

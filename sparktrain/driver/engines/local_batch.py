@@ -1,4 +1,4 @@
-"""A batch of agents on this machine: one nursery, which forks them, and restarts of those that are lost."""
+"""A batch of agents on this machine: one nursery forks them, and the batch restarts those that are lost."""
 
 import select
 import signal
@@ -20,13 +20,13 @@ from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.ticket import AgentTicket
 
 CANCEL_S = 8.0
-"""How long `LocalBatch.cancel` waits for the nursery: it gives agents 5 s, and kills them then."""
+"""How long `LocalBatch.cancel` waits for the nursery, which gives agents 5 s and then kills them."""
 STAGE = 0
-"""Of all agents of this machine, where Spark would have one for each job."""
+"""The stage of all agents of this machine; Spark has one for each job."""
 
 
 class AgentPlace(Struct, frozen=True):
-    """What an agent of this machine may use."""
+    """The cores and GPUs that an agent of this machine may use."""
 
     cpus: int
     gpus: tuple[str, ...] | None
@@ -47,9 +47,9 @@ class LocalBatch:
         restarts: Restarts | None = None,
         nursery: NurseryProcess | None = None,
     ) -> None:
-        """`places` by slot; `losses` gets why agents were lost, by the numbers that they get from `tasks`.
+        """`places` is by slot. `losses` receives why agents were lost, by their numbers, which come from `tasks`.
 
-        `nursery` runs already; the batch closes it.
+        A given `nursery` runs already; the batch closes it.
         """
         self._ticket = ticket
         self._places = places
@@ -59,7 +59,7 @@ class LocalBatch:
         self._clock: Clock = SystemClock()
         self._restarts = restarts or Restarts()
         self._exits: dict[int, tuple[int, str, bool]] = {}
-        """Of agents that have left by themselves, by slot."""
+        """The exits of agents that have left, by slot."""
         self._thread = threading.Thread(target=self._work, name=f"sparktrain-{ticket.pool}", daemon=True)
         self._nursery = nursery or NurseryProcess()
 
@@ -88,7 +88,7 @@ class LocalBatch:
     # ---- in the thread of the batch
 
     def _work(self) -> None:
-        """Start the nursery, have agents in all slots until they leave, and tell how the batch ended."""
+        """Start the nursery, keep agents in all slots until they leave, and report how the batch ended."""
         try:
             self._nursery.start()
             error = self._attend(BlockingPipe(self._nursery.control, m.FromNursery))
@@ -103,7 +103,7 @@ class LocalBatch:
         self._on_end(self, JobEnd(tuple(self._exits.values()), error))
 
     def _attend(self, pipe: BlockingPipe[m.FromNursery]) -> str | None:
-        """Keep agents in all slots; why the batch is given up, None when all have left or the nursery is gone."""
+        """Keep agents in all slots; return why the batch is given up, None when all left or the nursery ended."""
         for slot in self._places:
             self._spawn(pipe, slot)
         while len(self._exits) < len(self._places) and not pipe.ended:
@@ -119,7 +119,7 @@ class LocalBatch:
         place = self._places[slot]
         task = SparkTask(STAGE, next(self._tasks))
         self._restarts.started(slot, self._clock.now())
-        with suppress(BrokenPipeError):  # the nursery is gone, as the next look finds out
+        with suppress(BrokenPipeError):  # the nursery has ended, which the next read detects
             pipe.send(m.SpawnAgent(slot, task, self._ticket, place.cpus, place.gpus))
 
     def _take(self, exited: m.AgentExited) -> str | None:

@@ -23,11 +23,11 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.store.hadoop.token_file import has_token_file
 
 HERE = "127.0.0.1"
-"""The coordinator of a local run listens where no other machine can connect."""
+"""The address of the coordinator of a local run: no other machine can connect to it."""
 
 
 class LocalMachine:
-    """This machine as a place to train, in place of a Spark session. Made by `sparktrain.local`.
+    """This machine in place of a Spark session; `sparktrain.local` makes it.
 
     Calls and pools that get the same object share its slots.
     """
@@ -43,17 +43,20 @@ def local(slots: int = 2) -> LocalMachine:
     """Train in processes of this machine, without Spark and Java: pass it as `spark=`.
 
     Everything else is as on a cluster: a fresh process for each trial, gangs, the journal, retries after a loss,
-    resuming. A run that was started here can be resumed on a cluster, and the other way round. Does not block, and
-    starts nothing.
+    resuming. A run that started here can resume on a cluster, and the other way round. Does not block, and starts
+    nothing.
 
     Args:
         slots: how many members train at a time, each in a process of its own. TensorFlow gets an equal share of the
-            cores in each. More slots than cores are allowed: a run says so in its first lines. The GPUs of this
-            machine (those in `CUDA_VISIBLE_DEVICES`, else those that `nvidia-smi` lists) are shared out: a slot sees
-            its own alone.
+            cores in each. More slots than cores are allowed, and the first lines of a run point it out. The GPUs of
+            this machine (those in `CUDA_VISIBLE_DEVICES`, else those that `nvidia-smi` lists) are divided among the
+            slots: no GPU is in two of them.
+
+    Returns:
+        The machine, to pass as `spark=`.
 
     Raises:
-        SpecError: `slots` is no number of at least 1.
+        SpecError: `slots` is not a number of at least 1.
     """
     return LocalMachine(whole(slots, "slots", least=1))
 
@@ -70,9 +73,9 @@ class LocalEngine:
         gpus: tuple[str, ...] | None = None,
         nursery: NurseryProcess | None = None,
     ) -> None:
-        """`cores` and `gpus` are those of this machine, by default what it has.
+        """`cores` and `gpus` are by default those that this machine has.
 
-        `nursery` was started ahead of need, while the driver is still busy, and is for the first batch.
+        `nursery` was started early, while the driver still imports, and is for the first batch.
         """
         self._machine = machine
         self._cores = len(os.sched_getaffinity(0)) if cores is None else cores
@@ -80,7 +83,7 @@ class LocalEngine:
         self._tasks = count()
         self._warm = nursery
         self._losses: dict[int, str] = {}
-        """Why agents were lost, by the number of their task."""
+        """Why agents were lost, by the numbers of their tasks."""
 
     @property
     def name(self) -> str:
@@ -113,7 +116,7 @@ class LocalEngine:
 
     @cached_property
     def _gpus(self) -> tuple[tuple[str, ...], ...]:
-        """Of each slot."""
+        """The GPUs of each slot."""
         return share_out(gpus_here() if self._given_gpus is None else self._given_gpus, self.slots)
 
     def check_run(self, spec: SweepSpec) -> None:
@@ -133,7 +136,7 @@ class LocalEngine:
         )
 
     def check_cluster(self) -> None:
-        """This machine is there."""
+        """Nothing to check: this machine runs."""
 
     def agents_for(
         self, spec: SweepSpec | None, wanted: int | None, trials: int | None, concurrent: int | None = None
@@ -159,9 +162,9 @@ class LocalEngine:
         return wanted, 0
 
     def tokens(self, store: StoreAddress) -> TokenKeeper | None:
-        """None: agents use the Kerberos ticket, or the token file, of this process' user.
+        """None: agents use the Kerberos ticket or the token file of the user of this process.
 
-        Raises SessionError where the store wants Kerberos and this process has neither.
+        Raises SessionError where the store requires Kerberos and this process has neither.
         """
         if wants_tokens(store) and not has_token_file() and not has_ticket():
             raise SessionError(
@@ -191,7 +194,7 @@ class LocalEngine:
         return LocalBatch(ticket, places, on_end, self._losses, self._tasks, nursery=warm)
 
     def refused_s(self) -> None:
-        """Agents end with this process."""
+        """None: agents end with this process."""
 
     def _lost(self, stages: Iterable[int]) -> dict[int, str]:
         return dict(self._losses)

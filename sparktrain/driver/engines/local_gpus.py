@@ -8,17 +8,17 @@ from itertools import pairwise
 COMMAND = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 TIMEOUT_S = 20.0
-"""The driver of GPUs that nobody uses may have to be loaded first."""
+"""The kernel may have to load the driver of idle GPUs first."""
 
 
 def gpus_here(environ: Mapping[str, str] = os.environ, command: Sequence[str] = COMMAND) -> tuple[str, ...]:
     """The GPUs that this process may use: those that its environment names, else all that `nvidia-smi` lists.
 
-    Blocks while `nvidia-smi` answers; where there is none, or it fails, there are no GPUs.
+    Blocks until `nvidia-smi` has answered. None where it is not installed or fails.
     """
     if VARIABLE in environ:
         names = [name.strip() for name in environ[VARIABLE].split(",")]
-        # CUDA ignores whatever comes after the first name that is no GPU
+        # CUDA ignores what follows the first name that is not a GPU
         end = next((at for at, name in enumerate(names) if name in ("", "-1")), len(names))
         return tuple(names[:end])
     try:
@@ -29,7 +29,7 @@ def gpus_here(environ: Mapping[str, str] = os.environ, command: Sequence[str] = 
 
 
 def share_out(gpus: tuple[str, ...], slots: int) -> tuple[tuple[str, ...], ...]:
-    """The GPUs of each slot: as many for each, and one more for the first ones where they do not divide evenly."""
+    """The GPUs of each slot: equal numbers, and one more for the first slots where they do not divide evenly."""
     each, more = divmod(len(gpus), slots)
     starts = [slot * each + min(slot, more) for slot in range(slots + 1)]
     return tuple(gpus[start:end] for start, end in pairwise(starts))

@@ -1,4 +1,4 @@
-"""The process that forks the agents of a local run, as its driver sees it. Imports little: it is started first."""
+"""Starts the nursery, the process that forks the agents of a local run. Imports little, because it runs first."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ _TAIL_BYTES = 4096
 
 
 class NurseryProcess:
-    """The process that forks agents; see `sparktrain.executor.nursery`. Any thread may call its methods."""
+    """The nursery of one batch; see `sparktrain.executor.nursery`. Any thread may call its methods."""
 
     def __init__(self) -> None:
         self.control, self._theirs = socket.socketpair()
@@ -24,11 +24,11 @@ class NurseryProcess:
     def start(self) -> None:
         """Start the process, unless it runs. Raises OSError.
 
-        In a session of its own: Ctrl-C in a terminal is for the driver, which ends its agents then.
+        The process has a session of its own: Ctrl-C in a terminal goes to the driver, which then ends its agents.
         """
         if self._process is not None:
             return
-        # Its folder is not for imports: modules of the user's travel with the function, as they do to a cluster.
+        # -P keeps its folder out of sys.path: the user's modules travel with the function, as they do to a cluster.
         command = [sys.executable, "-P", "-m", "sparktrain.executor.nursery", str(os.getpid())]
         path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
@@ -43,7 +43,7 @@ class NurseryProcess:
         self._theirs.close()
 
     def last_line(self) -> str:
-        """The last thing that agents or the nursery printed, to be put behind what happened; perhaps empty."""
+        """The last line that agents or the nursery printed, in parentheses, as the end of a message; perhaps empty."""
         if self._log is None:
             return ""
         descriptor = self._log.fileno()
@@ -53,16 +53,16 @@ class NurseryProcess:
         return f" ({last})" if last else ""
 
     def hang_up(self) -> None:
-        """Have it end its agents, and itself then. Returns at once; again does nothing."""
-        with suppress(OSError):  # it is gone
+        """Make the nursery end its agents and then itself. Returns at once; a second call does nothing."""
+        with suppress(OSError):  # it has ended
             self.control.shutdown(socket.SHUT_WR)
 
     def wait(self) -> int:
-        """Wait for its end; its exit status. Blocks for some seconds after `hang_up`."""
+        """Wait for the end of the process; its exit status. Blocks for some seconds after `hang_up`."""
         return self._process.wait() if self._process is not None else 0
 
     def close(self) -> None:
-        """End it and its agents; blocks for some seconds at most. It cannot be used any more."""
+        """End the nursery and its agents for good. Blocks for some seconds at most."""
         self.hang_up()
         self.wait()
         self.control.close()

@@ -1,4 +1,4 @@
-"""Which engine a call uses."""
+"""Chooses the engine of a call."""
 
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def engine_of(spark: "SparkSession | LocalMachine | None") -> Engine:
-    """The engine of what a user passes as `spark=`, by default of the active session. Blocks on a session.
+    """The engine for the value of `spark=`; None is the active session. Blocks on a session.
 
     Raises UserError.
     """
     if isinstance(spark, LocalMachine):
         return LocalEngine(spark)
-    from sparktrain.driver.engines.spark_engine import spark_engine  # a run on this machine alone needs no Spark
+    from sparktrain.driver.engines.spark_engine import spark_engine  # a local run must not import PySpark
 
     return spark_engine(spark)

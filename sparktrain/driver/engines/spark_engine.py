@@ -99,15 +99,15 @@ class SparkEngine:
 
     @cached_property
     def _bare_profile(self) -> ResourceProfile:
-        """Executors as the session's, without GPUs."""
+        """A profile with executors like those of the session, without GPUs."""
         cpus = self._facts.number("spark.task.cpus", 1)
         return without_gpus(self._facts.number("spark.executor.cores", cpus), cpus)
 
 
 def spark_engine(spark: SparkSession | None) -> SparkEngine:
-    """The engine of a session, by default the active one. Blocks on the session.
+    """The engine of a session; None is the active one. Blocks on the session.
 
-    Executors of a local master run this Python from now on, and what costs a run something is logged. Raises
+    Makes executors of a local master run this Python, and logs warnings about settings that slow a run down. Raises
     UserError.
     """
     session = spark_facts.active_session(spark)
