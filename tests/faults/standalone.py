@@ -25,10 +25,10 @@ class Standalone:
         self._folder = folder
         self._stack = ExitStack()
         self._master = self._start(_MASTER, "master", "--port", "0")
-        wait_until(lambda: _URL.search(self._log("master")), READY_S, "the master is there")
+        wait_until(lambda: _URL.search(self._log("master")), READY_S, "the master has started")
         [self.url, *_] = _URL.findall(self._log("master"))
         self._workers = [self._start_worker(number) for number in range(workers)]
-        wait_until(lambda: self._log("master").count("Registering worker") == workers, READY_S, "all workers are there")
+        wait_until(lambda: self._log("master").count("Registering worker") == workers, READY_S, "the workers register")
 
     def lose(self, pid: int) -> None:
         """Kill the worker above the process, and everything that it started."""

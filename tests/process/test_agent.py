@@ -149,7 +149,7 @@ async def test_small_files_are_uploaded_in_one_message(tmp_path: Path, mark: str
         left = {name.removeprefix("files/"): content for (_, name), content in hall.files.items()}
     assert left.pop("large") == b"x" * 3_000_000
     assert left == {f"{number}": f"{number}".encode() for number in range(1000)}
-    assert hall.streams == 1 + -(-1000 // PARCEL_FILES), "one for the large file, and none for a log without a line"
+    assert hall.streams == 1 + -(-1000 // PARCEL_FILES), "one for the large file, and none for an empty log"
 
 
 async def test_a_trial_without_output_and_files_uploads_nothing(tmp_path: Path, mark: str) -> None:

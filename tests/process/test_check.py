@@ -113,7 +113,7 @@ def test_a_check_reports_what_a_function_does(folder: Path) -> None:
     assert report.shipped_bytes > 0
     assert [name for name in report.captures if "'SCALE' (dict) used by train at line" in name]
     assert report.backend is None
-    assert not list(folder.glob("sparktrain-*")), "nothing is left where the user works"
+    assert not list(folder.glob("sparktrain-*")), "no file is left in the working directory"
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_a_log_of_any_bytes_is_stored_up_to_its_limit_and_no_scratch_folder_is_l
     marker = b"\n[sparktrain] log capped at 1048576 bytes: the rest is dropped, set log_limit to keep more\n"
     assert kept[:LIMIT_BYTES] == (expected * 2)[:LIMIT_BYTES]
     assert kept[LIMIT_BYTES:] == marker + expected[-TAIL_BYTES:]
-    wait_until(lambda: not scratch.exists(), 15.0, "the agent's scratch folder is gone")
+    wait_until(lambda: not scratch.exists(), 15.0, "the agent removes its scratch folder")
 
 
 def test_a_trial_whose_agent_lost_its_files_is_retried(runs: Path) -> None:

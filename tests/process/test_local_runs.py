@@ -53,7 +53,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def explained(journal: str) -> bool:
+def has_cause(journal: str) -> bool:
     """Whether the journal has the cause of the loss of an agent."""
     return any(b"ended by SIGKILL" in path.read_bytes() for path in Path(journal).iterdir())
 
@@ -71,7 +71,7 @@ def test_a_trial_is_retried_after_a_kill_beside_it(tmp_path: Path, holding: Mort
     holding.wait(lambda: max(generations(tmp_path, "start")[0]) == 2, "trial 0 starts again")
     journal = str(tmp_path / "runs" / NAME / "journal")
     if victim == "agent":
-        holding.wait(lambda: explained(journal), "the loss is explained")
+        holding.wait(lambda: has_cause(journal), "the journal has the cause of the loss")
     (tmp_path / "hold").unlink()
     result = holding.result()
     assert [each[:3] for each in result] == SQUARES

@@ -74,7 +74,7 @@ def test_folders_of_other_users_and_behind_links_stay(tmp_path: Path, monkeypatc
         me = os.geteuid()
         patched.setattr(os, "geteuid", lambda: me + 1)
         tidy(str(tmp_path))
-    assert sorted(tmp_path.rglob("*")) == everything, "all are another user's"
+    assert sorted(tmp_path.rglob("*")) == everything, "all belong to another user"
     tidy(str(tmp_path))
     assert sorted(tmp_path.rglob("*")) == [path for path in everything if unheld not in (path, path.parent)]
 

@@ -1,6 +1,6 @@
 """A driver with a Spark Connect session, in its own process: a process has sessions of one kind.
 
-python -m tests.spark.connect_driver FOLDER: prints one JSON object of what it saw.
+python -m tests.spark.connect_driver FOLDER: prints its results as one JSON object.
 """
 
 import json

@@ -87,7 +87,7 @@ class Notebook:
         deadline = SystemClock().now() + timeout_s
         while not cell.over:
             left = deadline - SystemClock().now()
-            assert left > 0, f"the cell is not over within {timeout_s:g} s: {self.output.read_text()[-3000:]}"
+            assert left > 0, f"the cell has not ended within {timeout_s:g} s: {self.output.read_text()[-3000:]}"
             try:
                 message = self._client.get_iopub_msg(timeout=left)
             except Empty:

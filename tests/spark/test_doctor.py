@@ -24,7 +24,7 @@ CHECKS = {
 
 
 def examined(spark: SparkSession, directory: str | None = None) -> Examination:
-    """Within the time that is promised."""
+    """Examine the cluster, in less than a minute."""
     clock = SystemClock()
     started = clock.now()
     found = ClusterExaminer(ExaminationRequest(directory, lambda: nullcontext(spark)), os.cpu_count() or 1).examine()
@@ -56,7 +56,7 @@ def test_the_command_line_prints_its_findings_as_json_and_leaves_no_file(tmp_pat
     for slot in report["slots"]:
         assert (slot["problem"], slot["late"], slot["store"], slot["shared"]) == ("", False, "", True)
         assert [peer["problem"] for peer in slot["peers"]] == [""]
-        assert abs(slot["ahead_s"]) <= slot["margin_s"] + 0.1, "one clock"
+        assert abs(slot["ahead_s"]) <= slot["margin_s"] + 0.1, "both clocks agree"
         assert slot["java"].startswith("17")
     assert len({slot["executor"] for slot in report["slots"]}) == 2
     assert not runs.exists()
