@@ -1,9 +1,9 @@
-"""A loop over the devices of one process, whose variables are all on the CPU: TensorFlow's CentralStorageStrategy.
+"""A loop over the devices of one process, with all variables on the CPU: TensorFlow's CentralStorageStrategy.
 
     sparktrain run examples/central_storage.py:train
 
-For models whose variables are too large for each GPU. Keras's fit and metrics would tell wrong numbers under it, so the
-loop is written out; layers that keep a state of their own, such as BatchNormalization and Dropout, fail there too.
+For models with variables that are too large for each GPU. Keras's fit and metrics compute wrong numbers under it, so
+this is a loop of its own; layers with a state of their own, such as BatchNormalization and Dropout, fail there too.
 """
 
 import keras

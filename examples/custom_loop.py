@@ -1,9 +1,9 @@
-"""A loop of one's own over a ring: nothing but tf.GradientTape, and what `ctx` has for the members to stay in step.
+"""A custom training loop over a ring: tf.GradientTape, and the methods of `ctx` that keep the members in step.
 
     sparktrain run examples/custom_loop.py:train --workers 2 --dir hdfs:///exp --name loop
 
-Each member takes its share of every batch, the tape averages the gradients over all members, and the chief saves after
-each epoch: when a process is lost, all go on from there.
+Each member trains on its share of every batch, the tape averages the gradients over all members, and the chief saves
+after each epoch: after the loss of a process all members resume from there.
 """
 
 import keras
@@ -26,7 +26,7 @@ def train(ctx, learning_rate=0.1):
     optimizer.build(model.trainable_variables)
     model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")  # so that the optimizer is saved too
     restored = ctx.checkpoint.restore(model)
-    model.set_weights(ctx.broadcast(model.get_weights()))  # all members begin with the chief's
+    model.set_weights(ctx.broadcast(model.get_weights()))  # all members start with the chief's
 
     @tf.function
     def step(images, labels):

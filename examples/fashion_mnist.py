@@ -7,8 +7,8 @@ The same function trains in each of these ways:
     sparktrain run examples/fashion_mnist.py:train --workers 2 --backend tensorflow ...
     sparktrain sweep examples/fashion_mnist.py:train --workers-per-trial 2 ...
 
-Of the 60,000 training images it takes 20,000 to train on, so that a trial lasts well under a minute on one core, and
-5,000 for its reports after each epoch. What it returns is measured on all 10,000 test images, after the training.
+It trains on 20,000 of the 60,000 training images, so that a trial takes well under a minute on one core, and validates
+on 5,000 after each epoch. The result is the accuracy on all 10,000 test images after the training.
 """
 
 import gzip
@@ -58,7 +58,7 @@ def train(learning_rate, dropout, ctx, epochs=6, kill_at=None):
 
 
 def drill(kill_at, ctx):
-    """For a fire drill: the second member kills itself, once, after step `kill_at` of an epoch."""
+    """A failure drill: the second member kills itself, once, after step `kill_at` of an epoch."""
     if kill_at is None or ctx.rank != 1 or ctx.generation > 1:
         return []
 

@@ -2,8 +2,8 @@
 
     sparktrain run examples/mirrored.py:train
 
-On a host with GPUs `ctx.strategy("mirrored")` takes all that the process was given. Without one, `devices=2` makes two
-logical devices of the CPU, which shows that the program is right, and is no faster.
+On a host with GPUs `ctx.strategy("mirrored")` uses all GPUs of the process. Without GPUs, `devices=2` splits the CPU
+into two logical devices, which tests the program and is no faster.
 """
 
 import keras

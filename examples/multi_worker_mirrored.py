@@ -2,8 +2,8 @@
 
     sparktrain run examples/multi_worker_mirrored.py:train --workers 2 --backend tensorflow
 
-Every member calls the same, with the whole dataset and the batch size of all members together: TensorFlow divides each
-batch. An epoch has a cost of its own here (about half a second), so few long epochs are better than many short ones.
+Every member runs the same code, with the whole dataset and the batch size of all members together: TensorFlow divides
+each batch. An epoch costs about half a second by itself, so few long epochs are better than many short ones.
 """
 
 import keras
@@ -13,7 +13,7 @@ EPOCHS, BATCH = 2, 128
 
 
 def train(ctx, learning_rate=0.1):
-    strategy = ctx.strategy("multi_worker_mirrored")  # before anything else of TensorFlow's
+    strategy = ctx.strategy("multi_worker_mirrored")  # before any other call of TensorFlow
     with strategy.scope():  # model, optimizer and metrics belong in here
         model = keras.Sequential(
             [
@@ -32,5 +32,5 @@ def train(ctx, learning_rate=0.1):
     if ctx.rank == 0:
         for epoch, loss in enumerate(history.history["loss"]):
             ctx.report(epoch, loss=loss)
-    loss, accuracy = model.evaluate(*load("t10k", 2_000), batch_size=500, verbose=0)  # by all members too
+    loss, accuracy = model.evaluate(*load("t10k", 2_000), batch_size=500, verbose=0)  # all members evaluate
     return {"accuracy": accuracy, "loss": loss}

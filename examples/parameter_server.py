@@ -2,9 +2,9 @@
 
     sparktrain run examples/parameter_server.py:train --workers 3 --ps 1 --backend tensorflow
 
-Of three workers one is the chief: it alone runs this function, and hands out the steps. The other two compute them, and
-the parameter server keeps the variables. Keras's fit does not work like this, so the steps are scheduled here. Workers
-do not wait for each other: `optimizer.iterations` loses counts then, so learning rates are not to depend on it.
+One of three workers is the chief: it alone runs this function, and schedules the steps. The other two compute them, and
+the parameter server keeps the variables. Keras's fit does not support this, so the function schedules steps itself.
+Workers do not wait for each other, and `optimizer.iterations` loses counts: learning rates must not depend on it.
 """
 
 import keras
@@ -31,7 +31,7 @@ def train(ctx, learning_rate=0.1):
         optimizer.build(model.trainable_variables)
 
     images, labels = load("train", 12_800)
-    pixels = (images * 255).astype("uint8")  # the dataset travels to the workers: a quarter of the bytes
+    pixels = (images * 255).astype("uint8")  # a quarter of the bytes: workers get the dataset
 
     def batches():
         examples = tf.data.Dataset.from_tensor_slices((pixels, labels)).shuffle(12_800).repeat().batch(BATCH)
@@ -51,7 +51,7 @@ def train(ctx, learning_rate=0.1):
     iterator = iter(coordinator.create_per_worker_dataset(batches))
     for epoch in range(EPOCHS):
         losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(STEPS)]
-        coordinator.join()  # until all are done, on whichever worker; raises what one of them raised
+        coordinator.join()  # blocks until all are done; raises the error of a step
         ctx.report(epoch, loss=float(np.mean(coordinator.fetch(losses))))
     test_images, test_labels = load("t10k", 2_000)
     return {"accuracy": float((model(test_images).numpy().argmax(axis=1) == test_labels).mean())}

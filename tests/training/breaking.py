@@ -1,4 +1,4 @@
-"""How members of test gangs are lost, get stuck or err, and what the others are told."""
+"""Members of test gangs that are lost, hang or fail, and the errors of the others."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def lost_in_fit(ring: Ring, victim: int, note: str) -> Any:
             Path(note).write_text(str(time.monotonic()))
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return _told(lambda: _fit(ring, [keras.callbacks.LambdaCallback(on_train_batch_begin=step)]), Path(note))
+    return _error_of(lambda: _fit(ring, [keras.callbacks.LambdaCallback(on_train_batch_begin=step)]), Path(note))
 
 
 def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
@@ -45,20 +45,20 @@ def lost_eagerly(ring: Ring, victim: int, note: str) -> Any:
                 os.kill(os.getpid(), signal.SIGKILL)
             ring.allreduce([tf.ones([1000])], average=True, name="one")
 
-    return _told(operate, Path(note))
+    return _error_of(operate, Path(note))
 
 
 def stuck(joining: Joining, backend: str) -> Any:
-    """The last rank does not call the operation that the others wait in, until one of them says that it gave up."""
+    """The last rank does not call the operation that the others wait in, until one of them has given up."""
     ring = load(Backend(backend))(joining)
     if ring.rank == ring.size - 1:
         while joining.exchange.shared(60) != ("gave up", b""):
             pass
         return None
     started = time.monotonic()
-    told = _told(lambda: ring.allreduce([tf.ones([3])], average=True, name="one"), None)
+    found = _error_of(lambda: ring.allreduce([tf.ones([3])], average=True, name="one"), None)
     joining.exchange.share("gave up", b"")
-    return {**told, "after": time.monotonic() - started}
+    return {**found, "after": time.monotonic() - started}
 
 
 def slow(joining: Joining, backend: str, seconds: float) -> float:
@@ -91,18 +91,18 @@ def mistaken(ring: Ring) -> Any:
         for number in range(100):
             step(tf.constant(number))
 
-    told = _told(loop, None)
-    ring.close = lambda: None  # type: ignore[method-assign] # a member whose function raises ends without a farewell
-    return told
+    found = _error_of(loop, None)
+    ring.close = lambda: None  # type: ignore[method-assign] # a member ends without leaving after an exception
+    return found
 
 
 def out_of_step(ring: Ring) -> Any:
-    """The members pass other shapes: each is told, at the latest when the ring's time is over."""
-    return _told(lambda: ring.allreduce([tf.ones([3 + ring.rank])], average=True, name="one"), None)
+    """The members pass other shapes: each gets an error, at the latest after the ring's timeout."""
+    return _error_of(lambda: ring.allreduce([tf.ones([3 + ring.rank])], average=True, name="one"), None)
 
 
 def joined(joining: Joining, backend: str, thief: int) -> Any:
-    """The port of rank `thief` is taken by another as soon as it is let go of."""
+    """Another process takes the port of rank `thief` as soon as it is released."""
     port = joining.formation.mine.port
     stolen = Joining(joining.formation, joining.exchange, joining.release_port, joining.timeout_s)
     if joining.formation.rank == thief:
@@ -117,7 +117,7 @@ def joined(joining: Joining, backend: str, thief: int) -> Any:
 
 
 def vanishes(joining: Joining, backend: str, missing: int) -> Any:
-    """Rank `missing` begins to join, and then ends."""
+    """Rank `missing` starts to join, and then ends."""
     if joining.formation.rank == missing:
         barrier.wait_for_all(joining, SystemClock())
         os._exit(3)
@@ -150,7 +150,7 @@ def after_an_operation(joining: Joining) -> str:
 
 
 def without_horovod() -> str:
-    """What is said where Horovod is not installed."""
+    """The error where Horovod is not installed."""
     for name in [each for each in sys.modules if each.split(".")[0] == "horovod"]:
         del sys.modules[name]
     sys.modules["horovod"] = None  # type: ignore[assignment]
@@ -169,7 +169,7 @@ def _fit(ring: Ring, callbacks: list[Any]) -> None:
     model.fit(x, y, batch_size=1, epochs=100, steps_per_epoch=None, verbose=0, callbacks=callbacks)
 
 
-def _told(call: Callable[[], Any], note: Path | None) -> dict[str, Any]:
+def _error_of(call: Callable[[], Any], note: Path | None) -> dict[str, Any]:
     try:
         call()
     except Exception as error:

@@ -22,7 +22,7 @@ def data() -> tuple[Any, Any]:
 
 
 def model(*extra: Any, **options: Any) -> Any:
-    """A model that begins with the same weights wherever it is made."""
+    """A model with the same initial weights in each process."""
     import keras
 
     keras.utils.set_random_seed(1)
@@ -60,7 +60,7 @@ def fit(member: Member) -> dict[str, Any]:
 
 
 def loop(member: Member) -> dict[str, Any]:
-    """A loop of one's own: the same as `fit` on one process."""
+    """A custom loop: the same as `fit` on one process."""
     import keras
     import tensorflow as tf
 
@@ -102,7 +102,7 @@ def dies(member: Member) -> Any:
 
 
 def coordinate(member: Member) -> dict[str, Any]:
-    """A coordinator's loop on parameter servers; then the chief may kill one of them and go on."""
+    """A coordinator's loop on parameter servers; then the chief may kill one of them and continue."""
     import keras
     import numpy as np
     import tensorflow as tf
@@ -157,7 +157,7 @@ def said(call: Callable[[], Any]) -> str:
 
 
 def local(member: Member) -> dict[str, str]:
-    """What a strategy within one member says to what it cannot do."""
+    """The errors of a strategy within one member for calls that it does not support."""
     import keras
     import tensorflow as tf
 
@@ -218,7 +218,7 @@ def limits(member: Member) -> dict[str, Any]:
 
 
 def upstream(member: Member) -> dict[str, Any]:
-    """What Keras does between members without the workaround, and what is said of a version that was not measured."""
+    """What Keras does between members without the workaround, and the error for an untested version."""
     import keras
     import tensorflow as tf
     from keras.src.backend.tensorflow import trainer

@@ -3,7 +3,7 @@
     ends = run(functions.train, ("chief", "worker"), steps=3)
 
 `function` is a top-level function of a module that can be imported, and takes a `Member`. What it returns travels as
-JSON. As an agent would, the process that forks ends the servers when all others have ended, and tells how long they
+JSON. As an agent would, the process that forks ends the servers when all others have ended, and reports how long they
 took to end.
 """
 
@@ -205,11 +205,11 @@ def _gather(
     places: tuple[MemberAddress, ...], pids: list[int], pipes: list[int], idle: set[int]
 ) -> list[dict[str, Any]]:
     """As an agent: wait for those that train, then end servers and `idle` ranks; end all when the time is over."""
-    clock, begun = SystemClock(), SystemClock().now()
+    clock, started = SystemClock(), SystemClock().now()
     serving = {rank for rank in range(len(pids)) if tf_cluster.is_server(Formation(rank, places)) or rank in idle}
     texts = dict.fromkeys(range(len(pids)), b"")
     left = set(texts) - serving
-    while left and clock.now() < begun + TIMEOUT_S:
+    while left and clock.now() < started + TIMEOUT_S:
         ready, _, _ = select.select([pipes[rank] for rank in left], [], [], 1.0)
         for rank in [rank for rank in left if pipes[rank] in ready]:
             text = os.read(pipes[rank], 65536)
@@ -219,13 +219,13 @@ def _gather(
         os.kill(pids[rank], signal.SIGKILL)
     ended: list[dict[str, Any]] = [{} for _ in pids]
     for rank in sorted(texts, key=lambda rank: rank in serving):
-        since = clock.now() if rank in serving else begun
+        since = clock.now() if rank in serving else started
         if rank in serving:
             os.kill(pids[rank], signal.SIGTERM)
         status = os.waitstatus_to_exitcode(os.waitpid(pids[rank], 0)[1])
         os.close(pipes[rank])
-        said = json.loads(texts[rank] or b"{}")
-        ended[rank] = said | {"status": status, "ended_s": round(clock.now() - since, 3)}
+        answer = json.loads(texts[rank] or b"{}")
+        ended[rank] = answer | {"status": status, "ended_s": round(clock.now() - since, 3)}
     return ended
 
 

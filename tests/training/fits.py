@@ -105,7 +105,7 @@ def loss_scale(ring: Ring) -> Any:
 
 @case
 def tape(ring: Ring) -> Any:
-    """A loop of one's own, whose last batch has another size, so that its function is traced twice."""
+    """A custom loop with a last batch of another size, so that its function is traced twice."""
     model, optimizer = mlp(), keras.optimizers.SGD(0.1)
     x, y = data(ring)
 
@@ -147,7 +147,7 @@ def _embedded(ring: Ring, optimizer: Any, dense_bytes: int) -> keras.Model:
 
 @case
 def two_optimizers_in_one_function(ring: Ring) -> Any:
-    """As adversaries train: with models of equal shapes, so that nothing but names tells their gradients apart."""
+    """As adversaries train: with models of equal shapes, so that only names distinguish their gradients."""
     models = [mlp(), mlp()]
     optimizers = [distribute(keras.optimizers.SGD(rate), ring) for rate in (0.1, 0.2)]
     x, y = map(tf.constant, data(ring))

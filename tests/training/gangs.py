@@ -98,7 +98,7 @@ def gang_ends(
     ring_timeout_s: float = RING_TIMEOUT_S,
     **params: Any,
 ) -> list[Ended]:
-    """How each member ended, by rank; for gangs that are to fail, or whose members are on several `hosts`."""
+    """How each member ended, by rank; for gangs that must fail, or have members on several `hosts`."""
     wanted = Wanted(f"{function.__module__}:{function.__qualname__}", tuple(hosts), backend, params, ring_timeout_s)
     return list(_Stem.running().call(wanted))
 
@@ -133,7 +133,7 @@ class _Stem:
             self._process.kill()
             self.end()
             raise
-        assert answer is not None, "the process that forks gangs has died; its stderr tells why"
+        assert answer is not None, "the process that forks gangs has died: see its stderr"
         return answer.ends
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of feeds and callbacks share: data whose examples are numbers, and models that note what they see."""
+"""Shared by the tests of feeds and callbacks: data with numbers as examples, and models that note what they see."""
 
 import json
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ ids = np.arange(EXAMPLES, dtype=np.float32).reshape(-1, 1)
 
 
 def known() -> Any:
-    """A dataset of known length, shuffled anew in each epoch."""
+    """A dataset of known length, with a new order in each epoch."""
     data = tf.data.Dataset.from_tensor_slices((ids, ids))
     return data.shuffle(30, seed=5, reshuffle_each_iteration=True).batch(BATCH)
 
 
 def unknown() -> Any:
-    """As `known`, of a length that TensorFlow cannot tell."""
+    """As `known`, of a length that TensorFlow does not know."""
     data = tf.data.Dataset.from_tensor_slices((ids, ids)).filter(lambda x, y: x[0] >= 0)
     return data.shuffle(30, seed=5).batch(BATCH)
 
@@ -60,7 +60,7 @@ def generator() -> Iterator[Any]:
 
 
 def feed_of(kind: str, position: Position | None, *, rank: int = 0, size: int = 1, uneven: str = "drop") -> Any:
-    """This member's share of data of `kind`, made anew as another process would."""
+    """This member's share of data of `kind`, rebuilt as in another process."""
     place: Any = {"rank": rank, "size": size, "uneven": uneven, "position": position}
     if kind == "arrays":
         return shard((ids, ids), batch_size=BATCH, shuffle=True, seed=8, **place)
@@ -96,7 +96,7 @@ class Memory:
         return self.saved[-1][0] if self.saved else None
 
     def restore(self, model: Any, *, alike: bool) -> None:
-        if not self.saved:  # a member whose chief alone has one
+        if not self.saved:  # only the chief has one
             return
         at, _, values = self.saved[-1]
         for variable, value in zip(self._variables(model), values, strict=False):  # metrics may not be built yet
@@ -132,7 +132,7 @@ class Hand:
 
 @dataclass
 class Outside:
-    """What a member's callbacks tell, and what they are told."""
+    """Records the reports of a member's callbacks, and answers them."""
 
     reports: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     steps: list[tuple[int, bool]] = field(default_factory=list)

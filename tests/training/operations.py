@@ -99,7 +99,7 @@ def users_values(ring: Ring) -> dict[str, Any]:
 
 
 def rows(ring: Ring) -> Any:
-    """A sparse gradient that is too large to travel whole: rows 0 and 5 of both members, row 0 twice."""
+    """A sparse gradient that is too large to be sent whole: rows 0 and 5 of both members, row 0 twice."""
     shape = [2_000_000, 1]
     own = tf.IndexedSlices(
         tf.fill([3, 1], float(ring.rank + 1)), tf.constant([0, 0, 5 + ring.rank]), tf.constant(shape)
@@ -110,7 +110,7 @@ def rows(ring: Ring) -> Any:
 
 
 def compressed(ring: Ring, compression: str) -> list[float]:
-    """Gradients of 30,000 on each member, of which the sum is more than fp16 holds; and whole ones, left alone."""
+    """Gradients of 30,000 on each member, with a sum beyond the range of fp16; and integers, which stay."""
     gradients = [tf.fill([2], 30000.0 + ring.rank), None, tf.constant([1 / 3]), tf.constant([1.0], tf.float16)]
     variables = [keras.Variable(tf.zeros_like(each)) for each in gradients if each is not None]
     variables.insert(1, keras.Variable(0.0))
@@ -135,7 +135,7 @@ def _scaled(optimizer: Any) -> Any:
 
 
 def _overflown(ring: Ring, optimizer: Any) -> list[float]:
-    """A variable that began as 1, and the scale that began as 8, after three updates by 8 of which one is too large."""
+    """A variable from 1, and the scale from 8, after three updates by 8; one of them is too large."""
     model = mlp()
     model.compile(optimizer, "mse", jit_compile=False)
     check_same_program(ring, model)
@@ -149,7 +149,7 @@ def _overflown(ring: Ring, optimizer: Any) -> list[float]:
 
 
 def saved(ring: Ring) -> dict[str, Any]:
-    """A distributed optimizer is saved as the plain one, and goes on with the state that it had."""
+    """A distributed optimizer is saved as the plain one, and continues with its state."""
     keras.utils.set_random_seed(7)
     model = mlp()
     optimizer = keras.optimizers.Adam(0.01)
@@ -178,7 +178,7 @@ def saved(ring: Ring) -> dict[str, Any]:
 
 
 def diverging(ring: Ring) -> dict[str, str]:
-    """What is said when members do not do the same."""
+    """The errors of members that differ."""
     silent = mlp()
     silent.set_weights([np.full(each.shape, 0.1) for each in silent.get_weights()])
     silent.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)  # not distributed
@@ -225,7 +225,7 @@ def alone() -> dict[str, Any]:
 
 
 def compressed_fit(ring: Ring, compression: str) -> Any:
-    """Weights of a whole `fit` with gradients that travel at half their width."""
+    """Weights of a whole `fit` with gradients that are sent at half their width."""
     keras.utils.set_random_seed(7)
     model = mlp()
     model.compile(distribute(keras.optimizers.SGD(0.1), ring, compression=compression), "mse", jit_compile=False)
@@ -257,7 +257,7 @@ def _median_ms(call: Any, times: int) -> float:
 
 
 def forms(joining: Joining, backend: str) -> float:
-    """Seconds until the ring is formed."""
+    """Seconds until the ring is connected."""
     started = time.perf_counter()
     load(Backend(backend))(joining)
     return round(time.perf_counter() - started, 3)

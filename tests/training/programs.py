@@ -30,8 +30,8 @@ def program(function: Callable[[Any], keras.Model]) -> Callable[[Any], keras.Mod
     return function
 
 
-class Deaf:
-    """A wire to nobody."""
+class NullWire:
+    """A connection to no agent."""
 
     def send(self, message: m.FromMember) -> None:
         pass
@@ -50,23 +50,23 @@ def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         keras.utils.set_random_seed(7)
-        said = io.StringIO()
-        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(said):
+        printed = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(printed):
             log_dir = Path(folder, "files")
             log_dir.mkdir()
             member = Member(RunId("run"), TrialId(0), Generation(1), Rank(joining.formation.rank))
-            told = m.Assignment(
+            assignment = m.Assignment(
                 member, joining.formation.size, {}, 7, None, "", False, (), folder, str(log_dir), f"{folder}/log.txt"
             )
             gang = JoinedGang(joining.formation, lambda: ring, lambda: None)
             try:
                 _ = gang.ring
-                model = PROGRAMS[name](TrainContext(told, Deaf(), SystemClock(), gang))
+                model = PROGRAMS[name](TrainContext(assignment, NullWire(), SystemClock(), gang))
                 gang.leave()
                 found[name] = {"weights": np.concatenate([each.ravel() for each in model.get_weights()])}
             except SparktrainError as error:
                 found[name] = {"error": f"{type(error).__name__}: {error}"}
-        found[name]["said"] = [line for line in said.getvalue().splitlines() if line.startswith("[sparktrain]")]
+        found[name]["printed"] = [line for line in printed.getvalue().splitlines() if line.startswith("[sparktrain]")]
     close()
     return found
 
@@ -143,7 +143,7 @@ def a_class_that_does_not_count(ctx: Any) -> keras.Model:
 
 
 @program
-def two_outputs_of_which_one_sums(ctx: Any) -> keras.Model:
+def two_outputs_one_sums(ctx: Any) -> keras.Model:
     given = keras.Input((5,))
     outputs = [keras.layers.Dense(1, name="a")(given), keras.layers.Dense(1, name="b")(given)]
     losses = {"a": "mse", "b": keras.losses.MeanAbsoluteError(reduction="sum")}
@@ -256,12 +256,12 @@ def adversaries(ctx: Any) -> keras.Model:
 
 
 @program
-def adversaries_whose_optimizers_are_built_late(ctx: Any) -> keras.Model:
+def adversaries_with_late_optimizers(ctx: Any) -> keras.Model:
     return _adversaries(ctx, built=False)
 
 
 @program
-def adversaries_of_which_one_is_forgotten(ctx: Any) -> keras.Model:
+def adversaries_with_one_forgotten(ctx: Any) -> keras.Model:
     return _adversaries(ctx, built=True, distributed=False)
 
 

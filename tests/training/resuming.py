@@ -18,7 +18,7 @@ STEPS, SAVED = 12, 5
 
 
 def small_model(units: int = 16, shift: bool = False, dtype: str = "float32", extra: int = 0, norm: bool = True) -> Any:
-    """Everything whose state is easily forgotten: moving averages, dropout, slots, a loss scale, a schedule."""
+    """A model with state that is easily forgotten: moving averages, dropout, slots, a loss scale, a schedule."""
     import keras
 
     keras.config.set_dtype_policy(dtype)
@@ -111,7 +111,7 @@ def resume_as_another_rank(folder: str) -> None:
 
 
 def resume_own_optimizers(folder: str) -> dict[str, float]:
-    """The optimizers that a model has beside compile()'s go on too; one that is built by its first step begins anew."""
+    """A model's optimizers beside that of compile() resume too; one that its first step builds starts from 0."""
     import keras
 
     def model_of(*, built: bool) -> Any:

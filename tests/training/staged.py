@@ -67,57 +67,57 @@ def frozen_then_tuned(ctx: Any) -> Any:
     base = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, "tanh")])
     base.trainable = False
     model, data = mlp(ctx, layers=[base, keras.layers.Dense(1)]), share(ctx, shuffle=True)
-    told = [*fit(ctx, model, data, epochs=2), scored(model)]
+    losses = [*fit(ctx, model, data, epochs=2), scored(model)]
     base.trainable = True
     model.compile(ctx.distribute(keras.optimizers.Adam(0.01)), "mse", run_eagerly=True)
-    return [*told, *fit(ctx, model, data, epochs=2), scored(model), *weights(model)]
+    return [*losses, *fit(ctx, model, data, epochs=2), scored(model), *weights(model)]
 
 
 @program
 def folds_with_one_list_of_callbacks(ctx: Any) -> Any:
     callbacks = [*ctx.keras_callbacks(checkpoint_every=3), keras.callbacks.EarlyStopping("loss", patience=5)]
-    told = []
+    losses = []
     for fold in range(3):
         model = mlp(ctx)
-        told += [
+        losses += [
             *fit(ctx, model, share(ctx, rows[6 * fold :][:36], sums[6 * fold :][:36]), callbacks=callbacks, epochs=3)
         ]
-        told += [scored(model), *weights(model)]
-    return told
+        losses += [scored(model), *weights(model)]
+    return losses
 
 
 @program
 def folds_drawn_by_chance(ctx: Any) -> Any:
-    told = []
+    losses = []
     for _ in range(3):
         chosen = np.random.permutation(ROWS)[:36]  # as members draw alike: all of them are seeded with ctx.seed
         model = mlp(ctx)
-        told += [*fit(ctx, model, share(ctx, rows[chosen], sums[chosen]), epochs=2), scored(model), *weights(model)]
-    return told
+        losses += [*fit(ctx, model, share(ctx, rows[chosen], sums[chosen]), epochs=2), scored(model), *weights(model)]
+    return losses
 
 
 @program
 def one_epoch_at_a_time(ctx: Any) -> Any:
-    model, data, told = mlp(ctx), share(ctx, shuffle=True), []
+    model, data, losses = mlp(ctx), share(ctx, shuffle=True), []
     for epoch in range(4):
-        told += fit(ctx, model, data, initial_epoch=epoch, epochs=epoch + 1)
-        told += [scored(model)]
-    return [*told, *weights(model)]
+        losses += fit(ctx, model, data, initial_epoch=epoch, epochs=epoch + 1)
+        losses += [scored(model)]
+    return [*losses, *weights(model)]
 
 
 @program
 def autoencoder_then_classifier(ctx: Any) -> Any:
     encoder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "tanh")])
     whole = mlp(ctx, layers=[encoder, keras.layers.Dense(5)])
-    told = fit(ctx, whole, share(ctx, rows, rows), epochs=2)
+    losses = fit(ctx, whole, share(ctx, rows, rows), epochs=2)
     plain = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1, kernel_initializer="ones")])
     plain.compile("sgd", "mse", run_eagerly=True)
     plain.fit(rows, sums, batch_size=48, epochs=1, verbose=0, shuffle=False)  # no stage: without our callbacks
     classifier = mlp(ctx, layers=[keras.Input((3,)), keras.layers.Dense(1)])
     codes = encoder.predict(rows, verbose=0)
-    told += fit(ctx, classifier, share(ctx, codes, sums), epochs=2)
-    told += fit(ctx, whole, share(ctx, rows, rows), epochs=1)
-    return [*told, *weights(whole, classifier, plain)]
+    losses += fit(ctx, classifier, share(ctx, codes, sums), epochs=2)
+    losses += fit(ctx, whole, share(ctx, rows, rows), epochs=1)
+    return [*losses, *weights(whole, classifier, plain)]
 
 
 @program
@@ -214,11 +214,11 @@ def files_of_callbacks(ctx: Any) -> Any:
 def in_a_graph(ctx: Any) -> Any:
     model = mlp(ctx)
     model.run_eagerly = False
-    data, told = share(ctx, shuffle=True), []
+    data, losses = share(ctx, shuffle=True), []
     for rate in (0.1, 0.01):
         model.optimizer.learning_rate = rate
-        told += fit(ctx, model, data, epochs=2)
-    return [*told, *weights(model)]
+        losses += fit(ctx, model, data, epochs=2)
+    return [*losses, *weights(model)]
 
 
 # ---- what calls them
@@ -267,7 +267,7 @@ class Wire:
 
 def context(ring: Ring, home: Path, restore_dir: str, kill: int) -> tuple[TrainContext, Wire]:
     """A context of a fresh member."""
-    told = m.Assignment(
+    assignment = m.Assignment(
         member=Member(RunId("run"), TrialId(0), Generation(2 if restore_dir else 1), Rank(ring.rank)),
         size=ring.size,
         params={},
@@ -281,7 +281,7 @@ def context(ring: Ring, home: Path, restore_dir: str, kill: int) -> tuple[TrainC
         log_path="",
         restore_dir=restore_dir,
     )
-    for folder in (told.work_dir, told.log_dir):
+    for folder in (assignment.work_dir, assignment.log_dir):
         Path(folder).mkdir(parents=True)
     wire, left = Wire(), [kill]
 
@@ -290,7 +290,7 @@ def context(ring: Ring, home: Path, restore_dir: str, kill: int) -> tuple[TrainC
             return [*super().keras_callbacks(**options), *([Kill(left)] if kill else [])]
 
     formation = alone().formation
-    return Killing(told, wire, SystemClock(), JoinedGang(formation, lambda: ring, lambda: None)), wire
+    return Killing(assignment, wire, SystemClock(), JoinedGang(formation, lambda: ring, lambda: None)), wire
 
 
 def lived(function: Callable[[Any], Any], ring: Ring, home: Path, kill: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""What members are told when a ring cannot be formed, or breaks."""
+"""The errors of members when a ring cannot be connected, or breaks."""
 
 from itertools import product
 from pathlib import Path
@@ -25,7 +25,7 @@ LOSSES = [
 
 
 @pytest.mark.parametrize(("backend", "victim", "how"), LOSSES)
-def test_the_others_are_told_of_a_killed_member(backend: str, victim: int, how: str, tmp_path: Path) -> None:
+def test_the_others_report_a_killed_member(backend: str, victim: int, how: str, tmp_path: Path) -> None:
     note = str(tmp_path / "killed")
     ends = gang_ends(FUNCTIONS[how], ["here"] * 3, backend, ring_timeout_s=TIMEOUT_S, victim=victim, note=note)
 
@@ -37,16 +37,16 @@ def test_the_others_are_told_of_a_killed_member(backend: str, victim: int, how: 
 
 
 @both
-def test_nobody_waits_longer_for_a_stuck_member_than_the_timeout(backend: str) -> None:
+def test_the_wait_for_a_stuck_member_ends_with_the_timeout(backend: str) -> None:
     *others, _ = run_gang(breaking.stuck, 3, backend, ring_timeout_s=TIMEOUT_S)
 
-    for told in others:
-        assert told["typed"], told
-        assert told["after"] < 2 * TIMEOUT_S + LATE_S
+    for result in others:
+        assert result["typed"], result
+        assert result["after"] < 2 * TIMEOUT_S + LATE_S
 
 
 @both
-def test_a_mistake_of_one_member_is_not_taken_for_a_loss(backend: str) -> None:
+def test_a_mistake_of_one_member_is_no_loss(backend: str) -> None:
     mistaken, other = run_gang(breaking.mistaken, 2, backend, ring_timeout_s=TIMEOUT_S)
 
     assert "a mistake of the user" in mistaken["text"]
@@ -55,10 +55,10 @@ def test_a_mistake_of_one_member_is_not_taken_for_a_loss(backend: str) -> None:
 
 
 @both
-def test_members_that_pass_other_shapes_are_told(backend: str) -> None:
-    for told in run_gang(breaking.out_of_step, 2, backend, ring_timeout_s=TIMEOUT_S):
-        assert told["typed"], told
-        assert "passed another shape" in told["text"]
+def test_other_shapes_are_an_error_on_all_members(backend: str) -> None:
+    for result in run_gang(breaking.out_of_step, 2, backend, ring_timeout_s=TIMEOUT_S):
+        assert result["typed"], result
+        assert "passed another shape" in result["text"]
 
 
 @both
@@ -70,7 +70,7 @@ def test_a_member_that_does_not_join_is_named(backend: str) -> None:
 
 
 @both
-def test_a_member_that_ends_while_it_joins_is_no_crash_of_the_others(backend: str) -> None:
+def test_a_member_that_ends_while_it_joins_is_an_error_on_the_others(backend: str) -> None:
     ends = gang_ends(breaking.vanishes, ["here"] * 2, backend, ring_timeout_s=2.0, missing=1)
 
     assert ends[0].error is None
@@ -86,14 +86,14 @@ def test_a_stolen_port_is_named() -> None:
     assert "rank 1 on here had not started to join" in other["error"]
 
 
-def test_operations_before_the_ring_are_the_users_to_move() -> None:
-    for told in run_gang(breaking.after_an_operation, 2, "none"):
-        assert told.startswith("FunctionError")
-        assert "move what the training function's module does" in told
+def test_an_operation_before_the_ring_is_an_error_of_the_function() -> None:
+    for result in run_gang(breaking.after_an_operation, 2, "none"):
+        assert result.startswith("FunctionError")
+        assert "move what the training function's module does" in result
 
 
-def test_a_missing_horovod_is_told_with_the_way_to_build_it() -> None:
-    (told,) = run_gang(breaking.without_horovod, 1, "none")
+def test_the_error_for_a_missing_horovod_names_the_build_command() -> None:
+    (result,) = run_gang(breaking.without_horovod, 1, "none")
 
-    assert "scripts/build_horovod.sh" in told
-    assert "make horovod" in told
+    assert "scripts/build_horovod.sh" in result
+    assert "make horovod" in result

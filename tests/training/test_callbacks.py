@@ -33,7 +33,7 @@ def callbacks_of(model: Any, ring: Ring, outside: Outside, *, steps: int | None 
     return keras.callbacks.CallbackList(found, model=model, epochs=9, steps=steps, verbose=0)
 
 
-def test_each_fit_reports_epochs_tells_steps_and_is_checked_once() -> None:
+def test_each_fit_reports_epochs_and_steps_and_is_checked_once() -> None:
     outside = Outside()
     data = feed_of("known", outside.position)
     callbacks = keras_callbacks(outside.ties())
@@ -49,7 +49,7 @@ def test_each_fit_reports_epochs_tells_steps_and_is_checked_once() -> None:
     assert outside.position.step == 3 * 23
 
 
-def test_progress_is_told_every_half_second_and_while_validating() -> None:
+def test_progress_is_reported_every_half_second_and_while_validating() -> None:
     outside = Outside()
     callbacks = callbacks_of(built(), LocalRing(), outside)
     callbacks.on_train_begin()
@@ -64,7 +64,7 @@ def test_progress_is_told_every_half_second_and_while_validating() -> None:
     assert outside.steps == [(0, True), (1, True), (3, True), (4, True)]
 
 
-def test_members_begin_with_what_the_chief_has_and_keep_their_seeds() -> None:
+def test_members_start_with_the_chiefs_state_and_keep_their_seeds() -> None:
     def start(ring: ThreadRing) -> Any:
         keras.utils.set_random_seed(ring.rank)
         inside = [
@@ -268,7 +268,7 @@ def test_only_the_chief_reports() -> None:
     assert chief[-4:] == ["CallbackStateKeeper", "StopTogether", "SaveCheckpoints", "EndStage"]
 
 
-def test_all_members_go_on_where_the_chief_does() -> None:
+def test_all_members_resume_where_the_chief_does() -> None:
     def start(ring: ThreadRing) -> Any:
         outside, memory, model = Outside(), Memory(), built(ring.rank)
         distribute(model.optimizer, ring)
@@ -371,12 +371,12 @@ def test_backup_and_restore_is_refused(tmp_path: Path) -> None:
 
 
 class Peculiar(keras.callbacks.Callback):
-    """Has what no checkpoint can have, and what it says itself."""
+    """Has an attribute that no checkpoint can carry, and may have state methods."""
 
-    def __init__(self, *, tells: bool) -> None:
+    def __init__(self, *, keeps_state: bool) -> None:
         super().__init__()
         self.seen: set[int] = set()
-        if tells:
+        if keeps_state:
             self.get_state = lambda: {"seen": sorted(self.seen)}
             self.set_state = lambda state: self.seen.update(state["seen"])
 
@@ -384,18 +384,18 @@ class Peculiar(keras.callbacks.Callback):
         self.seen.add(epoch)
 
 
-@pytest.mark.parametrize("tells", [False, True])
-def test_a_state_that_cannot_be_saved_is_told_once(tells: bool, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("keeps_state", [False, True])
+def test_a_state_that_cannot_be_saved_is_reported_once(keeps_state: bool, capsys: pytest.CaptureFixture[str]) -> None:
     memory = Memory()
     for epochs in (2, 3):
-        outside, callback = Outside(), Peculiar(tells=tells)
+        outside, callback = Outside(), Peculiar(keeps_state=keeps_state)
         ours = keras_callbacks(outside.ties(snapshots=memory))
         data: Any = {"x": feed_of("known", outside.position), "shuffle": False}
         member().fit(**data, callbacks=[*ours, callback], epochs=epochs, verbose=0)
 
-    assert callback.seen == ({0, 1, 2} if tells else {2})
-    said = "[sparktrain] Peculiar.seen (set) is not saved in checkpoints, and gets its initial value after a restart"
-    assert capsys.readouterr().err.count(said) == (0 if tells else 2)
+    assert callback.seen == ({0, 1, 2} if keeps_state else {2})
+    text = "[sparktrain] Peculiar.seen (set) is not saved in checkpoints, and gets its initial value after a restart"
+    assert capsys.readouterr().err.count(text) == (0 if keeps_state else 2)
 
 
 def test_a_monitor_that_is_no_metric_is_an_error() -> None:

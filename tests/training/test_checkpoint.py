@@ -1,4 +1,4 @@
-"""Resuming from a checkpoint in a fresh process: as if nothing had happened, or a refusal that says why."""
+"""Resuming from a checkpoint in a fresh process: equal to no interruption, or refused with a reason."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

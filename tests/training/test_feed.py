@@ -127,7 +127,7 @@ def test_steps_are_known_beforehand_where_they_can_be() -> None:
     assert steps_of(feed_of("endless", None)) is None
 
 
-def test_datasets_in_another_order_are_told_apart() -> None:
+def test_datasets_in_another_order_have_other_numbers() -> None:
     plain = tf.data.Dataset.range(20)
     numbers = [order_of(plain.shuffle(20, seed=seed).batch(size)) for seed in (1, 1, 2) for size in (2, 4)]
 
@@ -135,7 +135,7 @@ def test_datasets_in_another_order_are_told_apart() -> None:
     assert len(set(numbers)) == 4
 
 
-def test_no_example_is_read_for_the_sake_of_epochs_that_were_run_before() -> None:
+def test_no_example_is_read_for_earlier_epochs() -> None:
     made: list[int] = []
     noted = tf.data.Dataset.range(40).map(
         lambda x: tf.numpy_function(lambda y: (made.append(int(y)), y)[1], [x], tf.int64)
@@ -152,7 +152,7 @@ def test_no_example_is_read_for_the_sake_of_epochs_that_were_run_before() -> Non
     assert sorted(made) == list(range(40))
 
 
-def test_iterators_that_are_not_read_begin_no_epoch() -> None:
+def test_iterators_that_are_not_read_start_no_epoch() -> None:
     data, other = feed_of("known", None), feed_of("known", None)
     idle = [iter(data) for _ in range(3)]
 
@@ -256,7 +256,7 @@ def test_a_pydataset_may_shuffle_between_epochs(own: int | None) -> None:
     assert np.random.get_state()[1].tolist() == drawn
 
 
-def test_a_pydataset_goes_on_in_the_epoch_that_is_resumed() -> None:
+def test_a_pydataset_resumes_in_the_middle_of_an_epoch() -> None:
     straight = shard(Shuffled(), rank=0, size=1, seed=5)
     for _ in range(2):
         list(straight)

@@ -52,7 +52,7 @@ class Keys(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Of a rendezvous on this machine that nobody has used."""
+    """The port of an unused rendezvous on this machine."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("FreshKeys", (Keys,), {"values": {}}))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -86,7 +86,7 @@ async def run_ranks(bench: Bench, function: Callable[..., Any], count: int, **pa
 
 
 def join_ring(rank: int, size: int, port: int, **settings: int) -> None:
-    """In a member: tell Horovod of its ring, and join it."""
+    """In a member: configure Horovod for its ring, and join it."""
     import horovod.tensorflow as hvd
 
     place = {"RANK": rank, "SIZE": size, "LOCAL_RANK": rank, "LOCAL_SIZE": size, "CROSS_RANK": 0, "CROSS_SIZE": 1}
@@ -110,7 +110,7 @@ def reduce_both(rank, port):
 
 
 def reduce_alone(rank, port, met):
-    """Three steps of two ranks; then rank 0 goes on, and rank 1 is alive but does not come."""
+    """Three steps of two ranks; then rank 0 continues, and rank 1 is alive but does not come."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -146,7 +146,7 @@ def go_on_alone(rank, port):
     return {"seconds": seconds, "size": hvd.size(), "total": total}
 
 
-def test_the_build_tells_itself_from_the_plain_horovod() -> None:
+def test_the_build_differs_from_the_plain_horovod() -> None:
     version = importlib.metadata.version("horovod")
 
     assert f"+sparktrain.tf{importlib.metadata.version('tensorflow')}." in version
@@ -162,7 +162,7 @@ async def test_members_of_one_zygote_reduce_with_each_other(bench: Bench, port: 
 
 
 @of_one_zygote
-async def test_a_rank_that_does_not_come_to_a_step_ends_the_wait_of_the_others(bench: Bench, port: int) -> None:
+async def test_the_wait_for_a_rank_that_misses_a_step_ends(bench: Bench, port: int) -> None:
     met = bench.folder / "met"
     os.mkfifo(met)
 

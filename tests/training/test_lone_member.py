@@ -1,4 +1,4 @@
-"""Rank 0 of a gang whose other members do not exist: what Keras does with it, and that it is Keras again afterwards."""
+"""Rank 0 of a gang without other members: what Keras does with it, and that Keras is restored afterwards."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_a_mirrored_gang_trains_a_fit_as_rank_0() -> None:
     assert patched() == before
 
 
-def test_without_mirroring_the_first_operation_says_what_it_needs() -> None:
+def test_without_mirroring_the_first_operation_is_an_error_with_the_needed_option() -> None:
     with local_context(size=4, backend="tensorflow") as ctx:
         assert len(list(ctx.shard((np.zeros((64, 2), "float32"),) * 2, batch_size=4))) == 4
         with pytest.raises(GangNeededError, match="needs all 4 members"):
@@ -84,7 +84,7 @@ def test_strategies_that_connect_a_gang_are_refused() -> None:
             tf.distribute.MultiWorkerMirroredStrategy()
 
 
-def test_each_context_names_layers_anew_and_leaves_keras_as_it_was() -> None:
+def test_each_context_counts_layer_names_from_0_and_restores_keras() -> None:
     keras.layers.Dense(1)
     tf.random.set_seed(3)
     names = []

@@ -1,4 +1,4 @@
-"""Members that call different operations of a ring: told at once, with both calls; slow ones are left alone."""
+"""Members that call different collectives fail at once with both calls; slow ones do not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -106,7 +106,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
-async def test_members_that_call_different_operations_are_told_both(
+async def test_members_that_call_different_operations_report_both(
     backend: str, zygote: ZygoteProcess, tmp_path: Path
 ) -> None:
     for name, (function, words) in CASES.items():
@@ -119,10 +119,10 @@ async def test_members_that_call_different_operations_are_told_both(
         for each in told:
             assert all(word in each.summary for word in words), each.summary
         assert max(end.seconds for end in ends) < RING_TIMEOUT_S, name
-        for each in told:  # whoever has returned is in no line of it
+        for each in told:  # a member that has returned has no line
             assert function.__name__ in each.traceback or (name == "one more" and not each.traceback)
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
-def test_a_member_that_is_slow_is_waited_for(backend: str) -> None:
+def test_members_wait_for_a_slow_one(backend: str) -> None:
     assert run_gang(breaking.slow, 2, backend, ring_timeout_s=1.0, seconds=3.0) == [3.0, 3.0]

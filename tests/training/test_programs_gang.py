@@ -17,7 +17,7 @@ TABLE: dict[str, float | str] = {
     "a_mean_with_sample_weights": EQUAL,
     "masked_sequences": EQUAL,
     "a_class_that_does_not_count": EQUAL,
-    "two_outputs_of_which_one_sums": EQUAL,
+    "two_outputs_one_sums": EQUAL,
     "a_loss_without_reduction": "reduction='sum'",
     "a_function_that_returns_one_number": EQUAL,
     "evaluated_by_the_chief_alone": EQUAL,
@@ -25,8 +25,8 @@ TABLE: dict[str, float | str] = {
     "synchronized_batches_of_a_tape": EQUAL,
     "a_small_embedding_under_adam": EQUAL,
     "adversaries": EQUAL,
-    "adversaries_whose_optimizers_are_built_late": EQUAL,
-    "adversaries_of_which_one_is_forgotten": "judge_optimizer=ctx.distribute(...)",
+    "adversaries_with_late_optimizers": EQUAL,
+    "adversaries_with_one_forgotten": "judge_optimizer=ctx.distribute(...)",
     "without_callbacks_from_equal_weights": EQUAL,
     "without_callbacks_from_other_weights": "callbacks=ctx.keras_callbacks()",
     "without_distribute": APART,
@@ -34,32 +34,32 @@ TABLE: dict[str, float | str] = {
     "without_shard": EQUAL,
     "averaged_by_hand": EQUAL,
 }
-"""How far the weights of a gang may be from those of one process; or what the error says by which it is refused."""
+"""How far the weights of a gang may be from those of one process; or the text of the error that refuses it."""
 
-SAID = {
+NOTICES = {
     "a_function_that_returns_one_number": ["let it return one number for each example where it is a sum"],
     "without_distribute": ["optimizer=ctx.distribute(...)"],
     "without_shard": ["model.fit(ctx.shard(data), ...)"],
-    "adversaries_whose_optimizers_are_built_late": ["maker_optimizer.build(...)", "judge_optimizer.build(...)"],
+    "adversaries_with_late_optimizers": ["maker_optimizer.build(...)", "judge_optimizer.build(...)"],
 }
-"""What the chief's log says of a program, line by line, where it says something."""
+"""The notices in the chief's log for a program, line by line."""
 
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, Any]:
-    """What one process makes of each program, on all rows."""
+    """The result of each program in one process, on all rows."""
     (found,) = _run(1, "none")
     return found
 
 
 @pytest.fixture(scope="module", params=["tensorflow", pytest.param("horovod", marks=pytest.mark.all)])
 def gang(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    """What each member of a gang of two makes of them."""
+    """The results of each member of a gang of two."""
     return _run(2, request.param)
 
 
 def _run(size: int, backend: str) -> list[dict[str, Any]]:
-    """The programs in several gangs, none of which takes long on a busy machine."""
+    """The programs in several gangs: each is short on a busy machine."""
     names = list(TABLE)
     parts = [run_gang(programs.run, size, backend, names=names[at : at + 8]) for at in range(0, len(names), 8)]
     return [{name: end for part in members for name, end in part.items()} for members in zip(*parts, strict=True)]
@@ -67,7 +67,7 @@ def _run(size: int, backend: str) -> list[dict[str, Any]]:
 
 @pytest.mark.timeout(300)  # the first one trains them all
 @pytest.mark.parametrize("name", TABLE)
-def test_a_gang_trains_what_one_process_trains_or_says_why_not(
+def test_a_gang_trains_what_one_process_trains_or_names_the_reason(
     name: str, gang: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
     first, second = (member[name] for member in gang)
@@ -79,11 +79,11 @@ def test_a_gang_trains_what_one_process_trains_or_says_why_not(
     assert first.get("error") == second.get("error") == alone[name].get("error") is None
     np.testing.assert_allclose(first["weights"], alone[name]["weights"], rtol=0, atol=limit)
     np.testing.assert_allclose(second["weights"], first["weights"], rtol=0, atol=limit)
-    assert len(first["said"]) == len(SAID.get(name, []))
-    assert all(words in line for words, line in zip(SAID.get(name, []), first["said"], strict=True))
+    assert len(first["printed"]) == len(NOTICES.get(name, []))
+    assert all(words in line for words, line in zip(NOTICES.get(name, []), first["printed"], strict=True))
 
 
-def test_a_loop_is_looked_at_too() -> None:
+def test_a_loop_is_checked_too() -> None:
     begins_apart = run_gang(programs.run, 2, "tensorflow", names=["a_loop_from_other_weights"])
     same_batch, _ = run_gang(programs.run, 2, "tensorflow", names=["a_loop_without_shard"])
 
@@ -91,4 +91,4 @@ def test_a_loop_is_looked_at_too() -> None:
         error = member["a_loop_from_other_weights"]["error"]
         assert "rank 1 differs from the others in 'sequential/dense/kernel'" in error
         assert "model.set_weights(ctx.broadcast(model.get_weights()))" in error
-    assert ["ctx.shard(data)" in line for line in same_batch["a_loop_without_shard"]["said"]] == [True]
+    assert ["ctx.shard(data)" in line for line in same_batch["a_loop_without_shard"]["printed"]] == [True]

@@ -1,4 +1,4 @@
-"""A fit that is killed and goes on from a checkpoint trains on what it would have trained on, in the same order."""
+"""A fit that is killed and resumes from a checkpoint trains on the same data in the same order."""
 
 from itertools import chain, pairwise, product
 from typing import Any
@@ -20,7 +20,7 @@ MIDDLES = [pytest.param(*case, marks=() if case in OFTEN else pytest.mark.all) f
 
 
 @pytest.mark.parametrize(("kind", "steps_per_execution"), MIDDLES)
-def test_goes_on_in_the_middle_of_an_epoch(kind: str, steps_per_execution: int) -> None:
+def test_resumes_in_the_middle_of_an_epoch(kind: str, steps_per_execution: int) -> None:
     draw = np.random.default_rng([KINDS.index(kind), steps_per_execution])
     options = {"steps_per_execution": steps_per_execution}
     whole, wanted = fitted(kind, Memory(), every=None, epochs=3, options=options)
@@ -54,7 +54,7 @@ def _epochs(seen: list[list[int]]) -> list[list[list[int]]]:
         ("generator", 5),
     ],
 )
-def test_goes_on_where_epochs_have_a_given_number_of_steps(kind: str, per_epoch: int) -> None:
+def test_resumes_with_a_given_number_of_steps_per_epoch(kind: str, per_epoch: int) -> None:
     options: dict[str, Any] = {"epochs": 4, "steps_per_epoch": per_epoch}
     whole, _ = fitted(kind, Memory(), every=None, **options)
     memory = Memory()
@@ -67,7 +67,7 @@ def test_goes_on_where_epochs_have_a_given_number_of_steps(kind: str, per_epoch:
     assert len(whole.seen) == 4 * per_epoch
 
 
-def test_goes_on_at_the_end_of_an_epoch_and_reports_each_epoch_once() -> None:
+def test_resumes_at_the_end_of_an_epoch_and_reports_each_epoch_once() -> None:
     memory = Memory()
     first, _ = fitted("known", memory, every="epoch", kill=50, epochs=3)
     last, history = fitted("known", memory, every="epoch", epochs=3)
@@ -86,7 +86,7 @@ def test_nothing_is_left_to_do_after_the_last_epoch() -> None:
     assert (again.seen, history) == ([], whole)
 
 
-def test_a_checkpoint_that_falls_due_with_an_epoch_goes_on_in_the_next() -> None:
+def test_a_checkpoint_that_is_due_with_an_epoch_resumes_in_the_next() -> None:
     memory = Memory()
     fitted("unknown", memory, every=23, epochs=2)
 

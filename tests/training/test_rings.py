@@ -1,4 +1,4 @@
-"""Members of a ring train what one process trains on all of their rows; and what else they do with a ring."""
+"""Members of a ring train what one process trains on all rows; and the other collectives of a ring."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_takes_the_values_of_users(backend: str) -> None:
 
 
 @both
-def test_a_large_sparse_gradient_travels_as_rows(backend: str) -> None:
+def test_a_large_sparse_gradient_is_sent_as_rows(backend: str) -> None:
     first, second = run_gang(operations.rows, 2, backend)
 
     assert first == second == [[0, 3.0], [5, 0.5], [6, 1.0]]
@@ -113,7 +113,7 @@ def test_a_distributed_optimizer_is_saved_as_the_plain_one(backend: str) -> None
 
 
 @both
-def test_members_that_differ_are_told(backend: str) -> None:
+def test_members_that_differ_are_reported(backend: str) -> None:
     first, second = run_gang(operations.diverging, 2, backend)
 
     assert first == second

@@ -41,7 +41,7 @@ def test_rises_in_a_line_and_stays() -> None:
     assert rates(Warmup(0.4, 4), 6) == pytest.approx([0.1, 0.175, 0.25, 0.325, 0.4, 0.4])
 
 
-def test_then_follows_another_schedule_from_its_beginning() -> None:
+def test_then_follows_another_schedule_from_its_start() -> None:
     decay = schedules.CosineDecay(0.4, 10)
     found = rates(Warmup(decay, 3, start=0.1), 13)
 

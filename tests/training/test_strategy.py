@@ -43,23 +43,23 @@ def test_a_loop_of_two_members_is_fit_of_one(alone: Any) -> None:
 
 
 def test_what_keras_cannot_do_between_members_is_refused_by_each() -> None:
-    for said in results(functions.limits, TWO):
-        assert said["same"]
-        assert said["released"] == [True], "the port was let go before TensorFlow's server listened"
-        assert "without parameter servers" in said["other"]
+    for result in results(functions.limits, TWO):
+        assert result["same"]
+        assert result["released"] == [True], "the port was let go before TensorFlow's server listened"
+        assert "without parameter servers" in result["other"]
         for name in ("steps", "steps of evaluate"):
-            assert "steps_per_execution=2 fails there" in said[name]
-        assert "jit_compile=True fails there" in said["jit"]
-        assert "metric 'foreign' was made outside of the scope" in said["metric"]
-        assert "model.predict_on_batch() under strategy 'multi_worker_mirrored'" in said["predict_on_batch"]
+            assert "steps_per_execution=2 fails there" in result[name]
+        assert "jit_compile=True fails there" in result["jit"]
+        assert "metric 'foreign' was made outside of the scope" in result["metric"]
+        assert "model.predict_on_batch() under strategy 'multi_worker_mirrored'" in result["predict_on_batch"]
 
 
 def test_keras_still_has_the_bugs_of_the_workaround() -> None:
-    for said in results(functions.upstream, TWO):
-        assert said["version"] in said["measured"], "test this version, and add it or drop the workaround"
-        assert said["build"].startswith("ValueError: Attempt to convert a value (PerReplica")
-        assert "Invalid reduction dimension 0" in said["reduce"]
-        assert f"Keras {said['version']} is not tested" in said["refused"]
+    for result in results(functions.upstream, TWO):
+        assert result["version"] in result["measured"], "test this version, and add it or drop the workaround"
+        assert result["build"].startswith("ValueError: Attempt to convert a value (PerReplica")
+        assert "Invalid reduction dimension 0" in result["reduce"]
+        assert f"Keras {result['version']} is not tested" in result["refused"]
 
 
 def test_the_survivor_of_a_dead_member_recognizes_the_loss() -> None:
@@ -90,7 +90,7 @@ def test_a_strategy_after_an_op_is_refused_at_once(roles: tuple[str, ...], param
         assert end.ended_s < 10
 
 
-def test_a_coordinator_trains_on_parameter_servers_which_end_when_they_are_told() -> None:
+def test_a_coordinator_trains_on_parameter_servers_which_end_on_request() -> None:
     chief, *servers = run(functions.coordinate, SERVED)
     assert not chief.error
     assert chief.result["strategy"] == "ParameterServerStrategyV2"
@@ -99,26 +99,26 @@ def test_a_coordinator_trains_on_parameter_servers_which_end_when_they_are_told(
     assert all(server.ended_s < 2 for server in servers)
 
 
-def test_servers_whose_chief_has_died_end_when_they_are_told() -> None:
+def test_servers_of_a_dead_chief_end_on_request() -> None:
     chief, *servers = run(functions.coordinate, SERVED, suicide=True)
     assert chief.status == -9
     assert [server.status for server in servers] == [-15, -15]
     assert all(server.ended_s < 2 for server in servers)
 
 
-def test_the_chief_of_a_parameter_server_that_dies_learns_so() -> None:
+def test_the_chief_of_a_dead_parameter_server_recognizes_the_loss() -> None:
     _, _, chief = run(functions.coordinate, ("ps", "worker", "chief"), kill=0)
     assert chief.error.startswith("UnavailableError")
     assert chief.lost
 
 
 def test_what_keras_cannot_do_on_parameter_servers_is_refused() -> None:
-    said = results(functions.served_limits, SERVED)[0]
-    assert said["released"] == [True]
-    assert said["shards"] == 2
-    assert "StrategyError: variable_partitioner cuts variables into shards" in said["keras"]
+    result = results(functions.served_limits, SERVED)[0]
+    assert result["released"] == [True]
+    assert result["shards"] == 2
+    assert "StrategyError: variable_partitioner cuts variables into shards" in result["keras"]
     for name in (*functions.TRAIN_AND_TEST, "predict", "predict_on_batch"):
-        assert f"StrategyError: model.{name}() under strategy 'parameter_server'" in said[name]
+        assert f"StrategyError: model.{name}() under strategy 'parameter_server'" in result[name]
 
 
 @pytest.mark.parametrize("kind", [pytest.param("mirrored", marks=pytest.mark.all), "central_storage"])
@@ -134,21 +134,21 @@ def test_mirrored_fit_on_two_devices_is_fit_on_one(alone: Any) -> None:
 
 def test_what_keras_cannot_do_on_mirrored_devices_is_refused() -> None:
     calls = ["predict_on_batch", "steps", "jit", "batch norm", "dropout"]
-    said = results(functions.local, ("chief",), kind="mirrored", calls=calls)[0]
-    assert "StrategyError: model.predict_on_batch() under strategy 'mirrored'" in said["predict_on_batch"]
-    assert "StrategyError: model.fit() under strategy 'mirrored': steps_per_execution=2" in said["steps"]
-    assert "StrategyError: model.fit() under strategy 'mirrored': jit_compile=True" in said["jit"]
-    assert said["batch norm"] == said["dropout"] == "runs"
+    result = results(functions.local, ("chief",), kind="mirrored", calls=calls)[0]
+    assert "StrategyError: model.predict_on_batch() under strategy 'mirrored'" in result["predict_on_batch"]
+    assert "StrategyError: model.fit() under strategy 'mirrored': steps_per_execution=2" in result["steps"]
+    assert "StrategyError: model.fit() under strategy 'mirrored': jit_compile=True" in result["jit"]
+    assert result["batch norm"] == result["dropout"] == "runs"
 
 
 def test_what_keras_does_wrongly_under_central_storage_is_refused() -> None:
-    said = results(functions.local, ("chief",), kind="central_storage")[0]
+    result = results(functions.local, ("chief",), kind="central_storage")[0]
     for name in (*functions.TRAIN_AND_TEST, "predict_on_batch"):
-        assert f"StrategyError: model.{name}() under strategy 'central_storage': Keras adds up" in said[name]
-    assert "StrategyError: metric 'loss' within the scope of strategy 'central_storage'" in said["compile"]
+        assert f"StrategyError: model.{name}() under strategy 'central_storage': Keras adds up" in result[name]
+    assert "StrategyError: metric 'loss' within the scope of strategy 'central_storage'" in result["compile"]
     for name in ("batch norm", "dropout"):
-        assert "StrategyError: a layer changes a variable of its own" in said[name]
-    assert said["predict"] == "96"
+        assert "StrategyError: a layer changes a variable of its own" in result[name]
+    assert result["predict"] == "96"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_what_keras_does_wrongly_under_central_storage_is_refused() -> None:
         ("multi_worker_mirrored", "CollectiveAllReduceStrategy"),
     ],
 )
-def test_strategies_of_one_who_trains_alone(kind: str | None, name: str) -> None:
+def test_strategies_of_a_single_member(kind: str | None, name: str) -> None:
     assert results(functions.kind, ("chief",), kind=kind) == [["chief", name]]
 
 
@@ -177,7 +177,7 @@ def test_the_evaluator_enters_the_function_with_the_default_strategy() -> None:
         pytest.param("central_storage", ("chief",), marks=pytest.mark.all),
     ],
 )
-def test_examples_learn_to_tell_clothes_apart(name: str, roles: tuple[str, ...]) -> None:
+def test_examples_learn_to_classify_clothes(name: str, roles: tuple[str, ...]) -> None:
     chief = results(functions.example, roles, name=name)[0]
     assert chief["accuracy"] > 0.7
     assert chief["losses"] == sorted(chief["losses"], reverse=True)

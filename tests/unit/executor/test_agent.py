@@ -1,4 +1,4 @@
-"""The lives of an agent: its lease, and how it comes back, on a clock that the test moves."""
+"""An agent's lease, and how it joins again, on a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ REFUSED = Unreachable("127.0.0.1: connection refused", refused=True)
 
 
 class Dialer(MemoryDialer):
-    """Finds the coordinator unless it is told what to find instead."""
+    """Finds the coordinator, or raises the error that the test sets."""
 
     def __init__(self, transport: MemoryTransport, clock: HandClock) -> None:
         super().__init__(transport, "agent")
@@ -93,7 +93,7 @@ class Scene(Reception):
 
 @asynccontextmanager
 async def attending(folder: Path, refused_s: float | None = None) -> AsyncIterator[tuple[Scene, Any]]:
-    """A scene whose agent has joined, and its attendance."""
+    """A scene with an agent that has joined, and its attendance."""
     scene = Scene(folder, refused_s)
     await scene.transport.listener.start(scene.serve, None)  # type: ignore[arg-type]
     running = asyncio.create_task(scene.attendance.run())
@@ -107,7 +107,7 @@ async def attending(folder: Path, refused_s: float | None = None) -> AsyncIterat
 
 
 async def cut_off(scene: Scene, how: Unreachable) -> None:
-    """The stream breaks, and the coordinator is not to be reached."""
+    """Break the stream, and make the coordinator unreachable."""
     scene.dialer.cut = how
     await (await scene.links.get()).close("the network failed")
     await settle()
@@ -127,7 +127,7 @@ async def test_the_lease_counts_from_the_heartbeat_that_was_answered(tmp_path: P
         assert len(scene.dialer.tried) == 2, "it has ended its member, and dials"
 
 
-async def test_no_member_is_asked_for_before_the_first_answer(tmp_path: Path) -> None:
+async def test_no_agent_is_ready_before_the_first_answer(tmp_path: Path) -> None:
     async with attending(tmp_path) as (scene, _):
         assert scene.count(m.Ready) == 1
     scene = Scene(tmp_path, None)
@@ -146,7 +146,9 @@ async def test_no_member_is_asked_for_before_the_first_answer(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("how", [CUT, REFUSED], ids=["no answer", "refused"])
-async def test_an_agent_that_was_cut_off_for_an_hour_comes_back_and_says_why(tmp_path: Path, how: Unreachable) -> None:
+async def test_an_agent_that_was_cut_off_for_an_hour_joins_again_with_the_reason(
+    tmp_path: Path, how: Unreachable
+) -> None:
     async with attending(tmp_path) as (scene, running):
         await cut_off(scene, how)
         await scene.clock.advance(3600.0)
@@ -163,7 +165,7 @@ async def test_an_agent_that_was_cut_off_for_an_hour_comes_back_and_says_why(tmp
         assert "the network failed" in second.away
 
 
-async def test_an_agent_that_spark_does_not_end_leaves_when_nobody_listens_for_long(tmp_path: Path) -> None:
+async def test_an_agent_that_spark_does_not_end_leaves_after_long_refusals(tmp_path: Path) -> None:
     async with attending(tmp_path, refused_s=60.0) as (scene, running):
         await cut_off(scene, REFUSED)
         await scene.clock.advance(50.0)
@@ -186,7 +188,7 @@ async def test_silence_is_no_refusal(tmp_path: Path) -> None:
         assert not running.done()
 
 
-async def test_a_fresh_agent_that_reaches_nobody_says_so_at_once(tmp_path: Path) -> None:
+async def test_a_fresh_agent_without_a_coordinator_ends_at_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path, None)
     scene.dialer.cut = CUT
     running = asyncio.create_task(scene.attendance.run())
@@ -195,7 +197,7 @@ async def test_a_fresh_agent_that_reaches_nobody_says_so_at_once(tmp_path: Path)
     assert await running == (f"agent on host-1: {CUT}", False)
 
 
-async def test_an_agent_whose_zygote_is_lost_too_often_rests_and_comes_back(tmp_path: Path) -> None:
+async def test_an_agent_pauses_after_too_many_lost_zygotes_and_joins_again(tmp_path: Path) -> None:
     async with attending(tmp_path) as (scene, running):
         for number, rest_s in enumerate((REST_S, 2 * REST_S)):
             scene.warm.lost.put_nowait(ZygoteLostError("the zygote was lost 21 times"))
@@ -213,7 +215,7 @@ async def test_an_agent_whose_zygote_is_lost_too_often_rests_and_comes_back(tmp_
 
 
 @pytest.mark.parametrize("last", [m.Dismiss("the pool closes"), m.Refuse("it broke a rule")], ids=["closed", "refused"])
-async def test_an_agent_that_is_sent_away_does_not_come_back(tmp_path: Path, last: m.Dismiss | m.Refuse) -> None:
+async def test_a_dismissed_agent_does_not_join_again(tmp_path: Path, last: m.Dismiss | m.Refuse) -> None:
     async with attending(tmp_path) as (scene, running):
         scene.links.get_nowait().post(last)
         await settle()
@@ -221,7 +223,7 @@ async def test_an_agent_that_is_sent_away_does_not_come_back(tmp_path: Path, las
         assert len(scene.dialer.tried) == 1
 
 
-async def test_an_agent_takes_the_certificates_that_it_is_sent(tmp_path: Path) -> None:
+async def test_an_agent_uses_new_certificates(tmp_path: Path) -> None:
     bundle = CertificateBundle(b"a", b"c", b"k")
     async with attending(tmp_path) as (scene, _):
         scene.links.get_nowait().post(m.certificates(bundle))

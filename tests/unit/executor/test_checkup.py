@@ -1,4 +1,4 @@
-"""What a slot tells without asking anybody."""
+"""The facts in a slot's report that its process knows itself."""
 
 import os
 import sys
@@ -28,13 +28,13 @@ class Parent:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """That of the Java which this process descends from."""
+    """The home of the Java above this process."""
     parents = [Parent("python", Path("/usr/bin/python")), Parent("java", tmp_path / "bin" / "java")]
     monkeypatch.setattr(psutil.Process, "parents", lambda self: parents)
     return tmp_path
 
 
-def test_java_is_that_of_the_executor(home: Path) -> None:
+def test_the_java_version_is_that_of_the_executor(home: Path) -> None:
     assert java_version() == ""
     (home / "release").write_text('IMPLEMENTOR="Debian"\nJAVA_VERSION="17.0.15"\nOS_NAME="Linux"\n')
     assert java_version() == "17.0.15"
@@ -42,7 +42,7 @@ def test_java_is_that_of_the_executor(home: Path) -> None:
     assert java_version() == ""
 
 
-def test_java_may_not_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_java_version_is_empty_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil.Process, "parents", lambda self: [])
     assert java_version() == ""
 
@@ -53,7 +53,7 @@ def test_java_may_not_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert java_version() == ""
 
 
-def test_a_slot_tells_its_host_and_the_row_holds_all_of_it() -> None:
+def test_the_row_has_the_whole_report_of_a_slot() -> None:
     place = Placement(3, "h", os.getpid(), 7, 1, ("0", "1"), ("x", "y"), {}, "10.0.0.9")
     told = observed(place)
     assert (told.slot, told.host, told.address, told.executor) == (3, "h", "10.0.0.9", 7)

@@ -61,7 +61,7 @@ def test_many_at_once_get_it_whole(tmp_path: Path) -> None:
     assert [len(each) for each in results] == [51] * 8
 
 
-def test_what_breaks_off_in_the_middle_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_bytes", lambda self, data: (_ for _ in ()).throw(OSError(28, "disk full")))
         with pytest.raises(OSError, match="disk full"):
@@ -70,7 +70,7 @@ def test_what_breaks_off_in_the_middle_is_written_again(tmp_path: Path, monkeypa
     assert content(keep(code(), tmp_path)) == WHOLE
 
 
-def test_only_the_code_that_was_wanted_last_stays(tmp_path: Path) -> None:
+def test_only_the_most_recently_used_code_stays(tmp_path: Path) -> None:
     wanted = code(b"often")
     often = keep(wanted, tmp_path)
     for number in range(20):

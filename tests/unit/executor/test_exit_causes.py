@@ -35,11 +35,11 @@ def test_wording(status: int, kind: Kind, words: str) -> None:
     assert failure.log_tail == ("last",)
 
 
-def test_memory_says_what_to_do() -> None:
+def test_the_memory_failure_names_the_next_step() -> None:
     assert "raise spark.executor.memoryOverhead" in classify(Exited(1, -9, GIB, 0)).summary
 
 
-def test_a_request_comes_before_what_it_caused() -> None:
+def test_a_requested_stop_takes_precedence() -> None:
     failure = classify(Exited(1, -9, GIB, 0), stopped=True, disconnected=True)
 
     assert failure.kind is Kind.STOPPED

@@ -20,7 +20,7 @@ def test_regular_files_are_found_at_any_depth_and_in_order(tmp_path: Path) -> No
     assert found.problems == ()
 
 
-def test_what_cannot_be_brought_anywhere_is_named(tmp_path: Path) -> None:
+def test_entries_that_cannot_be_uploaded_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     os.mkfifo(folder / "pipe")

@@ -129,7 +129,7 @@ def test_what_was_printed_before_the_ending(content: str, before: tuple[str, ...
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
 def test_what_a_function_puts_in_place_of_its_log_is_not_opened(tmp_path: Path, kind: str) -> None:
     log, other = tmp_path / "log.txt", tmp_path / "other"
-    other.write_bytes(b"of somebody else\n")
+    other.write_bytes(b"another file\n")
     if kind == "pipe":
         os.mkfifo(log)
     elif kind == "link":
@@ -145,4 +145,4 @@ def test_what_a_function_puts_in_place_of_its_log_is_not_opened(tmp_path: Path, 
     with pytest.raises(OSError, match=r"log\.txt"):
         asyncio.run(first())
     assert tail_lines(log) == ()
-    assert other.read_bytes() == b"of somebody else\n"
+    assert other.read_bytes() == b"another file\n"

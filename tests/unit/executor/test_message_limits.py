@@ -1,4 +1,4 @@
-"""What an agent says in place of messages that are too large."""
+"""The messages of an agent in place of those that are too large."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_what_fits_is_sent_as_it_is(message: m.FromAgent) -> None:
     assert sent(message) == [message]
 
 
-def test_many_reports_travel_in_several_messages_in_their_order() -> None:
+def test_many_reports_are_sent_in_several_messages_in_order() -> None:
     reports = tuple(Report(step, {"x" * 100_000: float(step)}) for step in range(40))
     parts = sent(m.MemberReported(MEMBER, reports))
     assert len(parts) > 3
@@ -38,11 +38,11 @@ def test_many_reports_travel_in_several_messages_in_their_order() -> None:
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_long_texts_are_cut_and_say_so(message: m.FromAgent) -> None:
+def test_long_texts_are_cut_with_a_note(message: m.FromAgent) -> None:
     [said] = sent(message)
     assert "characters more)" in repr(said)
 
 
-def test_agents_say_nothing_that_takes_the_loop_long_to_read() -> None:
+def test_no_message_of_an_agent_takes_the_event_loop_long_to_read() -> None:
     assert max(type(message).most_bytes for message in FROM_AGENT) == LARGEST_OF_AGENT_BYTES
     assert LARGEST_OF_AGENT_BYTES < 2 * 2**20

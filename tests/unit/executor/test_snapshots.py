@@ -148,7 +148,7 @@ async def test_nothing_to_resume_from(desk: Desk) -> None:
     assert await desk.keeper.restore_dir(desk.start(), desk.home()) == ""
 
 
-async def test_a_damaged_checkpoint_is_refused_at_once(desk: Desk) -> None:
+async def test_a_corrupt_checkpoint_is_refused_at_once(desk: Desk) -> None:
     await desk.keep(7)
     checkpoint = desk.written[-1].checkpoint
     desk.garble()
@@ -173,7 +173,7 @@ async def test_each_checkpoint_knows_the_one_before_it(desk: Desk) -> None:
 
 
 class Pipe:
-    """The member's end of the way to its agent, whose loop is another thread's."""
+    """The member's end of the connection to its agent, which runs its loop in another thread."""
 
     def __init__(self, desk: Desk, start: m.StartMember, home: Path) -> None:
         self._loop = asyncio.get_running_loop()
@@ -214,7 +214,7 @@ async def test_from_a_training_function_to_the_next_generation(desk: Desk) -> No
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "publish", "pieces", "put", "read"])
-async def test_a_store_that_fails_once_is_tried_again(desk: Desk, operation: str) -> None:
+async def test_an_operation_of_a_store_that_fails_once_is_retried(desk: Desk, operation: str) -> None:
     failures = [OSError(errno.EIO, "the store failed")]
 
     def gate(name: str, effect: Callable[[], Any]) -> Any:
@@ -232,7 +232,7 @@ async def test_a_store_that_fails_once_is_tried_again(desk: Desk, operation: str
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
-async def test_a_full_store_is_told_and_the_checkpoint_before_stays(desk: Desk, code: int) -> None:
+async def test_a_full_store_is_reported_and_the_checkpoint_before_stays(desk: Desk, code: int) -> None:
     await desk.keep(7)
     before, calls = desk.local(), []
 
@@ -253,7 +253,7 @@ async def test_a_full_store_is_told_and_the_checkpoint_before_stays(desk: Desk, 
     assert texts(await desk.keeper.restore_dir(desk.start(2, checkpoint), desk.home(2)))["state.json"] == "step 7"
 
 
-async def test_a_replaced_chief_is_told(desk: Desk) -> None:
+async def test_a_replaced_chief_gets_an_error(desk: Desk) -> None:
     path = RunLayout("run").generation(TRIAL, Generation(1)).manifest(7)
     desk.store.put_if_absent(path, b"{}")
     kept = await desk.keep(7)
@@ -272,7 +272,7 @@ async def test_without_an_acknowledgement_it_does_not_count(desk: Desk) -> None:
     desk.keeper.acknowledged(m.AckCheckpoint(desk.written[-1].member, desk.written[-1].checkpoint))
 
 
-async def test_a_store_that_hangs_holds_nobody_up_and_publishes_nothing(desk: Desk) -> None:
+async def test_a_store_that_hangs_blocks_no_wait_and_publishes_nothing(desk: Desk) -> None:
     free = threading.Event()
 
     def gate(name: str, effect: Callable[[], Any]) -> Any:
@@ -350,7 +350,7 @@ async def _settled(holds: Callable[[], bool]) -> None:
     await eventually(holds, 30.0, "threads have cleaned up")
 
 
-async def test_a_local_disk_that_hangs_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_local_disk_that_hangs_is_reported(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     released, desk.keeper = threading.Event(), desk.new_keeper(replace(QUICK, local_s=0.05))
     monkeypatch.setattr(Path, "rename", lambda self, target: released.wait(30.0))
     kept = await desk.keep(7)

@@ -44,19 +44,19 @@ async def test_a_member_that_left_nothing_costs_no_upload(tmp_path: Path) -> Non
     assert await _bring_all(_home(tmp_path, b"")) == []
 
 
-async def test_a_log_travels_with_small_files(tmp_path: Path) -> None:
+async def test_a_log_is_sent_with_small_files(tmp_path: Path) -> None:
     (tmp_path / "model.keras").write_bytes(b"{}")
     assert await _bring_all(_home(tmp_path, b"line\n", one=b"1")) == [["log.txt", "model.keras", "files/one"]]
 
 
-async def test_an_empty_file_of_the_function_is_brought(tmp_path: Path) -> None:
+async def test_an_empty_file_of_the_function_is_uploaded(tmp_path: Path) -> None:
     assert await _bring_all(_home(tmp_path, b"", marker=b"")) == [["files/marker"]]
 
 
 @pytest.mark.parametrize(
     ("size", "limit", "short"), [(10, 20, True), (30, 20, False), (SMALL_BYTES + 1, 2**30, False), (None, 20, False)]
 )
-def test_a_long_or_capped_or_missing_log_does_not_travel_with_others(
+def test_a_long_or_capped_or_missing_log_is_not_sent_with_others(
     tmp_path: Path, size: int | None, limit: int, short: bool
 ) -> None:
     if size is not None:

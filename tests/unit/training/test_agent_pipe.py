@@ -1,4 +1,4 @@
-"""What a member's process says to its agent, and hears from it, over a real socket pair."""
+"""Messages between a member's process and its agent, over a real socket pair."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""What `ctx` says and hears, with a wire that records."""
+"""The messages of `ctx`, with a wire that records them."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ from sparktrain.training.context import TrainContext
 
 
 class Recorder:
-    """A wire to nobody."""
+    """A connection that records what is sent."""
 
     def __init__(self) -> None:
         self.sent: list[m.FromMember] = []

@@ -1,4 +1,4 @@
-"""What a member notices of a training that goes on."""
+"""Notices of a member about a training that continues."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_a_notice_is_in_the_log_and_kept_once_each_within_a_limit(
     assert notices.given() == tuple(f"{number} of something" for number in range(notices.MOST))
 
 
-def test_a_long_notice_travels_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_notice_is_sent_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "_given", [])
     notices.notice("y" * 5000)
     assert [len(each) for each in notices.given()] == [notices.LONGEST]

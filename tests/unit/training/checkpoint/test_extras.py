@@ -38,7 +38,7 @@ def test_arrays_are_copied() -> None:
     assert copy.tolist() == [0, 0, 0]
 
 
-def test_arrays_that_nobody_can_change_are_not_copied() -> None:
+def test_read_only_arrays_are_not_copied() -> None:
     constant = np.arange(4)
     constant.flags.writeable = False
     seen = np.arange(4)

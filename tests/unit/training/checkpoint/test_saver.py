@@ -20,7 +20,7 @@ SOON_S = 30.0
 
 
 class Agent:
-    """The agent's side: takes snapshots, and answers when the test says so, or at once."""
+    """The agent's side: takes snapshots, and answers on the test's request, or at once."""
 
     def __init__(self, *, at_once: bool = True) -> None:
         self.snapshots: Queue[Snapshot] = Queue()
@@ -31,7 +31,7 @@ class Agent:
 
     def send(self, message: Snapshot | Unsaved) -> None:
         if self.gone:
-            raise BrokenPipeError("nobody listens")
+            raise BrokenPipeError("the agent is gone")
         if isinstance(message, Unsaved):
             self.unsaved.append(message)
             return
@@ -77,7 +77,7 @@ def test_a_loop_without_keras_resumes(agent: Agent, tmp_path: Path) -> None:
     first.finish(SOON_S)
 
 
-def test_the_global_generators_go_on_where_they_were(agent: Agent, tmp_path: Path) -> None:
+def test_the_global_generators_resume(agent: Agent, tmp_path: Path) -> None:
     import random
 
     saving = checkpoints(agent, tmp_path)
@@ -99,7 +99,7 @@ def test_the_global_generators_go_on_where_they_were(agent: Agent, tmp_path: Pat
 
 
 def test_training_gets_no_more_than_two_intervals_ahead(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What does not count yet when the next save is due is waited for: a crash costs two intervals, and no third."""
+    """A save waits for the one before it: a crash costs two intervals, and no third."""
     quiet_s, agent = 0.1, Agent(at_once=False)
     saving = checkpoints(agent, tmp_path, quiet_s=quiet_s)
     for step in (10, 20, 30):
@@ -107,7 +107,7 @@ def test_training_gets_no_more_than_two_intervals_ahead(tmp_path: Path, capfd: p
         due.start()
         if step > 10:
             due.join(2 * quiet_s)
-            assert due.is_alive(), f"training goes on from step {step}, and nothing since {step - 20} counts"
+            assert due.is_alive(), f"training continues from step {step} without a checkpoint since {step - 20}"
             agent.answers.put(SnapshotStored(step - 10))
         due.join(SOON_S)
         assert not due.is_alive()
@@ -118,7 +118,7 @@ def test_training_gets_no_more_than_two_intervals_ahead(tmp_path: Path, capfd: p
     assert len(re.findall(words, capfd.readouterr().err)) == 1
 
 
-def test_a_failure_of_the_one_before_ends_the_wait(agent: Agent, tmp_path: Path) -> None:
+def test_a_failure_of_the_save_before_ends_the_wait(agent: Agent, tmp_path: Path) -> None:
     agent.at_once = False
     agent.answers.put(SnapshotStored(1, "the disk is full"))
     saving = checkpoints(agent, tmp_path)
@@ -129,9 +129,7 @@ def test_a_failure_of_the_one_before_ends_the_wait(agent: Agent, tmp_path: Path)
     assert agent.steps() == [1, 2]
 
 
-def test_after_a_while_one_is_written_and_of_the_others_the_newest_waits(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_after_the_timeout_only_the_newest_save_waits(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     agent = Agent(at_once=False)
     saving = checkpoints(agent, tmp_path, save_timeout_s=0.0)
     saving.save(1)
@@ -149,7 +147,7 @@ def test_after_a_while_one_is_written_and_of_the_others_the_newest_waits(
     assert agent.steps() == []
 
 
-def test_a_failed_save_is_told_once_and_training_goes_on(
+def test_a_failed_save_is_reported_once_and_training_continues(
     agent: Agent, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     agent.at_once = False
@@ -166,7 +164,7 @@ def test_a_failed_save_is_told_once_and_training_goes_on(
     assert capfd.readouterr().err.count("[sparktrain] step 1 was not checkpointed: the disk is full; training") == 1
 
 
-def test_finish_tells_what_is_late(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_finish_reports_a_late_save(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     saving = checkpoints(Agent(at_once=False), tmp_path)
     saving.save(1)
     saving.finish(0.0)
@@ -176,10 +174,10 @@ def test_finish_tells_what_is_late(tmp_path: Path, capfd: pytest.CaptureFixture[
 @pytest.mark.parametrize("when", ["sending", "waiting"])
 def test_an_agent_that_is_gone(agent: Agent, tmp_path: Path, when: str) -> None:
     agent.at_once, agent.gone = False, when == "sending"
-    agent.answers.put(BrokenPipeError("nobody listens"))
+    agent.answers.put(BrokenPipeError("the agent is gone"))
     saving = checkpoints(agent, tmp_path)
     saving.save(1)
-    with pytest.raises(CheckpointError, match="nobody listens"):
+    with pytest.raises(CheckpointError, match="the agent is gone"):
         saving.wait(SOON_S)
     saving.finish(SOON_S)
     left = [*(tmp_path / "scratch").iterdir()]
@@ -199,7 +197,7 @@ def test_a_local_disk_that_fails(agent: Agent, tmp_path: Path) -> None:
     assert "Not a directory" in unsaved.problem
 
 
-def test_saving_stalls_for_no_one_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_never_blocks_without_a_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk and an agent that hang stop the writer alone."""
     hangs, written = threading.Event(), tensor_files.save
 

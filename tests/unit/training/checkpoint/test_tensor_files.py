@@ -1,4 +1,4 @@
-"""Tensors in files: every dtype and shape comes back bit by bit, and files that are damaged are found out."""
+"""Tensors in files: every dtype and shape comes back bit by bit, and corrupt files are errors."""
 
 from pathlib import Path
 from random import Random
@@ -78,7 +78,7 @@ def test_no_file_is_larger_than_a_block_of_hdfs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_part_that_is_missing_is_found_out(tmp_path: Path, missing: int) -> None:
+def test_a_missing_part_is_an_error(tmp_path: Path, missing: int) -> None:
     save(tmp_path / "state", {"large": np.arange(3.0)}, {}, shard_bytes=8)
     (tmp_path / "state" / f"tensors-{missing:05d}.safetensors").unlink()
     with TensorFiles(tmp_path / "state") as files, pytest.raises(CheckpointError, match="tensor 'large' cannot be"):
@@ -107,7 +107,7 @@ def test_a_disk_that_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [DOCUMENT, "tensors-00000.safetensors"])
 @pytest.mark.parametrize("content", [b"", b"{", b"\0" * 200, None])
-def test_damaged_files(tmp_path: Path, name: str, content: bytes | None) -> None:
+def test_corrupt_files(tmp_path: Path, name: str, content: bytes | None) -> None:
     save(tmp_path / "state", {"a": np.ones(3)}, {})
     path = tmp_path / "state" / name
     path.unlink() if content is None else path.write_bytes(content)
@@ -130,17 +130,17 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("said", FOREIGN, ids=lambda said: said[:30])
-def test_what_a_file_says_wrongly_of_its_tensors_is_damage(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("metadata", FOREIGN, ids=lambda metadata: metadata[:30])
+def test_wrong_metadata_is_corruption(tmp_path: Path, metadata: str) -> None:
     save(tmp_path / "state", {}, {})
     path = tmp_path / "state" / "tensors-00000.safetensors"
-    safetensors.numpy.save_file({"t": np.arange(4, dtype="uint16")}, path, {"sparktrain": said})
+    safetensors.numpy.save_file({"t": np.arange(4, dtype="uint16")}, path, {"sparktrain": metadata})
     with pytest.raises(CheckpointError, match=r"no saved state|cannot be read|must be of numbers"):
         load(tmp_path / "state")
 
 
 def test_whatever_bytes_change_no_other_error_is_raised(tmp_path: Path) -> None:
-    """A member takes it for a damaged checkpoint, and no other error for that: it would be the training function's."""
+    """Corruption raises only CheckpointError: any other error would count as the training function's."""
     tensors = {"a": np.arange(40).astype(ml_dtypes.bfloat16), "b": np.ones((2, 3)), "c": np.arange(4, dtype="uint8")}
     save(tmp_path / "state", tensors, {"step": 3}, shard_bytes=60)
     files = sorted((tmp_path / "state").iterdir())

@@ -1,4 +1,4 @@
-"""Whose examples are whose: every one once, in the order of one process with batches as large as a round."""
+"""Each example belongs to one member, in the order of one process with batches as large as a round."""
 
 import re
 from itertools import chain
@@ -75,13 +75,13 @@ def test_cuts_the_last_round_to_its_smallest_batch() -> None:
     assert all_rows(11, 4, 3, Uneven.DROP) == [[[0, 1, 2]], [[4, 5, 6]], [[8, 9, 10]]]
 
 
-def test_one_member_alone_gives_nothing_up() -> None:
+def test_a_single_member_drops_nothing() -> None:
     for uneven in Uneven:
         assert all_rows(10, 4, 1, uneven) == [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]]
         assert BatchShare(0, 1, uneven).real(10, 4) == (4 if uneven is Uneven.DROP else 2)
 
 
-def test_data_that_fills_no_round_is_an_error_that_tells_the_numbers() -> None:
+def test_data_that_fills_no_round_is_an_error_with_the_numbers() -> None:
     with pytest.raises(SpecError, match=re.escape("3 batches for 4 members: each member needs at least one")):
         BatchShare(0, 4, Uneven.DROP).steps(3)
     with pytest.raises(SpecError, match="1 batch for 2 members"):

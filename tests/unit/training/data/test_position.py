@@ -1,4 +1,4 @@
-"""Which pass a feed begins, and where in it: as the callbacks keep the position, and as feeds ask for it."""
+"""Which pass a feed starts, and where in it, from the position that the callbacks keep."""
 
 import pytest
 
@@ -6,13 +6,13 @@ from sparktrain.training.data.position import Cursor, Position
 
 
 def epoch(position: Position, cursor: Cursor, number: int, steps: int) -> tuple[int, int, int]:
-    """One epoch of a fit: what the feed was told when its pass began."""
+    """Run one epoch of a fit; returns what the feed got at the start of its pass."""
     position.start_epoch(number)
-    told = cursor.start_pass()
+    started = cursor.start_pass()
     for step in range(steps):
         position.finish_step(step)
     position.leave_epoch()
-    return told
+    return started
 
 
 def test_passes_are_counted_without_any_callback() -> None:
@@ -21,7 +21,7 @@ def test_passes_are_counted_without_any_callback() -> None:
     assert [cursor.start_pass() for _ in range(3)] == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
 
 
-def test_a_resumed_epoch_plays_those_before_it_and_skips_its_first_steps() -> None:
+def test_a_resumed_epoch_replays_those_before_it_and_skips_its_first_steps() -> None:
     position = Position()
     cursor = Cursor(position, 5)
     position.start_fit(5)
@@ -45,7 +45,7 @@ def test_steps_beyond_the_end_of_the_data_do_not_count() -> None:
     assert (position.batch, position.step) == (6, 6)
 
 
-def test_data_that_is_evaluated_is_read_from_its_beginning() -> None:
+def test_evaluated_data_is_read_from_its_start() -> None:
     position = Position()
     training, validation = Cursor(position, 5), Cursor(position, 3)
     position.start_fit(5)
@@ -57,7 +57,7 @@ def test_data_that_is_evaluated_is_read_from_its_beginning() -> None:
     assert validation.start_pass() == (1, 0, 0)
 
 
-def test_a_pass_before_training_is_made_again_by_a_process_that_resumes() -> None:
+def test_a_resuming_process_repeats_a_pass_before_training() -> None:
     whole, resumed = Position(), Position()
     first, second = Cursor(whole, 5), Cursor(resumed, 5)
     assert first.start_pass() == second.start_pass() == (0, 0, 0)  # such as that of adapt()
@@ -69,7 +69,7 @@ def test_a_pass_before_training_is_made_again_by_a_process_that_resumes() -> Non
     assert epoch(resumed, second, 2, 5) == (3, 2, 0)
 
 
-def test_data_without_an_end_goes_on_after_all_steps() -> None:
+def test_endless_data_resumes_after_all_steps() -> None:
     position = Position()
     cursor = Cursor(position, None, endless=True)
     position.start_fit(7)
@@ -79,7 +79,7 @@ def test_data_without_an_end_goes_on_after_all_steps() -> None:
     assert (position.at_epoch_end, position.at_pass_end) == (True, False)
 
 
-def test_epochs_that_are_no_passes_go_on_by_steps() -> None:
+def test_epochs_that_are_no_passes_resume_by_steps() -> None:
     position = Position()
     cursor = Cursor(position, 10)
     position.start_fit(4)
@@ -88,7 +88,7 @@ def test_epochs_that_are_no_passes_go_on_by_steps() -> None:
     assert epoch(position, cursor, 6, 3) == (2, 2, 3)
 
 
-def test_the_end_of_a_pass_may_be_told_late() -> None:
+def test_the_end_of_a_pass_may_be_known_late() -> None:
     position = Position()
     cursor = Cursor(position, None)
     position.start_fit(None)
@@ -107,7 +107,7 @@ def test_the_end_of_a_pass_may_be_told_late() -> None:
     assert position.at_epoch_end
 
 
-def test_each_fit_begins_at_its_first_epoch_and_steps_grow_over_all() -> None:
+def test_each_fit_starts_at_its_first_epoch_and_steps_grow_over_all() -> None:
     position = Position()
     first, second = Cursor(position, 5), Cursor(position, 4)
     position.start_fit(5)
@@ -142,7 +142,7 @@ def test_a_fit_that_resumes_counts_the_passes_of_those_before_it() -> None:
     assert (resumed.step, resumed.passes()) == (whole.step + 3 + 5, [[2, 5], [3, 3]])
 
 
-def test_a_pass_without_an_end_is_never_played() -> None:
+def test_an_endless_pass_is_never_replayed() -> None:
     position = Position()
     cursor = Cursor(position, None, endless=True)
     position.start_fit(7)

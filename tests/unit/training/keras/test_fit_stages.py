@@ -57,22 +57,22 @@ def test_tensors_that_did_not_change_are_saved_once_and_never_copied() -> None:
     assert all(array is own for (_, array), own in zip(arrays, held, strict=True))
 
 
-def test_weights_that_take_too_much_room_are_forgotten_oldest_first_and_reported_once() -> None:
+def test_weights_that_take_too_much_memory_are_dropped_oldest_first_and_reported_once() -> None:
     stages, model, other = Stages(kept_bytes=2 * 4 * 8), Model(), Model()
     stages.finish(1, {}, weights(-1), other)
     for fit in range(2, 6):
         stages.finish(fit, {}, weights(fit), model)
-    said = [stages.make_room(model) for _ in range(2)]
+    notices = [stages.make_room(model) for _ in range(2)]
     second = Stages()
     second.open(saved(stages, 6), alike=True)
 
-    assert said[0].startswith("the weights after fit 3 are too large to be kept beside the newest")
-    assert said[1] == ""
+    assert notices[0].startswith("the weights after fit 3 are too large to be kept beside the newest")
+    assert notices[1] == ""
     found = [second.finished_before(fit) for fit in range(1, 6)]
     assert [each is not None and bool(each.weights) for each in found] == [True, False, False, True, True]
 
 
-def test_of_models_that_are_held_the_newest_state_is_what_may_be_trained_on() -> None:
+def test_others_returns_the_newest_state_of_each_held_model() -> None:
     stages, one, two = Stages(), Model(), Model()
     stages.finish(1, {"step": 1}, weights(1), one)
     stages.finish(2, {"step": 2}, weights(2), two)
