@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sparktrain.cluster.import_failures import Missing, missing_in
 from sparktrain.cluster.task_failures import failures_of, finished_of
 from sparktrain.driver.engines.engine import JobEnd, OnBatchEnd
-from sparktrain.executor.entry import EXIT_SCHEMA, TOLD_SCHEMA, agent_task, checkup_task
+from sparktrain.executor.entry import EXIT_SCHEMA, REPORT_SCHEMA, agent_task, checkup_task
 from sparktrain.protocol.ticket import AgentTicket
 
 MISSING_FAILURES = 4
@@ -150,8 +150,8 @@ class CheckupJob(SlotJob):
 
     def _work(self) -> None:
         try:
-            rows = self._rows(functools.partial(checkup_task, ticket=self._ticket), TOLD_SCHEMA)
-            self.told = tuple(row.told for row in rows)
+            rows = self._rows(functools.partial(checkup_task, ticket=self._ticket), REPORT_SCHEMA)
+            self.told = tuple(row.report for row in rows)
         except BaseException as error:  # as above
             self.error, self.missing = first_line(error), missing_in(str(error))
 

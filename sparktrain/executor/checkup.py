@@ -143,7 +143,7 @@ class Visitor:
             await self._take_part(started)
         else:
             self.note(late=True)
-        self._link.post(m.Leave("told"))
+        self._link.post(m.Leave("the visit is over"))
 
     def note(self, **found: object) -> None:
         """Add a finding to the report."""

@@ -20,7 +20,7 @@ def agent_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterat
     yield pa.RecordBatch.from_pydict({"slot": [slot], "reason": [reason], "reached": [reached]})
 
 
-TOLD_SCHEMA = "slot long, told string"
+REPORT_SCHEMA = "slot long, report string"
 """The schema of one row for each slot: its report about its host, as JSON."""
 
 
@@ -29,4 +29,4 @@ def checkup_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iter
     from sparktrain.executor.checkup import check_up  # as above
 
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
-    yield pa.RecordBatch.from_pydict({"slot": [slot], "told": [check_up(slot, ticket)]})
+    yield pa.RecordBatch.from_pydict({"slot": [slot], "report": [check_up(slot, ticket)]})
