@@ -116,12 +116,12 @@ def concluded(trial: TrialId) -> TrialConcluded:
 
 def replayed(folder: str, trials: int) -> tuple[float, int]:
     """Seconds from the call to the first commands for agents; bytes of the journal."""
-    work = call(folder, trials).attached().begun().work(2, NullDisplay(), this_driver())
+    work = call(folder, trials).attached().started().work(2, NullDisplay(), this_driver())
     write(work.journal, work.driver_started, list(call(folder, trials).space))
     begun = time.perf_counter()
     composed = call(folder, trials).attached()
     assert finished(composed) is None
-    work = composed.begun().work(2, NullDisplay(), this_driver())
+    work = composed.started().work(2, NullDisplay(), this_driver())
     machine = Machine(LEASE_S)
     started = on.RunStarted(0.0, composed.layout.path, work.limits(), work.records, work.driver_started)  # type: ignore[arg-type]
     commands = machine.handle(started)

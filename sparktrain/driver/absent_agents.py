@@ -1,11 +1,11 @@
-"""Which agents were there and are gone, for who looks at a run that waits for them. Pure but for the clock."""
+"""Agents that had joined and are gone, for the progress of a run that waits for them. Pure but for the clock."""
 
 from dataclasses import dataclass
 
 from sparktrain.clock import Clock
 
-TOLD = 3
-"""Of so many absent agents a text tells each; of the others it tells how many they are."""
+MOST_NAMED = 3
+"""A text names this many absent agents; of the others it has the number."""
 
 
 @dataclass(frozen=True)
@@ -16,30 +16,30 @@ class _Absence:
 
 
 class Absences:
-    """Slots whose agent was lost, left or was refused, and that no other agent has taken since."""
+    """Slots without an agent since theirs was lost, left or was refused."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._absent: dict[int, _Absence] = {}
 
-    def begin(self, slot: int, host: str, reason: str) -> None:
+    def add(self, slot: int, host: str, reason: str) -> None:
         """The agent of `slot` on `host` is gone because of `reason`."""
         self._absent[slot] = _Absence(host, reason, self._clock.now())
 
-    def over(self, slot: int) -> None:
+    def remove(self, slot: int) -> None:
         """An agent of `slot` has joined."""
         self._absent.pop(slot, None)
 
-    def forget(self) -> None:
-        """All are gone because they were told to go."""
+    def clear(self) -> None:
+        """All agents are gone because the pool dismissed them."""
         self._absent.clear()
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line: the newest absences first, with their causes; empty when there are none."""
         newest = sorted(self._absent.items(), key=lambda each: -each[1].since)
         lines = [
             f"agent {slot} on {absence.host} is gone since {self._clock.now() - absence.since:.0f} s ({absence.reason})"
-            for slot, absence in newest[:TOLD]
+            for slot, absence in newest[:MOST_NAMED]
         ]
-        more = len(newest) - TOLD
+        more = len(newest) - MOST_NAMED
         return "; ".join([*lines, *([f"{more} more are gone"] if more > 0 else [])])

@@ -1,4 +1,4 @@
-"""What each launch checks of its engine before anything starts: the fast part of the doctor."""
+"""The checks of a run's engine before anything starts: the fast part of the doctor."""
 
 from msgspec import Struct
 
@@ -11,11 +11,11 @@ class Admitted(Struct, frozen=True):
 
     engine: Engine
     composed: PreparedRun
-    """With what its directory has of it."""
+    """The run, with the data of its directory."""
     agents: int
-    """To start, in all."""
+    """Number of agents to start, in all."""
     without_gpus: int
-    """So many of them on executors of their own."""
+    """Number of them on executors of their own, without GPUs."""
 
 
 def admit(composed: PreparedRun, engine: Engine, agents: int | None) -> Admitted:

@@ -19,18 +19,18 @@ from sparktrain.state import events as on
 from sparktrain.state.agent_messages import StateInput
 
 HEARTBEAT_S = 3.0
-"""Interval at which agents give a sign of life."""
+"""Interval of an agent's heartbeats."""
 LEASE_S = 15.0
-"""How long a sign of life lasts."""
+"""How long a heartbeat counts."""
 JOIN_TIMEOUT_S = 20.0
-"""From an agent's connection to its `Join`."""
+"""Timeout from an agent's connection to its `Join`."""
 DISMISS_TIMEOUT_S = 8.0
 """How long dismissed agents may take to end their members and their uploads."""
 POLL_S = 0.01
 CERTIFICATES_S = 60.0
-"""Interval at which a pool looks whether it is time for other certificates."""
+"""Interval at which a pool checks whether to renew its certificates."""
 COMPANY_S = 5.0
-"""How long an agent of other versions waits for one of the right versions to join, before it ends the run."""
+"""How long an agent with other versions waits for one with the right versions to join, before it ends the run."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -46,11 +46,11 @@ class Server:
         preload: tuple[str, ...],
         certificates: CertificateKeeper | None = None,
     ) -> None:
-        """`certificates` are those that the listener shows; None where it shows none."""
+        """`certificates` are those of the listener; None where it has none."""
         self.mismatch: str | None = None
-        """Why no executor can be used as it is."""
+        """Why no executor can be used."""
         self.joined: dict[str, str] | None = None
-        """Versions that the newest agent told; None before the first one."""
+        """Versions that the newest agent reported; None before the first one."""
         self._refused: str | None = None
         self.absences = Absences(clock)
         self.unexplained = Unexplained()
@@ -61,7 +61,7 @@ class Server:
         self._keeper = certificates
         self._tokens: m.Tokens | None = None
         self._certificates: m.Certificates | None = None
-        """Those that agents use in place of their tickets', once there are newer ones."""
+        """Certificates that replace those of agents' tickets, once there are newer ones."""
         self._links: dict[AgentId, Link] = {}
         self._devices = Devices(clock)
         self._feed: Callable[[on.Event], None] = lambda event: None
@@ -73,7 +73,7 @@ class Server:
         stored: Callable[[AgentId, Member, str], None],
         receive_upload: Callable[[m.UploadHeader, AsyncIterator[bytes]], Awaitable[m.UploadDone]],
     ) -> tuple[str, int]:
-        """Listen; from now on `feed` gets the events of agents. The address to connect to."""
+        """Listen, and pass the events of agents to `feed`; returns the address to connect to."""
         self._feed, self._stored = feed, stored
         return await self._listener.start(self._serve, receive_upload)
 
@@ -86,19 +86,19 @@ class Server:
         return agent in self._links
 
     def send(self, agent: AgentId, message: m.ToAgent) -> None:
-        """Post `message`; to an agent that is gone it is dropped, for its end is an event of its own."""
+        """Post `message`; for an agent that is gone it is dropped, because the agent's end is an event of its own."""
         link = self._links.get(agent)
         if link is not None:
             with suppress(LinkClosedError):
                 link.post(message)
 
     def hand_out(self, tokens: m.Tokens) -> None:
-        """Send `tokens` to all agents, and to those that join later, in place of those before."""
+        """Send `tokens` to all agents, and to those that join later, in place of earlier ones."""
         self._tokens = tokens
         self._send_all(tokens)
 
     async def keep_certificates(self) -> None:
-        """Have the port and the agents use certificates that have not ended. Never returns."""
+        """Renew the certificates of the port and the agents before they expire. Never returns."""
         while True:
             await self._clock.sleep(CERTIFICATES_S)
             if self._keeper is not None and self._keeper.renew():
@@ -127,7 +127,7 @@ class Server:
             await self._clock.sleep(POLL_S)
         for agent in list(self._links):
             await self.drop(agent, reason)
-        self.absences.forget()
+        self.absences.clear()
 
     # ---- one agent
 
@@ -148,15 +148,15 @@ class Server:
             await self._refuse(link, join, reason)
             self._give_up(reason)
             return
-        self.absences.over(join.slot)
+        self.absences.remove(join.slot)
         if join.away:
-            logger.info("agent %s of host %s is back: %s", join.agent, join.host, join.away)
+            logger.info("agent %s of host %s has rejoined: %s", join.agent, join.host, join.away)
         self._links[join.agent] = link
         self.joined = join.versions
         self.unexplained.joined(join.agent, join.task)
         link.post(m.Welcome(HEARTBEAT_S, LEASE_S, self._preload))
-        for news in filter(None, (self._tokens, self._certificates)):
-            link.post(news)
+        for update in filter(None, (self._tokens, self._certificates)):
+            link.post(update)
         gpus = len(join.devices)
         self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address, gpus))
         reason = "its stream ended"
@@ -171,24 +171,24 @@ class Server:
         finally:
             self._links.pop(join.agent, None)
             self._devices.free(join.agent)
-            self.absences.begin(join.slot, join.host, reason)
+            self.absences.add(join.slot, join.host, reason)
             self.unexplained.lost(join.agent, self._clock.now())
             self._feed(on.AgentGone(self._clock.now(), join.agent, reason))
 
     async def _refuse(self, link: Link, join: m.Join, reason: str) -> None:
         logger.warning("agent %s is refused: %s", join.agent, reason)
-        self.absences.begin(join.slot, join.host, reason)
+        self.absences.add(join.slot, join.host, reason)
         with suppress(LinkClosedError):
             link.post(m.Refuse(reason))
         await link.close(reason)
 
     @property
     def refused(self) -> str | None:
-        """Why agents were refused for their versions, while none has come whose versions are the driver's."""
+        """Why agents were refused for their versions, as long as none with the driver's versions has joined."""
         return self._refused if self.joined is None else None
 
     def _give_up(self, reason: str) -> None:
-        """No executor can be used as it is: the run, if any, is over."""
+        """No executor can be used: the run, if any, is over."""
         self.mismatch = reason
         self._feed(on.AgentsUnavailable(self._clock.now(), reason))
 

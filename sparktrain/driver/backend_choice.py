@@ -1,4 +1,4 @@
-"""Which backend a gang has when the user names none, and why."""
+"""The backend of a gang when the user names none, and why."""
 
 from collections.abc import Callable
 
@@ -16,11 +16,11 @@ class Choice(Struct, frozen=True):
     backend: Backend
     why: str
     tentative: bool = False
-    """Executors have yet to say whether they have it."""
+    """It is not known yet whether executors have it."""
 
     @property
     def line(self) -> str:
-        """For the user."""
+        """The choice in one line, for the user."""
         return f"backend {self.backend.value}: {self.why}"
 
     def settled(self, there: bool) -> "Choice":
@@ -30,8 +30,8 @@ class Choice(Struct, frozen=True):
         return Choice(Backend.TENSORFLOW, "executors have no Horovod, which is faster for large models")
 
     def kept(self, before: Backend) -> "Choice":
-        """What a resumed run goes on with, whatever would be chosen now."""
-        return Choice(before, "the run was begun with it")
+        """The backend of a resumed run, regardless of what would be chosen now."""
+        return Choice(before, "the run started with it")
 
 
 def choose(servers: bool, strategy: bool, installed: Callable[[str], bool] = is_installed) -> Choice:

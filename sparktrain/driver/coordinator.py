@@ -47,41 +47,41 @@ TICK_S = 0.1
 """Interval at which deadlines are checked and progress is shown."""
 
 TOKENS_S = 0.5
-"""Interval at which a run looks whether it is time for other delegation tokens."""
+"""Interval at which a run checks whether to renew its delegation tokens."""
 
 OUTLOOK_S = 5.0
 """Interval at which the cluster is asked what agents wait for."""
 
 WORDS_S = 1.0
-"""Interval at which Spark is asked why agents were lost, as long as it has not said."""
+"""Interval at which Spark is asked why agents were lost, until it reports a reason."""
 WORD_TIMEOUT_S = 20.0
-"""How long Spark may take to say that before a trial is given up."""
+"""How long Spark may take to report the reason before a trial is given up."""
 
 logger = logging.getLogger("sparktrain")
 
 
 class ActiveRun:
-    """The run that a coordinator is on."""
+    """The current run of a coordinator."""
 
     def __init__(
-        self, work: RunRequest, uploads: Uploads, recorder: MetricRecorder, scribe: JournalWriter, clock: Clock
+        self, work: RunRequest, uploads: Uploads, recorder: MetricRecorder, writer: JournalWriter, clock: Clock
     ) -> None:
         self.work = work
         self.id = RunId(work.spec.name)
         self.uploads = uploads
         self.recorder = recorder
-        self.scribe = scribe
+        self.writer = writer
         self.tally = Tally(work.spec)
         self.started_at = clock.now()
         self.end: asyncio.Future[do.EndRun] = asyncio.get_running_loop().create_future()
         self.outlook = ""
-        """What the cluster said last of agents that have not come."""
+        """The cluster's last report about agents that have not joined."""
         self.error: BaseException | None = None
         """What went wrong in the driver itself, such as in the sampler."""
 
 
 class Coordinator:
-    """Owns the state of one pool of agents, and of the run that it is on."""
+    """Owns the state of one pool of agents and of its current run."""
 
     def __init__(
         self,
@@ -104,13 +104,13 @@ class Coordinator:
         self._run: ActiveRun | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
-        """Why there are no ticks any more, without which no run gets to its end."""
+        """Why there are no more ticks, without which no run ends."""
         self._sampling: ThreadPoolExecutor | None = None
 
     # ---- life
 
     async def open(self) -> tuple[str, int]:
-        """Listen for agents; the address that they can connect to."""
+        """Listen for agents; returns the address that they can connect to."""
         self._sampling = ThreadPoolExecutor(1, "sparktrain-sampler")
         self._background(self._tick(), self._break)
         self._background(self._server.keep_certificates())
@@ -119,7 +119,7 @@ class Coordinator:
         return await self._server.open(self._receive, self._on_stored, self._on_upload)
 
     async def close(self, reason: str) -> None:
-        """Stop the run, if any, dismiss every agent and stop listening; waits a few seconds for them to say goodbye."""
+        """Stop the run, if any, dismiss every agent and stop listening; waits a few seconds for them to leave."""
         self.stop(reason, 0.0)  # or trials that dismissed agents end would count as lost
         await self._server.dismiss(reason)
         await self._server.close()
@@ -129,7 +129,7 @@ class Coordinator:
             self._sampling.shutdown(wait=False, cancel_futures=True)
 
     async def dismiss(self, reason: str) -> None:
-        """Have all agents leave, and go on listening for others."""
+        """Have all agents leave, and keep listening for others."""
         await self._server.dismiss(reason)
 
     @property
@@ -141,7 +141,7 @@ class Coordinator:
     def joined(self) -> dict[str, str] | None:
         """Versions that the newest agent has; None before the first one. In any thread.
 
-        Raises EnvironmentMismatchError when one came whose versions are others, and none whose are the driver's.
+        Raises EnvironmentMismatchError when one with other versions came, and none with the driver's.
         """
         if self._server.joined is None and self._server.mismatch is not None:
             raise EnvironmentMismatchError(self._server.mismatch)
@@ -149,13 +149,13 @@ class Coordinator:
 
     @property
     def refused(self) -> str | None:
-        """Why agents were refused for their versions, while none has come whose versions are the driver's. In any
+        """Why agents were refused for their versions, as long as none with the driver's versions has joined. In any
         thread."""
         return self._server.refused
 
     @property
     def broken(self) -> bool:
-        """Its clock has stopped, and it does nothing more than to close."""
+        """Its ticks have stopped, and it can only close."""
         return self._broken is not None
 
     # ---- runs
@@ -173,8 +173,8 @@ class Coordinator:
             raise _broken(self._broken)
         uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
         recorder = MetricRecorder(work.journal, MetricLog(work.store, work.layout), self._clock)
-        scribe = JournalWriter(recorder, work.records, self._perform, self._clock, self._background)
-        self._run = run = ActiveRun(work, uploads, recorder, scribe, self._clock)
+        writer = JournalWriter(recorder, work.records, self._perform, self._clock, self._background)
+        self._run = run = ActiveRun(work, uploads, recorder, writer, self._clock)
         try:
             if work.tokens is not None:
                 self._hand_out(work.tokens)
@@ -200,7 +200,7 @@ class Coordinator:
             self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s))
 
     def agents_unavailable(self, reason: str) -> None:
-        """No agent will join any more: the run, if any, is over."""
+        """No more agents will join: the run, if any, is over."""
         self.feed(on.AgentsUnavailable(self._clock.now(), reason))
 
     # ---- the loop
@@ -235,14 +235,14 @@ class Coordinator:
             for command in commands:
                 self._perform(command)
             return
-        scribe = self._run.scribe
+        writer = self._run.writer
         for command in commands:
-            scribe.take(command)
-        if not scribe.idle:
-            self._background(scribe.write(self._cannot_write))
+            writer.take(command)
+        if not writer.idle:
+            self._background(writer.write(self._cannot_write))
 
     def _cannot_write(self, error: Exception, dropped: Commands) -> None:
-        """The journal has failed: nothing that happens from now on would be remembered, so the run ends here."""
+        """The journal has failed: later events would not be recorded, so the run ends here."""
         if self._run is None:
             return
         self._run.error = self._run.error or error
@@ -316,7 +316,7 @@ class Coordinator:
         self._server.send(start.agent, message)
 
     async def _delete(self, store: Store, doomed: tuple[Checkpoint, ...]) -> None:
-        """Delete checkpoints that are not needed any more; what cannot be deleted is only in the way."""
+        """Delete checkpoints that are no longer needed; files that cannot be deleted only take up space."""
         for checkpoint in doomed:
             try:
                 await aside(partial(checkpoints.delete, store, checkpoint))
@@ -324,7 +324,7 @@ class Coordinator:
                 logger.warning("checkpoint %s was not deleted: %s", checkpoint.manifest, error)
 
     async def _sweep_checkpoints(self, work: RunRequest, swept: do.SweepCheckpoints) -> None:
-        """Delete what nobody will resume from; what cannot be deleted is only in the way."""
+        """Delete what no gang will resume from; files that cannot be deleted only take up space."""
         kept, before = swept.kept, swept.before
         try:
             await aside(lambda: checkpoints.collect_garbage(work.store, work.layout, swept.trial, kept, before))
@@ -332,7 +332,7 @@ class Coordinator:
             logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 
     async def _suggest(self, command: do.Suggest) -> None:
-        """Ask the sampler in its own thread, for it may compute for long."""
+        """Ask the sampler in its own thread, because it may compute for long."""
         sampler = self._active().work.sampler
         suggestion = await asyncio.get_running_loop().run_in_executor(self._sampling, sampler.suggest, command.count)
         self.feed(on.Suggested(self._clock.now(), command.run, suggestion.cases, suggestion.exhausted))
@@ -355,7 +355,7 @@ class Coordinator:
     def _background(
         self, work: Coroutine[None, None, None], failed: Callable[[BaseException], None] | None = None
     ) -> None:
-        """Have `work` done beside the loop; its error ends the run that it is for, or goes to `failed`."""
+        """Run `work` as a task; its error ends the run that it is for, or goes to `failed`."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(partial(self._done, failed or partial(self._fail, self._run)))
@@ -368,14 +368,14 @@ class Coordinator:
             failed(error)
 
     def _fail(self, run: ActiveRun | None, error: BaseException) -> None:
-        """End `run`, unless it is over; what went wrong first is what its caller hears of."""
+        """End `run`, unless it is over; its caller gets the first error."""
         if run is None or run is not self._run:
             return
         run.error = run.error or error
         self.stop(f"an error in the driver: {error}", 0.0)
 
     def _break(self, error: BaseException) -> None:
-        """There are no ticks any more: the run, if any, is over at once, for it would wait for ever, and so is the
+        """There are no more ticks: the run, if any, ends at once, because it would wait forever, and so does the
         coordinator."""
         self._broken = error
         if self._run is not None and not self._run.end.done():
@@ -389,15 +389,15 @@ class Coordinator:
                 self._show_progress(self._run)
 
     async def _look_out(self, run: ActiveRun) -> None:
-        """Find out, as long as agents are missing, what they wait for."""
+        """Ask the cluster what agents wait for, as long as some are missing."""
         while self._run is run:
             missing = len(self._machine.agents) < run.work.agents
-            said = await aside(self._outlook, "sparktrain-outlook") if missing else ""
-            run.outlook = "; ".join(filter(None, (self._server.absences.told() if missing else "", said)))
+            outlook = await aside(self._outlook, "sparktrain-outlook") if missing else ""
+            run.outlook = "; ".join(filter(None, (self._server.absences.summary() if missing else "", outlook)))
             await self._clock.sleep(self._outlook_s)
 
     async def _explain_losses(self, words: TaskFailures) -> None:
-        """Find out, as long as lost agents are unaccounted for, why Spark says that they were lost."""
+        """Ask Spark why agents were lost, as long as some loss has no reason."""
         unexplained = self._server.unexplained
         while True:
             await self._clock.sleep(WORDS_S)
@@ -408,7 +408,7 @@ class Coordinator:
                     self.feed(on.LossExplained(self._clock.now(), agent, *explain_failure(said)))
 
     async def _keep_tokens(self, run: ActiveRun, keeper: TokenKeeper) -> None:
-        """Have agents use tokens that have not ended, as long as the run goes on."""
+        """Renew the agents' tokens before they expire, as long as the run lasts."""
         while self._run is run:
             if keeper.is_due and await aside(keeper.renew, "sparktrain-tokens"):
                 self._hand_out(keeper)
@@ -420,7 +420,7 @@ class Coordinator:
 
     def _show_progress(self, run: ActiveRun) -> None:
         now = self._clock.now()
-        progress = progress_of(self._machine, run.work, now, run.scribe.behind_s, run.outlook, run.tally)
+        progress = progress_of(self._machine, run.work, now, run.writer.behind_s, run.outlook, run.tally)
         run.work.watcher.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:
@@ -434,9 +434,9 @@ class Coordinator:
 
 
 def _broken(error: BaseException) -> PoolError:
-    told = PoolError(
+    error_of_pool = PoolError(
         f"the pool is broken by an error in the driver ({type(error).__name__}: {error}): close it, open another one, "
-        "and resume the run; please report the error, whose traceback is in the log of the driver"
+        "and resume the run; please report the error; its traceback is in the log of the driver"
     )
-    told.__cause__ = error
-    return told
+    error_of_pool.__cause__ = error
+    return error_of_pool

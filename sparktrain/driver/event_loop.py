@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 _made: list[asyncio.AbstractEventLoop] = []
 _making = threading.Lock()
-"""Of two threads that call first at the same time, one makes the loop, and both have it."""
+"""When two threads call first at the same time, one makes the loop, and both use it."""
 
 
 def _loop() -> asyncio.AbstractEventLoop:

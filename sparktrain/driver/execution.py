@@ -1,4 +1,4 @@
-"""The one way from a prepared run to its result: with agents of its own, or on the agents of a pool."""
+"""The only path from a prepared run to its result: with agents of its own, or on the agents of a pool."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,12 +21,12 @@ class AgentSource(Protocol):
     """Where a run gets its agents."""
 
     def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
-        """Check the run against what is there, and run it. Blocks. Raises as `sparktrain.sweep`."""
+        """Check the run against the engine and the run directory, and run it. Blocks. Raises as `sparktrain.sweep`."""
         ...
 
 
 def execute(composed: PreparedRun, agents: AgentSource, display: Display) -> SweepResult:
-    """Run what is left to do of a prepared run on `agents`, write its result, and return it. Blocks.
+    """Run the rest of a prepared run on `agents`, write its result, and return it. Blocks.
 
     Every public call and every command that trains ends here. Raises as `sparktrain.sweep`.
     """
@@ -34,7 +34,7 @@ def execute(composed: PreparedRun, agents: AgentSource, display: Display) -> Swe
 
 
 class OwnAgents:
-    """Agents that are started for one run, and end with it."""
+    """Agents that start for one run and end with it."""
 
     def __init__(self, engine: Engine, wanted: int | None, times: PoolTimes = POOL_TIMES) -> None:
         self._times = times
@@ -98,10 +98,10 @@ def _finished(composed: PreparedRun, display: Display) -> SweepResult | None:
 
 
 def _run(agents: AgentPool, composed: PreparedRun, display: Display) -> SweepResult:
-    """Run, write the result, and raise what ended the run before its time."""
+    """Run, write the result, and raise the error that ended the run early."""
     if composed.choice is not None and composed.choice.tentative:
         composed = composed.settled(agents.have(HOROVOD, composed.spec.start_timeout_s))
-    composed = composed.begun()
+    composed = composed.started()
     work = composed.work(agents.agents, display, agents.who())
     display.start()
     for line in (*opening(composed), *(f"{composed.spec.name}: {note}" for note in agents.engine.notes)):

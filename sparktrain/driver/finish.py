@@ -1,4 +1,4 @@
-"""From the end of a run to what the user gets."""
+"""The end of a run: its result for the user."""
 
 import shlex
 from collections import Counter
@@ -28,10 +28,9 @@ _ON_PURPOSE = (Ending.STOPPED, Ending.FAILING)
 def result(composed: PreparedRun, ran: RunOutcome, journal: JournalPort | None) -> SweepResult:
     """What the user gets; written to `results.json`. Blocks on the store. Raises OSError.
 
-    The file follows from the journal alone: one that is there and differs is of an earlier end of the run, or of a
-    driver before that was stopped when it was about to write it, and has woken up since. `journal` is that of the
-    calling driver, if it had to take charge. Raises DeposedError where it is in charge no more, and would replace the
-    file of another driver.
+    The file follows from the journal alone: an existing file that differs is of an earlier end of the run, or of an
+    earlier driver that was suspended before it wrote the file. `journal` is that of the calling driver, if it had to
+    take over. Raises DeposedError where it no longer owns the run, and would replace the file of another driver.
     """
     spec, ending = composed.spec, ran.end.ending
     made = SweepResult(
@@ -56,7 +55,7 @@ def result(composed: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
 def finished(composed: PreparedRun) -> SweepResult | None:
     """The result of a run in which nothing is left to do; None for any other. Blocks on the store.
 
-    What its last driver has died before is done: the end is noted, and `results.json` written.
+    It completes what the last driver could not: it records the end and writes `results.json`.
     """
     found = composed.found
     if found is None:
@@ -80,8 +79,8 @@ def finished(composed: PreparedRun) -> SweepResult | None:
 
 
 def _as_it_ended(composed: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepResult:
-    """The result of a run that the driver before has ended early, as at its timeout, and that YARN has begun again
-    because its exit code was not 0. Trials that were lost are another matter: perhaps it was with that driver."""
+    """The result of a run that the previous driver ended early, as at its timeout, and that YARN has restarted
+    because its exit code was not 0. Not for lost trials, which may have been lost with that driver."""
     # The next call of this program for the run is a new one, as it would have been there.
     journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
     trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
@@ -94,12 +93,12 @@ def run_end(composed: PreparedRun, made: SweepResult) -> RunEnd:
 
 
 def interrupted(made: SweepResult) -> str:
-    """What is told of a run that Ctrl-C has ended: what it has, and how to go on."""
+    """The message for a run that Ctrl-C has ended: its results, and how to continue."""
     counts = Counter(trial.status for trial in made.trials)
-    told = [f"{counts[TrialStatus.SUCCEEDED]} of {formatting.count(len(made.trials), 'trial')} succeeded"]
-    told += [f"{counts[status]} {status}" for status in (TrialStatus.FAILED, TrialStatus.LOST) if counts[status]]
+    parts = [f"{counts[TrialStatus.SUCCEEDED]} of {formatting.count(len(made.trials), 'trial')} succeeded"]
+    parts += [f"{counts[status]} {status}" for status in (TrialStatus.FAILED, TrialStatus.LOST) if counts[status]]
     return (
-        f"run {made.name} was interrupted; {made.directory} has its results so far: {', '.join(told)}; to go on: "
+        f"run {made.name} was interrupted; {made.directory} has its results so far: {', '.join(parts)}; to continue: "
         f"sparktrain resume {shlex.quote(made.directory or '')}, or the same call with name={made.name!r}"
     )
 

@@ -1,4 +1,4 @@
-"""What a run tells when it begins: what was chosen for the user and why, and what becomes of trials that are there."""
+"""The first lines of a run: what was chosen for the user and why, and what follows for existing trials."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _kept(composed: PreparedRun) -> str:
     count = Counter(trial.status for trial in composed.found.sweep().trials.values())
     parts = _succeeded(count)
     if failed := count[TrialStatus.FAILED]:
-        again = _count(failed, "that failed is run again", "that failed are run again")
+        again = _count(failed, "that failed is retried", "that failed are retried")
         parts.append(again if composed.retry_failed else _stay_failed(failed))
     if total := composed.trials:
         kept = count[TrialStatus.SUCCEEDED] + (0 if composed.retry_failed else count[TrialStatus.FAILED])
@@ -51,7 +51,7 @@ def _succeeded(count: Counter[TrialStatus]) -> list[str]:
 
 
 def _stay_failed(failed: int) -> str:
-    return f"{_count(failed, 'stays failed', 'stay failed')}: {RETRY} runs {'it' if failed == 1 else 'them'} again"
+    return f"{_count(failed, 'stays failed', 'stay failed')}: {RETRY} retries {'it' if failed == 1 else 'them'}"
 
 
 def _count(number: int, one: str, several: str) -> str:

@@ -1,4 +1,4 @@
-"""Variables of the driver's environment that trials get, because the user named them."""
+"""Variables of the driver's environment that the user forwards to trials."""
 
 import os
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from sparktrain.config.environment import may_be_set, patterns, variables
 from sparktrain.errors import SpecError
 
 SECRETS = ("HADOOP_TOKEN_FILE_LOCATION", "PYSPARK_*", "_PYSPARK_*", "_SPARK_*", "SPARK_*", "PYTHON_WORKER_FACTORY_*")
-"""What leads to Spark or to tokens, or belongs to the driver's own Spark: no pattern brings it to a trial."""
+"""Variables of the driver's own Spark, or that lead to tokens: no pattern forwards them."""
 
 
 def environment(env: object, forward_env: object) -> dict[str, str]:
-    """What trials get: of the driver's environment what `forward_env` names, and `env`, which prevails.
+    """Environment variables of trials: those that `forward_env` names, and `env`, which overrides them.
 
     Raises SpecError.
     """

@@ -1,4 +1,4 @@
-"""Whose GPU is whose: two agents on one GPU would train at half the speed, or run out of its memory."""
+"""Which agent uses which GPU: two agents on one GPU would train at half the speed, or run out of its memory."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,16 +8,16 @@ from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 
 DEAD_S = 15.0
-"""An agent that says nothing for so long is no rival of a new one: it is lost, and nobody has noticed yet."""
+"""An agent that sends nothing for so long does not block a new one: it is lost, and its loss not yet detected."""
 _POLL_S = 0.05
 
 
 class Holds(Protocol):
-    """Who may have GPUs."""
+    """An agent or slot that may have GPUs."""
 
     @property
     def slot(self) -> int:
-        """Of the Spark job."""
+        """Slot of the Spark job."""
         ...
 
     @property
@@ -27,7 +27,7 @@ class Holds(Protocol):
 
     @property
     def executor(self) -> int:
-        """Process of Spark's that all of one executor have in common."""
+        """Spark's process that all agents of one executor share."""
         ...
 
     @property
@@ -50,25 +50,25 @@ class Devices:
         self._holders: dict[AgentId, _Holder] = {}
 
     async def take(self, join: m.Join) -> str:
-        """Note the GPUs of an agent that joins; why it may not have them, when another that is alive has one of them.
+        """Note the GPUs of an agent that joins; returns why it may not have them, when a live agent has one of them.
 
-        Takes `DEAD_S` seconds at most: the other may be dead, and has to give a sign of life first.
+        Takes `DEAD_S` seconds at most: the other agent may be dead, and must send a heartbeat first.
         """
-        begun = self._clock.now()
-        while (holder := self._rival(join)) is not None and self._clock.now() - begun < DEAD_S:
-            if holder.heard_at > begun:
+        started = self._clock.now()
+        while (holder := self._rival(join)) is not None and self._clock.now() - started < DEAD_S:
+            if holder.heard_at > started:
                 return conflict(holder.join, join)
             await self._clock.sleep(_POLL_S)
         self._holders[join.agent] = _Holder(join, self._clock.now())
         return ""
 
     def heard(self, agent: AgentId) -> None:
-        """It is alive."""
+        """The agent is alive."""
         if agent in self._holders:
             self._holders[agent].heard_at = self._clock.now()
 
     def free(self, agent: AgentId) -> None:
-        """It is gone."""
+        """The agent is gone."""
         self._holders.pop(agent, None)
 
     def _rival(self, join: m.Join) -> _Holder | None:
@@ -77,7 +77,7 @@ class Devices:
 
 
 def conflict(one: Holds, other: Holds) -> str:
-    """Why two of one host cannot both train, and what to do; empty when they can.
+    """Why two agents of one host cannot both train, and what to do; empty when they can.
 
     Those of one executor can: within it, Spark may divide a GPU.
     """
@@ -86,6 +86,6 @@ def conflict(one: Holds, other: Holds) -> str:
         return ""
     return (
         f"agents {one.slot} and {other.slot} have the same GPU, {shared[0]} on {other.host}: Spark's "
-        "discovery script tells all executors of a host the same ones; set "
+        "discovery script reports the same ones to all executors of a host; set "
         "spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh, which does not"
     )

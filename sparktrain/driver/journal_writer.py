@@ -1,4 +1,4 @@
-"""The journal beside the coordinator's loop: records are written in groups, and what depends on them waits."""
+"""Writes the journal beside the coordinator's loop: records in groups, and the commands that depend on them wait."""
 
 import logging
 from collections import deque
@@ -14,14 +14,14 @@ from sparktrain.state.recovery import compacted
 from sparktrain.threads import aside
 
 MOST_RECORDS = 1000
-"""In one group."""
+"""Limit of the records in one group."""
 COMPACT_AFTER = 2000
 """Records after which the journal is compacted at the earliest."""
 GROWTH = 3
 """A journal that is this many times as long as the last compaction left it is compacted again."""
 CHECK_S = 5.0
-"""A driver that has nothing to write asks at such intervals whether another one has taken over. The first time it
-writes an empty batch, which says that the one before was whole."""
+"""A driver that has nothing to write checks at this interval whether another one has taken over. The first time it
+writes an empty batch, which confirms that the one before is complete."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -30,7 +30,7 @@ class Rewriting(Protocol):
     """What a journal writer needs of `Compaction`."""
 
     def write(self, records: Sequence[AnyRecord]) -> None:
-        """All records that were there, in fewer words; blocks. The journal is whole wherever this ends."""
+        """Write all records in compact form; blocks. The journal is consistent wherever this ends."""
         ...
 
 
@@ -42,11 +42,11 @@ class JournalPort(Protocol):
         ...
 
     def compaction(self) -> "Rewriting":
-        """What puts fewer words in the place of all that was appended so far: beside `append`, in another thread."""
+        """A compaction of everything appended so far, beside `append`, in another thread."""
         ...
 
     def settle(self) -> None:
-        """Write something that follows the newest records: if they are lost after that, somebody notices."""
+        """Write a batch that follows the newest records, so that their loss can be detected."""
         ...
 
     def check(self) -> None:
@@ -57,9 +57,9 @@ class JournalPort(Protocol):
 class JournalWriter:
     """Writes the records of one run. All methods belong to the coordinator's event loop.
 
-    A command that must not come before its records is held back until they are written; so is every later command to
-    the same agent. Records that come while others are written form the next group: what the store takes for one of
-    them, it takes for all.
+    A command that depends on records is held back until they are written; so is every later command to
+    the same agent. Records that come while others are written form the next group: a group takes the
+    store as long as one record.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class JournalWriter:
         """`records` are those that the journal has already; `background` runs a task beside the others. A compaction
         follows the one before it by `compact_after` records at least."""
         self.failed: Exception | None = None
-        """Why the journal cannot be written any more: another driver has taken over, or the store is gone."""
+        """Why the journal can no longer be written: another driver has taken over, or the store is gone."""
         self._book = book
         self._perform = perform
         self._clock = clock
@@ -91,9 +91,9 @@ class JournalWriter:
         self._waiting_since: float | None = None
         self._check_at = clock.now() + CHECK_S
         self._newest = False
-        """Records were written, and nothing after them."""
+        """Records were written, and no batch after them."""
         self._settling = False
-        """It was tried to write something after them, and is to be tried again before anything else is written."""
+        """A batch after them failed, and must be retried before anything else is written."""
 
     def take(self, command: do.Command) -> None:
         """Perform the command, or write it down, or hold it back."""
@@ -102,7 +102,7 @@ class JournalWriter:
                 self._pending.append(command.record)
                 self._taken += 1
         elif self.failed is not None and command.waits_for_records and not isinstance(command, do.EndRun):
-            return  # it depends on what nobody will ever read
+            return  # it depends on records that no driver will ever read
         elif self._must_wait(command):
             self._held.append((self._taken, command))
         else:
@@ -110,21 +110,21 @@ class JournalWriter:
 
     @property
     def idle(self) -> bool:
-        """There is nothing to write or to ask, or the store is at it."""
+        """There is nothing to write or to check, or the store is busy with it."""
         return self._waiting_since is not None or not (self._pending or self._unsure)
 
     @property
     def _unsure(self) -> bool:
-        """It is some time ago that this driver was known to be in charge."""
+        """This driver's ownership was last confirmed some time ago."""
         return self.failed is None and self._clock.now() >= self._check_at
 
     @property
     def behind_s(self) -> float:
-        """Since when the store has been at the group that it is at; 0 when there is none."""
+        """How long the store has been busy with the current group; 0 when there is none."""
         return 0.0 if self._waiting_since is None else self._clock.now() - self._waiting_since
 
     async def write(self, on_failure: Callable[[Exception, list[do.Command]], None]) -> None:
-        """Write what was taken so far, and what comes meanwhile; returns when nothing is left. Asks who is in charge.
+        """Write what was taken and what comes meanwhile; returns when nothing is left. Checks the ownership.
 
         When the journal fails, `on_failure` gets the error and the commands that will never be performed.
         """
@@ -142,7 +142,7 @@ class JournalWriter:
             self._waiting_since = None
 
     def _let_go(self) -> list[do.Command]:
-        """Perform what was held back for its order alone, such as the end of a member; the rest of it."""
+        """Perform commands held back for their order alone, such as the end of a member; returns the others."""
         held = [command for _, command in self._held]
         self._pending.clear()
         self._held.clear()
@@ -155,7 +155,7 @@ class JournalWriter:
         try:
             await (self._settle() if self._newest else aside(self._book.check))
         except OSError as error:  # it matters once there is something to write
-            logger.info("the store does not say who is in charge of the run: %s", error)
+            logger.info("the store does not show which driver owns the run: %s", error)
 
     async def _settle(self) -> None:
         self._settling = True
@@ -177,13 +177,13 @@ class JournalWriter:
             self._background(self._compact(self._book.compaction(), list(self._written)))
 
     async def _compact(self, rewriting: Rewriting, records: list[AnyRecord]) -> None:
-        """Put fewer words in the place of the first records, while others follow them."""
+        """Compact the first records, while others are appended."""
         try:
             left = await aside(lambda: _rewritten(rewriting, records))
             self._written[: len(records)] = left
             self._compact_at = next_compaction(len(left), self._compact_after)
-        except (OSError, DeposedError) as error:  # who is deposed hears it at the next record
-            logger.warning("the journal was not compacted, and is tried again later: %s", error)
+        except (OSError, DeposedError) as error:  # a deposed driver learns it at the next record
+            logger.warning("the journal was not compacted, and will be later: %s", error)
             self._compact_at = len(self._written) + self._compact_after
         finally:
             self._compacting = False
@@ -198,7 +198,7 @@ class JournalWriter:
 
 
 def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord]:
-    """Blocks, and takes a while for many records."""
+    """Compact and write the records; blocks, and takes a while for many of them."""
     left = list(compacted(records))
     rewriting.write(left)
     return left
@@ -207,8 +207,8 @@ def _rewritten(rewriting: Rewriting, records: list[AnyRecord]) -> list[AnyRecord
 def next_compaction(left: int, compact_after: int = COMPACT_AFTER) -> int:
     """How many records a journal has when it is compacted, after a compaction that leaves, or would leave, `left`.
 
-    So all compactions together write half as many records again as there are, though none become fewer. With the
-    headers of its batches a journal writes less than three times the bytes of its records.
+    All compactions together thus write at most half as many records as there are, even if none become fewer. With
+    the headers of its batches a journal writes less than three times the bytes of its records.
     """
     return max(GROWTH * left, left + compact_after)
 

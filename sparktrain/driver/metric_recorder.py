@@ -1,4 +1,4 @@
-"""Stores reports of trials beside the journal: each is durable before the checkpoint or the result after it counts."""
+"""Stores reports of trials beside the journal: each is durable before a later checkpoint or result counts."""
 
 import logging
 import threading
@@ -12,9 +12,9 @@ from sparktrain.state.outcome import Report
 from sparktrain.state.records import AnyRecord, CheckpointAcknowledged, GangRestarted, RunEnded, TrialConcluded
 
 FLUSH_S = 5.0
-"""A report waits no longer than this for the next write of the journal; then an idle journal brings it along."""
+"""A report waits no longer than this for the next write of the journal; an idle journal then writes it."""
 MOST_WAITING = 500_000
-"""Steps and metrics that may wait for a store that does not answer; what comes after that is dropped."""
+"""Steps and metrics that may wait for a store that does not answer; later ones are dropped."""
 
 _FLUSHES = (CheckpointAcknowledged, TrialConcluded, GangRestarted, RunEnded)
 

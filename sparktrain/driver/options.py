@@ -1,4 +1,4 @@
-"""The options of a call, as `spec.catalog` defines them, and what they mean to its run."""
+"""The options of a call, as `config.option_catalog` defines them, and what they mean for its run."""
 
 from typing import Any, ClassVar, Literal, cast
 
@@ -13,17 +13,17 @@ from sparktrain.usercode.serialize import MOST_CODE_BYTES
 
 
 class Options:
-    """What a sweep and a run of one gang have in common: every option, checked, by its name in `spec.catalog`."""
+    """What a sweep and a run of one gang share: every option, checked, by its name in `config.option_catalog`."""
 
     place: ClassVar[str]
     """Where the caller wrote the parameters, for messages."""
     kind: ClassVar[Literal["sweep", "run"]]
-    """What the call gives back."""
+    """What the call returns."""
     keywords: ClassVar[type]
     asked: CommonKeywords
 
     def __init__(self, **given: Any) -> None:
-        """Raises SpecError for what is given and breaks a rule of the catalog."""
+        """Raises SpecError for an option that breaks a rule of the catalog."""
         self.asked = cast(Any, settled(self.keywords, given, self.kind))  # a TypedDict: it was checked against that
 
     def __eq__(self, other: object) -> bool:
@@ -49,11 +49,11 @@ class Options:
         raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
-        """Variables that trials get; those that are given prevail over the driver's. Raises SpecError."""
+        """Environment variables of trials; given ones override the driver's. Raises SpecError."""
         return environment(self.asked["env"], self.asked["forward_env"])
 
     def most_code(self) -> int:
-        """Bytes that the function may have with all that it takes along. Raises SpecError."""
+        """Limit of the function's bytes with all that is sent with it. Raises SpecError."""
         limit = self.asked["code_limit"]
         if limit > MOST_CODE_BYTES:
             raise SpecError(
@@ -82,7 +82,7 @@ class Options:
 
 
 class SweepOptions(Options):
-    """What `sweep` and `launch` may be told."""
+    """The options of `sweep` and `launch`."""
 
     place: ClassVar[str] = "the space"
     kind: ClassVar[Literal["sweep", "run"]] = "sweep"
@@ -118,7 +118,7 @@ class SweepOptions(Options):
 
 
 class RunOptions(Options):
-    """What `run` may be told."""
+    """The options of `run`."""
 
     place: ClassVar[str] = "params"
     kind: ClassVar[Literal["sweep", "run"]] = "run"

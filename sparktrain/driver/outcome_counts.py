@@ -1,4 +1,4 @@
-"""How the trials of a run have ended so far, kept up as they end: progress is shown ten times a second."""
+"""Counts of how the trials of a run have ended, updated as they end: progress is shown ten times a second."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ from sparktrain.state.trial import Trial, TrialStatus
 
 
 class Tally:
-    """The trials that are final. A final status is never left under one driver."""
+    """Counts of the final trials. Under one driver a final status never changes."""
 
     def __init__(self, spec: SweepSpec, trials: Iterable[Trial] = ()) -> None:
-        """`trials` are those of the run as it begins, in any status."""
+        """`trials` are those of the run at its start, in any status."""
         self.counts: Counter[TrialStatus] = Counter()
         self.restarts = 0
         self.best: Trial | None = None
@@ -26,16 +26,16 @@ class Tally:
 
     @property
     def fresh(self) -> int:
-        """How many have ended since the run began under this driver."""
+        """Number of trials that have ended under this driver."""
         return self.done - self._before
 
     @property
     def done(self) -> int:
-        """How many there are."""
+        """Number of final trials."""
         return len(self._seen)
 
     def add(self, trial: Trial) -> None:
-        """Count the trial, if it is final, and was not counted before."""
+        """Count the trial, if it is final and was not counted before."""
         if not trial.status.final or trial.id in self._seen:
             return
         self._seen.add(trial.id)

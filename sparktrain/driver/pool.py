@@ -1,4 +1,4 @@
-"""Agents that stay: a coordinator, batches of agents, and their warm zygotes, for one call or for several."""
+"""Agents that stay between calls: a coordinator, batches of agents, and their warm zygotes."""
 
 import atexit
 import logging
@@ -42,7 +42,7 @@ from sparktrain.state.sweep import Ending
 from sparktrain.threads import aside
 
 RELAUNCHES = 5
-"""Times the agents' job is submitted again after Spark gave it up."""
+"""Times the agents' job is resubmitted after Spark gave it up."""
 RELAUNCH_PAUSE_S = 0.5
 CONNECT_S = 15.0
 """How long a fresh agent tries to reach the coordinator."""
@@ -85,7 +85,7 @@ class AgentPool:
         without_gpus: int = 0,
         times: PoolTimes = POOL_TIMES,
     ) -> None:
-        """`agents` in all, of which the last, `without_gpus` of them, have executors of their own without GPUs."""
+        """`agents` is the number in all; the last `without_gpus` of them have executors of their own without GPUs."""
         self.engine = engine
         self.agents = agents
         self._without_gpus = without_gpus
@@ -100,7 +100,7 @@ class AgentPool:
         """Those that run, by their slots."""
         self._job_lock = threading.Lock()
         self._wants_jobs = False
-        """False while it is idle or closed: a job that ends then is not followed by another."""
+        """False while it is idle or closed: a job that ends then has no successor."""
         self._times = times
         self._vacancies = Vacancies(self._resubmit, SystemClock(), times.vacancy_s)
         self._relaunches = 0
@@ -108,7 +108,7 @@ class AgentPool:
         self._idle: Future[None] | None = None
         self._unavailable: SparktrainError | None = None
         self._on: str | None = None
-        """Name of the run that it is on."""
+        """Name of its current run."""
 
     # ---- life
 
@@ -139,7 +139,7 @@ class AgentPool:
         self._want_jobs()
 
     def close(self) -> None:
-        """Dismiss the agents and give their slots back; again does nothing. Blocks for some seconds at most."""
+        """Dismiss the agents and release their slots; a second call does nothing. Blocks for some seconds at most."""
         coordinator, self._coordinator = self._coordinator, None
         if coordinator is None:
             return
@@ -147,7 +147,7 @@ class AgentPool:
         jobs = self._retire_jobs()
         try:
             call(coordinator.close("the pool closes"), CLOSE_TIMEOUT_S)
-        except Exception as error:  # the slots are given back all the same
+        except Exception as error:  # the slots are released anyway
             logger.warning("the pool did not close in order: %s: %s", type(error).__name__, error)
         _end(jobs)
 
@@ -168,7 +168,7 @@ class AgentPool:
     # ---- runs
 
     def have(self, package: str, timeout_s: float) -> bool:
-        """Whether executors have `package`, as far as the first one of them tells. Blocks until that has joined.
+        """Whether executors have `package`, as the first one of them reports. Blocks until that has joined.
 
         Raises JoinTimeoutError when none has within `timeout_s`, and whatever keeps agents from joining.
         """
@@ -188,7 +188,7 @@ class AgentPool:
         return package in joined
 
     def run(self, work: RunRequest) -> tuple[RunOutcome, bool]:
-        """Run `work` to its end; what became of it, and whether Ctrl-C ended it.
+        """Run `work` to its end; returns its outcome, and whether Ctrl-C ended it.
 
         A KeyboardInterrupt of the calling thread ends the trials at once, and closes the pool. Raises PoolError when
         the pool is closed, or on another run.
@@ -218,7 +218,7 @@ class AgentPool:
         return ran, interrupted
 
     def _interrupted(self, running: "Future[RunOutcome]", work: RunRequest) -> RunOutcome:
-        """Ctrl-C: what has become of the run once its trials are ended. KeyboardInterrupt when the store hangs."""
+        """Ctrl-C: the outcome of the run once its trials are ended. KeyboardInterrupt when the store hangs."""
         submit(self._stop("interrupted by Ctrl-C"))
         try:
             return running.result(INTERRUPT_TIMEOUT_S)
@@ -226,13 +226,13 @@ class AgentPool:
             where = work.store.where(work.layout.path)
             raise KeyboardInterrupt(
                 f"run {work.spec.name} was interrupted, and its end could not be written to {where} within "
-                f"{INTERRUPT_TIMEOUT_S:g} s; resume it to go on"
+                f"{INTERRUPT_TIMEOUT_S:g} s; resume it to continue"
             ) from error
         finally:
             self.close()
 
     def failure(self, ran: RunOutcome, start_timeout_s: float) -> SparktrainError | None:
-        """The error that ended a run for want of agents, if any."""
+        """The error that ended a run that lacked agents, if any."""
         if ran.end.ending == Ending.UNAVAILABLE:
             return self._unavailable or AgentsLostError(ran.end.reason)
         if ran.end.ending == Ending.NO_AGENTS:
@@ -257,7 +257,7 @@ class AgentPool:
         return [range(first), *([range(first, self.agents)] if self._without_gpus else [])]
 
     def _batch(self, slots: range, on_end: Callable[[AgentBatch, JobEnd], None]) -> AgentBatch:
-        """A batch of agents, started. Raises what an engine raises that can start none."""
+        """A batch of agents, started. Raises what the engine raises when it can start none."""
         assert self._certificates is not None
         apart = slots.start >= self.agents - self._without_gpus
         made = self.engine.batch(self._ticket(self._certificates), slots, on_end, without_gpus=apart)
@@ -274,7 +274,7 @@ class AgentPool:
         self._launch()
 
     def _launch(self) -> None:
-        """Submit the agents' jobs, unless they run, or are not wanted any more."""
+        """Submit the agents' jobs, unless they run or are no longer wanted."""
         with self._job_lock:
             if self._certificates is None or not self._wants_jobs:
                 return
@@ -287,7 +287,7 @@ class AgentPool:
         return AgentTicket(self._id, self._hosts, self._port, certificates.agent, self._times.connect_s, refused_s)
 
     def _resubmit(self, slot: int) -> AgentBatch | None:
-        """Submit one slot again whose agent has ended, while its job goes on."""
+        """Resubmit one slot with an agent that has ended, while its job continues."""
         with self._job_lock:
             if not any(slot in each for each in self._jobs):
                 return None
@@ -298,7 +298,7 @@ class AgentPool:
             return list(self._jobs.values())
 
     def _retire_jobs(self, *, idle: bool = False) -> list[AgentBatch]:
-        """The jobs, whose end is expected from now on; with `idle` none when a call has just come."""
+        """The jobs, which are expected to end from now on; with `idle` none when a call has just come."""
         with self._job_lock:
             if idle and self._on is not None:
                 return []
@@ -308,13 +308,13 @@ class AgentPool:
         return [*jobs, *self._vacancies.retire()]
 
     def _on_job_end(self, slots: range, job: AgentBatch, end: JobEnd) -> None:
-        """Called in the job's thread: submit it again, or give up."""
+        """Called in the job's thread: resubmit it, or give up."""
         with self._job_lock:
             if self._jobs.get(slots) is not job:
                 return
             del self._jobs[slots]
         for alone in self._vacancies.retire():
-            alone.cancel()  # the whole job is submitted again
+            alone.cancel()  # the whole job is resubmitted
         self._relaunches += 1
         error = self._final_error(end)
         if error is None:
@@ -324,18 +324,18 @@ class AgentPool:
         self._unavailable = error
         coordinator = self._coordinator
         if coordinator is not None:
-            submit(_tell(coordinator, str(error)))
+            submit(_report(coordinator, str(error)))
 
     def _why_none(self) -> str:
-        """Why agents do not come, as far as it is known. Gives up where their executors lack what none can do without:
-        Spark would try for a quarter of an hour. Blocks, in any thread."""
+        """Why agents do not join, as far as it is known. Gives up where executors lack a module that every agent needs:
+        Spark would retry for a quarter of an hour. Blocks, in any thread."""
         self._vacancies.look(self._running())
         job, coordinator = next(iter(self._running()), None), self._coordinator
         if job is not None and coordinator is not None and coordinator.agents_alive == 0:
             missing = job.lacking()
             if missing is not None:
                 self._unavailable = AgentsLostError(advice(missing))
-                submit(_tell(coordinator, str(self._unavailable)))
+                submit(_report(coordinator, str(self._unavailable)))
         return self._outlook()
 
     def _final_error(self, end: JobEnd) -> SparktrainError | None:
@@ -367,7 +367,7 @@ class AgentPool:
 
 
 def unreachable(said: str) -> str:
-    """What the user is told when no executor reached the coordinator."""
+    """The error message when no executor reached the coordinator."""
     return (
         f"executors cannot reach the driver: {said}; set {HOST_KEY} to an address of the driver that executors reach, "
         f"and {PORT_KEY} to a port that the firewall lets through"
@@ -375,14 +375,14 @@ def unreachable(said: str) -> str:
 
 
 def _end(jobs: list[AgentBatch]) -> None:
-    """Wait for the agents of batches that were dismissed, and have the engine end those that never heard of it: they
-    had not joined yet, or are cut off and would come back. Blocks for some seconds at most."""
+    """Wait for the agents of dismissed batches, and have the engine end those that did not get the message: they had
+    not joined yet, or are cut off and would rejoin. Blocks for some seconds at most."""
     for job in jobs:
         if not job.join(LEAVE_TIMEOUT_S):
             job.cancel()
 
 
-async def _tell(coordinator: Coordinator, reason: str) -> None:
+async def _report(coordinator: Coordinator, reason: str) -> None:
     coordinator.agents_unavailable(reason)
 
 
@@ -404,9 +404,9 @@ _OPEN: "weakref.WeakSet[AgentPool]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """A driver that ends with an open pool gives its slots back first."""
+    """A driver that ends with an open pool releases its slots first."""
     for pool in list(_OPEN):
         try:
             pool.close()
-        except Exception as error:  # the others have slots to give back, too
+        except Exception as error:  # the others have slots to release, too
             logger.warning("a pool was not closed: %s: %s", type(error).__name__, error)

@@ -51,7 +51,7 @@ from sparktrain.usercode.target import Target, check_call
 logger = logging.getLogger("sparktrain")
 
 NAMES = 16
-"""Other names that are tried where the one that was made up is taken: each has four random digits at its end."""
+"""Number of other names to try where the generated one is taken: each ends in four random digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,37 +65,37 @@ class PreparedRun:
     store: Store
     layout: RunLayout
     env: dict[str, str] = field(default_factory=dict, repr=False)
-    """Variables that trials get, perhaps secrets: for agents alone."""
+    """Environment variables of trials, perhaps secrets: for agents only."""
     choice: Choice | None = None
     """Of the backend, where the user names none."""
     unnamed: bool = False
-    """Its name is made up: it belongs to this call alone, gives way where it is taken, and is never resumed."""
+    """The name is generated: it belongs to this call alone, changes where it is taken, and is never resumed."""
     seeded: bool = True
-    """The seed was asked for; otherwise it is made up, and that of a run that is there already takes its place."""
+    """The user gave the seed; otherwise it is generated, and that of an existing run replaces it."""
     allow_changed: frozenset[str] = frozenset()
     retry_failed: bool = False
     found: StoredRun | None = None
-    """What the run directory has of the run already, once it was looked at."""
+    """The run's data in the run directory, once it was read."""
     tokens: TokenKeeper | None = None
-    """By which agents use the store, where they need some."""
+    """Delegation tokens for the store, where agents need some."""
     concurrent: int | None = None
     """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
     replaces: bool = False
-    """YARN has started this driver in place of the one that was last on the run, for the same call."""
+    """YARN has started this driver for the same call, in place of the last owner of the run."""
 
     @cached_property
     def trials(self) -> int | None:
-        """How many trials there will be, where that is known. Walks over the space; raises where a condition does."""
+        """Number of trials, where that is known. Walks over the space; raises where a condition does."""
         return self._sampler(self.found.opened.records if self.found is not None else ()).total
 
     @property
     def where(self) -> str:
-        """The run directory, for people."""
+        """The run directory, for display."""
         return self.store.where(self.layout.path)
 
     @property
     def driver_started(self) -> DriverStarted:
-        """What the journal gets of a driver that takes charge."""
+        """The journal's record of a driver that becomes the owner."""
         return DriverStarted(
             plan=self.plan.digest,
             space=self.plan.space_digest,
@@ -115,7 +115,7 @@ class PreparedRun:
     def attached(self, driver: DriverIdentity | None = None) -> "PreparedRun":
         """The same with what its directory has of the run. Blocks on the store; writes nothing but a probe.
 
-        Raises RunDirectoryError when the directory cannot be used, or another driver than `driver` is on the run;
+        Raises RunDirectoryError when the directory cannot be used, or another driver than `driver` owns the run;
         ResumeError when it has another run than this one.
         """
         self.store.probe()
@@ -125,16 +125,16 @@ class PreparedRun:
         this = driver or this_driver()
         check_alone(found, self.where, this)
         replaces = found.driver is not None and this.replaces(found.driver)
-        same = self._as_begun(found.plan)
+        same = self._as_started(found.plan)
         failed = len([each for each in found.sweep().trials.values() if each.status is TrialStatus.FAILED])
-        # a function that has failed would fail again: to run it once more is to run it with what was put right
+        # a failed function would fail once more: a retry is with the corrected code
         allow = self.allow_changed | ({"code"} if self.retry_failed else frozenset())
         check_unchanged(found.plan, same.plan, self.where, allow, partial(same._code_lines, found.plan), failed)
         again = self.retry_failed and not (replaces and found.retried)
         return replace(same, found=found, retry_failed=again, replaces=replaces)
 
     def limited(self, concurrent: int | None, agents: int | None) -> "PreparedRun":
-        """The same with the limit of whoever resumes it. Raises SpecError for one that its kind does not have."""
+        """The same with the limit of the resuming call. Raises SpecError for one that its kind does not have."""
         kind, other = self.plan.kind, "agents" if self.plan.kind == "run" else "max_concurrent_trials"
         for name, value, of in (("max_concurrent_trials", concurrent, "sweep"), ("agents", agents, "run")):
             if value is not None and kind != of:
@@ -145,15 +145,15 @@ class PreparedRun:
         """The same with the backend that follows from whether executors have Horovod."""
         return self if self.choice is None else self._with_backend(self.choice.settled(there))
 
-    def begun(self) -> "PreparedRun":
-        """The same once its directory has its `run.json`, by which its name is taken. Blocks on the store.
+    def started(self) -> "PreparedRun":
+        """The same once its directory has its `run.json`, which takes the name. Blocks on the store.
 
-        Raises OSError; RunDirectoryError when another driver has begun a run of that name since `attached`.
+        Raises OSError; RunDirectoryError when another driver has started a run of that name since `attached`.
         """
         if not self.unnamed:
             if not self._take_name() and self.found is None:
                 raise RunDirectoryError(
-                    f"run directory {self.where} is in use: another driver has begun a run of this name at the same "
+                    f"run directory {self.where} is in use: another driver has started a run of this name at the same "
                     "time; wait for its end, or choose another name"
                 )
             return self
@@ -161,11 +161,11 @@ class PreparedRun:
             if not self.store.exists(candidate.layout.spec) and candidate._take_name():
                 return candidate
         raise RunDirectoryError(
-            f"{self.where} and {NAMES} directories whose names begin like that are there already: pass a name"
+            f"{self.where} and {NAMES} directories with names that start like that exist already: pass a name"
         )
 
     def work(self, agents: int, watcher: Watcher, driver: DriverIdentity) -> RunRequest:
-        """The run for the coordinator, of which this driver takes charge once it has begun. Blocks on the store.
+        """The run for the coordinator; this driver becomes its owner. Blocks on the store.
 
         Raises OSError.
         """
@@ -192,7 +192,7 @@ class PreparedRun:
         )
 
     def _take_name(self) -> bool:
-        """Store the plan, and `run.json` unless it is there; whether it was not."""
+        """Store the plan, and `run.json` if absent; returns whether it was absent."""
         plans.write(self.store, self.layout, self.plan, self.code)
         overview = plans.overview(self.plan, str(self.space), self.trials, SystemClock().wall())
         return self.store.put_if_absent(self.layout.spec, overview)
@@ -200,8 +200,8 @@ class PreparedRun:
     def _renamed(self, name: str) -> "PreparedRun":
         return replace(self._with_spec(replace(self.spec, name=name)), layout=RunLayout(name))
 
-    def _as_begun(self, before: Plan) -> "PreparedRun":
-        """The same with what was not asked for as in the plan of the run that is there."""
+    def _as_started(self, before: Plan) -> "PreparedRun":
+        """The same with options that were not given taken from the plan of the existing run."""
         made, gang = self, before.spec["gang"]
         if self.choice is not None and gang["workers"] + gang["ps"] + gang["evaluator"] > 1:
             made = self._with_backend(self.choice.kept(Backend(gang["backend"])))
@@ -211,13 +211,13 @@ class PreparedRun:
         """What has changed in the code. Blocks on the store."""
         try:
             code = plans.read_code(self.store, self.layout, before.code)
-        except RunDirectoryError:  # without it the names of parts are told all the same
+        except RunDirectoryError:  # without it the names of parts are still reported
             code = Code(before.code, b"")
         return differences((before.parts, self.plan.parts), (before.text, self.plan.text), (code, self.code))
 
     def _with_backend(self, choice: Choice) -> "PreparedRun":
         if self.spec.gang.size > self.spec.gang.workers and choice.backend is not Backend.TENSORFLOW:
-            return self  # with parameter servers there is no other: the roles differ too, and that is told
+            return self  # with parameter servers there is no other: the roles differ too, and that is reported
         made = self._with_spec(replace(self.spec, gang=replace(self.spec.gang, backend=choice.backend)))
         return replace(made, choice=choice)
 
@@ -288,21 +288,21 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
 
 
 def compose_again(directory: str, retry_failed: bool = False, env: Mapping[str, str] | None = None) -> PreparedRun:
-    """The run that a directory holds, to be resumed as it was begun, with `env` for its trials. Blocks on the store.
+    """The run that a directory holds, to resume it as it was started, with `env` for its trials. Blocks on the store.
 
     Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store;
-    ResumeError when trials lack variables that they were begun with.
+    ResumeError when trials lack variables that they were started with.
     """
     place = run_in(directory)
     store, layout = place.store, place.layout
     found = look(store, layout)
     if found is None:
-        raise RunDirectoryError(f"{directory} is no run directory any more: somebody has deleted its run.json")
+        raise RunDirectoryError(f"{directory} is no longer a run directory: its run.json was deleted")
     spec, code = found.plan.sweep_spec(), plans.read_code(store, layout, found.plan.code)
     space, given = from_document(found.plan.space), variables(env or {})
     if missing := [name for name in found.plan.env if name not in given]:
         raise ResumeError(
-            "the run was begun with variables for its trials, and their values are not stored: pass "
+            "the run was started with variables for its trials, and their values are not stored: pass "
             f"{', '.join(missing)} by env= (--env {missing[0]}, to take it from here)"
         )
     return PreparedRun(

@@ -1,4 +1,4 @@
-"""The progress of a run as users see it, from the state that decides over it."""
+"""The progress of a run for display, from the state machine."""
 
 from collections.abc import Iterable
 from itertools import takewhile
@@ -13,15 +13,15 @@ from sparktrain.state.outcome import Restart
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
 BEHIND_S = 5.0
-"""A store that takes so long for some records is told of."""
+"""A store that takes so long for some records is shown."""
 
 
 def progress_of(
     machine: Machine, work: RunRequest, at: float, behind_s: float = 0.0, outlook: str = "", tally: Tally | None = None
 ) -> Progress:
     """How the machine's newest run stands at `at`; the journal is `behind_s` seconds at its newest records. `outlook`
-    is what the cluster says of agents that have not come. With a `tally` of the trials that have ended, it looks at
-    those alone that have not."""
+    is the cluster's report about agents that have not joined. With a `tally` of the ended trials, it looks at the
+    others only."""
     sweep = machine.last
     assert sweep is not None
     trials = sweep.trials
@@ -62,7 +62,7 @@ def _counted(work: RunRequest, trials: Iterable[Trial]) -> Tally:
 
 
 def _causes(trial: Trial) -> tuple[Restart, ...]:
-    """The restarts whose gang is training again."""
+    """The restarts after which a gang trains."""
     return trial.restarts if trial.failed_at is None else trial.restarts[:-1]
 
 
@@ -116,9 +116,9 @@ def _store_note(work: RunRequest, behind_s: float) -> str:
 
 
 def _unsaved(trials: list[Trial]) -> str:
-    """The first running trial that cannot be checkpointed: it goes on, and a restart would cost it more and more."""
-    told = (f"trial {each.id}: {each.unsaved}" for each in trials if each.unsaved)
-    return next(told, "")
+    """The first running trial that cannot be checkpointed: it continues, and a restart would cost more and more."""
+    notes = (f"trial {each.id}: {each.unsaved}" for each in trials if each.unsaved)
+    return next(notes, "")
 
 
 def _note(machine: Machine, work: RunRequest, at: float, outlook: str) -> str:
@@ -132,14 +132,14 @@ def _note(machine: Machine, work: RunRequest, at: float, outlook: str) -> str:
 
 
 def _unexplained(machine: Machine) -> str:
-    """Of a trial that is about to be given up."""
+    """Note on a trial that is about to be given up."""
     gangs = machine.sweep.gangs.values() if machine.sweep is not None else ()
     ended = (f"trial {each.trial}" for each in gangs if each.status is GangStatus.ENDED)
-    return next((f"waiting for Spark to say why the agent of {trial} was lost" for trial in ended), "")
+    return next((f"waiting for Spark to report why the agent of {trial} was lost" for trial in ended), "")
 
 
 def _unwell(machine: Machine) -> str:
-    """Of agents that get no members, and of one that keeps the run waiting."""
+    """Note on agents that get no members, and on one that keeps the run waiting."""
     sweep, agents = machine.sweep, machine.agents.all()
     if sweep is None:
         return ""
@@ -149,7 +149,7 @@ def _unwell(machine: Machine) -> str:
 
 
 def _waiting(machine: Machine, work: RunRequest, at: float) -> str:
-    """Of agents without which nothing goes on."""
+    """Note on agents that the run needs to make progress."""
     sweep, agents = machine.sweep, len(machine.agents)
     if sweep is not None and sweep.too_few_since is not None and sweep.ever_entered:
         left_s = max(0.0, sweep.too_few_since + sweep.limits.start_timeout_s - at)

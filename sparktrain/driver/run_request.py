@@ -1,4 +1,4 @@
-"""What one call of `sweep()` gives the coordinator, and what it gets back."""
+"""What one call of `sweep()` passes to the coordinator, and what that returns."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,14 +17,14 @@ from sparktrain.state.records import AnyRecord, DriverStarted
 from sparktrain.store.base import Store
 
 FIRST = 3
-"""So many trials at least must fail in the same way before that ends a run."""
+"""Number of trials that must at least fail in the same way before that ends a run."""
 
 
 class Watcher(Protocol):
-    """What is told about a run as it goes. Called from the coordinator's thread; must neither block nor raise."""
+    """What displays learn about a run. Called from the coordinator's thread; must neither block nor raise."""
 
     def update(self, progress: Progress) -> None:
-        """The run stands so; at most ten times a second."""
+        """The current progress; at most ten times a second."""
         ...
 
     def trial_ended(self, trial: TrialResult) -> None:
@@ -43,17 +43,17 @@ class RunRequest:
     store: Store
     layout: RunLayout
     total: int | None
-    """Trials that there will be, where that is known."""
+    """Number of trials, where that is known."""
     agents: int
-    """Agents that were asked for; for progress alone."""
+    """Number of agents that were asked for; only for display."""
     watcher: Watcher
     journal: JournalPort
     driver_started: DriverStarted
-    """What the journal gets of this driver."""
+    """The journal's record of this driver."""
     records: tuple[AnyRecord, ...] = ()
-    """What it holds of drivers before."""
+    """The journal's records of earlier drivers."""
     tokens: TokenKeeper | None = None
-    """By which agents use the store; None where they need none."""
+    """Delegation tokens for the store; None where agents need none."""
     env: dict[str, str] = field(default_factory=dict, repr=False)
     """Variables that trials get, perhaps secrets."""
 
@@ -85,6 +85,6 @@ class RunOutcome:
     trials: tuple[TrialResult, ...]
     end: EndRun
     seconds: float
-    """That drivers have been on the run, all together, as far as they could tell."""
+    """Duration of the run under all drivers, as far as they recorded it."""
     outlook: str = ""
-    """What the cluster said last of agents that had not come."""
+    """The cluster's last report about agents that had not joined."""

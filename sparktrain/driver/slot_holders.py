@@ -17,9 +17,9 @@ class Holders:
         """The session, and how many of its slots."""
 
     def take(self, holder: Hashable, session: object, count: int, there: int | None) -> None:
-        """Have `holder` hold `count` of the slots of `session`, of which there are `there`, or nobody knows.
+        """Have `holder` hold `count` of the `there` slots of `session`; None where their number is unknown.
 
-        Raises PoolError when others hold so many that they are not left: Spark would let it wait for their end.
+        Raises PoolError when others leave too few: Spark would let it wait for their end.
         """
         with self._lock:
             others = sum(held for each, (other, held) in self._held.items() if other is session and each != holder)
@@ -33,10 +33,10 @@ class Holders:
             self._held[holder] = session, count
 
     def free(self, holder: Hashable) -> None:
-        """`holder` holds nothing any more."""
+        """`holder` no longer holds any slot."""
         with self._lock:
             self._held.pop(holder, None)
 
 
 HOLDERS = Holders()
-"""Of this process."""
+"""The holders of this process."""

@@ -18,8 +18,8 @@ from sparktrain.executor.entry import EXIT_SCHEMA, REPORT_SCHEMA, agent_task, ch
 from sparktrain.protocol.ticket import AgentTicket
 
 MISSING_FAILURES = 4
-"""Tasks that must fail for want of a module before it counts as missing: Spark's own limit, where that is not raised to
-outlast lost containers."""
+"""Tasks that must fail because a module is missing before it counts as missing: Spark's own default limit, which may be
+raised to outlast lost containers."""
 JOIN_TIMEOUT_S = 10.0
 """How long `SlotJob.cancel` waits for the job's thread."""
 
@@ -44,13 +44,13 @@ class SlotJob:
         self._thread.start()
 
     def lacking(self) -> Missing | None:
-        """What has kept some tasks from beginning, while Spark goes on to try; None when nothing is known to be
+        """What keeps tasks from starting, while Spark still retries them; None when nothing is known to be
         missing. Blocks for a moment; raises nothing."""
         found = [each for each in map(missing_in, failures_of(self._spark, self._tag)) if each is not None]
         return found[-1] if len(found) >= MISSING_FAILURES else None
 
     def vacant(self) -> set[int]:
-        """Slots whose tasks have ended; with Spark Connect, none before the job has. Blocks for a moment; raises
+        """Slots with tasks that have ended; with Spark Connect, none before the job has. Blocks for a moment; raises
         nothing."""
         if self.join(0.0):
             return set(self._slots)
@@ -62,23 +62,23 @@ class SlotJob:
             return
         try:
             self._interrupt()
-        except Exception as error:  # Spark's own errors have no common root; a stopped session has no job either
+        except Exception as error:  # Spark's own errors have no common base class; a stopped session has no job either
             logger.info("the job %s could not be cancelled: %s", self._tag, first_line(error))
         self.join(JOIN_TIMEOUT_S)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the job's end; whether it has ended."""
+        """Wait for the job's end; returns whether it has ended."""
         if self._thread is None:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        """Run `_rows`, and keep what comes of it; raises nothing."""
+        """Run `_rows`, and keep the outcome; raises nothing."""
         raise NotImplementedError
 
     def _rows(self, task: Callable[..., Any], schema: str) -> list[Any]:
-        """What the tasks return, each of which is given its slot. Blocks; raises whatever Spark, Py4J or gRPC raise."""
+        """What the tasks return; each gets its slot. Blocks; raises whatever Spark, Py4J or gRPC raise."""
         self._add_tag()
         slots = self._spark.range(self._slots.start, self._slots.stop, 1, len(self._slots))
         return list(slots.mapInArrow(task, schema, profile=self._profile).collect())
@@ -101,11 +101,11 @@ class SlotJob:
 
 
 REFUSED_S = 15.0
-"""How long agents of a Spark Connect session, which outlives its client, dial one that does not listen any more."""
+"""How long agents of a Spark Connect session, which outlives its client, dial a driver that no longer listens."""
 
 
 def refused_s(spark: SparkSession) -> float | None:
-    """As an agent's ticket has it: a classic session ends its executors, and with them its agents, by itself."""
+    """The value for an agent's ticket: a classic session ends its executors, and with them its agents, by itself."""
     return REFUSED_S if getattr(spark, "_sc", None) is None else None
 
 
@@ -121,7 +121,7 @@ class AgentJob(SlotJob):
         profile: ResourceProfile | None = None,
     ) -> None:
         """`on_end` is called in the job's thread, once."""
-        # A tag of its own: agents of one job may be ended when those of the pool's next have begun.
+        # A tag of its own: agents of one job may be ended after those of the pool's next have started.
         super().__init__(spark, f"sparktrain-{ticket.pool}-{uuid.uuid4().hex[:8]}", slots, profile)
         self._ticket = ticket
         self._on_end = on_end
@@ -136,17 +136,17 @@ class AgentJob(SlotJob):
 
 
 class CheckupJob(SlotJob):
-    """The Spark job that has each slot tell about its host."""
+    """The Spark job that has each slot report about its host."""
 
     def __init__(self, spark: SparkSession, ticket: AgentTicket, slots: int) -> None:
         super().__init__(spark, f"sparktrain-{ticket.pool}", range(slots))
         self._ticket = ticket
         self.told: tuple[str, ...] = ()
-        """What each slot told, as JSON; empty before the job's end."""
+        """Each slot's report, as JSON; empty before the job's end."""
         self.error: str | None = None
         """Why Spark gave the job up."""
         self.missing: Missing | None = None
-        """What kept slots from beginning, where Spark's error tells of that."""
+        """What kept slots from starting, where Spark's error names it."""
 
     def _work(self) -> None:
         try:
@@ -163,7 +163,7 @@ def without_gpus(cores: int, cpus: int) -> ResourceProfile:
 
 
 def first_line(error: BaseException) -> str:
-    """The part of a Spark error that tells something: a Python cause where there is one, else its first line."""
+    """The informative part of a Spark error: a Python cause where there is one, else its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
     return (causes or lines or [type(error).__name__])[0]

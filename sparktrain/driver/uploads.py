@@ -1,4 +1,4 @@
-"""What agents bring of their members: logs, metrics and files, into the run directory."""
+"""Uploads of agents: logs, metrics and files of their members, into the run directory."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ SETTLE_TIMEOUT_S = 60.0
 """How long the end of a run waits for uploads that make no progress."""
 POLL_S = 0.005
 AT_ONCE = 8
-"""So many small files of one upload are written at the same time."""
+"""Number of small files of one upload that are written at the same time."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -34,21 +34,21 @@ class Uploads:
         self._progress_at = clock.now()
 
     def expect(self, agent: AgentId, member: Member) -> None:
-        """`agent` has started `member`: it will upload what the member leaves."""
+        """`agent` has started `member`: it will upload the member's files."""
         self._open[member] = agent
 
     def stored(self, agent: AgentId, member: Member, problem: str) -> None:
         """The agent has uploaded all that it could."""
         if problem:
-            logger.warning("of %s was not stored: %s", member, problem)
+            logger.warning("not stored from %s: %s", member, problem)
         if self._open.get(member) == agent:
             del self._open[member]
 
     async def receive(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
         """Write one file into the member's directory, or several small ones.
 
-        Raises ProtocolError when the sender does not have that member, SpecError when the name leads elsewhere; of
-        several files each that is not written is told in the answer.
+        Raises ProtocolError when the sender does not have that member, SpecError when the name leads elsewhere; the
+        answer names each of several files that was not written.
         """
         if self._open.get(header.member) != header.agent:
             raise ProtocolError(
@@ -63,7 +63,7 @@ class Uploads:
         return m.UploadDone(await self._publish(path, chunks))
 
     async def _grow(self, path: str, chunks: AsyncIterator[bytes]) -> int:
-        """Write a log that people read while it grows; of one that breaks off, the begin stays."""
+        """Write a log that is read while it grows; a partial one stays."""
         stream = await aside(lambda: self._store.open_stream(path))
         try:
             return await self._pour(chunks, stream.write)
@@ -71,7 +71,7 @@ class Uploads:
             await aside(stream.close)
 
     async def _publish(self, path: str, chunks: AsyncIterator[bytes]) -> int:
-        """Write a file that is of use only as a whole."""
+        """Write a file that is useful only when complete."""
         new = await aside(lambda: self._store.create(path))
         try:
             size = await self._pour(chunks, new.write)
@@ -91,7 +91,7 @@ class Uploads:
         return m.UploadDone(len(content), tuple(refused))
 
     async def _put(self, header: m.UploadHeader, name: str, content: bytes, room: asyncio.Semaphore) -> str:
-        """Write one file; why that was not possible, or nothing."""
+        """Write one file; returns why that was not possible, or an empty text."""
         try:
             path = self._layout.member(header.member).file(name)
             async with room:
@@ -110,7 +110,7 @@ class Uploads:
         return size
 
     async def settle(self) -> None:
-        """Wait until every member's files are stored, its agent is lost, or nothing moves any more."""
+        """Wait until every member's files are stored, its agent is lost, or no upload makes progress."""
         self._progress_at = self._clock.now()
         while left := [member for member, agent in self._open.items() if self._alive(agent)]:
             if self._clock.now() > self._progress_at + SETTLE_TIMEOUT_S:
@@ -120,7 +120,7 @@ class Uploads:
 
 
 async def _held(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> bytes:
-    """What several small files have together. Raises ProtocolError where that is not what the header says."""
+    """The content of several small files. Raises ProtocolError where it does not match the header."""
     size, content = sum(part.size_bytes for part in header.parts), bytearray()
     fits = all(part.size_bytes >= 0 for part in header.parts) and size <= m.PARCEL_BYTES
     if not fits or len(header.parts) > m.PARCEL_FILES:

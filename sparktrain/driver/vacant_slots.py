@@ -1,5 +1,5 @@
-"""Slots whose agents have ended while others of their job go on: Spark takes such tasks for done, and the pool submits
-them again."""
+"""Slots with agents that have ended while others of their job continue: Spark counts such tasks as done, and the pool
+resubmits them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sparktrain.backoff import Backoff
 from sparktrain.clock import Clock
 
 PAUSE_S = 15.0
-"""From the end of a slot's agent until the slot is submitted again; twice as long each time."""
+"""From the end of a slot's agent until the slot is resubmitted; twice as long each time."""
 PAUSE_AT_MOST_S = 600.0
 
 
@@ -17,7 +17,7 @@ class Carrier(Protocol):
     """A Spark job of agents."""
 
     def vacant(self) -> set[int]:
-        """Slots whose agents have ended."""
+        """Slots with agents that have ended."""
         ...
 
 
@@ -29,7 +29,7 @@ class _Vacancy(Generic[C]):
     due: float
     backoff: Backoff
     job: C | None = None
-    """That carries the slot now, once it was submitted again."""
+    """The job that carries the slot, once it was resubmitted."""
 
 
 class Vacancies(Generic[C]):
@@ -43,7 +43,7 @@ class Vacancies(Generic[C]):
         self._vacancies: dict[int, _Vacancy[C]] = {}
 
     def look(self, jobs: Iterable[C]) -> None:
-        """Submit again what is vacant in `jobs`, those of the pool, once it has been for a while."""
+        """Resubmit slots that have been vacant for a while in `jobs`, those of the pool."""
         now, vacant = self._clock.now(), set[int]().union(*(job.vacant() for job in jobs))
         self._vacancies = {slot: each for slot, each in self._vacancies.items() if slot in vacant or each.job}
         for slot in sorted(vacant):
@@ -57,6 +57,6 @@ class Vacancies(Generic[C]):
                 vacancy.job = self._submit(slot)
 
     def retire(self) -> list[C]:
-        """The jobs of slots that were submitted again; nothing is vacant from now on."""
+        """The jobs of resubmitted slots; from now on no slot is vacant."""
         vacancies, self._vacancies = self._vacancies, {}
         return [each.job for each in vacancies.values() if each.job is not None]

@@ -1,8 +1,8 @@
-"""Certificates of one run: only who holds them can speak to its coordinator, and they are worthless for any other run.
+"""Certificates of one run: only processes that hold them can connect to its coordinator, and no other run accepts them.
 
-An authority made for the run signs one certificate for the coordinator and one for all agents. Its key is forgotten
-at once, so that nobody can ever join the run with a certificate made later. Nothing is written to disk. A run that
-lasts longer than its certificates has others made by a new authority, which both sides trust beside the one before.
+An authority made for the run signs one certificate for the coordinator and one for all agents. Its key is discarded
+at once, so that no certificate made later can join the run. Nothing is written to disk. A run that outlasts its
+certificates gets others from a new authority, which both sides trust beside the old one.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 VALID_DAYS = 30.0
 
 RENEW_AFTER = 0.45
-"""Part of their life after which certificates are followed by others. Two sets are in use at a time, so that the older
-one has come to its end when the next is made: a little before the half."""
+"""Part of their lifetime after which certificates are renewed. Two sets are in use at a time: a little less than half,
+so that the older set has expired when the next one is made."""
 
 _SKEW = timedelta(days=1)
 
@@ -32,7 +32,7 @@ class RunCertificates:
     """Both sides' certificates of one run."""
 
     run: str
-    begins: datetime
+    starts: datetime
     expires: datetime
     server: CertificateBundle = field(repr=False)
     agent: CertificateBundle = field(repr=False)
@@ -42,7 +42,7 @@ class RunCertificates:
 class _Authority:
     name: x509.Name
     key: ec.EllipticCurvePrivateKey = field(repr=False)
-    begins: datetime
+    starts: datetime
     expires: datetime
 
     def sign(
@@ -54,7 +54,7 @@ class _Authority:
             .issuer_name(self.name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(self.begins)
+            .not_valid_before(self.starts)
             .not_valid_after(self.expires)
         )
         for extension, critical in extensions:
@@ -65,12 +65,12 @@ class _Authority:
 def issue(
     run: str, valid_days: float = VALID_DAYS, clock: Clock | None = None, server_key: bytes | None = None
 ) -> RunCertificates:
-    """New certificates for `run`, valid from one day ago, for clocks differ between hosts.
+    """New certificates for `run`, valid from one day ago, because clocks differ between hosts.
 
-    `server_key` is the coordinator's from before, by which others know that it is the same; None for a new one.
+    `server_key` is the coordinator's earlier key, by which others recognize it; None for a new one.
     """
     now = datetime.fromtimestamp((clock or SystemClock()).wall(), UTC)
-    # The server shows its certificate to whoever connects, so the run's name must not be in it.
+    # The server shows its certificate to every peer, so the run's name must not be in it.
     name = _name(f"sparktrain {secrets.token_hex(8)}")
     authority = _Authority(name, _new_key(), now - _SKEW, now + timedelta(days=valid_days))
     own = authority.sign(
@@ -87,10 +87,10 @@ def issue(
 
 
 class CertificateKeeper:
-    """The certificates of a run that may outlast them: at any time two sets, of which the older ends first.
+    """The certificates of a run that may outlast them: two sets at any time; the older one expires first.
 
     The coordinator shows that of the older set, which all agents trust; agents get that of the newer one. Both sides
-    trust the authorities of both. An agent that was given nothing new since it began can join for the life of one set.
+    trust the authorities of both. An agent without a renewal since its start can join for the lifetime of one set.
     """
 
     def __init__(self, run: str, valid_days: float = VALID_DAYS, clock: Clock | None = None) -> None:
@@ -100,20 +100,20 @@ class CertificateKeeper:
 
     @property
     def server(self) -> CertificateBundle:
-        """The coordinator's, now."""
+        """The coordinator's current certificates."""
         return replace(self._older.server, authority=self._authorities)
 
     @property
     def agent(self) -> CertificateBundle:
-        """The agents', now."""
+        """The agents' current certificates."""
         return replace(self._newer.agent, authority=self._authorities)
 
     def renew(self) -> bool:
-        """Make a new set when it is time; whether it was."""
-        if self._now < self._newer.begins + timedelta(days=self._valid_days * RENEW_AFTER):
+        """Make a new set when it is due; returns whether it was."""
+        if self._now < self._newer.starts + timedelta(days=self._valid_days * RENEW_AFTER):
             return False
         made = issue(self._newer.run, self._valid_days, self._clock, self._newer.server.key)
-        # A driver that has slept for weeks has nothing older that anybody would take.
+        # After a suspension of weeks no agent accepts the older set.
         self._older = self._newer if self._now < self._newer.expires else made
         self._newer = made
         return True
@@ -128,12 +128,12 @@ class CertificateKeeper:
 
 
 def server_fingerprint(certificate: bytes) -> str:
-    """By which a coordinator is known from its certificate in PEM, also after that was renewed: SHA-256 of its public
-    key, hexadecimal. Raises ValueError for what is no certificate."""
+    """SHA-256 of the public key of a certificate in PEM, hexadecimal: it identifies a coordinator across renewals.
+    Raises ValueError for bytes that are no certificate."""
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     try:
         key = x509.load_pem_x509_certificate(certificate).public_key()
-    except Exception as error:  # such as of a version or an algorithm that nobody knows: they have no common root
+    except Exception as error:  # such as an unknown version or algorithm: these errors have no common base class
         raise ValueError(f"the certificate cannot be read: {error}") from error
     return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 

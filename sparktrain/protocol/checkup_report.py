@@ -1,20 +1,20 @@
-"""What a slot tells about its host, for `sparktrain doctor`; as JSON it is a row of a Spark job."""
+"""A slot's report about its host, for `sparktrain doctor`; as JSON it is a row of a Spark job."""
 
 from msgspec import Struct, json
 
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 
 CLOCK = "clock"
-"""Key of `MemberShared`, by which a slot asks for the coordinator's time, and of `PeerShared`, which has it as text."""
+"""Key of `MemberShared` that asks for the coordinator's time, and of `PeerShared`, which has it as text."""
 MARKER = "marker"
-"""Parameter of `StartMember` that names a file which the driver has put into the store."""
+"""Parameter of `StartMember` that names a file that the driver has put into the store."""
 
 PACKAGES = ("sparktrain", "tensorflow", "keras", "horovod")
-"""Whose versions a slot tells."""
+"""Packages that a slot reports the versions of."""
 
 
 class Peer(Struct, frozen=True):
-    """Another slot, to which this one has tried to connect."""
+    """Another slot that this one has tried to connect to."""
 
     host: str
     address: str
@@ -29,7 +29,7 @@ class SlotTold(Struct, frozen=True):
     slot: int
     host: str
     address: str
-    """IP address of the host, as the other slots are told it."""
+    """IP address of the host, as the other slots get it."""
     python: str
     """Full version."""
     executable: str
@@ -38,9 +38,9 @@ class SlotTold(Struct, frozen=True):
     java: str
     """Version of the executor's Java; empty when it cannot be found."""
     versions: dict[str, str]
-    """Of Python, to the minor version, and of those of `PACKAGES` that are installed."""
+    """Versions of Python, to the minor version, and of the installed ones of `PACKAGES`."""
     executor: int
-    """Process of Spark's that all slots of the executor have in common."""
+    """Spark's process that all slots of the executor share."""
     gpus: tuple[str, ...]
     """Addresses that Spark gave."""
     devices: tuple[str, ...]
@@ -48,11 +48,11 @@ class SlotTold(Struct, frozen=True):
     memory_bytes: int
     """Of the whole host."""
     free_bytes: int
-    """Of the whole host, as processes that start now can have it."""
+    """Memory of the whole host that is available to new processes."""
     problem: str = ""
     """Why the driver was not reached, or the visit was cut off; empty when neither."""
     late: bool = False
-    """It began when the others had formed already: the slots do not run side by side."""
+    """It started after the others had connected: the slots do not run at the same time."""
     ahead_s: float | None = None
     """How much the host's clock is ahead of the driver's; None when the driver was not reached."""
     margin_s: float = 0.0
@@ -62,7 +62,7 @@ class SlotTold(Struct, frozen=True):
     shared: bool | None = None
     """Whether it sees a file that the driver has written there; None when that was not tried."""
     peers: tuple[Peer, ...] = ()
-    """Those that were tried: empty where the slots did not form."""
+    """Slots that were tried; empty where the slots did not connect."""
 
 
 def member(slot: int) -> Member:
@@ -70,9 +70,9 @@ def member(slot: int) -> Member:
     return Member(RunId("doctor"), TrialId(0), Generation(1), Rank(slot))
 
 
-def to_json(told: SlotTold) -> str:
+def to_json(report: SlotTold) -> str:
     """One line of JSON."""
-    return json.encode(told).decode()
+    return json.encode(report).decode()
 
 
 def from_json(written: str) -> SlotTold:

@@ -1,9 +1,9 @@
-"""What one side of a connection proves itself by: plain bytes, so that agents and members need no cryptography."""
+"""Credentials of one side of a connection: plain bytes, so that agents and members need no cryptography."""
 
 from dataclasses import dataclass, field
 
 SERVER_NAME = "coordinator.sparktrain.invalid"
-"""DNS name in every coordinator's certificate: agents ask for it whatever address they dial. No host can have it."""
+"""DNS name in every coordinator's certificate: agents verify it at every address. No host can have it."""
 
 
 @dataclass(frozen=True)
@@ -11,6 +11,6 @@ class CertificateBundle:
     """What one side needs to prove itself and to check the other: PEM bytes. Never printed."""
 
     authority: bytes = field(repr=False)
-    """Certificates, one of which must have signed the other side's."""
+    """Certificates; one must have signed the other side's."""
     certificate: bytes = field(repr=False)
     key: bytes = field(repr=False)

@@ -28,7 +28,7 @@ _MAX_FDS = 16
 
 
 def frame(message: Message) -> bytes:
-    """`message` as it travels. Raises ProtocolError when it is too large to be received."""
+    """`message` as bytes. Raises ProtocolError when it is too large to be received."""
     data = encode(message)
     most = message.most_bytes
     if len(data) > most:
@@ -128,7 +128,7 @@ class AsyncPipe(Generic[T]):
         sock.setblocking(False)
 
     def send(self, message: Message) -> None:
-        """Send `message`, later if the peer does not read; returns at once. A closed peer is found out by `receive`.
+        """Send `message`, later if the peer does not read; returns at once. `receive` detects a closed peer.
 
         Raises ProtocolError for a message that is too large.
         """
@@ -151,7 +151,7 @@ class AsyncPipe(Generic[T]):
         return cast(T, decode(self._received.popleft(), self._kind)) if self._received else None
 
     def shut(self) -> None:
-        """Have the peer see the end of what it receives; messages from it still come."""
+        """Signal the end to the peer; messages from it still arrive."""
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
@@ -163,7 +163,7 @@ class AsyncPipe(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Close this end, and the file descriptors that nobody took; `receive` returns None after what had come."""
+        """Close this end, and the file descriptors that were not taken; `receive` returns None after what had come."""
         while self.fds:
             os.close(self.fds.popleft())
         if self._sock.fileno() >= 0:
@@ -193,7 +193,7 @@ class AsyncPipe(Generic[T]):
             self._waiter.set_result(None)
 
     def _read(self) -> bool:
-        """Whether anything came, be it the end."""
+        """Whether anything came, the end included."""
         try:
             data = self._receive_fds() if self._carries_fds else self._sock.recv(_CHUNK_BYTES)
         except BlockingIOError:

@@ -1,8 +1,8 @@
-"""What stands before the coordinator's gRPC server: it lets few strangers in at a time, and passes on bytes unread.
+"""The proxy in front of the coordinator's gRPC server: it limits unauthenticated peers, and forwards bytes unread.
 
-gRPC takes every connection that anybody makes, and has no way to say how many: idle ones would use up the driver's
-descriptors. So the port is the gate's. It connects each peer with the server's socket, which lies in a folder that
-nobody else may enter. TLS stays between peer and server; a peer is a stranger until the server says that it is not.
+gRPC accepts every connection and has no limit for them: idle ones would use up the driver's descriptors. So the gate
+owns the port. It connects each peer with the server's socket, which is in a folder for this user alone. TLS stays
+between peer and server; a peer is a stranger until the server has authenticated it.
 """
 
 import errno
@@ -24,26 +24,26 @@ from sparktrain.protocol.splice import Splice
 from sparktrain.threads import spawn
 
 STRANGERS = 64
-"""Peers that have not proved themselves, at a time."""
+"""Limit of peers at a time that the server has not authenticated."""
 STRANGERS_OF_ADDRESS = 8
-"""The same of one address, or of one IPv6 network of 64 bits."""
+"""The same for one address, or for one IPv6 network of 64 bits."""
 SILENCE_S = 0.1
-"""A stranger that has said nothing for so long makes room for a newer one: peers of the run speak first."""
+"""A stranger that has sent nothing for so long makes room for a newer one: peers of the run send first."""
 PRECEDENCE_S = 2.0
-"""So does one that has had so long: a handshake takes milliseconds."""
+"""So does a stranger of this age: a handshake takes milliseconds."""
 RESERVE = 256
 """Descriptors of the process that connections leave alone, such as for the journal."""
 DESCRIPTORS = 65_536
 """The soft limit of descriptors is raised to this, where the hard one allows it."""
 
 DRAIN_S = 0.5
-"""How long a gate that closes goes on passing what the server has sent before it stopped."""
+"""How long a closing gate still forwards what the server sent before it stopped."""
 CLOSE_TIMEOUT_S = 2.0
 
 _LOOK_S = 0.1
 _BACKLOG = 1024
 _PATH_BYTES = 90
-"""A Unix socket's path may have 107."""
+"""A Unix socket's path may have 107 bytes."""
 
 
 class Gate:
@@ -57,26 +57,26 @@ class Gate:
         descriptors: int | None = None,
         reserve: int = RESERVE,
     ) -> None:
-        """`listening` are the gate's from now on; a stranger may stay for `patience_s` seconds. Connections leave
+        """The gate owns `listening` from now on; a stranger may stay for `patience_s` seconds. Connections leave
         `reserve` of the process's `descriptors` alone; None for as many as the hard limit allows."""
         self._listening = tuple(listening)
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
         self._folder = Path(_private_folder())
         self.target = str(self._folder / "server")
-        """Path of the Unix socket at which the server is to listen before `open`."""
+        """Path of the Unix socket where the server must listen before `open`."""
         self._descriptors = raise_descriptor_limit() if descriptors is None else descriptors
         self._reserve = reserve
         self._spare: list[int] = []
-        """A descriptor that can be done without."""
+        """A descriptor to give up when the process has no other."""
         self._keep_spare()
         self._splices: dict[str, Splice] = {}
         """All connections, by the name under which the server knows the peer."""
         self._timed: dict[str, Splice] = {}
-        """Those that have a deadline, the oldest first: strangers, and those that end."""
+        """Connections with a deadline, oldest first: strangers, and those that are ending."""
         self._made = 0
         self._ends_at: float | None = None
-        """Once it closes: when it is over."""
+        """Once it closes: when it stops forwarding."""
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
         self._opened = False
@@ -94,7 +94,7 @@ class Gate:
         spawn(self._serve, "sparktrain-gate")
 
     def admit(self, name: str) -> str:
-        """The peer that the server knows as `name` has proved itself: its address, such as `10.0.0.1:4040`."""
+        """The server has authenticated the peer `name`: returns its address, such as `10.0.0.1:4040`."""
         splice = self._splices.get(name)
         if splice is None:
             return name
@@ -102,7 +102,7 @@ class Gate:
         return splice.peer
 
     def close(self) -> None:
-        """Refuse new connections, pass on what the server has sent last, and cut all. Blocks for a moment."""
+        """Refuse new connections, forward what the server sent last, and close all. Blocks for a moment."""
         if not self._opened and not self._ended.is_set():
             self._end()
         elif not self._ended.is_set():
@@ -114,7 +114,7 @@ class Gate:
     def _serve(self) -> None:
         try:
             while self._ends_at is None or (self._splices and self._clock.now() < self._ends_at):
-                # Deadlines are looked at only where somebody has one.
+                # Deadlines are checked only while some connection has one.
                 timed = self._timed or self._ends_at is not None
                 for key, events in self._selector.select(_LOOK_S if timed else None):
                     if key.fileobj is self._woken:
@@ -128,7 +128,7 @@ class Gate:
             self._end()
 
     def _refuse(self) -> None:
-        """The server has stopped: nobody comes in any more, and agents hear what it said last."""
+        """The server has stopped: accept no more connections, and forward what it sent last."""
         self._ends_at = self._clock.now() + DRAIN_S
         for each in (self._woken, *self._listening):
             self._selector.unregister(each)
@@ -145,7 +145,7 @@ class Gate:
             self._timed[splice.name] = splice
 
     def _look(self) -> None:
-        """Let go of those whose time is over."""
+        """Drop connections past their deadline."""
         now = self._clock.now()
         for splice in list(self._timed.values()):
             if splice.admitted and not splice.ending:
@@ -165,16 +165,16 @@ class Gate:
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE) and self._shed(listening):
                     continue
-                return  # nobody waits any more
+                return  # no more connections wait
             if peer.fileno() >= self._descriptors - min(self._reserve, self._descriptors // 4):
-                peer.close()  # the lowest free number is given: all below are taken
+                peer.close()  # the system gives the lowest free number: all below are taken
             elif self._has_room(network_of(address[0])):
                 self._connect(peer, address)
             else:
                 peer.close()
 
     def _shed(self, listening: Any) -> bool:
-        """Out of descriptors: close the connection that is first in line, by means of the spare one."""
+        """Out of descriptors: close the first waiting connection, with the help of the spare one."""
         if not self._spare:
             return False
         os.close(self._spare.pop())
@@ -191,7 +191,7 @@ class Gate:
             self._spare.append(os.open(os.devnull, os.O_RDONLY))
 
     def _has_room(self, network: str) -> bool:
-        """Whether one more stranger of `network` may come in; an older one may have to leave for it."""
+        """Whether one more stranger of `network` may connect; an older one may be dropped for it."""
         return self._makes_room(STRANGERS_OF_ADDRESS, network) and self._makes_room(STRANGERS, None)
 
     def _makes_room(self, most: int, network: str | None) -> bool:
@@ -200,7 +200,7 @@ class Gate:
         if len(strangers) < most:
             return True
         now = self._clock.now()
-        yielding = (each for each in strangers if now >= each.begun + (PRECEDENCE_S if each.spoke else SILENCE_S))
+        yielding = (each for each in strangers if now >= each.started + (PRECEDENCE_S if each.spoke else SILENCE_S))
         if (oldest := next(yielding, None)) is None:
             return False
         self._drop(oldest)
@@ -216,11 +216,11 @@ class Gate:
             return
         splice = Splice(f"unix:{path}", peer, inner, self._selector, self._clock)
         splice.peer, splice.network = shown(address), network_of(address[0])
-        splice.deadline = splice.begun + self._patience_s
-        # Before the server hears of it, and may ask.
+        splice.deadline = splice.started + self._patience_s
+        # Before the server sees the peer, and may ask for it.
         self._splices[splice.name] = self._timed[splice.name] = splice
         try:
-            splice.begin(path, self.target)
+            splice.connect(path, self.target)
         except OSError:
             self._drop(splice)
 
@@ -239,7 +239,7 @@ class Gate:
 def listen(host: str, port: int) -> list[socket.socket]:
     """TCP sockets that listen at `port` of the addresses of `host` that are this machine's, and nowhere else.
 
-    Port 0 is any that is free at the first of them. Raises OSError where it can listen at none.
+    Port 0 is any free port of the first address. Raises OSError when it can listen at none of them.
     """
     made: list[socket.socket] = []
     problems: dict[str, None] = {}
@@ -268,7 +268,7 @@ def _listening(made: socket.socket, address: tuple[Any, ...]) -> socket.socket:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the process's soft limit of descriptors, which is often 1,024, as far as is allowed; what it is now."""
+    """Raise the process's soft limit of descriptors, which is often 1,024, as far as is allowed; returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return DESCRIPTORS
@@ -281,7 +281,7 @@ def raise_descriptor_limit() -> int:
 
 
 def network_of(address: str) -> str:
-    """Whom an address counts for: itself, or its IPv6 network, of which one host may have any number of addresses."""
+    """What an address counts as: itself, or its IPv6 network, in which one host may have any number of addresses."""
     ip = ip_address(address.partition("%")[0])
     if not isinstance(ip, IPv6Address):
         return str(ip)
@@ -289,7 +289,7 @@ def network_of(address: str) -> str:
 
 
 def shown(address: tuple[str, int]) -> str:
-    """Host and port, for people."""
+    """Host and port, for display."""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -1,13 +1,13 @@
 """The transport of real runs: gRPC over mutual TLS, one connection per agent.
 
 Two methods, both streams of bytes in both directions, without generated code: `Attend` carries one encoded message in
-each gRPC message; `Upload` carries an encoded header, chunks, and an empty message that says that the file is complete.
-gRPC cannot tell a lost sender from one that has finished, so both methods end with a message that says so.
+each gRPC message; `Upload` carries an encoded header, chunks, and an empty message that marks the end of the file.
+gRPC cannot distinguish a lost sender from one that has finished, so both methods end with an explicit message.
 
-A `Gate` has the coordinator's port, and lets few strangers in at a time; the TLS of each passes through it unread.
+A `Gate` owns the coordinator's port, and limits unauthenticated peers; it forwards the TLS of each unread.
 
 gRPC prints a line to stderr for each connection that it refuses. Only `GRPC_VERBOSITY=NONE` in the environment, set
-before `grpc` is imported first in the process, keeps it from that.
+before `grpc` is imported first in the process, prevents that.
 """
 
 import asyncio
@@ -56,10 +56,10 @@ from sparktrain.threads import aside
 T = TypeVar("T")
 
 DEAD_AFTER_S = 30.0
-"""A host that no longer answers is noticed after so long."""
+"""A host that no longer answers is detected after so long."""
 
 HANDSHAKE_S = 5.0
-"""A connection that has not proved itself after so long is closed."""
+"""A connection that has not authenticated after so long is closed."""
 
 _SERVICE = f"sparktrain.v{codec.VERSION}.Coordinator"
 _ATTEND = f"/{_SERVICE}/Attend"
@@ -145,11 +145,11 @@ class GrpcListener(Listener):
             ("grpc.server_handshake_timeout_ms", int(self._handshake_s * 1000)),
             ("grpc.max_concurrent_streams", _STREAMS_PER_AGENT),
             # Else gRPC refuses calls by chance where more than 1,000 wait to be accepted, and all that wait for 30 s.
-            # Only agents of this run get so far, each with a limited number of calls.
+            # Only agents of this run get here, each with a limited number of calls.
             ("grpc.server.max_pending_requests", _UNLIMITED),
             ("grpc.server.max_pending_requests_hard_limit", _UNLIMITED),
             ("grpc.server_max_unrequested_time_in_server", _UNLIMITED),
-            # Else it refuses a call where those that have ended, but that Python has not let go of, make too many.
+            # Else it refuses a call when ended calls that Python still refers to make too many.
             ("grpc.http.overload_protection", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", 1000),
             ("grpc.http2.max_ping_strikes", 0),
@@ -183,7 +183,7 @@ class GrpcListener(Listener):
         return task
 
     def _admit(self, context: Any) -> str:
-        """The address of a peer that has proved itself, for gRPC calls nobody else's."""
+        """The address of an authenticated peer, for gRPC calls back for no other peer."""
         assert self._gate is not None
         return self._gate.admit(unquote(context.peer()))
 
@@ -192,7 +192,7 @@ class GrpcListener(Listener):
             await context.abort(grpc.StatusCode.ABORTED, _CLOSING)
         stream = ServerStream(context)
         link = GrpcLink(self._admit(context), AGENT_SPEECH, self._limits, stream)
-        # The dialer waits for this: only now it knows that its certificate was accepted.
+        # The dialer waits for this: it confirms that its certificate was accepted.
         await context.send_initial_metadata(_ACCEPTED)
         self._links.add(link)
         self._spawn(serve(link, self._on_link))
@@ -225,7 +225,7 @@ class GrpcListener(Listener):
         try:
             stored = self._spawn(incoming.store(codec.decode(header, UploadHeader), self._on_upload))
             stored.add_done_callback(forget)
-            # Shielded: when gRPC cancels this call, `on_upload` shall end by the error that its chunks raise.
+            # Shielded: when gRPC cancels this call, `on_upload` must end by the error that its chunks raise.
             return await outcome(asyncio.shield(stored), LinkClosedError(_CLOSING))
         except ProtocolError as error:
             return Refusal(f"ProtocolError: {error}")
@@ -254,7 +254,7 @@ async def _feed(incoming: IncomingUpload, stream: ServerStream) -> None:
 
 
 class GrpcDialer(Dialer):
-    """See base class. Tries the ticket's hosts in their order, again and again until the deadline."""
+    """See base class. Tries the ticket's hosts in their order, repeatedly until the deadline."""
 
     def __init__(
         self,
@@ -339,7 +339,7 @@ class GrpcDialer(Dialer):
                     if error.final:
                         hosts.remove(host)
             if hosts:
-                # Of a crowd that comes at the same time the gate lets few in at once: they come again one by one.
+                # The gate accepts few of many peers that connect at the same time: the others retry one by one.
                 await self._clock.sleep(backoff.next_s())
         return None
 
@@ -367,7 +367,7 @@ class GrpcDialer(Dialer):
             *common_options(self._dead_after_s, COORDINATOR_SPEECH, AGENT_SPEECH),
             ("grpc.ssl_target_name_override", SERVER_NAME),
             ("grpc.use_local_subchannel_pool", 1),
-            # An `http_proxy` in an executor's environment is for the world outside of the cluster.
+            # An `http_proxy` in an executor's environment is for hosts outside the cluster.
             ("grpc.enable_http_proxy", 0),
             ("grpc.enable_retries", 0),
             ("grpc.service_config_disable_resolution", 1),
@@ -376,8 +376,8 @@ class GrpcDialer(Dialer):
         return aio.secure_channel(target, credentials, options, compression=grpc.Compression.NoCompression)
 
     def _unreachable(self, causes: dict[str, AttemptError], deadline_s: float) -> str:
-        told = {host: str(causes.get(host, "not tried before the deadline")) for host in self._ticket.hosts}
-        tried = "; ".join(f"{host}: {cause}" for host, cause in told.items())
+        shown = {host: str(causes.get(host, "not tried before the deadline")) for host in self._ticket.hosts}
+        tried = "; ".join(f"{host}: {cause}" for host, cause in shown.items())
         return (
             f"no coordinator of pool {self._ticket.pool} answered on port {self._ticket.port} within {deadline_s:g} s: "
             f"{tried}. Check that the driver still runs, that its host name or spark.driver.host is one that executors "
@@ -397,7 +397,7 @@ async def _send(call: Any, header: UploadHeader, chunks: AsyncIterator[bytes]) -
 
 
 async def _written(call: Any, data: bytes) -> bool:
-    """Send `data`; False when the call has ended, for its answer or status tells why."""
+    """Send `data`; False when the call has ended: its answer or status has the reason."""
     try:
         await call.write(data)
     except FAILURES:
@@ -406,7 +406,7 @@ async def _written(call: Any, data: bytes) -> bool:
 
 
 async def _answer(call: Any) -> bytes | None:
-    """The coordinator's answer; None when the call's status says why there is none."""
+    """The coordinator's answer; None when the call's status has the reason that there is none."""
     try:
         data = await call.read()
     except FAILURES:

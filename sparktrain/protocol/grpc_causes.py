@@ -1,10 +1,10 @@
-"""Why an address of the coordinator did not answer, from what gRPC says."""
+"""Why an address of the coordinator did not answer, from gRPC's text."""
 
 import grpc
 
 from sparktrain.protocol import codec
 
-# How gRPC words the causes: (part of its text, cause, whether another attempt is in vain).
+# gRPC's texts for the causes: (part of the text, cause, whether another attempt cannot succeed).
 _REFUSED = "connection refused: nothing listens there"
 _CAUSES = (
     ("Connection refused", _REFUSED, False),
@@ -22,13 +22,13 @@ class AttemptError(Exception):
     def __init__(self, cause: str, final: bool) -> None:
         super().__init__(cause)
         self.final = final
-        """Whether to try again would be in vain."""
+        """Another attempt cannot succeed."""
         self.refused = final or cause.startswith(_REFUSED)
-        """Whether somebody answered who is not the coordinator, or said that there is none."""
+        """Another process than the coordinator answered, or the host refused the connection."""
 
 
 def failed(code: grpc.StatusCode, details: str) -> AttemptError:
-    """What the end of an attempt means."""
+    """The error that the end of an attempt means."""
     if code == grpc.StatusCode.UNIMPLEMENTED:
         return AttemptError(f"speaks another version of the protocol than ours, {codec.VERSION}", final=True)
     for mark, cause, final in _CAUSES:

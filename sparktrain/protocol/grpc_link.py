@@ -16,20 +16,20 @@ FAILURES = (aio.AioRpcError, aio.BaseError, asyncio.InvalidStateError)
 """What gRPC raises when a call has ended."""
 
 _SLACK_BYTES = 2**20
-"""So that a message just above the limit is refused by us, with both sizes in the text."""
+"""Room so that sparktrain, not gRPC, refuses a message just above the limit, with both sizes in the text."""
 
 Options = list[tuple[str, int | str]]
 
 
 def common_options(dead_after_s: float, hears: Speech, says: Speech) -> Options:
-    """Limits of sizes, and pings that notice a dead peer `dead_after_s` after its last sign of life."""
+    """Limits of sizes, and pings that detect a dead peer `dead_after_s` after its last message."""
     ping_ms = int(dead_after_s * 500)
     return [
         ("grpc.max_receive_message_length", hears.most_bytes + _SLACK_BYTES),
         ("grpc.max_send_message_length", says.most_bytes + _SLACK_BYTES),
         ("grpc.keepalive_time_ms", ping_ms),
         ("grpc.keepalive_timeout_ms", ping_ms),
-        # Without this one, gRPC 1.85 waits 60 s for the answer to a ping, whatever the line above says.
+        # Without this option gRPC 1.85 waits 60 s for the answer to a ping, despite the line above.
         ("grpc.http2.ping_timeout_ms", ping_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
@@ -42,7 +42,7 @@ class GrpcLink(QueuedLink):
     def __init__(self, peer: str, hears: Speech, limits: Limits, stream: Any) -> None:
         super().__init__(peer, hears, limits)
         self.cut = False
-        """Whether what waited was dropped at this side's will."""
+        """This side dropped what waited, on purpose."""
         self._stream = stream
         self._written = 0
         self._outbox = Mailbox[bytes](peer, limits)
@@ -74,7 +74,7 @@ class GrpcLink(QueuedLink):
             await self._ending.wait()
             await self._flush({reader, writer})
         except asyncio.CancelledError:
-            # So gRPC tells the coordinator's side that the agent is gone; what came before can still be read.
+            # So gRPC reports to the coordinator's side that the agent is gone; it can still read earlier messages.
             await asyncio.wait({reader}, timeout=FLUSH_S)
             self.lose(LOST)
             raise
@@ -134,7 +134,7 @@ class ServerStream:
         self._context = context
 
     def end(self) -> None:
-        """The handler returns. Lets go of the call, for gRPC counts it as open as long as anyone holds it."""
+        """The handler returns. Drops the call, for gRPC counts it as open as long as an object refers to it."""
         self._context = None
 
     async def read(self) -> Any:

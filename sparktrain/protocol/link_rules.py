@@ -1,4 +1,4 @@
-"""What each side of a link may say, in which order, and how much of it at once. For transports."""
+"""The messages that each side of a link may send, their order and their sizes. For transports."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class Refusal(Message, frozen=True, tag=True):
 
 
 class Speech(Struct, frozen=True):
-    """What one side may say, and in which order."""
+    """The messages that one side may send, and their order."""
 
     kind: Any
     """Union of the message types."""

@@ -65,7 +65,7 @@ class MemoryLink(QueuedLink):
             self.other.lose(self.why or _VANISHED)
 
     async def _finished(self) -> None:
-        # Gives the other side its turn, as every close over a network does.
+        # Lets the other side run, as every close over a network does.
         await asyncio.sleep(0)
 
 
@@ -85,7 +85,7 @@ class MemoryListener(Listener):
         return "memory", 0
 
     def renew(self, certificates: CertificateBundle) -> None:
-        """See base class; nobody has to prove anything."""
+        """See base class; this transport has no certificates."""
 
     async def close(self, grace_s: float) -> None:
         """See base class."""
@@ -137,7 +137,7 @@ class MemoryDialer(Dialer):
         return self._link
 
     def renew(self, certificates: CertificateBundle) -> None:
-        """See base class; nobody has to prove anything."""
+        """See base class; this transport has no certificates."""
 
     async def upload(self, header: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
         """See base class."""
@@ -156,7 +156,7 @@ class MemoryDialer(Dialer):
             await self._link.close()
 
     def vanish(self) -> None:
-        """End without a word, as a process that is killed."""
+        """End without a message, as a killed process does."""
         for task in tuple(self._uploads):
             task.cancel()
         if self._link is not None:
@@ -167,7 +167,7 @@ class MemoryDialer(Dialer):
         stored = self._listener.take(incoming, codec.decode(codec.encode(header), UploadHeader))
         stored.add_done_callback(forget)
         try:
-            # Shielded: when this side ends, `on_upload` shall end by the error that its chunks raise.
+            # Shielded: when this side ends, `on_upload` must end by the error that its chunks raise.
             return await race(_feed(incoming, chunks), asyncio.shield(stored), closed("coordinator", "it is closing"))
         finally:
             incoming.lose(_VANISHED)

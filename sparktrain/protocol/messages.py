@@ -95,14 +95,14 @@ class Join(Small, frozen=True, tag=True):
     executor: int = 0
     """The process on the host that all agents of one executor come from."""
     address: str = "127.0.0.1"
-    """IP address of this host that the other agents reach."""
+    """IP address of this host, which the other agents reach."""
     task: SparkTask | None = None
     away: str = ""
-    """Why and for how long an agent that comes back was gone; empty for a fresh one."""
+    """Why and for how long an agent that rejoins was gone; empty for a fresh one."""
 
 
 class MemberStored(Large, frozen=True, tag=True):
-    """Log, metrics and files of an ended member have been uploaded, as far as that was possible."""
+    """Log, metrics and files of an ended member are uploaded, as far as possible."""
 
     member: Member
     problem: str = ""
@@ -110,7 +110,7 @@ class MemberStored(Large, frozen=True, tag=True):
 
 
 class Leave(Small, frozen=True, tag=True):
-    """Last message of an agent that ends by its own will."""
+    """Last message of an agent that leaves by itself."""
 
     reason: str
 
@@ -120,7 +120,7 @@ FromAgent = Join | MemberStored | Leave | StateInput
 
 PARCEL_FILES = 128
 PARCEL_BYTES = 2**20
-"""How many small files travel in one upload at most, and how large they are together."""
+"""Limits of the number of small files in one upload, and of their total size."""
 
 
 class Part(Struct, frozen=True):
@@ -146,7 +146,7 @@ class UploadDone(Message, frozen=True, tag=True):
 
     size_bytes: int
     refused: tuple[str, ...] = ()
-    """Which of several files were not stored, and why; the others were."""
+    """Files that were not stored, and why; the others were."""
 
 
 # ---- coordinator -> agent
@@ -158,13 +158,13 @@ class Welcome(Message, frozen=True, tag=True):
     heartbeat_s: float
     """Interval of `Heartbeat`."""
     lease_s: float
-    """The agent ends its member and its stream so long after it sent the last `Heartbeat` that was answered."""
+    """The agent ends its member and its stream so long after it sent the last answered `Heartbeat`."""
     preload: tuple[str, ...]
     """Modules that the zygote imports before its first fork."""
 
 
 class Refuse(Message, frozen=True, tag=True):
-    """Answer to `Join`, or the end of an agent that broke a rule: the agent leaves and does not come back."""
+    """Answer to `Join`, or the end of an agent that broke a rule: the agent leaves and does not rejoin."""
 
     reason: str
 
@@ -186,7 +186,7 @@ class Code(Message, frozen=True, tag=True):
 
 
 class Prepare(Message, frozen=True, tag=True):
-    """A run begins: keep its code, and have the zygote import `preload` too. Answered by `Ready`."""
+    """A run starts: keep its code, and have the zygote import `preload` too. Answered by `Ready`."""
 
     run: RunId
     code: Code
@@ -202,14 +202,14 @@ class StartMember(Message, frozen=True, tag=True):
     params: dict[str, Any]
     seed: int
     metric: str | None
-    """Metric that the result must hold; None where any result will do."""
+    """Metric that the result must contain; None where any result is valid."""
     log_limit_bytes: int
     backend: Backend = Backend.NONE
     store: StoreAddress = StoreAddress("")
     checkpoint: Checkpoint | None = None
     """To resume from."""
     env: dict[str, str] = field(default_factory=dict)
-    """Variables of its environment, perhaps secrets: they are written and logged nowhere."""
+    """Variables of its environment, perhaps secrets: never written or logged."""
 
 
 class Dismiss(Message, frozen=True, tag=True):
@@ -219,20 +219,20 @@ class Dismiss(Message, frozen=True, tag=True):
 
 
 class Tokens(Message, frozen=True, tag=True):
-    """Delegation tokens by which the agent uses the store, in place of those that were sent before.
+    """Delegation tokens with which the agent uses the store, in place of earlier ones.
 
-    A secret: it travels over the agents' own encrypted streams, and is neither shown nor logged.
+    A secret: sent over the agents' encrypted streams only, never shown or logged.
     """
 
     content: bytes
-    """Of a file as Hadoop writes it."""
+    """Content of a token file as Hadoop writes it."""
 
     def __repr__(self) -> str:
         return f"Tokens({len(self.content)} bytes)"
 
 
 class Certificates(Message, frozen=True, tag=True):
-    """By which the agent proves itself from its next connection on, in place of those before. A secret, as `Tokens`."""
+    """Certificates for the agent's next connections, in place of earlier ones. A secret, as `Tokens`."""
 
     authority: bytes
     certificate: bytes
@@ -240,7 +240,7 @@ class Certificates(Message, frozen=True, tag=True):
 
     @property
     def bundle(self) -> CertificateBundle:
-        """As transports take it."""
+        """The certificates as transports take them."""
         return CertificateBundle(self.authority, self.certificate, self.key)
 
     def __repr__(self) -> str:

@@ -14,9 +14,9 @@ class SpawnAgent(Message, frozen=True, tag=True):
 
     slot: int
     task: SparkTask
-    """By which the driver knows this process: an agent that is restarted has another one."""
+    """Identifies this process to the driver: a restarted agent has another one."""
     ticket: AgentTicket
-    """Holds a key: it travels over the socket pair alone."""
+    """Holds a key: sent over the socket pair only."""
     cpus: int
     """Cores that the agent may use."""
     gpus: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""Every message between an agent and the processes that it starts, over socket pairs that nobody else has.
+"""Every message between an agent and the processes that it starts, over private socket pairs.
 
 agent <-- FromZygote -- zygote                          over the socket pair that the zygote was started with
 agent --- ToZygote ---> zygote
@@ -20,11 +20,11 @@ from sparktrain.state.topology import MemberAddress
 
 
 class Begin(Message, frozen=True, tag=True):
-    """First message: what the zygote takes over from its agent."""
+    """First message: settings that the zygote takes from its agent."""
 
     sys_path: tuple[str, ...]
     pythonpath: str | None
-    """The agent's `PYTHONPATH`; the zygote's own was only for finding sparktrain."""
+    """The agent's `PYTHONPATH`; the zygote's own only served to find sparktrain."""
 
 
 class Preload(Message, frozen=True, tag=True):
@@ -54,7 +54,7 @@ class Preloaded(Message, frozen=True, tag=True):
 
 
 class Forked(Message, frozen=True, tag=True):
-    """A child waits; its end of a socket pair travels beside this message (SCM_RIGHTS)."""
+    """A child waits; the agent's end of its socket pair is sent beside this message (SCM_RIGHTS)."""
 
     pid: int
 
@@ -67,7 +67,7 @@ class Exited(Message, frozen=True, tag=True):
     """As of `os.waitstatus_to_exitcode`: the exit code, or minus the signal's number."""
     peak_rss_bytes: int
     orphans: int
-    """Processes that the child had started and left behind, ended now."""
+    """Number of processes that the child left behind; they are ended now."""
 
 
 FromZygote = Preloaded | Forked | Exited
@@ -77,7 +77,7 @@ FromZygote = Preloaded | Forked | Exited
 
 
 class Assignment(Message, frozen=True, tag=True):
-    """What a waiting child shall run. All paths are local to the executor's host."""
+    """What a waiting child runs. All paths are local to the executor's host."""
 
     member: Member
     size: int
@@ -92,21 +92,21 @@ class Assignment(Message, frozen=True, tag=True):
     work_dir: str
     """Empty directory that becomes the working directory."""
     log_dir: str
-    """Directory of `ctx.log_dir`; its files are brought to the run directory."""
+    """Directory of `ctx.log_dir`; its files are uploaded to the run directory."""
     log_path: str
     """File that takes stdout and stderr."""
     gpus: tuple[str, ...] = ()
     address: str = "127.0.0.1"
-    """IP address of this host that the other members reach."""
+    """IP address of this host, which the other members reach."""
     backend: Backend = Backend.NONE
     restore_dir: str = ""
     """Directory with the verified files of the checkpoint to resume from; empty without one."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
-    """Variables that the user wants in its environment."""
+    """Environment variables of the user."""
 
 
 class Reserved(Message, frozen=True, tag=True):
-    """The function is loaded, and the process holds `port`: it waits for `Form`. Of members of a gang alone."""
+    """The function is loaded, and the process holds `port`: it waits for `Form`. Only members of a gang send this."""
 
     port: int
 
@@ -127,7 +127,7 @@ class SharedValue(Message, frozen=True, tag=True):
 
 
 class Entered(Message, frozen=True, tag=True):
-    """The function is loaded and is called now."""
+    """The function is loaded, and its call starts now."""
 
     pid: int
 
@@ -141,22 +141,22 @@ class Reported(Message, frozen=True, tag=True):
 
 
 class Stepped(Message, frozen=True, tag=True):
-    """Training begins, goes on, or ends; sent every half second at most."""
+    """Training starts, continues or ends; sent every half second at most."""
 
     step: int
-    """Finished so far, those before a restart included."""
+    """Steps finished so far, those before a restart included."""
     training: bool = True
-    """More steps are to come: a long silence is a hang."""
+    """More steps follow: a long silence is a hang."""
 
 
 class Snapshot(Message, frozen=True, tag=True):
-    """The chief's state is in files, which belong to the agent now. Answered by `SnapshotStored`; one at a time."""
+    """The chief's state is in files, which the agent owns now. Answered by `SnapshotStored`; one at a time."""
 
     step: int
     folder: str
     """Local directory; each file in it becomes a shard of the checkpoint."""
     keep: int
-    """How many checkpoints of the trial shall be kept, the best one not counted."""
+    """How many checkpoints of the trial to keep, not counting the best one."""
     score: float | None = None
     """Larger is better; None where checkpoints are not compared."""
 
@@ -167,7 +167,7 @@ class Unsaved(Message, frozen=True, tag=True):
     step: int
     problem: str
     disk: bool = True
-    """The local disk failed: another host may do better."""
+    """The local disk failed: a retry on another host may succeed."""
 
 
 class SnapshotStored(Message, frozen=True, tag=True):

@@ -1,4 +1,4 @@
-"""Two sockets that are connected as if they were one: bytes of either go to the other. For `protocol/gate`."""
+"""Two connected sockets: bytes that one receives are sent to the other. For `protocol/gate`."""
 
 import math
 import os
@@ -10,46 +10,46 @@ from typing import Any
 from sparktrain.clock import Clock
 
 LINGER_S = 10.0
-"""How long a peer may take what was sent to it, and close its end, once the server has closed its own."""
+"""How long a peer may still receive, and close its end, once the server has closed its own."""
 
 _CHUNK_BYTES = 256 * 1024
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Splice:
-    """One peer's connection and that with the server. All methods belong to the gate's thread."""
+    """One peer's connection, and the connection with the server. All methods belong to the gate's thread."""
 
     def __init__(self, name: str, peer: socket.socket, server: socket.socket, selector: Any, clock: Clock) -> None:
         self.name = name
         self.peer = ""
-        """Its address, for people."""
+        """Its address, for display."""
         self.network = ""
-        """Whom it counts for, as a stranger."""
+        """What it counts as, see `gate.network_of`."""
         self.admitted = False
-        """It is no stranger."""
+        """The server has authenticated it."""
         self.spoke = False
         """The peer has sent something."""
-        self.begun = clock.now()
+        self.started = clock.now()
         self.deadline = math.inf
-        """When it is cut, unless it is admitted and neither side has ended."""
+        """When it is closed, unless it is admitted and neither side has ended."""
         self.ending = False
         """One side has ended."""
         self.over = False
-        """Nothing more will come or go."""
+        """Both directions have ended."""
         self._selector = selector
         self._clock = clock
         self._there = {peer: server, server: peer}
         self._outer, self._server = peer, server
         self._unsent = {peer: memoryview(b""), server: memoryview(b"")}
-        """By where it goes. While there is some, nothing more is read for it."""
+        """Bytes to send, by destination. While there are some, no more are read for it."""
         self._ended: set[socket.socket] = set()
-        """From which nothing more comes."""
+        """Sockets that have sent all."""
         self._lost: socket.socket | None = None
-        """The server's connection, once it is broken: what the peer still says is dropped, so that it can take what was
-        said to it before."""
+        """The server's connection, once it is broken: what the peer still sends is dropped, so that it can receive
+        what was sent before."""
 
-    def begin(self, path: str, target: str) -> None:
-        """Connect with the server at `target`, which is told `path` as the name of this end. Raises OSError."""
+    def connect(self, path: str, target: str) -> None:
+        """Connect to the server at `target`, which sees `path` as the name of this end. Raises OSError."""
         self._server.setblocking(False)
         self._server.bind(path)
         self._server.connect(target)
@@ -60,7 +60,7 @@ class Splice:
             self._selector.register(each, _READ, self)
 
     def move(self, ready: Any, events: int) -> None:
-        """Pass on what can be."""
+        """Forward the bytes that can be forwarded."""
         try:
             if events & _WRITE:
                 self._send(ready)
@@ -102,24 +102,24 @@ class Splice:
         unsent = self._unsent[there]
         self._unsent[there] = unsent[there.send(unsent) :]
         if not self._unsent[there] and self._there[there] in self._ended:
-            self._say_end(there)
+            self._send_end(there)
 
     def _end(self, here: socket.socket) -> None:
-        """Nothing more comes from `here`."""
+        """`here` has sent all."""
         self._ended.add(here)
         if not self.ending:
             linger = self._clock.now() + LINGER_S
             self.ending, self.deadline = True, linger if self.admitted else min(linger, self.deadline)
         if not self._unsent[self._there[here]]:
-            self._say_end(self._there[here])
+            self._send_end(self._there[here])
         self.over = self.over or len(self._ended) == len(self._there)
 
-    def _say_end(self, there: socket.socket) -> None:
+    def _send_end(self, there: socket.socket) -> None:
         with suppress(OSError):
             there.shutdown(socket.SHUT_WR)
 
     def _lose(self, which: socket.socket) -> None:
-        """A connection has broken: a peer's ends all; of the server's, the peer may still get what was sent before."""
+        """A connection has broken. The peer's ends both; after the server's, the peer still receives what was sent."""
         if which is self._outer:
             self.over = True
         else:
@@ -127,7 +127,7 @@ class Splice:
             self._end(which)
 
     def _watch(self) -> None:
-        """Wait for what can be passed on next."""
+        """Wait for the next bytes that can be forwarded."""
         if self.over:
             return
         for here, there in self._there.items():

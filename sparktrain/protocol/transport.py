@@ -1,4 +1,4 @@
-"""How messages travel between the coordinator and its agents: the contracts, and what every transport shares.
+"""How messages get from the coordinator to its agents and back: the contracts, and what every transport shares.
 
     coordinator                                            agent
     Listener.start(on_link, on_upload)                     Dialer.attend() -> Link
@@ -7,7 +7,7 @@
         on_upload(header, chunks)   <----   bytes   ----   Dialer.upload(header, chunks)
 
 A link carries whole messages in their order, both ways. It ends with a reason, which both sides get where the network
-allows. Uploads travel beside the link, so that signs of life never wait behind a file. All calls of a listener, a
+allows. Uploads have streams of their own, so that heartbeats never wait behind a file. All calls of a listener, a
 dialer and their links belong to the one event loop that started them.
 """
 
@@ -35,33 +35,33 @@ CHUNK_BYTES = 2**20
 """Largest chunk of an upload; larger ones are cut."""
 
 FLUSH_S = 1.0
-"""How long a closing link waits for the other side to take one more message of what was posted."""
+"""How long a closing link waits for the other side to take one more posted message."""
 
 FLUSH_AT_MOST_S = 10.0
-"""How long it waits in all."""
+"""How long a closing link waits in all."""
 
 _MAX_REASON = 2_000
 
 
 class LinkClosedError(InfraError, ConnectionError):
-    """The link, or the connection of an upload, has ended; the message says with whom and why."""
+    """The link, or the connection of an upload, has ended; the message names the peer and the cause."""
 
 
 class UploadRefusedError(InfraError, RuntimeError):
     """The coordinator refused an upload or failed to store it; the message is its own."""
 
 
-class Unreachable(DriverUnreachableError):  # noqa: N818 - it says what the coordinator is
+class Unreachable(DriverUnreachableError):  # noqa: N818 - it names what the coordinator is
     """No address of the coordinator answered; the message lists each one with its cause."""
 
     def __init__(self, message: str, refused: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
-        """Each address was reached, and nobody of this pool listens there."""
+        """Each address was reached, and no coordinator of this pool listens there."""
 
 
 class ListenError(UserError, OSError):
-    """The coordinator cannot listen on the address or the ports that it was given."""
+    """The coordinator cannot listen on the given address or ports."""
 
 
 class Limits(Struct, frozen=True):
@@ -69,7 +69,7 @@ class Limits(Struct, frozen=True):
 
     messages: int = 10_000
     bytes: int = 256 * 2**20
-    """Counted encoded. One message may wait whatever its size."""
+    """Encoded size. One message may wait regardless of its size."""
 
 
 # ---- contracts
@@ -79,7 +79,7 @@ class Link(ABC):
     """One side of one agent's stream of messages."""
 
     peer: str
-    """Address of the other side, for people to read."""
+    """Address of the other side, for display."""
 
     @abstractmethod
     def post(self, message: Message) -> None:
@@ -111,7 +111,7 @@ OnUpload = Callable[[UploadHeader, AsyncIterator[bytes]], Awaitable[UploadDone]]
 
 
 class Listener(ABC):
-    """The coordinator's side: accepts agents that hold the certificate of this run, and nobody else."""
+    """The coordinator's side: accepts only agents that hold the certificate of this run."""
 
     @abstractmethod
     async def start(self, on_link: OnLink, on_upload: OnUpload) -> tuple[str, int]:
@@ -126,7 +126,7 @@ class Listener(ABC):
 
     @abstractmethod
     def renew(self, certificates: CertificateBundle) -> None:
-        """Prove itself by these from now on, and let in who has a certificate of their authorities. Open links stay."""
+        """Use these from now on, and accept peers with a certificate of their authorities. Open links stay."""
 
     @abstractmethod
     async def close(self, grace_s: float) -> None:
@@ -148,7 +148,7 @@ class Dialer(ABC):
 
     @abstractmethod
     def renew(self, certificates: CertificateBundle) -> None:
-        """Prove itself by these, from the next `attend` on."""
+        """Use these from the next `attend`."""
 
     @abstractmethod
     async def upload(self, header: UploadHeader, chunks: AsyncIterator[bytes]) -> UploadDone:
@@ -185,7 +185,7 @@ class Mailbox(Generic[T]):
         return len(self._items) < self._limits.messages and self._bytes + size <= self._limits.bytes
 
     def put(self, item: T, size: int) -> None:
-        """Append `item` whatever the limits say; after `end` it is dropped."""
+        """Append `item` regardless of the limits; after `end` it is dropped."""
         if self._why is None:
             self._items.append((item, size))
             self._bytes += size
@@ -226,7 +226,7 @@ def closed(peer: str, why: str) -> LinkClosedError:
 
 
 class QueuedLink(Link):
-    """A link that decodes, checks and queues what it hears; a transport adds the way out."""
+    """A link that decodes, checks and queues what it receives; a transport adds the sending."""
 
     def __init__(self, peer: str, hears: Speech, limits: Limits) -> None:
         self.peer = peer
@@ -238,11 +238,11 @@ class QueuedLink(Link):
 
     @abstractmethod
     def _send(self, data: bytes) -> bool:
-        """Send `data` after all before; False when too much waits already."""
+        """Send `data` after everything before it; False when too much waits already."""
 
     @abstractmethod
     def _finish(self, goodbye: bytes | None) -> None:
-        """Send `goodbye` after all before, and nothing more; without it, drop what waits."""
+        """Send `goodbye` as the last message; without it, drop what waits."""
 
     @abstractmethod
     async def _finished(self) -> None:
@@ -254,9 +254,9 @@ class QueuedLink(Link):
             raise closed(self.peer, self.why)
         data = codec.encode(message)
         if len(data) > message.most_bytes:
-            self._end(too_large(type(message).__name__, len(data), message.most_bytes), tell=True)
+            self._end(too_large(type(message).__name__, len(data), message.most_bytes), notify=True)
         elif not self._send(data):
-            self._end(f"too much is waiting to be sent; the other side takes no {type(message).__name__} any more")
+            self._end(f"too much is waiting to be sent; the other side takes no further {type(message).__name__}")
         if self.why is not None:
             raise closed(self.peer, self.why)
 
@@ -268,11 +268,11 @@ class QueuedLink(Link):
         """See base class."""
         if self.why is None:
             self._inbox.end(f"closed here: {reason}" if reason else "closed here", keep=False)
-            self._end(reason or "closed by the other side", tell=True)
+            self._end(reason or "closed by the other side", notify=True)
         await self._finished()
 
     def hear(self, data: bytes) -> None:
-        """Take what came from the other side; for transports."""
+        """Handle bytes from the other side; for transports."""
         if self.why is not None:
             return
         try:
@@ -280,7 +280,7 @@ class QueuedLink(Link):
         # Whatever decoding raises, such as RecursionError for a message nested too deeply, is the sender's fault.
         except Exception as error:
             name = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
-            self._end(f"ProtocolError: {name}{error}", tell=True)
+            self._end(f"ProtocolError: {name}{error}", notify=True)
             return
         if isinstance(message, Closing):
             self._end(message.reason)
@@ -302,11 +302,11 @@ class QueuedLink(Link):
             self._previous = type(message)
         return message
 
-    def _end(self, why: str, tell: bool = False) -> None:
+    def _end(self, why: str, notify: bool = False) -> None:
         if self.why is None:
             self.why = why[:_MAX_REASON]
             self._inbox.end(self.why)
-            self._finish(codec.encode(Closing(self.why)) if tell else None)
+            self._finish(codec.encode(Closing(self.why)) if notify else None)
 
 
 async def serve(link: Link, on_link: OnLink) -> None:
@@ -330,7 +330,7 @@ def too_large(name: str, size: int, most: int) -> str:
 
 
 async def outcome(task: "asyncio.Future[T]", cancelled: Exception) -> T:
-    """Wait for `task`; raises `cancelled` when somebody else cancelled it. Cancelled with its caller."""
+    """Wait for `task`; raises `cancelled` when another task cancelled it. Cancelled with its caller."""
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -344,7 +344,7 @@ async def outcome(task: "asyncio.Future[T]", cancelled: Exception) -> T:
 async def race(feed: Coroutine[Any, Any, None], answer: "asyncio.Future[T]", cancelled: Exception) -> T:
     """Run `feed` until `answer` is there; raises what either raises, and `cancelled` as `outcome` does.
 
-    `feed` never outlives the call, so that a sender that has nothing to send still learns of a refusal.
+    `feed` never outlives the call, so that a sender without data still gets a refusal.
     """
     feeder = asyncio.create_task(feed)
     try:
@@ -361,7 +361,7 @@ async def race(feed: Coroutine[Any, Any, None], answer: "asyncio.Future[T]", can
 
 
 def forget(task: "asyncio.Future[Any]") -> None:
-    """Done callback: keep the loop from reporting an error that nobody is left to hear."""
+    """Done callback: keep the loop from reporting an error that no caller awaits."""
     if not task.cancelled():
         task.exception()
 

@@ -72,7 +72,7 @@ async def swept(scratch: Path, mark: str) -> RunOutcome:
     options = SweepOptions(
         metric="result", mode="min", name="fits", dir=str(scratch / "runs"), backend="none", preload=["keras"], seed=1
     )
-    work = compose(fit, grid(units=[3]), options).attached().begun().work(1, NullDisplay(), DRIVER)
+    work = compose(fit, grid(units=[3]), options).attached().started().work(1, NullDisplay(), DRIVER)
     transport, tokens = MemoryTransport(), TokenFile(scratch)
     made = Coordinator(Server(transport.listener, SystemClock(), {}, ()), SystemClock())
     await made.open()

@@ -128,7 +128,7 @@ class Driver:
         transport = MemoryTransport()
         made = Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock())
         who = DriverIdentity(host="h", pid=1, started=0.0, sparktrain="1")
-        work = composed.attached().begun().work(self.agents, Watcher(self), who)
+        work = composed.attached().started().work(self.agents, Watcher(self), who)
         await made.open()
         dialers = [transport.dialer(self.world.name()) for _ in range(self.agents)]
         attending = [asyncio.create_task(Agent(self, dialer).attend()) for dialer in dialers]

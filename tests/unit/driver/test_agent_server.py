@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sparktrain.driver.absent_agents import TOLD, Absences
+from sparktrain.driver.absent_agents import MOST_NAMED, Absences
 from sparktrain.driver.agent_server import COMPANY_S, Server
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
@@ -63,7 +63,7 @@ async def test_one_agent_of_other_versions_is_refused_alone() -> None:
         assert scene.server.mismatch is None
         assert scene.server.knows(AgentId("a0"))
         assert not scene.server.knows(AgentId("a1"))
-        assert f"({SAID})" in scene.server.absences.told()
+        assert f"({SAID})" in scene.server.absences.summary()
 
 
 async def test_an_agent_of_other_versions_that_is_first_waits_for_the_others() -> None:
@@ -99,27 +99,27 @@ async def test_an_agent_of_other_versions_may_be_gone_before_it_is_refused() -> 
 async def test_who_is_gone_is_told_until_another_has_its_slot() -> None:
     async with open_server() as scene:
         link = await scene.join(0, VERSIONS)
-        assert scene.server.absences.told() == ""
+        assert scene.server.absences.summary() == ""
         await link.close("the agent's host went to sleep")
         await settle()
         await scene.clock.advance(40.0)
-        told = scene.server.absences.told()
+        told = scene.server.absences.summary()
         assert told.startswith("agent 0 on host-0 is gone since 40 s (")
         assert "the agent's host went to sleep" in told
         await scene.join(0, VERSIONS, away="away for 40 s: the agent's host went to sleep")
-        assert scene.server.absences.told() == ""
+        assert scene.server.absences.summary() == ""
 
 
 def test_of_many_absences_the_newest_are_told() -> None:
     clock = HandClock()
     absences = Absences(clock)
-    for slot in range(TOLD + 2):
+    for slot in range(MOST_NAMED + 2):
         clock.at = float(slot)
-        absences.begin(slot, "h", "lost")
-    told = absences.told()
-    assert told.startswith(f"agent {TOLD + 1} on h is gone since 0 s (lost); ")
+        absences.add(slot, "h", "lost")
+    told = absences.summary()
+    assert told.startswith(f"agent {MOST_NAMED + 1} on h is gone since 0 s (lost); ")
     assert told.endswith("; 2 more are gone")
-    assert told.count("(lost)") == TOLD
+    assert told.count("(lost)") == MOST_NAMED
 
 
 # ---- certificates

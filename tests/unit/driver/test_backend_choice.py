@@ -109,13 +109,13 @@ def test_trials_of_one_member_need_none() -> None:
 @pytest.mark.parametrize("before", ["horovod", "tensorflow", "none"])
 def test_a_run_that_is_resumed_keeps_its_backend(before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, BOTH)
-    composed(tmp_path, backend=before).begun()
+    composed(tmp_path, backend=before).started()
     having(monkeypatch, {"tensorflow"} if before == "horovod" else BOTH)
     again = composed(tmp_path).attached()
     assert again.spec.gang.backend.value == again.plan.spec["gang"]["backend"] == before
     assert list(opening(again)) == [
         "big: resumes; 1 to run in all",
-        f"big: backend {before}: the run was begun with it",
+        f"big: backend {before}: the run started with it",
     ]
 
 
@@ -123,6 +123,6 @@ def test_other_roles_are_told_as_such_and_not_as_another_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     having(monkeypatch, BOTH)
-    composed(tmp_path, backend="horovod").begun()
+    composed(tmp_path, backend="horovod").started()
     with pytest.raises(ResumeError, match='"ps": 1'):
         composed(tmp_path, ps=1).attached()

@@ -32,7 +32,7 @@ def coordinator() -> tuple[Coordinator, MemoryTransport]:
 
 
 def work(watcher: NullDisplay | None = None, world: World | None = None) -> RunRequest:
-    made = replace(composed(2), store=(world or World()).store).attached().begun()
+    made = replace(composed(2), store=(world or World()).store).attached().started()
     return made.work(1, watcher or NullDisplay(), DriverIdentity("h", 1, 0.0, "1"))
 
 

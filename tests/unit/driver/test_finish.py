@@ -13,6 +13,6 @@ def test_ctrl_c_counts_what_succeeded_and_says_how_to_go_on() -> None:
     trials = tuple(TrialResult(id=TrialId(number), params={}, status=end) for number, end in enumerate(ends))
     made = SweepResult(name="cut", status=SweepStatus.STOPPED, directory="/my runs/cut", trials=trials)
     assert interrupted(made) == (
-        "run cut was interrupted; /my runs/cut has its results so far: 2 of 4 trials succeeded, 1 failed; to go on: "
+        "run cut was interrupted; /my runs/cut has its results so far: 2 of 4 trials succeeded, 1 failed; to continue: "
         "sparktrain resume '/my runs/cut', or the same call with name='cut'"
     )

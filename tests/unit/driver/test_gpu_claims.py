@@ -53,8 +53,8 @@ async def test_an_agent_that_lives_keeps_its_gpu(clock: HandClock) -> None:
     assert await devices.take(join(0, "GPU-a", "GPU-b")) == ""
     clock.then(0.1, lambda: devices.heard(AgentId("0")))
     assert await devices.take(join(1, "GPU-b", "GPU-c")) == (
-        "agents 0 and 1 have the same GPU, GPU-b on gpu-1: Spark's discovery script tells all executors of a host the "
-        "same ones; set spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh, which does not"
+        "agents 0 and 1 have the same GPU, GPU-b on gpu-1: Spark's discovery script reports the same ones to all "
+        "executors of a host; set spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh, which does not"
     )
     devices.free(AgentId("0"))
     assert await devices.take(join(1, "GPU-b", "GPU-c")) == ""

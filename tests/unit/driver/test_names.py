@@ -25,7 +25,7 @@ def train(x: int) -> float:
 def call(folder: Path, x: int = 1) -> PreparedRun:
     """What a call without a name does before its agents start."""
     options = SweepOptions(metric="y", mode="max", backend="none", preload=[], dir=str(folder))
-    return compose(train, grid(x=[x]), options).attached().begun()
+    return compose(train, grid(x=[x]), options).attached().started()
 
 
 @pytest.fixture
@@ -56,4 +56,4 @@ def test_names_are_not_tried_for_ever(tmp_path: Path, monkeypatch: pytest.Monkey
     made = call(tmp_path)
     monkeypatch.setattr(MemoryStore, "exists", lambda self, path: True)
     with pytest.raises(RunDirectoryError, match="pass a name"):
-        replace(made, store=MemoryStore()).begun()
+        replace(made, store=MemoryStore()).started()

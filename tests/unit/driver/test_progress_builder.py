@@ -114,7 +114,7 @@ def test_a_trial_that_is_about_to_be_given_up_says_what_it_waits_for(work: RunRe
     world.suggest()
     world.lose(agent)
     note = progress_of(world.machine, work, world.at).note
-    assert note == "waiting for Spark to say why the agent of trial 0 was lost; waiting for agents (0 of 2)"
+    assert note == "waiting for Spark to report why the agent of trial 0 was lost; waiting for agents (0 of 2)"
     world.explain(agent)
     assert progress_of(world.machine, work, world.at).note == "waiting for agents (0 of 2)"
 

@@ -46,7 +46,7 @@ def test_a_complete_run_says_that_nothing_was_run(done: World) -> None:
     assert result is not None
     assert nothing_run(result) == (
         "sweep: complete: nothing was run; 5 trials keep their results; 1 trial stays failed: "
-        "retry_failed=True (--retry-failed) runs it again"
+        "retry_failed=True (--retry-failed) retries it"
     )
     stopped = replace(result, status=SweepStatus.STOPPED, trials=result.trials[:1])
     assert nothing_run(stopped) == "sweep: stopped before: nothing was run; 1 trial keeps its result"
@@ -70,11 +70,11 @@ def test_it_says_so_to_whoever_called(done: World) -> None:
 
 def test_a_run_that_goes_on_says_what_stays_and_what_is_run(done: World) -> None:
     lines = list(opening(again(done, retry_failed=True)))
-    assert lines[0] == "sweep: resumes; 5 trials keep their results; 1 trial that failed is run again; 1 to run in all"
+    assert lines[0] == "sweep: resumes; 5 trials keep their results; 1 trial that failed is retried; 1 to run in all"
     more = replace(composed(TRIALS + 3), allow_changed=frozenset({"space"}))
     assert next(iter(opening(attached(done, more)))) == (
-        "sweep: resumes; 5 trials keep their results; 1 trial stays failed: retry_failed=True (--retry-failed) runs it "
-        "again; 3 to run in all"
+        "sweep: resumes; 5 trials keep their results; 1 trial stays failed: retry_failed=True (--retry-failed) retries "
+        "it; 3 to run in all"
     )
 
 
@@ -90,7 +90,7 @@ def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goe
         return helper(x)
 
     world = World()
-    calling(train, world).begun()
+    calling(train, world).started()
     driven_world = World()
     driven(driven_world, replace(calling(train, driven_world), store=driven_world.store))
     scale = 3
@@ -136,7 +136,7 @@ USED = "def twice(x):\n    return x + x\n"
 
 def test_on_the_command_line_only_what_the_function_imports_is_its_code(program: Callable[..., PreparedRun]) -> None:
     world = World()
-    program(world, train=TRAIN, used=USED, other="A = 1\n").begun()
+    program(world, train=TRAIN, used=USED, other="A = 1\n").started()
     assert program(world, other="A = 2\n").found is not None
     with pytest.raises(ResumeError) as caught:
         program(world, used=USED.replace("x + x", "2 * x"))
@@ -148,7 +148,7 @@ def test_on_the_command_line_only_what_the_function_imports_is_its_code(program:
 
 def test_a_long_difference_is_cut(program: Callable[..., PreparedRun]) -> None:
     world = World()
-    program(world, train=TRAIN, used=USED).begun()
+    program(world, train=TRAIN, used=USED).started()
     with pytest.raises(ResumeError) as caught:
         program(world, used=USED + "".join(f"A{number} = {number}\n" for number in range(100)))
     lines = str(caught.value).splitlines()
@@ -158,7 +158,7 @@ def test_a_long_difference_is_cut(program: Callable[..., PreparedRun]) -> None:
 
 def test_a_difference_is_told_though_the_code_of_then_is_gone(program: Callable[..., PreparedRun]) -> None:
     world = World()
-    before = program(world, train=TRAIN, used=USED).begun()
+    before = program(world, train=TRAIN, used=USED).started()
     world.store.delete(before.layout.code(before.plan.code))
     with pytest.raises(ResumeError, match=r"rerun_used\.py"):
         program(world, used="def twice(x):\n    return 0\n")

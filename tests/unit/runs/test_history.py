@@ -338,9 +338,9 @@ async def never_called(*arguments: Any) -> Any:
 def test_one_of_two_concurrent_first_drivers_is_refused() -> None:
     store = MemoryStore()
     first, second = (replace(composed(TRIALS), store=store).attached() for _ in range(2))
-    first.begun()
+    first.started()
     with pytest.raises(RunDirectoryError, match="at the same time"):
-        second.begun()
+        second.started()
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}"])
