@@ -29,16 +29,14 @@ Backend = Annotated[
 ]
 Env = Annotated[
     list[str] | None,
-    option(
-        FUNCTION, "NAME[=VALUE]", "A variable of its environment; of NAME alone the value here. Repeatable.", "--env"
-    ),
+    option(FUNCTION, "NAME[=VALUE]", "An environment variable; NAME alone takes its value here. Repeatable.", "--env"),
 ]
 _SHOWN = 5
 """Lines of a list at most."""
 
 
 class CheckCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain check`."""
 
     examples = EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {
@@ -60,7 +58,7 @@ def check(
     workers: Annotated[int, option(GANG, "N", "Call it as rank 0 of a gang of N (default: 1).")] = 1,
     backend: Backend = None,
     seed: Annotated[
-        int, option(FUNCTION, "N", "What ctx.seed is, and the generators are seeded with (default: 0).")
+        int, option(FUNCTION, "N", "The value of ctx.seed, and the seed of the generators (default: 0).")
     ] = 0,
     env: Env = None,
     timeout: Annotated[
@@ -81,7 +79,7 @@ def check(
 
 
 def show_check(out: Output, request: "CheckRequest") -> int:
-    """Blocks until the function has ended, or its time is over."""
+    """Run the check and show its report. Blocks until the function has ended, or its time is over."""
     from sparktrain.display.summary import Lines
     from sparktrain.testing.check_process import checked
 
@@ -101,7 +99,7 @@ def _request(
     env: list[str] | None,
     timeout: str,
 ) -> "CheckRequest":
-    """The options, as the check takes them. Raises SpecError."""
+    """The checked options of a check. Raises SpecError."""
     from sparktrain.config import gang_spec as gangs
     from sparktrain.config.gang_spec import AUTO
     from sparktrain.config.load import parse_params
@@ -129,11 +127,8 @@ def _request(
     )
 
 
-# ---- for people
-
-
 def lines(report: "CheckReport") -> Iterator[str]:
-    """The report in plain lines."""
+    """The report as plain lines."""
     from sparktrain import formatting
 
     params = ", ".join(f"{name}={value!r}" for name, value in report.params.items())

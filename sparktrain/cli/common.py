@@ -119,7 +119,7 @@ def look(work: "Callable[[Output], int]", *, as_json: bool, debug: bool) -> int:
 
 
 class Output:
-    """Where the answer of a command goes. With `as_json`, nothing else reaches it."""
+    """Writes the answer of a command. With `as_json`, nothing else reaches its descriptor."""
 
     def __init__(self, descriptor: int, as_json: bool, pipe_width: int = PIPE_WIDTH) -> None:
         """`pipe_width` is how wide pictures are where `descriptor` is no terminal."""
@@ -133,7 +133,7 @@ class Output:
         return os.isatty(self._descriptor)
 
     def write(self, content: bytes) -> None:
-        """Write all of it. Raises BrokenPipeError when the reader has gone away."""
+        """Write all of it. Raises BrokenPipeError when the reader has closed its end."""
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
@@ -297,7 +297,7 @@ def _py_files(given: str | None) -> list[str]:
 def _results(as_json: bool) -> Iterator[int]:
     """The file descriptor that the result goes to: stdout.
 
-    With `as_json`, nothing else reaches it meanwhile: what the function's module prints, or the JVM, goes to stderr.
+    With `as_json`, nothing else reaches it: the output of the function's module and of the JVM goes to stderr.
     """
     sys.stdout.flush()
     kept = os.dup(1)

@@ -14,14 +14,14 @@ This machine, its Hadoop, and a place for runs, without Spark:
   sparktrain doctor --dir hdfs:///runs
 Executors on this machine, too:
   sparktrain doctor --master 'local-cluster[2,1,1024]' --dir /shared/runs --json
-A cluster as a job will have it:
+A cluster as a job sees it:
   spark-submit --master yarn --conf spark.executor.instances=4 \\
       jobs/doctor.py --dir hdfs:///runs
 """
 
 
 class DoctorCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain doctor`."""
 
     examples = EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {
@@ -45,7 +45,7 @@ def doctor(
 ) -> int:
     """Check whether a session, its executors and a store can do what runs need, and show what to do where they cannot.
 
-    Takes a minute at most, beside the start of the session. Writes small files to the store, and deletes them.
+    Takes a minute at most, plus the start of the session. Writes small files to the store, and deletes them.
     """
     request = CommandRequest(
         "", {"agents": agents, "gpus": gpus or 0, "dir": dir}, master, tuple(conf or ()), as_json=as_json
@@ -54,7 +54,7 @@ def doctor(
 
 
 def look_at(out: Output, request: CommandRequest) -> int:
-    """Blocks on the session, the store and Hadoop's daemons."""
+    """Examine the cluster and show the report. Blocks on the session, the store and Hadoop's daemons."""
     import os
 
     from sparktrain.cluster.check_finding import Level

@@ -27,7 +27,7 @@ The same as JSON, one object on each line:
 
 
 class ExportCommand(LookingCommand):
-    """Its help."""
+    """The help of `sparktrain export`."""
 
     examples = EXPORT_EXAMPLES
 
@@ -55,7 +55,7 @@ def export(
 
 
 def write_table(out: Output, directory: str, jsonl: bool, history: bool, output: str | None) -> int:
-    """Blocks on the store. Raises SpecError when the file cannot be written."""
+    """Write the table of a run. Blocks on the store. Raises SpecError when the file cannot be written."""
     from sparktrain.results.stored_result import load
 
     target = None if output is None else _checked(output)

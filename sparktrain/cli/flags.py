@@ -139,6 +139,6 @@ def _flag(declared: Declared) -> Parameter:
 
 
 def _panel(parameter: Parameter) -> int:
-    """Where it stands in help: arguments first."""
+    """The place of a parameter in the help: arguments first."""
     panel = getattr(parameter.annotation.__metadata__[0], "rich_help_panel", None)
     return PANELS.index(panel) + 1 if panel in PANELS else 0

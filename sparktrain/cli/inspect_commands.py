@@ -40,25 +40,25 @@ The three trials with the smallest loss, whatever the run's own metric is:
 
 
 class LookingCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain looking`."""
 
     codes: ClassVar[Mapping[int, str]] = LOOKING_CODES
 
 
 class StatusCommand(LookingCommand):
-    """Its help."""
+    """The help of `sparktrain status`."""
 
     examples = STATUS_EXAMPLES
 
 
 class LogsCommand(LookingCommand):
-    """Its help."""
+    """The help of `sparktrain logs`."""
 
     examples = LOGS_EXAMPLES
 
 
 class BestCommand(LookingCommand):
-    """Its help."""
+    """The help of `sparktrain best`."""
 
     examples = BEST_EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 3: "no trial has succeeded yet"}
@@ -85,7 +85,7 @@ def status(
 
 
 def show_status(out: Output, directory: str, every: str | None) -> int:
-    """One run, or the table of several. Blocks on the store, and with `every` until the run has ended."""
+    """Show one run, or the table of several. Blocks on the store, and with `every` until the run has ended."""
     from sparktrain.config.quantities import seconds
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, runs_in
 
@@ -181,7 +181,7 @@ class LogsRequest:
 
 
 def show_logs(out: Output, request: LogsRequest) -> int:
-    """Blocks on the store, and with `follow` until the trial has ended."""
+    """Print or list logs. Blocks on the store, and with `follow` until the trial has ended."""
     from sparktrain.clock import SystemClock
     from sparktrain.display.log_table import LogTable, logs_json
     from sparktrain.runs import logs
@@ -239,7 +239,7 @@ def best(
 
 
 def show_best(out: Output, directory: str, metric: str | None, mode: str | None, top: int) -> int:
-    """3 when no trial has succeeded yet. Blocks on the store."""
+    """Show the best trials; the exit code is 3 when no trial has succeeded yet. Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.display.best import best_in
     from sparktrain.display.summary import Lines

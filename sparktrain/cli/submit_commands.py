@@ -48,7 +48,7 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
 
 
 class PackCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain pack`."""
 
     examples = PACK_EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {
@@ -58,7 +58,7 @@ class PackCommand(CommandWithExamples):
 
 
 class SubmitCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain submit`."""
 
     examples = SUBMIT_EXAMPLES
     heading = "Exit codes, which are those of the run itself"
@@ -132,11 +132,11 @@ def submit(
     deploy_mode: Annotated[
         str | None, option(WHERE, "client|cluster", "The driver runs here (the default), or in the cluster.")
     ] = None,
-    queue: Annotated[str | None, option(WHERE, "NAME", "Queue of YARN.")] = None,
+    queue: Annotated[str | None, option(WHERE, "NAME", "The YARN queue.")] = None,
     label: Annotated[str | None, option(WHERE, "NAME", "Executors run on nodes with this label.")] = None,
-    executors: Annotated[int | None, option(WHERE, "N", "How many executors.")] = None,
-    executor_cores: Annotated[int | None, option(WHERE, "N", "Cores of each.")] = None,
-    executor_memory: Annotated[str | None, option(WHERE, "SIZE", "Memory of each, as in 4g.")] = None,
+    executors: Annotated[int | None, option(WHERE, "N", "Number of executors.")] = None,
+    executor_cores: Annotated[int | None, option(WHERE, "N", "Cores of each executor.")] = None,
+    executor_memory: Annotated[str | None, option(WHERE, "SIZE", "Memory of each executor, as in 4g.")] = None,
     properties_file: Annotated[str | None, option(SPARK, "FILE", "Spark's configuration, from a file.")] = None,
     conf: Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")] = None,
     py_files: Annotated[str | None, option(SPARK, "F1,F2", "Modules and archives that the function imports.")] = None,
@@ -151,9 +151,9 @@ def submit(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> int:  # fmt: skip
-    """Run a job on YARN: build its line of spark-submit, show and run it, follow the application to its end.
+    """Run a job on YARN: build, show and run its spark-submit line, and follow the application to its end.
 
-    Options of `submit` stand before JOB; the rest are arguments of that command.
+    Options of `submit` come before JOB; the rest are arguments of that command.
     """
     place = {
         "mode": deploy_mode, "queue": queue, "label": label, "executors": executors, "cores": executor_cores,
@@ -169,13 +169,13 @@ def submit(
 
 
 def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
-    """Blocks on disk and store."""
+    """Make the pack and print its URL. Blocks on disk and store."""
     out.write(f"{_packed(environment, quiet, upload=True)}\n".encode())
     return 0
 
 
 def perform_prune(environment: Environment) -> int:
-    """Blocks on disk and store, and until the question is answered."""
+    """List old packs and delete them. Blocks on disk and store, and until the question is answered."""
     from sparktrain import formatting
     from sparktrain.clock import SystemClock
     from sparktrain.submit.env_pack import pruning
@@ -199,7 +199,7 @@ def perform_prune(environment: Environment) -> int:
 
 
 def perform_submit(out: Output, request: SubmitRequest) -> int:
-    """The exit code of the run. Blocks until it has ended. Raises UserError before it submits a wrong job."""
+    """Submit a job and return the exit code of its run. Blocks until it has ended. Raises UserError for a wrong job."""
     from sparktrain.cluster import yarn_client
     from sparktrain.submit.command import line_of, settings_of
     from sparktrain.submit.job import JobRequest, job_of

@@ -35,7 +35,7 @@ The quickest way to try a function: on this machine, without Spark:
 Every combination, on this machine:
   sparktrain sweep train.py:train --grid lr=0.1,0.01 --grid dropout=0.4,0.7 \\
       --metric accuracy
-Values taken position by position, the smallest loss wins:
+Values paired by position; the smallest loss wins:
   sparktrain sweep train.py:train --zip lr=0.1,0.01 --zip dropout=0.4,0.7 \\
       --metric loss
 What to try from a file, on YARN, the result as JSON for a program:
@@ -76,20 +76,20 @@ class RunCommandRequest(CommandRequest):
 
 
 class SweepCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain sweep`."""
 
     examples = SWEEP_EXAMPLES
 
 
 class RunCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain run`."""
 
     examples = RUN_EXAMPLES
     heading = "Exit codes, where the one trial is the run itself"
 
 
 class ResumeCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain resume`."""
 
     examples = RESUME_EXAMPLES
 
@@ -101,10 +101,10 @@ def sweep(
         list[str] | None, option(TRIALS, "NAME=V1,V2", "Try every combination of these. Repeatable.", "--grid")
     ] = None,
     zipped: Annotated[
-        list[str] | None, option(TRIALS, "NAME=V1,V2", "Take these position by position. Repeatable.", "--zip")
+        list[str] | None, option(TRIALS, "NAME=V1,V2", "Pair these values by position. Repeatable.", "--zip")
     ] = None,
     params: Annotated[
-        str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; options too, but for CSV.")
+        str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; YAML and JSON may set options too.")
     ] = None,
     master: Master = None,
     local: Local = False,

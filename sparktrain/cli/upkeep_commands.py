@@ -9,7 +9,7 @@ from sparktrain.cli.flags import SHOWN, CommandWithExamples, Debug, Directory, Q
 from sparktrain.cli.inspect_commands import AsJson
 
 GC_EXAMPLES = """\
-What would be deleted, and how much that is:
+What would be deleted, and its size:
   sparktrain gc hdfs:///runs/mnist --dry-run
 Keep only the checkpoints of the best trial:
   sparktrain gc /shared/runs/mnist --checkpoints best
@@ -24,7 +24,7 @@ DELETED = "What is deleted"
 
 
 class FsckCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain fsck`."""
 
     examples = FSCK_EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {
@@ -35,7 +35,7 @@ class FsckCommand(CommandWithExamples):
 
 
 class GcCommand(CommandWithExamples):
-    """Its help."""
+    """The help of `sparktrain gc`."""
 
     examples = GC_EXAMPLES
     codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 7: "a checkpoint that stays is corrupt"}
@@ -43,7 +43,7 @@ class GcCommand(CommandWithExamples):
 
 def fsck(
     directory: Directory,
-    fast: Annotated[bool, option(SHOWN, "", "Compare sizes alone, and read no checkpoint.", "--fast")] = False,
+    fast: Annotated[bool, option(SHOWN, "", "Compare only sizes, and read no checkpoint.", "--fast")] = False,
     repair: Annotated[
         bool, option(SHOWN, "", "Repair the run so that it can be resumed, and keep all that can be kept.", "--repair")
     ] = False,
@@ -59,7 +59,7 @@ def fsck(
 
 
 def verify_run(out: Output, directory: str, fast: bool, repairing: bool, quiet: bool) -> int:
-    """Blocks on the store."""
+    """Examine and, with `repairing`, repair a run. Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.display.byte_bar import shown_bytes
     from sparktrain.display.summary import Lines
@@ -109,7 +109,7 @@ def gc(
 
 
 def make_room(out: Output, directory: str, keep: str, older_than: str, dry_run: bool) -> int:
-    """Blocks on the store."""
+    """Delete what no run needs. Blocks on the store."""
     from sparktrain.clock import SystemClock
     from sparktrain.config.quantities import seconds
     from sparktrain.display.summary import Lines

@@ -30,7 +30,7 @@ class Best:
     mode: str
     trials: tuple[TrialView, ...]
     models: tuple[str | None, ...]
-    """Where the model of each trial is; None where it exported none."""
+    """The path of the model of each trial; None where it exported none."""
 
     def lines(self) -> list[str]:
         """The lines for people."""

@@ -73,7 +73,7 @@ def counts(progress: Progress, over: bool = False) -> Text:
 
 
 def newest(progress: Progress) -> str:
-    """Where training is: step, pace and metrics of the chief, as parts of a line."""
+    """The step, pace and metrics of the chief, as parts of a line."""
     return "  ".join(_newest(progress))
 
 

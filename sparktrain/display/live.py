@@ -1,4 +1,4 @@
-"""Displays that draw: each in a thread of its own, so that a terminal that is stuck or gone never holds up a run."""
+"""Displays that draw: each in its own thread, so that a stuck or closed terminal never delays a run."""
 
 import logging
 import sys
@@ -86,7 +86,7 @@ class DrawingDisplay(Display):
             self._show()
             self._end(self._latest)
         except Exception as error:  # whatever a broken terminal raises, the run continues without it
-            logger.warning("progress is not shown any more: %s: %s", type(error).__name__, error)
+            logger.warning("progress is no longer shown: %s: %s", type(error).__name__, error)
 
     def _show(self) -> None:
         while self._lines:

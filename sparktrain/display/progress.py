@@ -30,7 +30,7 @@ class MemberLine(Struct, frozen=True):
     """Training steps that it has finished; None before the first, and where it reports none."""
     steps_per_s: float | None = None
     metrics: dict[str, float] = {}
-    """Of its newest report."""
+    """The metrics of its newest report."""
 
 
 class RunningTrial(Struct, frozen=True):
@@ -41,13 +41,13 @@ class RunningTrial(Struct, frozen=True):
     seconds: float
     """Since its newest generation entered the training function; 0 before."""
     step: int | None = None
-    """Of the newest report."""
+    """The step of the newest report."""
     metrics: dict[str, float] = {}
-    """Of the newest report."""
+    """The metrics of the newest report."""
     host: str | None = None
-    """Of its chief."""
+    """The host of its chief."""
     members: tuple[MemberLine, ...] = ()
-    """Of its gang, by rank; none where a trial has one member."""
+    """The members of its gang, by rank; none where a trial has one member."""
 
 
 class Progress(Struct, frozen=True, kw_only=True):

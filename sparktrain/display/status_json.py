@@ -8,7 +8,7 @@ from sparktrain.runs.view import RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 
 VERSION = 1
-"""Of the format. It grows when a reader of the old one would misread the new one."""
+"""The version of the format. It grows when a reader of the old format would misread the new one."""
 
 
 def run_json(view: RunView) -> dict[str, Any]:

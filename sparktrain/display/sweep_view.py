@@ -73,7 +73,7 @@ class Columns:
                 self._varying.add(name)
 
     def metrics(self, width: int, objective: str | None) -> list[tuple[str, int]]:
-        """The columns of metrics that fit into `width` beside the parameters in which trials differ."""
+        """The columns of metrics that fit into `width` next to the parameters in which trials differ."""
         rest = width - _total(self._sized(self._varying_names(), _RESERVED_NAME))
         found: list[tuple[str, int]] = []
         for name in sorted(self._metrics, key=lambda name: name != objective):

@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 
 class TrialTable:
-    """A rich renderable. Where there is little room, further metrics go first, then the ends of parameters."""
+    """A rich renderable. In a narrow terminal it drops further metrics first, then cuts parameters."""
 
     def __init__(self, result: SweepOutcome) -> None:
         self._result = result
@@ -83,7 +83,7 @@ def headline(result: SweepOutcome) -> str:
 def as_text(result: SweepOutcome) -> str:
     """Headline, table, and why trials failed, without colours: for `print` and logs."""
     out = StringIO()
-    # In a notebook rich would show the table by itself, beside the text that is asked for.
+    # In a notebook rich would display the table in addition to the text.
     console = Console(file=out, width=_TEXT_WIDTH, color_system=None, force_terminal=False, force_jupyter=False)
     console.print(Text(headline(result)))
     console.print(TrialTable(result))
@@ -214,7 +214,7 @@ def _total(columns: list[Column]) -> int:
 
 
 def _html_cells(columns: list[Column], number: int | None) -> list[tuple[str, str]]:
-    """Of row `number`, or the headings."""
+    """The cells of row `number`, or the headings."""
     return [
         (column.heading if number is None else column.cells[number], "right" if column.right else "left")
         for column in columns

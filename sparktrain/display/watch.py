@@ -24,7 +24,7 @@ def watch(look: Callable[[], RunView], show: Callable[[RunView], None], every_s:
 
 
 def watch_live(look: Callable[[], RunView], stream: TextIO, clock: Clock, every_s: float) -> RunView:
-    """As `watch`, in a picture that changes in place in the terminal `stream`, and is gone at the end."""
+    """Watch a run in a picture that changes in place in the terminal `stream` and is removed at the end."""
     console = SteadyConsole(file=stream, highlight=False, force_jupyter=False)
     with Live(
         Text(""), console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False

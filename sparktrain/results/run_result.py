@@ -52,7 +52,7 @@ class RunResult(GangOutcome):
 
     @property
     def log(self) -> tuple[str, ...]:
-        """Where the log of each member of the newest gang is, by rank."""
+        """The paths of the logs of the newest gang, by rank."""
         return tuple(member.log for member in self.members)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class RunEnd:
     sweep: SweepOutcome
     """The content of `results.json`: a sweep of one trial, or of none when the run was stopped before it started."""
     model_path: str | None
-    """Where the model is that the chief of the newest gang exported."""
+    """The path of the model that the chief of the newest gang exported."""
 
     def result(self) -> RunResult:
         """What the training function returned. Raises RunFailedError when it did not return."""

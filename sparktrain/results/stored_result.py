@@ -17,7 +17,7 @@ from sparktrain.runs.watcher import Observer
 def load(directory: str) -> SweepResult | RunResult:
     """Open the run in `directory`: a finished one, one without its driver, or one that still runs.
 
-    Needs neither Spark nor TensorFlow, writes nothing, and may be called anywhere that reaches the directory: a path,
+    Needs neither Spark nor TensorFlow, writes nothing, and may run on any host that reaches the directory: a path,
     or a URL such as `hdfs:///runs/mnist` or `s3://bucket/runs/mnist`. Blocks on the store, and up to 2 s on a driver
     that does not answer.
 

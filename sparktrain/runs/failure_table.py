@@ -17,7 +17,7 @@ COLUMNS = ("trial", "status", "kind", "error", "host", "rank", "loss", "generati
 
 
 def log_of(trial: TrialResult, failure: Failure) -> str | None:
-    """Where the log of the member that failed is; that of the chief when it is not known which it was."""
+    """The path of the log of the member that failed; of the chief's log when that member is unknown."""
     return next((member.log for member in trial.members if member.rank == failure.rank), trial.log)
 
 

@@ -52,7 +52,7 @@ class Dropped:
     files: tuple[str, ...]
     """Paths in the store, the manifest first."""
     size: int
-    """In bytes."""
+    """The bytes of its files."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class Tidier:
             )
 
     def _dropped(self, trial: TrialView, view: RunView) -> Iterator[Dropped]:
-        """The checkpoints of a trial that has a result, but for those that stay."""
+        """The checkpoints of a trial with a result, except those that stay."""
         if not trial.result.status.observed:
             return  # a driver that resumes the run starts there
         stay = self._staying(trial, view)

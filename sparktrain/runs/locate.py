@@ -1,4 +1,4 @@
-"""From what a user names on the command line to a run directory, in whatever store it is."""
+"""Finds a run directory in any store from the path or URL that a user names."""
 
 import os
 import re
@@ -105,7 +105,7 @@ def _instead(place: RunLocation | None, entries: Sequence[str]) -> str:
 
 
 def _folders(entries: Sequence[str]) -> list[str]:
-    """Those of the folders that can be run directories."""
+    """The names of folders that can be run directories."""
     found = []
     for name in (each[:-1] for each in entries if each.endswith("/")):
         try:

@@ -14,7 +14,7 @@ from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure
 
 VERSION = 1
-"""Of the format of `results.json`. It grows when a reader of the old one would misread the new one."""
+"""The version of `results.json`. It grows when a reader of the old format would misread the new one."""
 
 
 def to_json(result: SweepOutcome) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class RunFiles:
         return content.decode(errors="backslashreplace")
 
     def model_path(self, trial: int, generation: int) -> str | None:
-        """Where the model is that the chief exported; None when it exported none."""
+        """The path of the model that the chief exported; None when it exported none."""
         place = self._place()
         path = place.layout.member(_member(place, trial, generation, CHIEF)).model
         return place.store.where(path) if place.store.exists(path) else None

@@ -39,9 +39,9 @@ class SweepOutcome:
     """`max` or `min`: which end of the metric is best."""
     seconds: float = 0.0
     directory: str | None = None
-    """Where the run's files are."""
+    """The run directory."""
     trials: tuple[TrialResult, ...] = ()
-    """In the order of their ids."""
+    """The trials, in the order of their ids."""
     reason: str | None = None
     """Why it was stopped, when it was."""
 
@@ -69,11 +69,11 @@ class GangOutcome:
     metrics: dict[str, float]
     """What the chief returned."""
     seconds: float
-    """From the start of the run to its end."""
+    """Seconds from the start of the run to its end."""
     directory: str | None
-    """Where the run's files are."""
+    """The run directory."""
     model_path: str | None = None
-    """Where the model is that the training function exported; None when it exported none."""
+    """The path of the model that the training function exported; None when it exported none."""
     members: tuple[MemberResult, ...] = ()
     """The members of the newest gang, by rank."""
     restarts: tuple[Restart, ...] = ()
@@ -124,21 +124,21 @@ def gang_outcome(sweep: SweepOutcome, model_path: str | None) -> GangOutcome:
 
 
 class Measured(Protocol):
-    """A trial, as far as it is compared with others."""
+    """What a comparison of trials needs of each."""
 
     @property
     def id(self) -> TrialId:
-        """Its number."""
+        """The number of the trial."""
         ...
 
     @property
     def status(self) -> TrialStatus:
-        """Its status."""
+        """The status of the trial."""
         ...
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Its result, once it has succeeded."""
+        """The metrics of the trial, once it has succeeded."""
         ...
 
 

@@ -44,7 +44,7 @@ class TrialResult:
     seconds: float = 0.0
     """How long the training function ran in its newest generation."""
     log: str | None = None
-    """Where the log of the chief's newest generation is; None when it never ran."""
+    """The path of the log of the chief's newest generation; None when it never ran."""
     error: Failure | None = None
     """The root cause, unless it succeeded."""
     generations: int = 0
@@ -81,7 +81,7 @@ class TrialResult:
             generation: counts the starts of the trial from 1; by default the newest.
             tail: return only this many lines, the last ones.
 
-        Blocks on the store. Raises MissingFileError, which names the logs that there are, and OSError when the store
+        Blocks on the store. Raises MissingFileError, which names the logs that exist, and OSError when the store
         fails.
         """
         return self._stored().log(self.id, self.generations if generation is None else generation, rank, tail)
@@ -127,7 +127,7 @@ class Home(Protocol):
 
     @property
     def spec(self) -> SweepSpec:
-        """Its specification."""
+        """The specification of the run."""
         ...
 
     @property
@@ -137,7 +137,7 @@ class Home(Protocol):
 
     @property
     def layout(self) -> RunLayout:
-        """Their paths."""
+        """The paths of the files of the run."""
         ...
 
 
@@ -179,7 +179,7 @@ def _hosts(trial: Trial) -> tuple[str | None, ...]:
 
 
 def model_of(store: Store, layout: RunLayout, trial: TrialResult | None) -> str | None:
-    """Where the model is that the chief of the newest gang exported; None when it did not. Blocks on the store."""
+    """The path of the model that the chief of the newest gang exported; None without one. Blocks on the store."""
     if trial is None or trial.status is not TrialStatus.SUCCEEDED:
         return None
     chief = Member(RunId(layout.path), trial.id, Generation(trial.generations), CHIEF)

@@ -103,7 +103,7 @@ def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goe
     told = str(caught.value)
     assert "    -        if x == 3:\n    -            raise ValueError(x)\n" in told
     assert "    -scale = 2\n    +scale = 3\n" in told
-    assert "pass retry_failed=True (--retry-failed) to run the trial that failed again with the new code" in told
+    assert "pass retry_failed=True (--retry-failed) to retry the trial that failed with the new code" in told
     assert calling(train, driven_world, retry_failed=True).retry_failed
     with pytest.raises(ResumeError, match=r"(?s)^(?!.*retry_failed).*allow_changed='code'"):
         calling(train, world)  # nothing has failed
