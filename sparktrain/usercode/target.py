@@ -285,8 +285,8 @@ def _import_failed(place: str, folder: Path, error: BaseException) -> FunctionEr
         step = "write package.module:function in place of the file, and start in the folder that holds the package"
     else:
         step = "correct it, or put what a script does when it is run below: if __name__ == '__main__':"
-    told = "".join(traceback.format_exception_only(error)).strip()
-    return FunctionError(f"{place}: its import raised {told}; {step}{_own_lines(error, folder)}")
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return FunctionError(f"{place}: its import raised {text}; {step}{_own_lines(error, folder)}")
 
 
 def _own_lines(error: BaseException, folder: Path) -> str:

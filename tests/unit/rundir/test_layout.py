@@ -34,7 +34,7 @@ MEMBER = RunLayout("mnist").member(Member(RunId("mnist"), TrialId(3), Generation
 
 
 @pytest.mark.parametrize("name", ["log.txt", "model.keras", "files/events.out.tfevents.1.host", "files/a/b c.png"])
-def test_what_an_agent_may_upload(name: str) -> None:
+def test_uploads_of_an_agent(name: str) -> None:
     assert MEMBER.file(name) == f"{MEMBER.path}/{name}"
 
 
@@ -52,7 +52,7 @@ def test_what_an_agent_may_upload(name: str) -> None:
         "model.keras/a",
     ],
 )
-def test_what_an_agent_may_not_upload(name: str) -> None:
+def test_refused_uploads_of_an_agent(name: str) -> None:
     with pytest.raises(SpecError, match="of a member must be"):
         MEMBER.file(name)
 
