@@ -2,7 +2,7 @@
 
     python -m benchmarks.coordinator [--agents 1000] [--trials 10000]
 
-An event is what is folded into the state: an agent's join, readiness, sign of life, start, report or end, and what the
+An event is what is folded into the state: an agent's join, readiness, heartbeat, start, report or end, and what the
 sampler suggests. Agents answer at once, so that the coordinator is all that is measured; its codec is part of that.
 """
 

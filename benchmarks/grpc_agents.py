@@ -57,7 +57,7 @@ class Load:
 
 
 class Complaints(logging.Handler):
-    """Counts what a run should not have to say: warnings of sparktrain, errors of the event loop. Prints the first."""
+    """Counts what a run should not log: warnings of sparktrain, errors of the event loop. Prints the first."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -106,7 +106,7 @@ def stored_logs(folder: str) -> int:
 
 
 def stopwatch() -> Callable[[], Phase]:
-    """What it returns tells the time since this call."""
+    """Returns a function of the time since this call."""
     clock, begun, used = SystemClock(), SystemClock().now(), _cpu_s()
     return lambda: Phase(clock.now() - begun, _cpu_s() - used)
 
@@ -125,7 +125,7 @@ async def attend(dialers: Iterable[tuple[int, Dialer]]) -> list[Tally]:
 
 
 def process(pipe: Connection, slots: range) -> None:
-    """What runs in a process of agents: it says when it is there, and gets the ticket."""
+    """What runs in a process of agents: it reports when it is ready, and gets the ticket."""
     pipe.send(None)
     ticket = pipe.recv()
     pipe.send(asyncio.run(_dial(ticket, slots)))

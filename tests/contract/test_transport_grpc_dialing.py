@@ -1,4 +1,4 @@
-"""How an agent finds its coordinator, and what it says when it does not."""
+"""How an agent finds its coordinator, and its error when it does not."""
 
 import asyncio
 import socket
@@ -28,7 +28,7 @@ def free_port() -> Iterator[int]:
 
 @asynccontextmanager
 async def mute_server() -> AsyncIterator[int]:
-    """The port of a server that accepts connections and says nothing."""
+    """The port of a server that accepts connections and sends nothing."""
     held: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
     try:
@@ -40,7 +40,7 @@ async def mute_server() -> AsyncIterator[int]:
 
 
 class CountingClock(SystemClock):
-    """Does not sleep, and says when it should have three times."""
+    """Does not sleep, and reports when it should have three times."""
 
     def __init__(self) -> None:
         self.sleeps = 0

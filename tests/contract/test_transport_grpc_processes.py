@@ -25,7 +25,7 @@ PEERS = Path(__file__).with_name("peers.py")
 async def peer(
     subject: Any, what: str = "", before: tuple[str, ...] = (), **env: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The other side, in a process that is gone at the end; `before` begins its command."""
+    """The other side, in a process that is gone at the end; its command starts with `before`."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *before,

@@ -1,4 +1,4 @@
-"""Who is not of the run gets nothing from a gRPC listener, and disturbs nobody."""
+"""A peer outside the run gets nothing from a gRPC listener, and disturbs no agent."""
 
 import asyncio
 import os
@@ -228,7 +228,7 @@ async def test_binds_exactly_the_given_address(grpc_harness: GrpcHarness) -> Non
         # gRPC takes an IPv6 socket where it can, bound to the same address: ::ffff:127.0.0.1.
         assert listening(scene.address[1]) <= {"0100007F", "0000000000000000FFFF00000100007F"}
         with socket.socket() as other:
-            # Without SO_REUSEPORT nobody else can take a share of the agents' connections.
+            # Without SO_REUSEPORT no other process can take a share of the agents' connections.
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             with pytest.raises(OSError, match="in use"):
                 other.bind(scene.address)

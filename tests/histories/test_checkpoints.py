@@ -1,5 +1,5 @@
 """No history of crashes, faults, lost power, replaced writers, deposed drivers and deletions loses or garbles a
-checkpoint that was acknowledged, or has two gangs go on from the same one.
+checkpoint that was acknowledged, or has two gangs resume from the same one.
 
 The same histories find each of the mistakes that systems like this one have made: see `MUTANTS`.
 """
@@ -87,7 +87,7 @@ class History:
             self._step(actor, luck)
 
     def replace(self) -> None:
-        """The gang is formed anew and gets somewhere; who was replaced may not have noticed."""
+        """The gang restarts and makes progress; the replaced one may not have noticed."""
         side = self._chance.randint(0, 1)
         self.world.replace(side)
         self.train(side)
@@ -101,7 +101,7 @@ class History:
             self._step(self.world.next(self._chance.randrange(rivals)))
 
     def crash(self) -> None:
-        """Somebody's process is gone."""
+        """The process of an actor is gone."""
         self._chance.choice(self.world.actors).crash()
 
     def clean(self) -> None:
@@ -300,7 +300,7 @@ def _fenced_in_memory() -> Any:
 
 
 def _the_journal_is_overwritten() -> Any:
-    """The store has no put if absent, and nobody has noticed."""
+    """The store has no put-if-absent, without any error."""
     real = Disk.put_if_absent
 
     def put(self: Disk, path: str, data: bytes) -> bool:

@@ -21,7 +21,7 @@ STEPS = st.lists(
         st.sampled_from(
             [
                 *("join", "lose", "reserve", "enter", "succeed", "fail", "lost", "ring", "crash", "report", "stale"),
-                *("twice", "tick", "hang", "write", "damage", "step", "again", "explain", "leave", "load"),
+                *("twice", "tick", "hang", "write", "corrupt", "step", "again", "explain", "leave", "load"),
             ]
         ),
         st.integers(0, 7),
@@ -60,7 +60,7 @@ def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
         world.fail(agent, FailureKind.RING)
     elif what == "crash":
         world.fail(agent, FailureKind.MEMORY)
-    elif what == "damage":
+    elif what == "corrupt":
         world.fail(agent, FailureKind.CHECKPOINT)
     elif what == "enter":
         world.enter(agent)
@@ -164,10 +164,10 @@ def counted(trial: Trial) -> list[int]:
 
 
 def check_checkpoints(world: World) -> None:
-    """A generation begins with the newest checkpoint that was acknowledged before it, unless that was damaged."""
+    """A generation resumes from the newest checkpoint acknowledged before it, unless that is corrupt."""
     acknowledged: dict[int, list[object]] = {}
     deleted: list[object] = []
-    for told in world.told:
+    for told in world.commands:
         if isinstance(told, do.Send) and isinstance(ack := told.message, m.AckCheckpoint):
             assert told.durable
             assert ack.checkpoint.generation == ack.member.generation
@@ -180,7 +180,7 @@ def check_checkpoints(world: World) -> None:
 
 
 def check_forming(world: World) -> None:
-    """Members of one generation are told the same places, once each, and no member hears of another generation."""
+    """Members of one generation get the same places, once each, and no member those of another generation."""
     told: dict[object, object] = {}
     for form in world.sent(m.FormGang):
         assert form.member not in told
@@ -191,12 +191,12 @@ def check_forming(world: World) -> None:
 
 
 def check_journal(world: World) -> None:
-    """The records tell of each trial what the machine knows of it; so do those that compaction leaves."""
+    """The records hold each trial as the machine knows it; so do those that compaction leaves."""
     sweep = world.machine.last
     assert sweep is not None
     for records in (world.records, compacted(world.records)):
         folded = Sweep(sweep.run, sweep.limits, sweep.started_at)
-        # An end for want of loading takes the results of trials that could not be loaded away: for the next driver.
+        # When no host can load the function, the end of the run drops the results of such trials: for the next driver.
         fold(folded, [each for each in records if getattr(each, "ending", "") != Ending.UNLOADABLE])
         assert [durable(trial) for trial in folded.trials.values()] == [durable(each) for each in sweep.trials.values()]
         assert folded.observed == sweep.observed

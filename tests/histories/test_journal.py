@@ -66,7 +66,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(drive=st.booleans(), before=st.integers(1, 8), between=st.integers(1, 20), after=st.integers(1, 20))
     def race(self, drive: bool, before: int, between: int, after: int) -> None:
-        """Somebody begins to read, and perhaps to take over; meanwhile another one gets somewhere."""
+        """An actor starts to read, and perhaps to take over; meanwhile another one makes progress."""
         self.world.drive() if drive else self.world.watch()
         self.steps(0, before)
         self.steps(1, between)
@@ -173,7 +173,7 @@ def _delete_with_the_snapshot() -> Any:
 
 
 def _snapshot_of_what_came_beside() -> Any:
-    """A snapshot is said to hold what was appended while it was made."""
+    """A snapshot claims to hold what was appended while it was made."""
 
     class Late(Compaction):
         def __init__(self, journal: Journal) -> None:
@@ -204,7 +204,7 @@ def _acknowledged_before_the_put() -> Any:
 
 
 def _a_lost_answer_is_a_failure() -> Any:
-    """What is tried again gets the next number."""
+    """A retried batch gets the next number."""
     real = Journal._put
 
     def put(self: Journal, records: Sequence[AnyRecord]) -> None:
@@ -226,7 +226,7 @@ def _late_batches_count() -> Any:
 
 
 def _a_cut_is_forgotten() -> Any:
-    """The next driver does not say how much of a batch that was cut counts."""
+    """The next driver does not record how much of a cut batch counts."""
     real = Journal._header
 
     def header(self: Journal, kind: str, number: int) -> Any:

@@ -200,7 +200,7 @@ class Rogue:
 
 
 class Stage:
-    """A coordinator that hands its links to the test, and whose agents are closed at the end."""
+    """A coordinator that hands its links to the test, and closes its agents at the end."""
 
     def __init__(self, harness: TransportHarness, limits: Limits | None = None) -> None:
         self.harness = harness
@@ -240,7 +240,7 @@ class Stage:
         return await self.on_upload(header, chunks)
 
     def hear_story(self, _: asyncio.AbstractEventLoop, story: dict[str, Any]) -> None:
-        """Keep what the loop's exception handler is told."""
+        """Keep what the loop's exception handler gets."""
         # gRPC reports calls that were cancelled in a loop that is closed by now to the loop that comes after it.
         if "PollerCompletionQueue" not in story["message"]:
             self.stories.append(story)
@@ -328,7 +328,7 @@ async def endless() -> AsyncIterator[bytes]:
 
 
 async def broken(began: asyncio.Event) -> AsyncIterator[bytes]:
-    """One chunk, and an error once it has come: gRPC tells nobody of a call that has ended before it was taken up."""
+    """One chunk, and an error once it has come: gRPC does not report a call that ended before it was accepted."""
     yield b"first"
     await began.wait()
     raise ZeroDivisionError("on purpose")

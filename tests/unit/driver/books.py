@@ -13,7 +13,7 @@ class NoBook(JournalPort):
         return
 
     def compaction(self) -> Rewriting:
-        raise AssertionError("nobody writes so much")
+        raise AssertionError("no test writes so much")
 
     def settle(self) -> None:
         return

@@ -62,16 +62,16 @@ class QuickClock(SystemClock):
 
 
 class World:
-    """What outlives drivers: the store, and what agents and users have been told so far."""
+    """What outlives drivers: the store, and what agents and users have got so far."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.started: list[tuple[TrialId, Generation]] = []
-        """In the order in which agents were told."""
+        """In the order in which agents got them."""
         self.told: list[TrialResult] = []
         """Ends of trials that the user has seen."""
         self.again: set[int] = set()
-        """Trials that are to be run again, whatever result they have."""
+        """Trials to retry, regardless of their results."""
         self._numbers = count()
         self._tail = Tail(self.store, RunLayout(NAME).journal)
         self._records: list[AnyRecord] = []
@@ -87,7 +87,7 @@ class World:
         return self._records
 
     def start(self, member: Member) -> None:
-        """An agent is told to start `member`: only what is durable may have led to that."""
+        """An agent gets the command to start `member`: only durable records may have led to that."""
         key, records = (member.trial, member.generation), self.records()
         assert key not in self.started, f"{member} is started twice"
         self.started.append(key)
@@ -97,7 +97,7 @@ class World:
         assert member.trial not in done - self.again, f"{member} is started, and its trial has a result"
 
     def end(self, trial: TrialResult) -> None:
-        """The user is told the end of a trial: it must be durable."""
+        """The user sees the end of a trial: it must be durable."""
         self.told.append(trial)
         ends = {each.trial: each.status for each in self.records() if isinstance(each, TrialConcluded)}
         assert ends.get(trial.id) == trial.status, f"trial {trial.id} is told to be {trial.status}, and is not"
@@ -123,7 +123,7 @@ class Driver:
     wrong: list[str] = field(default_factory=list)
 
     async def run(self) -> RunOutcome:
-        """Resume the run, and go on to its end. Raises Crash when the driver dies, or what ended the run."""
+        """Resume the run to its end. Raises Crash when the driver dies, or what ended the run."""
         composed = replace(self.composed, store=GatedStore(self.world.store, self._gate))
         transport = MemoryTransport()
         made = Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock())
@@ -218,7 +218,7 @@ class Agent:
 def play(history: Coroutine[Any, Any, T], busy: Sequence[int] = (0,)) -> T:
     """Run `history` with journals that are written between turns of the loop, not in threads.
 
-    So many turns of the loop as `busy` says does a group of records take: its numbers one after the other, in a circle.
+    A group of records takes as many turns of the loop as `busy` has: its numbers one after the other, in a circle.
     """
     turns = cycle(busy)
 
@@ -232,7 +232,7 @@ def play(history: Coroutine[Any, Any, T], busy: Sequence[int] = (0,)) -> T:
 
 
 class Climber(Sampler):
-    """Proposes what follows from all that it was told, and from the order of it."""
+    """Proposes what follows from all its observations, and from their order."""
 
     learns = True
 
@@ -254,7 +254,7 @@ class Climber(Sampler):
 
 
 class Learning(PreparedRun):
-    """A run whose sampler learns."""
+    """A run with a sampler that learns."""
 
     def _sampler(self, records: Any = None) -> Any:
         sampler = Climber(self.spec.trials or 0)

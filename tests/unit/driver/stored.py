@@ -39,7 +39,7 @@ from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
 
 BEGUN = 1_700_000_000.0
-"""When the first driver of each of these runs began, in seconds since 1970."""
+"""When the first driver of each of these runs started, in seconds since 1970."""
 
 
 class ScriptedRun:
@@ -100,7 +100,7 @@ class ScriptedRun:
         self.write(TrialReported(trial=TrialId(trial), report=Report(step, metrics), at=self.at))
 
     def note(self, trial: int, *steps: int, generation: int = 1, rank: int = 0, **metrics: float) -> None:
-        """A block of reports: one for each step, at so many seconds since the run began."""
+        """A block of reports: one for each step, at so many seconds since the run started."""
         self.record(
             [step_row(trial, generation, rank, step, BEGUN + step, metrics or {"loss": 1 / step}) for step in steps]
         )
@@ -182,7 +182,7 @@ class HandClock(Clock):
 
 
 def looked_at(run: ScriptedRun, at: float = BEGUN + 100.0) -> RunView:
-    """The run as somebody sees it at that time."""
+    """The run as a reader sees it at that time."""
     return Observer(run.place, HandClock(at)).look()
 
 

@@ -1,4 +1,4 @@
-"""Who is let into a pool, and what is told of those that are not, or not any more."""
+"""Which agents may join a pool, and what is reported about those that may not, or are gone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ SAID = "keras is 3.15 on the driver and 3.12 on the executor (host host-1): inst
 
 
 class Scene:
-    """A server, and what it tells its coordinator."""
+    """A server, and the events that its coordinator gets."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -38,7 +38,7 @@ class Scene:
 
     @property
     def ends(self) -> list[str]:
-        """Why the run cannot go on."""
+        """Why the run cannot continue."""
         return [event.reason for event in self.events if isinstance(event, on.AgentsUnavailable)]
 
 

@@ -1,4 +1,4 @@
-"""A pool that is closed while it is on a run stops the run: its trials have no result, and are nobody's fault."""
+"""A pool that is closed while it is on a run stops the run: its trials have no result, and no failure."""
 
 import asyncio
 from contextlib import suppress
@@ -23,7 +23,7 @@ STOPPED = Outcome(1.0, failure=Failure(FailureKind.STOPPED, "stopped on request"
 
 
 async def attend(dialer: Dialer, training: asyncio.Event) -> None:
-    """An agent whose member trains until it is stopped, or the agent dismissed."""
+    """An agent with a member that trains until it is stopped, or the agent dismissed."""
     member = None
     with suppress(LinkClosedError):
         link = await dialer.attend(1.0)

@@ -1,4 +1,4 @@
-"""A sweep whose first trials all fail in the same way ends early, with a result that says why and what to do."""
+"""A sweep ends early when its first trials all fail in the same way; its result names the cause and what to do."""
 
 import logging
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is told of a run at its end."""
+"""The messages at the end of a run."""
 
 from sparktrain.driver.finish import interrupted
 from sparktrain.ids import TrialId

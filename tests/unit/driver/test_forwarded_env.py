@@ -1,4 +1,4 @@
-"""Variables of trials on their way: named by the user, told to agents alone, and stored nowhere."""
+"""Variables of trials on their way: named by the user, sent to agents only, and stored nowhere."""
 
 from pathlib import Path
 from typing import Any

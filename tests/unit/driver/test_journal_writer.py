@@ -66,7 +66,7 @@ class SlowBook(JournalPort):
 
 
 class HandClock(SystemClock):
-    """Goes when it is told to."""
+    """A clock that the test sets."""
 
     at = 0.0
 
@@ -203,7 +203,7 @@ async def test_nothing_waits_for_a_compaction(few: Desk) -> None:
     few.take(*(formed(trial) for trial in range(1, 21)), START)
     await few.write()
     assert few.done == [START]
-    assert (len(few.beside), few.book.snapshots) == (1, []), "and one goes on at a time"
+    assert (len(few.beside), few.book.snapshots) == (1, []), "and one runs at a time"
     await few.compact()
     few.take(formed(21))
     await few.write()
@@ -238,7 +238,7 @@ async def test_what_compactions_write_grows_with_the_journal_and_no_faster(desk:
 
 
 async def test_a_journal_is_not_compacted_again_by_each_driver(desk: Desk) -> None:
-    """It begins with what a compaction would leave."""
+    """It starts with what a compaction would leave."""
     before = [formed(trial).record for trial in range(3 * module.COMPACT_AFTER)]
     desk.scribe = desk.new_scribe(before)
     desk.take(*(formed(trial) for trial in range(5 * module.COMPACT_AFTER)))

@@ -1,4 +1,4 @@
-"""From what a call is told to what it means."""
+"""From the options of a call to what they mean."""
 
 import pytest
 

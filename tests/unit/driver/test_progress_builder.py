@@ -164,11 +164,11 @@ def test_a_run_that_waits_because_its_agents_back_off_says_why(work: RunRequest)
     assert note.startswith("backing off: 1 trial failed on host-a before it entered the training function")
 
 
-# ---- kept up, not counted anew
+# ---- updated, not recounted
 
 
 class Watched(Trial):
-    """Counts how often somebody looks at any of these trials."""
+    """Counts how often any of these trials is read."""
 
     looks = 0
 
@@ -207,7 +207,7 @@ def test_a_tick_looks_at_the_trials_that_run_and_no_others(work: RunRequest) -> 
     Watched.looks = 0
     shown = progress_of(world.machine, long, world.at, tally=tally)
     assert Watched.looks < 10, "but at the best one"
-    assert shown == progress_of(world.machine, long, world.at), "and says the same"
+    assert shown == progress_of(world.machine, long, world.at), "and is the same"
     assert (shown.done, shown.running, shown.failed, shown.lost, shown.restarts) == (10_000, 2, 3333, 3333, 5000)
     assert shown.best == (TrialId(98), 96)
 
@@ -232,7 +232,7 @@ def test_what_is_kept_up_is_what_would_be_counted(work: RunRequest, seed: int) -
             act(agent)
         if turn == 50:
             world.stop()
-        for command in world.told:
+        for command in world.commands:
             if isinstance(command, do.ConcludeTrial):
                 tally.add(sweep.trials[command.trial])
         kept = progress_of(world.machine, work, world.at, tally=tally)

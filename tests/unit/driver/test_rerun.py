@@ -1,4 +1,4 @@
-"""A run that is called again after a mistake was put right: what stays, what is run again, and what has changed."""
+"""A run that is called once more after a correction: what stays, what is retried, and what has changed."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from tests.unit.runs.test_history import TRIALS, attached, driven
 
 @pytest.fixture
 def done() -> World:
-    """A run that is complete, of which one trial has failed."""
+    """A complete run with one failed trial."""
     world = World()
     driven(world, composed(TRIALS))
     return world
@@ -111,7 +111,7 @@ def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goe
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Callable[..., PreparedRun]]:
-    """A call of the command line, whose files are written anew each time."""
+    """A call of the command line that rewrites its files each time."""
     names = {"rerun_train", "rerun_used", "rerun_other"}
 
     def call(world: World, **files: str) -> PreparedRun:

@@ -1,4 +1,4 @@
-"""What an agent says of its checkpoints leads the driver to no file but those of its own trial and generation."""
+"""What an agent reports about its checkpoints leads the driver to no file but those of its own trial and generation."""
 
 from unittest.mock import patch
 

@@ -138,7 +138,7 @@ async def test_progress_costs_the_same_after_any_number_of_trials() -> None:
 
 
 async def _calls(trials: int) -> int:
-    """Calls of functions for one look at a run whose trials have all ended, each read of a trial counted as one."""
+    """Calls of functions for one look at a run with only ended trials, each read of a trial counted as one."""
     driver = ShortTrials(MemoryStore())
     await driver.run(trials)
     sweep = driver.machine.last

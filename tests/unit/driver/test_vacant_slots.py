@@ -1,4 +1,4 @@
-"""Slots whose agents have ended are submitted again, and not too often."""
+"""Slots with agents that have ended are resubmitted, and not too often."""
 
 from itertools import pairwise
 

@@ -31,6 +31,3 @@ def run(world: World, agents: list[AgentId]) -> None:
 def trial(world: World) -> Trial:
     assert world.machine.last is not None
     return world.machine.last.trials[TrialId(0)]
-
-
-# ---- forming

@@ -82,7 +82,7 @@ def test_a_run_ends_when_the_first_trials_fail_alike_and_says_what_is_left(world
     fail(world, second, raised("NameError: name 'np' is not defined"))
     assert world.machine.sweep.stop
     world.enter(first)
-    assert do.Send(first, m.Advise(world.running[first])) in world.told
+    assert do.Send(first, m.Advise(world.running[first])) in world.commands
     world.tick(5.0)
     world.fail(first, FailureKind.STOPPED)
     [end] = world.all(do.EndRun)

@@ -56,7 +56,7 @@ def test_what_a_member_shares_goes_to_all_others_of_its_generation(world: World)
     assert [type(each) for each in world.receive(agents[0], m.MemberShared(stale, "x", b""))] == [do.Refused]
     for agent in agents:
         world.enter(agent)
-    assert len(world.feed(share)) == 2, "members tell which operations of the ring they have called"
+    assert len(world.feed(share)) == 2, "members share which operations of the ring they have called"
 
 
 def test_a_gang_sits_on_as_few_hosts_as_possible(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Lost agents of which the cluster says later why: it is told, and what the cluster took counts against no limit."""
+"""Lost agents with a reason that the cluster reports later: it is shown, and what the cluster took is not counted."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_a_restart_says_why_once_the_cluster_has_said_so_and_a_later_driver_know
     assert told(before) == (1, "host-b", FailureKind.LOST, None, "agent on host-b was lost: its executor died")
     world.explain(second)
     [after] = trial(world).restarts
-    assert told(after) == (1, "host-b", FailureKind.LOST, Loss.PREEMPTED, "agent on host-b was lost: told: preempted")
+    assert told(after) == (1, "host-b", FailureKind.LOST, Loss.PREEMPTED, "agent on host-b was lost: reason: preempted")
     assert (after.resumed_from_step, after.steps_lost) == (before.resumed_from_step, before.steps_lost)
     assert successor(world).machine.last.trials[TrialId(0)].restarts[0] == after
     assert world.explain(second) == []
@@ -76,7 +76,7 @@ def test_a_run_that_ends_for_want_of_agents_says_why_they_were_lost(world: World
     assert world.status(0) == "stopped"
     assert failure is not None
     assert (failure.rank, failure.host, failure.loss) == (1, "host-b", Loss.PREEMPTED)
-    assert failure.summary == "agent on host-b was lost: told: preempted"
+    assert failure.summary == "agent on host-b was lost: reason: preempted"
 
 
 def test_a_word_that_comes_before_the_gang_has_ended_is_its_cause(world: World) -> None:
@@ -130,7 +130,7 @@ def test_what_it_did_not_take_does(world: World, loss: Loss) -> None:
         world.explain(agent, loss)
     assert world.status(0) == ("failed" if loss is Loss.MEMORY else "lost")
     assert trial(world).failure is not None
-    assert trial(world).failure.summary == f"agent on host-a1 was lost: told: {loss}"
+    assert trial(world).failure.summary == f"agent on host-a1 was lost: reason: {loss}"
     assert len(world.all(do.ConcludeTrial)) == 1
 
 

@@ -20,7 +20,7 @@ def world() -> World:
 
 
 def running(world: World, agents: int = 1, **limits: object) -> list[AgentId]:
-    """A run whose first trials have entered, on so many agents."""
+    """A run with its first trials entered, on so many agents."""
     world.begin(**limits)
     names = [world.join(f"a{index}") for index in range(agents)]
     world.suggest()
@@ -208,7 +208,7 @@ def test_a_trial_that_heeds_the_stop_and_returns_has_succeeded(world: World) -> 
 def test_the_timeout_of_a_run_stops_it(world: World) -> None:
     [agent] = running(world, timeout_s=60.0)
     world.tick(61)
-    assert do.Send(agent, m.Advise(world.running[agent])) in world.told
+    assert do.Send(agent, m.Advise(world.running[agent])) in world.commands
     world.tick(6)
     assert world.sent(m.StopMember)
     world.fail(agent, FailureKind.SIGNAL)

@@ -85,7 +85,7 @@ def test_a_lost_driver_is_a_restart_that_does_not_count(world: World) -> None:
     new.enter(agent)
     new.succeed(agent)
     assert new.status(2) == "succeeded"
-    assert new.machine.last.trials[2].restarts[0].seconds == 3.0, "since the new driver began"
+    assert new.machine.last.trials[2].restarts[0].seconds == 3.0, "since the new driver started"
     assert new.machine.last.trials[2].failed_at is None
 
 

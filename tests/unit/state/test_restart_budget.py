@@ -44,8 +44,8 @@ def test_restarts_without_a_newer_checkpoint_use_up_the_budget(world: World) -> 
 
 
 def test_a_step_that_is_reached_again_gives_nothing_back() -> None:
-    """As where each newest checkpoint turns out to be damaged."""
+    """As when each newest checkpoint turns out to be corrupt."""
     steps = (None, 20, 10, 20, 10)
-    restarts = tuple(Restart(0, "h", FailureKind.CHECKPOINT, "damaged", 0.0, step, None) for step in steps)
+    restarts = tuple(Restart(0, "h", FailureKind.CHECKPOINT, "corrupt", 0.0, step, None) for step in steps)
     assert Trial(TrialId(0), {}, restarts=restarts).spent() == (4, 0), "the one before step 20 is given back"
     assert Trial(TrialId(0), {}, restarts=restarts, forgiven=3).spent() == (2, 0)

@@ -19,15 +19,15 @@ LEASE_S = 15.0
 
 @dataclass
 class World:
-    """The machine, and all that it has told so far."""
+    """The machine, and all its commands so far."""
 
     machine: Machine = field(default_factory=lambda: Machine(LEASE_S))
     at: float = 0.0
-    told: list[do.Command] = field(default_factory=list)
+    commands: list[do.Command] = field(default_factory=list)
     running: dict[AgentId, Member] = field(default_factory=dict)
-    """Members that an agent was told to start and that have not ended."""
+    """Members that an agent has started and that have not ended."""
     fed: list[on.Event] = field(default_factory=list)
-    """Everything that agents have said."""
+    """All messages of agents about members."""
     written: int = 0
     """Checkpoints so far."""
     records: list[AnyRecord] = field(default_factory=list)
@@ -39,14 +39,14 @@ class World:
         """Fold the event; keep and return the commands."""
         if isinstance(event, on.AgentSent) and isinstance(event.message, m.MemberMessage):
             self.fed.append(event)
-        commands = []
+        commands: list[do.Command] = []
         for command in self.machine.handle(event):
             if isinstance(command, do.WriteRecord):
                 assert not commands, "a record comes after a command of the same event"
                 self.records.append(command.record)
             else:
                 commands.append(command)
-        self.told += commands
+        self.commands += commands
         for command in commands:
             if isinstance(command, do.PlaceMember):
                 assert command.agent not in self.running, f"{command.agent} is given a second member"
@@ -60,7 +60,7 @@ class World:
         return self.feed(on.AgentSent(self.at, agent, message))
 
     def begin(self, **limits: Any) -> None:
-        """A run begins."""
+        """A run starts."""
         size = limits.pop("size", 1)
         roles = (Role.CHIEF, *[Role.WORKER] * (size - 1))
         self.feed(on.RunStarted(self.at, RUN, on.RunLimits(**{"roles": roles, **limits})))
@@ -76,7 +76,7 @@ class World:
     def suggest(self) -> None:
         """Answer every open `Suggest`."""
         while self.machine.sweep is not None and self.machine.sweep.suggesting:
-            [asked] = [each for each in self.told if isinstance(each, do.Suggest)][-1:]
+            [asked] = [each for each in self.commands if isinstance(each, do.Suggest)][-1:]
             count = min(asked.count, self.cases)
             self.cases -= count
             given = tuple({"x": index} for index in range(count))
@@ -123,15 +123,15 @@ class World:
         return self.feed(on.AgentGone(self.at, agent, "its executor died"))
 
     def explain(self, agent: AgentId, loss: Loss = Loss.PREEMPTED) -> list[do.Command]:
-        """The cluster says why the agent was lost."""
-        return self.feed(on.LossExplained(self.at, agent, loss, f"told: {loss}"))
+        """The cluster reports why the agent was lost."""
+        return self.feed(on.LossExplained(self.at, agent, loss, f"reason: {loss}"))
 
     def stop(self, grace_s: float = 0.0) -> list[do.Command]:
         """The user stops the run."""
         return self.feed(on.StopAsked(self.at, RUN, "interrupted", grace_s))
 
     def tick(self, seconds: float, beating: bool = True) -> list[do.Command]:
-        """Time passes, in which all agents give signs of life, or none does."""
+        """Time passes, in which all agents send heartbeats, or none does."""
         commands: list[do.Command] = []
         while seconds > 0:
             step = min(seconds, 5.0)
@@ -145,7 +145,7 @@ class World:
 
     def all(self, kind: type[do.Command]) -> list[Any]:
         """Every command of `kind` so far."""
-        return [command for command in self.told if isinstance(command, kind)]
+        return [command for command in self.commands if isinstance(command, kind)]
 
     def sent(self, kind: type[m.StateOutput]) -> list[Any]:
         """Every message of `kind` that was sent so far."""
