@@ -7,7 +7,7 @@ from sparktrain.protocol.pipe_messages import Exited
 from sparktrain.state.outcome import Failure, FailureKind
 
 _HINTS: dict[int, str] = {
-    signal.SIGSEGV: "a native library crashed; the log shows where, if Python could print it",
+    signal.SIGSEGV: "a native library crashed; the log shows where, if Python printed it",
     signal.SIGABRT: "a native library aborted, and may have printed why to the log",
     signal.SIGILL: "a native library needs an instruction that this host's processor lacks",
     signal.SIGFPE: "a native library divided an integer by zero",

@@ -20,8 +20,7 @@ FAILURES = {
     "unpicklable": ("exception", "Stubborn: holds a lock"),
     "segfault": (
         "signal",
-        "ended by SIGSEGV (segmentation fault): a native library crashed; the log shows where, "
-        "if Python could print it",
+        "ended by SIGSEGV (segmentation fault): a native library crashed; the log shows where, if Python printed it",
     ),
     "os._exit": ("exit", "process exited with code 3 before the function returned (os._exit, or a native library)"),
     "sys.exit": ("exit", "sys.exit(0) was called before the function returned a result"),
