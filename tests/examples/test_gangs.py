@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from tests.support.local_spark import spark_session
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ["tensorflow", "keras", "horovod.tensorflow"]
@@ -24,14 +23,9 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
-    """Three warm agents, each in its own executor."""
-    folder = tmp_path_factory.mktemp("spark")
-    conf = {"spark.driver.memory": "768m"}
-    with (
-        spark_session("local-cluster[3,1,1024]", folder, conf) as spark,
-        st.pool(spark, agents=3, preload=FRAMEWORKS) as made,
-    ):
+def pool() -> Iterator[st.Pool]:
+    """Three warm agents on this machine."""
+    with st.pool(st.local(slots=3), preload=FRAMEWORKS) as made:
         yield made
 
 
