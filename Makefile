@@ -10,7 +10,7 @@ ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
 .PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test test-all test-rig bench try-readme check lint types imports \
-    words words-update docs format lock clean
+    words docs format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -70,9 +70,6 @@ imports: setup ## the layers between the packages
 
 words: setup ## spelling, and the words that docs, comments and messages avoid: scripts/words.py has the rules
 	@$(BIN)/python -m scripts.words
-
-words-update: setup ## rewrite scripts/words.ratchet after a file got better, moved or went; refused when the sum has grown
-	@$(BIN)/python -m scripts.words --update
 
 docs: setup ## the documentation as a site in site/: every internal link is checked, and that pages fetch nothing from elsewhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -115,14 +115,13 @@ def rival(folder: str, groups: float) -> dict[str, float]:
     size = max(1, round(len(rows) / groups))
     before = _written()
     with TemporaryDirectory(prefix="sparktrain-benchmark-") as elsewhere:
-        database = sqlite3.connect(Path(elsewhere, "journal.db"), isolation_level=None)
+        database = sqlite3.connect(Path(elsewhere, "journal.db"))
         database.execute("pragma journal_mode=wal")
         database.execute("pragma synchronous=off")  # only bytes are counted
         database.execute("create table records (number integer primary key, record blob)")
         for start in range(0, len(rows), size):
-            database.execute("begin")
             database.executemany("insert into records (record) values (?)", rows[start : start + size])
-            database.execute("commit")
+            database.commit()
         database.close()
         return {"written": (_written() - before) / sum(len(row[0]) for row in rows)}
 

@@ -28,7 +28,7 @@ async def attend(ticket: AgentTicket, what: str) -> None:
     await link.receive()
     print("ready", flush=True)
     match what:
-        case "beat":
+        case "heartbeat":
             while True:
                 link.post(Heartbeat())
                 await asyncio.sleep(0.01)

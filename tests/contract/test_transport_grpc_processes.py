@@ -77,7 +77,7 @@ async def receive_to_the_end(link: Link) -> None:
         await link.receive()
 
 
-@pytest.mark.parametrize("what", ["stay", "beat"])
+@pytest.mark.parametrize("what", ["stay", "heartbeat"])
 async def test_killed_agent_is_noticed_within_a_second(grpc_harness: GrpcHarness, what: str) -> None:
     async with stage(grpc_harness) as scene, peer(grpc_harness.ticket(scene.address), what) as process:
         good = await scene.pair()

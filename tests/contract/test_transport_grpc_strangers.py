@@ -245,4 +245,4 @@ def test_nothing_secret_is_printed() -> None:
     ticket = AgentTicket("p", ("h",), 1, issue("p").agent)
     for text in (repr(ticket), str(ticket), f"{ticket.certificates}", repr(issue("p"))):
         assert "PRIVATE" not in text
-        assert "BEGIN" not in text
+        assert "CERTIFICATE" not in text

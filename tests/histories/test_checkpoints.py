@@ -264,7 +264,7 @@ def _deleted_before_it_is_written_down() -> Any:
 # ---- mistakes of drivers
 
 
-def _nobody_is_fenced() -> Any:
+def _no_generation_is_fenced() -> Any:
     """The driver acknowledges what any generation has written."""
 
     real = RunMachine.on_message
@@ -311,7 +311,7 @@ def _the_journal_is_overwritten() -> Any:
     return patch.object(Disk, "put_if_absent", put)
 
 
-def _nobody_is_deposed() -> Any:
+def _no_driver_is_deposed() -> Any:
     return patch.object(Journal, "check", lambda self: None)
 
 
@@ -326,11 +326,11 @@ MUTANTS = {
     "the data is deleted first": (_data_is_deleted_first, "INCOMPLETE"),
     "a sweep forgets the base": (_sweep_forgets_the_base, "LOST|cannot be resumed"),
     "deleted before it is written down": (_deleted_before_it_is_written_down, "LOST"),
-    "nobody is fenced": (_nobody_is_fenced, "FORKED|LOST"),
+    "no generation is fenced": (_no_generation_is_fenced, "FORKED|LOST"),
     "acknowledged in memory": (_acknowledged_in_memory, "LOST"),
     "fenced in memory": (_fenced_in_memory, "FORKED"),
     "the journal is overwritten": (_the_journal_is_overwritten, "LOST|FORKED"),
-    "nobody is deposed": (_nobody_is_deposed, "LOST|FORKED"),
+    "no driver is deposed": (_no_driver_is_deposed, "LOST|FORKED"),
 }
 
 

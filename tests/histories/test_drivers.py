@@ -1,4 +1,4 @@
-"""Wherever a driver dies, the next one resumes: each trial has one result, and a finished trial is not run again."""
+"""Wherever a driver dies, the next one resumes: each trial has one result, and a finished trial is not repeated."""
 
 import asyncio
 from collections import Counter
@@ -192,9 +192,9 @@ _fold_trial = recovery._fold_trial
 MUTANTS = {
     "nothing waits for the journal": (
         patch.object(JournalWriter, "_must_wait", lambda *_: False),
-        "before its gang|is told",
+        "before its gang|is reported",
     ),
-    "no driver is deposed": (patch.object(Journal, "check", lambda _: None), "is told|started|metrics"),
+    "no driver is deposed": (patch.object(Journal, "check", lambda _: None), "is reported|started|metrics"),
     "finished trials are queued": (patch.object(recovery, "_take_over", _take_over_all), "has a result"),
     "generations restart from 1": (patch.object(recovery, "_fold_trial", _fold_no_generation), "is started twice"),
     "samplers forget their trials": (patch.object(prepare, "replay", lambda *_: None), None),

@@ -243,7 +243,7 @@ def _one_listing_is_believed() -> Any:
     )
 
 
-def _a_cut_header_is_damage() -> Any:
+def _a_cut_header_is_corrupt() -> Any:
     real = Replay.batch
 
     def batch(self: Replay, term: int, number: int) -> Content:
@@ -267,7 +267,7 @@ MUTANTS = {
     "a lost answer is a failure": (_a_lost_answer_is_a_failure, "TWICE"),
     "late batches count": (_late_batches_count, "CHANGED|REORDERED|UNREADABLE"),
     "a cut is forgotten": (_a_cut_is_forgotten, "UNREADABLE"),
-    "a cut header is damage": (_a_cut_header_is_damage, "UNREADABLE"),
+    "a cut header is corrupt": (_a_cut_header_is_corrupt, "UNREADABLE"),
     "one listing is believed": (_one_listing_is_believed, "UNREADABLE"),
 }
 

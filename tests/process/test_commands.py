@@ -58,6 +58,6 @@ def test_ctrl_c_leaves_an_application_in_the_cluster_and_prints_how_to_end_it(
         process.send_signal(signal.SIGINT)
         stderr = process.communicate(timeout=30)[1].decode()
     assert process.returncode == 130
-    assert f"error: interrupted; {ID} goes on without this command: yarn application -kill {ID} ends it" in stderr
+    assert f"error: interrupted; {ID} continues without this command: yarn application -kill {ID} ends it" in stderr
     pid = int((spark / "pid").read_text())
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10.0, "spark-submit has ended")

@@ -100,7 +100,7 @@ class World:
         """The user sees the end of a trial: it must be durable."""
         self.told.append(trial)
         ends = {each.trial: each.status for each in self.records() if isinstance(each, TrialConcluded)}
-        assert ends.get(trial.id) == trial.status, f"trial {trial.id} is told to be {trial.status}, and is not"
+        assert ends.get(trial.id) == trial.status, f"trial {trial.id} is reported as {trial.status}, and is not"
         if trial.status.observed:
             assert (trial.id, trial.generations) in self.reported(), f"the report of trial {trial.id} is not stored"
 

@@ -120,7 +120,7 @@ class ScriptedRun:
         self.write(CheckpointAcknowledged(trial=TrialId(trial), checkpoint=saved, at=self.at))
         return saved
 
-    def lose(self, trial: int, summary: str = "agent on host-2 was lost: no sign of life") -> None:
+    def lose(self, trial: int, summary: str = "agent on host-2 was lost: no heartbeat") -> None:
         restart = Restart(0, "host-2", FailureKind.LOST, summary, 0.0)
         self.write(GangRestarted(trial=TrialId(trial), restart=restart, at=self.at))
 

@@ -61,22 +61,22 @@ def test_a_function_that_makes_a_strategy_has_tensorflow(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("there", "backend", "told"),
+    ("there", "backend", "line"),
     [
         (True, Backend.HOROVOD, "big: backend horovod: driver and executors have Horovod"),
         (False, Backend.TENSORFLOW, "big: backend tensorflow: executors have no Horovod, .*"),
     ],
 )
 def test_executors_decide_and_the_plan_has_what_came_of_it(
-    there: bool, backend: Backend, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    there: bool, backend: Backend, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     having(monkeypatch, BOTH)
     made = composed(tmp_path).settled(there)
     assert (made.spec.gang.backend, made.plan.spec["gang"]["backend"]) == (backend, backend)
     assert made.choice is not None
     assert not made.choice.tentative
-    (line,) = opening(made)
-    assert re.fullmatch(told, line)
+    (printed,) = opening(made)
+    assert re.fullmatch(line, printed)
 
 
 def test_a_driver_without_horovod_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

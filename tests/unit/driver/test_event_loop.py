@@ -1,4 +1,4 @@
-"""One event loop for all coordinators of this process, regardless of which thread calls first."""
+"""One event loop for all coordinators of this process, whichever thread calls first."""
 
 import asyncio
 import threading

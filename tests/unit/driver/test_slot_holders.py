@@ -24,7 +24,7 @@ def test_what_is_not_in_the_way_is_let_pass() -> None:
     holders.take("first", session, 2, 2)  # again, as after an idle time
     holders.take("elsewhere", object(), 2, 2)
     holders.take("unknown", session, 2, None)  # executors come as they are asked for
-    holders.free("nobody")
+    holders.free("unknown")
     with pytest.raises(PoolError, match="hold 4 of the 4 slots"):  # each holds what it has taken, and once
         holders.take("last", session, 1, 4)
 

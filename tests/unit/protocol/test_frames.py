@@ -87,7 +87,7 @@ async def test_a_descriptor_travels_beside_its_message(pipes: Pipes) -> None:
     assert not os.get_inheritable(agent.fds[0])
     agent.close()
     with pytest.raises(BrokenPipeError):
-        os.write(write_end, b"nobody took the other end")
+        os.write(write_end, b"no process took the other end")
     os.close(write_end)
 
 

@@ -184,14 +184,14 @@ def test_a_stranger_that_was_admitted_makes_room_for_others() -> None:
             assert peer.recv(1) == b"a"
 
 
-@pytest.mark.parametrize(("said", "after_s"), [(b"", SILENCE_S), (b"a", PRECEDENCE_S)], ids=["silent", "slow"])
-def test_a_stranger_that_takes_its_time_gives_way_to_a_newer_one(said: bytes, after_s: float) -> None:
+@pytest.mark.parametrize(("sent", "after_s"), [(b"", SILENCE_S), (b"a", PRECEDENCE_S)], ids=["silent", "slow"])
+def test_a_stranger_that_takes_its_time_gives_way_to_a_newer_one(sent: bytes, after_s: float) -> None:
     with opened() as scene:
         old = [scene.connect() for _ in range(STRANGERS_OF_ADDRESS)]
         for each in old:
             there, _ = scene.accept()
-            each.sendall(said)
-            assert there.recv(len(said)) == said
+            each.sendall(sent)
+            assert there.recv(len(sent)) == sent
         scene.clock.at += 0.9 * after_s
         assert closed(scene.connect())
         scene.clock.at += 0.2 * after_s

@@ -46,7 +46,7 @@ def test_the_trials_follow_their_records(run: ScriptedRun) -> None:
     assert trial.checkpoint.step == 100
     assert trial.manifest is not None
     assert Path(trial.manifest).is_file()
-    assert [restart.cause for restart in trial.result.restarts] == ["agent on host-2 was lost: no sign of life"]
+    assert [restart.cause for restart in trial.result.restarts] == ["agent on host-2 was lost: no heartbeat"]
 
 
 def test_a_run_with_a_silent_driver_can_be_resumed(run: ScriptedRun) -> None:

@@ -1,4 +1,4 @@
-"""What this machine offers a run: slots, cores, GPUs and tickets, each refused or said in one sentence."""
+"""What this machine offers a run: slots, cores, GPUs and tickets, each refused or printed in one sentence."""
 
 import os
 import re
@@ -154,15 +154,15 @@ def test_an_agent_that_has_lived_counts_from_the_start_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("exit_text", "explained"),
     [
         ("local agent was ended by SIGKILL", "by SIGKILL: most likely this machine is out of memory, .* fewer slots"),
         ("local agent was ended by SIGSEGV", "^its process was ended by SIGSEGV$"),
         ("local agent exited with code 1 (OSError: full)", r"^its process exited with code 1 \(OSError: full\)$"),
     ],
 )
-def test_the_end_of_a_process_explains_the_loss_of_its_agent(said: str, told: str) -> None:
-    loss, line = explain_failure(said)
+def test_the_end_of_a_process_explains_the_loss_of_its_agent(exit_text: str, explained: str) -> None:
+    loss, line = explain_failure(exit_text)
     assert loss is Loss.OTHER
     assert not loss.excused, "a trial that kills agents is lost in the end"
-    assert re.search(told, line)
+    assert re.search(explained, line)
