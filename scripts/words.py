@@ -1,7 +1,7 @@
 """The language of the tree: spelling, and words that readers of docs, comments, docstrings and messages do not meet.
 
-`make words` fails at each hit of RULES, and at each misspelt word. `python -m scripts.words FILE ...` looks only at some
-files.
+`make words` fails at each hit of RULES, and at each misspelt word. `python -m scripts.words FILE ...` looks at some
+files alone.
 
 Code is not prose: fenced and inline code of pages, identifiers, and what stands in braces of an f-string are left out.
 """

@@ -74,7 +74,7 @@ def audit(world: World, ran: RunOutcome, trials: int) -> None:
     concluded = [each for each in world.records() if isinstance(each, TrialConcluded)]
     ends = Counter(each.trial for each in concluded if each.status.observed)
     assert ends == {TrialId(number): 1 for number in range(trials)}
-    assert max(Counter(trial.id for trial in world.commands if trial.status.observed).values(), default=0) <= 1
+    assert max(Counter(trial.id for trial in world.ended if trial.status.observed).values(), default=0) <= 1
     for number in range(trials):
         generations = [generation for trial, generation in world.started if trial == number]
         assert generations == sorted(set(generations))

@@ -68,7 +68,7 @@ class World:
         self.store = MemoryStore()
         self.started: list[tuple[TrialId, Generation]] = []
         """In the order in which agents got them."""
-        self.told: list[TrialResult] = []
+        self.ended: list[TrialResult] = []
         """Ends of trials that the user has seen."""
         self.again: set[int] = set()
         """Trials to retry, regardless of their results."""
@@ -98,7 +98,7 @@ class World:
 
     def end(self, trial: TrialResult) -> None:
         """The user sees the end of a trial: it must be durable."""
-        self.told.append(trial)
+        self.ended.append(trial)
         ends = {each.trial: each.status for each in self.records() if isinstance(each, TrialConcluded)}
         assert ends.get(trial.id) == trial.status, f"trial {trial.id} is reported as {trial.status}, and is not"
         if trial.status.observed:
