@@ -52,6 +52,8 @@ class Server:
         self.joined: dict[str, str] | None = None
         """Versions that the newest agent reported; None before the first one."""
         self._refused: str | None = None
+        self._dismissal: str | None = None
+        """Why the pool dismisses all agents, while it does."""
         self.absences = Absences(clock)
         self.unexplained = Unexplained()
         self._listener = listener
@@ -119,14 +121,20 @@ class Server:
             await link.close(reason)
 
     async def dismiss(self, reason: str) -> None:
-        """Have all agents end their members and leave; returns when they have, or after a deadline."""
-        for agent in list(self._links):
-            self.send(agent, m.Dismiss(reason))
-        deadline = self._clock.now() + DISMISS_TIMEOUT_S
-        while self._links and self._clock.now() < deadline:
-            await self._clock.sleep(POLL_S)
-        for agent in list(self._links):
-            await self.drop(agent, reason)
+        """Have all agents end their members and leave; returns when they have, or after a deadline.
+
+        An agent that joins meanwhile, such as the replacement of a lost one, is refused.
+        """
+        self._dismissal = reason
+        try:
+            self._send_all(m.Dismiss(reason))
+            deadline = self._clock.now() + DISMISS_TIMEOUT_S
+            while self._links and self._clock.now() < deadline:
+                await self._clock.sleep(POLL_S)
+            for agent in list(self._links):
+                await self.drop(agent, reason)
+        finally:
+            self._dismissal = None
         self.absences.clear()
 
     # ---- one agent
@@ -147,6 +155,10 @@ class Server:
         if reason := await self._devices.take(join):
             await self._refuse(link, join, reason)
             self._give_up(reason)
+            return
+        if self._dismissal is not None:
+            self._devices.free(join.agent)
+            await self._end(link, self._dismissal)
             return
         self.absences.remove(join.slot)
         if join.away:
@@ -178,6 +190,10 @@ class Server:
     async def _refuse(self, link: Link, join: m.Join, reason: str) -> None:
         logger.warning("agent %s is refused: %s", join.agent, reason)
         self.absences.add(join.slot, join.host, reason)
+        await self._end(link, reason)
+
+    async def _end(self, link: Link, reason: str) -> None:
+        """End the stream of an agent that does not join."""
         with suppress(LinkClosedError):
             link.post(m.Refuse(reason))
         await link.close(reason)

@@ -44,7 +44,10 @@ def tidy(root: str | None) -> None:
 def _new(root: str | None) -> tuple[Path, int]:
     for _ in range(_TIMES):
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
-        lock = os.open(folder, _FOLDER)
+        try:
+            lock = os.open(folder, _FOLDER)
+        except FileNotFoundError:  # a `tidy` has removed it just before
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # a `tidy` has locked it just before

@@ -4,9 +4,11 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,24 @@ def test_a_folder_is_removed_when_its_process_ends(tmp_path: Path) -> None:
         process.stdin.close()
         assert process.wait() == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_process_removes_before_it_is_locked_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    mkdtemp = tempfile.mkdtemp
+
+    def make(**options: Any) -> str:
+        made.append(mkdtemp(**options))
+        if len(made) == 1:
+            tidy(str(tmp_path))
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make)
+    with held(str(tmp_path)) as folder:
+        assert [str(folder)] == made[1:]
+        assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_folders_of_other_users_and_behind_links_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def rates(schedule: Any, steps: int) -> list[float]:
 
 def test_warmup_is_a_public_name() -> None:
     assert sparktrain.Warmup is Warmup
-    test_public_names.test_what_a_signature_names_is_public("Warmup")
+    test_public_names.test_classes_in_signatures_are_public("Warmup")
     test_public_names.test_errors_that_a_docstring_names_are_public("Warmup")
     test_public_names.test_each_public_name_is_documented("Warmup")
 

@@ -52,6 +52,22 @@ async def open_server() -> AsyncIterator[Scene]:
         await scene.server.close()
 
 
+async def test_an_agent_that_joins_while_all_are_dismissed_is_refused() -> None:
+    async with open_server() as scene:
+        first = await scene.join(0, VERSIONS)
+        assert isinstance(await first.receive(), m.Welcome)
+        dismissal = asyncio.create_task(scene.server.dismiss("the pool was idle"))
+        await settle()
+        assert await first.receive() == m.Dismiss("the pool was idle")
+        late = await scene.join(1, VERSIONS)
+        assert await late.receive() == m.Refuse("the pool was idle")
+        first.post(m.Leave("dismissed"))
+        await scene.clock.advance(0.1)
+        assert dismissal.done(), "the late agent is not waited for"
+        again = await scene.join(2, VERSIONS)
+        assert isinstance(await again.receive(), m.Welcome), "the next call starts agents"
+
+
 async def test_one_agent_of_other_versions_is_refused_alone() -> None:
     async with open_server() as scene:
         good = await scene.join(0, VERSIONS)
