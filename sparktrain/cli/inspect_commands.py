@@ -16,7 +16,7 @@ from sparktrain.errors import SpecError, UserError
 
 if TYPE_CHECKING:
     from sparktrain.runs.locate import RunLocation
-    from sparktrain.runs.logs import LogFile, Wanted
+    from sparktrain.runs.logs import LogFile, LogSelection
 
 STATUS_EXAMPLES = """\
 The status of a run, from any host that reaches its directory:
@@ -210,7 +210,9 @@ def show_logs(out: Output, request: LogsRequest) -> int:
     return 0
 
 
-def _print_logs(out: Output, place: "RunLocation", found: "list[LogFile]", wanted: "Wanted", tail: int | None) -> None:
+def _print_logs(
+    out: Output, place: "RunLocation", found: "list[LogFile]", wanted: "LogSelection", tail: int | None
+) -> None:
     from sparktrain.runs.logs import TerminalSanitizer, chosen, content, missing
 
     shown = chosen(found, wanted)

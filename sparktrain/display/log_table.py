@@ -9,7 +9,7 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.display.parts import STYLES, table
 from sparktrain.runs.locate import RunLocation
-from sparktrain.runs.logs import LogFile, Wanted, chosen
+from sparktrain.runs.logs import LogFile, LogSelection, chosen
 from sparktrain.runs.view import RunView
 
 VERSION = 1
@@ -26,7 +26,7 @@ class LogTable:
         right = [(name, "right") for name in ("generations", "logs", "size")]
         grid = table(("trial", "right"), ("status", "left"), *right)
         grid.add_column("parameters", no_wrap=True, overflow="ellipsis")
-        newest = {log.member.trial: log for log in chosen(self._logs, Wanted())}
+        newest = {log.member.trial: log for log in chosen(self._logs, LogSelection())}
         for result in self._view.results:
             log, count = newest.get(result.id), sum(each.member.trial == result.id for each in self._logs)
             cells = [str(result.id), str(result.status), str(result.generations), str(count)]

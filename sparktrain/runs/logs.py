@@ -34,8 +34,8 @@ class LogFile(Struct, frozen=True):
     """Bytes, as far as the store shows them."""
 
 
-class Wanted(Struct, frozen=True):
-    """Which logs the user asks for."""
+class LogSelection(Struct, frozen=True):
+    """The logs that the user asks for."""
 
     trial: TrialId | None = None
     generation: Generation | None = None
@@ -51,7 +51,7 @@ def logs_in(place: RunLocation, trial: TrialId | None = None) -> list[LogFile]:
     return [LogFile(member, path, place.store.stat(path).size) for member, path in sorted(members.items())]
 
 
-def chosen(logs: Sequence[LogFile], wanted: Wanted) -> list[LogFile]:
+def chosen(logs: Sequence[LogFile], wanted: LogSelection) -> list[LogFile]:
     """The logs that `wanted` asks for: by default those of the chief of the newest generation of each trial."""
     rank = CHIEF if wanted.rank is None and not wanted.all else wanted.rank
     found = [
@@ -67,7 +67,7 @@ def chosen(logs: Sequence[LogFile], wanted: Wanted) -> list[LogFile]:
     return [log for log in found if log.member.generation == newest[log.member.trial]]
 
 
-def missing(logs: Sequence[LogFile], wanted: Wanted) -> SpecError:
+def missing(logs: Sequence[LogFile], wanted: LogSelection) -> SpecError:
     """The error for a log that does not exist; `logs` are those of the trial."""
     of = f"trial {wanted.trial}" + (f" in generation {wanted.generation}" if wanted.generation is not None else "")
     of += f" of rank {wanted.rank}" if wanted.rank is not None else ""
@@ -82,7 +82,7 @@ def missing(logs: Sequence[LogFile], wanted: Wanted) -> SpecError:
     )
 
 
-def wanted_of(view: RunView, trial: int | None, generation: int | None, rank: int | None, every: bool) -> Wanted:
+def wanted_of(view: RunView, trial: int | None, generation: int | None, rank: int | None, every: bool) -> LogSelection:
     """The logs that the options ask for; an only trial need not be named. Raises SpecError for an unknown trial."""
     if trial is None and len(view.results) == 1:
         trial = view.results[0].id
@@ -90,7 +90,7 @@ def wanted_of(view: RunView, trial: int | None, generation: int | None, rank: in
         check_trial(view, TrialId(trial))
     elif generation is not None or rank is not None:
         raise SpecError(f"run {view.name} has {len(view.results)} trials: name the trial of the log")
-    return Wanted(
+    return LogSelection(
         None if trial is None else TrialId(trial),
         None if generation is None else Generation(generation),
         None if rank is None else Rank(rank),
@@ -141,7 +141,7 @@ def _from(store: Store, path: str, start: int) -> Iterator[bytes]:
 class Follower:
     """The growing log of one trial, in its newest generation or in the one that is named. Blocks."""
 
-    def __init__(self, place: RunLocation, look: Callable[[], RunView], wanted: Wanted, tail: int | None) -> None:
+    def __init__(self, place: RunLocation, look: Callable[[], RunView], wanted: LogSelection, tail: int | None) -> None:
         """`wanted` names the trial."""
         self._place = place
         self._look = look

@@ -26,7 +26,7 @@ from sparktrain.errors import NestedCallError, RunFailedError, SpecError
 from sparktrain.protocol.pipe_messages import Assignment, Reported
 from sparktrain.search.space import single
 from sparktrain.state.outcome import Failure, Outcome, Report
-from sparktrain.testing.local_run import LocalRun, Wanted
+from sparktrain.testing.local_run import FunctionCall, LocalRun
 from sparktrain.testing.lone_member import lone_gang, lone_strategies, refuse_cluster
 from sparktrain.testing.process_guard import guarded
 from sparktrain.training import attempt, gang_join, process_setup
@@ -159,7 +159,7 @@ def local_context(
 
 
 @contextmanager
-def _context(wanted: Wanted, directory: Path | None, mirrored: bool) -> Iterator[LocalContext]:
+def _context(wanted: FunctionCall, directory: Path | None, mirrored: bool) -> Iterator[LocalContext]:
     with ExitStack() as stack:
         _enter(stack)
         run = LocalRun(directory or _temporary(stack), wanted)
@@ -180,7 +180,7 @@ def _wanted(
     metric: str | None,
     seed: int,
     env: Mapping[str, Any] | None,
-) -> Wanted:
+) -> FunctionCall:
     """The arguments, as a coordinator would send them. Raises SpecError."""
     (case,) = single({} if params is None else params)
     members = count(size, "size", 1)
@@ -190,7 +190,7 @@ def _wanted(
     if members > 1:
         chosen = choose(False, False).backend if backend == AUTO else gangs.backend(backend)
     sent = msgspec.json.decode(msgspec.json.encode(case))
-    return Wanted(sent, members, chosen, metric_name(metric), seed, variables(env or {}))
+    return FunctionCall(sent, members, chosen, metric_name(metric), seed, variables(env or {}))
 
 
 def _temporary(stack: ExitStack) -> Path:

@@ -52,7 +52,7 @@ _OWN_FOLDERS = ("work", "snapshots", "restore", "agent")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FunctionCall:
     """The arguments of the function and the shape of its gang."""
 
     params: dict[str, Any]
@@ -69,7 +69,7 @@ class LocalRun:
     `start`, `stop` belong to one thread; the methods of the wire to any.
     """
 
-    def __init__(self, directory: Path, wanted: Wanted) -> None:
+    def __init__(self, directory: Path, wanted: FunctionCall) -> None:
         """`start` takes over the run; this does nothing yet."""
         self.reports: list[Report] = []
         self.checkpoints = CheckpointHistory()

@@ -10,7 +10,7 @@ from sparktrain.errors import SpecError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import logs
-from sparktrain.runs.logs import Follower, LogFile, TerminalSanitizer, Wanted, chosen, content, delay_of, logs_in
+from sparktrain.runs.logs import Follower, LogFile, LogSelection, TerminalSanitizer, chosen, content, delay_of, logs_in
 from sparktrain.runs.view import RunView
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.stored import ScriptedRun, looked_at, typical
@@ -33,18 +33,18 @@ def test_every_log_is_found(run: ScriptedRun) -> None:
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        (Wanted(), [(0, 1, 0), (2, 2, 0)]),
-        (Wanted(TrialId(2)), [(2, 2, 0)]),
-        (Wanted(TrialId(2), rank=Rank(1)), [(2, 2, 1)]),
-        (Wanted(TrialId(2), generation=Generation(1)), [(2, 1, 0)]),
-        (Wanted(TrialId(2), all=True), [(2, 1, 0), (2, 2, 0), (2, 2, 1)]),
-        (Wanted(TrialId(2), rank=Rank(0), all=True), [(2, 1, 0), (2, 2, 0)]),
-        (Wanted(TrialId(2), generation=Generation(2), all=True), [(2, 2, 0), (2, 2, 1)]),
-        (Wanted(TrialId(3)), []),
+        (LogSelection(), [(0, 1, 0), (2, 2, 0)]),
+        (LogSelection(TrialId(2)), [(2, 2, 0)]),
+        (LogSelection(TrialId(2), rank=Rank(1)), [(2, 2, 1)]),
+        (LogSelection(TrialId(2), generation=Generation(1)), [(2, 1, 0)]),
+        (LogSelection(TrialId(2), all=True), [(2, 1, 0), (2, 2, 0), (2, 2, 1)]),
+        (LogSelection(TrialId(2), rank=Rank(0), all=True), [(2, 1, 0), (2, 2, 0)]),
+        (LogSelection(TrialId(2), generation=Generation(2), all=True), [(2, 2, 0), (2, 2, 1)]),
+        (LogSelection(TrialId(3)), []),
     ],
 )
 def test_the_newest_log_of_the_chief_unless_others_are_named(
-    run: ScriptedRun, wanted: Wanted, expected: list[tuple[int, ...]]
+    run: ScriptedRun, wanted: LogSelection, expected: list[tuple[int, ...]]
 ) -> None:
     found = chosen(logs_in(run.place), wanted)
     assert [(log.member.trial, log.member.generation, log.member.rank) for log in found] == expected
@@ -105,7 +105,7 @@ class Story:
     def look(self) -> RunView:
         return looked_at(self.run)
 
-    def followed(self, wanted: Wanted, tail: int | None = None) -> bytes:
+    def followed(self, wanted: LogSelection, tail: int | None = None) -> bytes:
         return b"".join(Follower(self.run.place, self.look, wanted, tail).pieces(self.notices.append))
 
 
@@ -119,7 +119,7 @@ def test_a_log_is_followed_to_the_end_of_its_trial(run: ScriptedRun, monkeypatch
         lambda: run.succeed(3, accuracy=0.1),
         lambda: stream.write(b"three, a little late\n"),
     ]
-    assert story.followed(Wanted(TrialId(3))) == b"one\ntwo\nthree, a little late\n"
+    assert story.followed(LogSelection(TrialId(3))) == b"one\ntwo\nthree, a little late\n"
     assert not story.steps
     stream.close()
 
@@ -132,23 +132,23 @@ def test_the_next_generation_is_followed_too(run: ScriptedRun, monkeypatch: pyte
         lambda: run.log(2, "third\n", generation=3),
         lambda: run.fail(2),
     ]
-    assert story.followed(Wanted(TrialId(2)), tail=1) == b"second\nthird\n"
+    assert story.followed(LogSelection(TrialId(2)), tail=1) == b"second\nthird\n"
     assert story.notices == ["trial 2 restarts: generation 3"]
 
 
 def test_an_older_generation_has_an_end(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(run, monkeypatch)
-    assert story.followed(Wanted(TrialId(2), generation=Generation(1))) == b"first\n"
+    assert story.followed(LogSelection(TrialId(2), generation=Generation(1))) == b"first\n"
 
 
 def test_nothing_is_followed_that_is_not_there(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(run, monkeypatch)
     with pytest.raises(SpecError, match="trial 9 is none of run mnist: there are 0, 1, 2, 3"):
-        story.followed(Wanted(TrialId(9)))
+        story.followed(LogSelection(TrialId(9)))
 
 
 def test_the_log_of_a_trial_without_a_driver_ends(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "pause", lambda seconds: None)
     assert looked_at(run).results[2].status is TrialStatus.RUNNING
-    follower = Follower(run.place, lambda: looked_at(run), Wanted(TrialId(2)), None)
+    follower = Follower(run.place, lambda: looked_at(run), LogSelection(TrialId(2)), None)
     assert b"".join(follower.pieces(lambda notice: None)) == b"second\n"
