@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, SLOTS, quiet, seconds_of, session, stage
+from benchmarks.short_functions import sleep
 
 TARGET = 1.02
 """Limit, as a multiple of the ideal."""
@@ -44,12 +45,6 @@ def ideal(lengths: Iterable[float]) -> float:
     for length in lengths:
         heapq.heapreplace(free_at, free_at[0] + length)
     return max(free_at)
-
-
-def sleep(seconds: float) -> dict[str, float]:
-    """A trial."""
-    time.sleep(seconds)
-    return {"slept": seconds}
 
 
 def on_pool(spark: SparkSession, runs: str, lengths: list[float]) -> float:

@@ -9,32 +9,19 @@ loads TensorFlow.
 """
 
 import argparse
-import os
-import time
 from collections.abc import Callable
 from statistics import median
 
 import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import FRESH_WORKERS, MASTER, SLOTS, quiet, seconds_of, session, stage
+from benchmarks.short_functions import NAP_S, empty, nap
 
-TRIAL_S = 0.05
 TARGET_MS = 10.0
 EMPTY_TARGET_MS = 8.0
 
 
-def nap(trial: int) -> dict[str, float]:
-    """A trial that leaves the processor to what surrounds it."""
-    time.sleep(TRIAL_S)
-    return {"pid": os.getpid()}
-
-
-def empty(trial: int) -> dict[str, float]:
-    """A trial that does nothing."""
-    return {"pid": os.getpid()}
-
-
-def overheads_ms(call: Callable[[], object], trials: int, calls: int, trial_s: float = TRIAL_S) -> list[float]:
+def overheads_ms(call: Callable[[], object], trials: int, calls: int, trial_s: float = NAP_S) -> list[float]:
     """Measurements of each call except the first."""
     seconds = [seconds_of(call) for _ in range(calls + 1)]
     return [1000 * (each - trials * trial_s / SLOTS) / trials for each in seconds[1:]]
@@ -82,7 +69,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--calls", type=int, default=3)
     given = parser.parse_args()
-    title = f"Overhead of each of {given.trials} trials of {TRIAL_S * 1000:g} ms on {MASTER}"
+    title = f"Overhead of each of {given.trials} trials of {NAP_S * 1000:g} ms on {MASTER}"
     note = "No TensorFlow in the two stages of plain Spark."
     show(title, ("ms", "median", "each call", "target"), rows(given.trials, given.calls), note)
 
