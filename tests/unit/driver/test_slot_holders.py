@@ -18,13 +18,13 @@ def test_slots_that_others_hold_are_refused_at_once() -> None:
     holders.take("third", session, 2, 3)
 
 
-def test_what_is_not_in_the_way_is_let_pass() -> None:
+def test_pools_that_leave_slots_do_not_stand_in_the_way() -> None:
     holders, session = Holders(), object()
     holders.take("first", session, 2, 2)
     holders.take("first", session, 2, 2)  # again, as after an idle time
     holders.take("elsewhere", object(), 2, 2)
     holders.take("unknown", session, 2, None)  # executors come as they are asked for
-    holders.free("unknown")
+    holders.free("never opened")
     with pytest.raises(PoolError, match="hold 4 of the 4 slots"):  # each holds what it has taken, and once
         holders.take("last", session, 1, 4)
 
