@@ -3,8 +3,6 @@
 `tests.support.mortal` has their trials, and the same drivers on Spark.
 """
 
-import importlib
-import json
 import os
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 import sparktrain as st
 from sparktrain.clock import pause
 from tests.support import drill
-from tests.support.mortal import NAME, marked
+from tests.support.mortal import NAME, call, marked
 
 
 def sweep(folder: Path) -> Any:
@@ -80,16 +78,5 @@ def trials_of(result: Any) -> list[list[Any]]:
     ]
 
 
-def main(what: str, folder: Path) -> None:
-    """Call the function, and write its result to FOLDER/result.json."""
-    module, _, name = what.partition(":")
-    try:
-        returned = getattr(importlib.import_module(module), name)(folder)
-    except BaseException as error:
-        print(f"ended by {type(error).__name__}: {error}", flush=True)
-        raise
-    (folder / "result.json").write_text(json.dumps(returned))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    call(sys.argv[1], Path(sys.argv[2]))

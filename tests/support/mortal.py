@@ -195,18 +195,23 @@ def generations(folder: Path, mark: str) -> dict[int, list[int]]:
     return {trial: sorted(numbers) for trial, numbers in found.items()}
 
 
+def call(what: str, folder: Path) -> None:
+    """Call the function MODULE:FUNCTION, and write its result to FOLDER/result.json."""
+    module, _, name = what.partition(":")
+    try:
+        returned = getattr(importlib.import_module(module), name)(folder)
+    except BaseException as error:
+        print(f"ended by {type(error).__name__}: {error}", flush=True)
+        raise
+    (folder / "result.json").write_text(json.dumps(returned))
+
+
 def main(what: str, folder: Path) -> None:
-    """Run as a driver."""
+    """Run as a driver on Spark."""
     from tests.support.local_spark import LOCAL_CLUSTER, spark_session  # drivers without Spark use this module, too
 
-    module, _, name = what.partition(":")
     with spark_session(LOCAL_CLUSTER, folder):
-        try:
-            returned = getattr(importlib.import_module(module), name)(folder)
-        except BaseException as error:
-            print(f"ended by {type(error).__name__}: {error}", flush=True)
-            raise
-        (folder / "result.json").write_text(json.dumps(returned))
+        call(what, folder)
 
 
 if __name__ == "__main__":
