@@ -50,10 +50,9 @@ class RunningTrial(Struct, frozen=True):
     """The members of its gang, by rank; none where a trial has one member."""
 
 
-class Progress(Struct, frozen=True, kw_only=True):
-    """The status of a run at one moment."""
+class Standing(Struct, frozen=True, kw_only=True):
+    """The number of trials by status, and the best trial: what the live display and `sparktrain status` share."""
 
-    name: str
     total: int | None
     """Trials of the whole run; None when the sampler proposes trials until it is stopped."""
     done: int
@@ -64,13 +63,19 @@ class Progress(Struct, frozen=True, kw_only=True):
     failed: int
     lost: int
     stopped: int = 0
+    metric: str | None = None
+    best: tuple[TrialId, float] | None = None
+    """The best trial so far, and its metric."""
+
+
+class Progress(Standing, frozen=True, kw_only=True):
+    """The status of a run at one moment, as its driver knows it."""
+
+    name: str
     seconds: float
     """Since this driver started the run."""
     eta_s: float | None
     """Seconds until every trial is final, as far as is known; see `eta`."""
-    metric: str | None = None
-    best: tuple[TrialId, float] | None = None
-    """The best trial so far, and its metric."""
     agents_alive: int = 0
     agents_wanted: int = 0
     restarts: int = 0

@@ -1,7 +1,6 @@
 """The counts and the best trial of a run, for the driver's live display and for `sparktrain status` alike."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
@@ -9,37 +8,9 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.display import parts
 from sparktrain.display.parts import STYLES
-from sparktrain.display.progress import Progress
-from sparktrain.ids import TrialId
+from sparktrain.display.progress import Standing
 from sparktrain.runs.view import RunView
 from sparktrain.state.trial import TrialStatus
-
-
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """The number of trials by status, and the best trial."""
-
-    total: int | None
-    """Trials of the whole run; None when the sampler proposes trials until it is stopped."""
-    done: int
-    """Trials with a final status."""
-    running: int
-    queued: int
-    failed: int
-    lost: int
-    stopped: int
-    metric: str | None
-    best: tuple[TrialId, float] | None
-    """The best trial so far, and its metric."""
-
-
-def of_progress(progress: Progress) -> Standing:
-    """A run as its driver knows it."""
-    return Standing(
-        total=progress.total, done=progress.done, running=progress.running, queued=progress.queued,
-        failed=progress.failed, lost=progress.lost, stopped=progress.stopped, metric=progress.metric,
-        best=progress.best,
-    )  # fmt: skip
 
 
 def of_view(view: RunView) -> Standing:

@@ -167,7 +167,7 @@ class Screen:
     def best(self, progress: Progress, label: str) -> Text:
         """The best trial so far, on one line."""
         params = {} if progress.best is None else self._params.get(progress.best[0], {})
-        return standing.best_line(standing.of_progress(progress), self._columns.by_difference(params), label)
+        return standing.best_line(progress, self._columns.by_difference(params), label)
 
     def _running(self, progress: Progress, width: int, rows: int) -> Table:
         gang = [_GANG] if progress.gang > 1 else []
@@ -229,7 +229,7 @@ def status_line(progress: Progress) -> str:
     if gang_view.shows_members(progress):
         return f"{gang_view.status(progress)}; {agents}"
     counts = _counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")
-    return "; ".join([counts, *standing.best_part(standing.of_progress(progress)), agents])
+    return "; ".join([counts, *standing.best_part(progress), agents])
 
 
 def ended_line(trial: TrialResult, metric: str | None) -> str:
@@ -257,7 +257,7 @@ def failed_lines(trial: TrialResult, params: Mapping[str, Any] | None = None) ->
 
 def _counts(progress: Progress, over: bool = False) -> Text:
     line = Text(formatting.plain(progress.name), style="bold").append("  ")
-    return standing.add_counts(line, standing.of_progress(progress), None if over else "running")
+    return standing.add_counts(line, progress, None if over else "running")
 
 
 def _bar(progress: Progress, width: int) -> RenderableType:
