@@ -1,12 +1,27 @@
-"""A clock that a test advances, for code on an event loop."""
+"""Clocks for tests: none of them waits."""
 
 import asyncio
 
-from sparktrain.clock import Clock
+from sparktrain.clock import BlockingClock, Clock
+
+
+class InstantClock(BlockingClock):
+    """A clock with pauses that take no time, for code that blocks its thread."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+        self.pauses: list[float] = []
+
+    def now(self) -> float:
+        return self.at
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.at += seconds
 
 
 class HandClock(Clock):
-    """A clock that only `advance` moves."""
+    """A clock for code on an event loop, that only `advance` moves."""
 
     def __init__(self) -> None:
         self.at = 0.0

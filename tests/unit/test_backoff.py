@@ -1,21 +1,7 @@
 """Pauses between attempts, and the time that the attempts of one call share."""
 
 from sparktrain.backoff import Backoff, RetryBudget
-
-
-class Waiting:
-    """A clock with pauses that take no time."""
-
-    def __init__(self) -> None:
-        self.at = 100.0
-        self.pauses: list[float] = []
-
-    def now(self) -> float:
-        return self.at
-
-    def pause(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.at += seconds
+from tests.unit.clocks import InstantClock
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -32,7 +18,7 @@ def test_jitter_changes_a_pause_and_not_those_after_it() -> None:
 
 
 def test_no_attempt_starts_when_the_budget_is_spent() -> None:
-    clock = Waiting()
+    clock = InstantClock()
     budget = RetryBudget(10.0, Backoff(1.0, 4.0), clock)
     clock.at += 1.0
     attempts = 1
@@ -43,6 +29,6 @@ def test_no_attempt_starts_when_the_budget_is_spent() -> None:
 
 
 def test_a_call_without_a_budget_has_one_attempt() -> None:
-    clock = Waiting()
+    clock = InstantClock()
     assert not RetryBudget(0.0, Backoff(0.0, 1.0), clock).wait()
     assert clock.pauses == []

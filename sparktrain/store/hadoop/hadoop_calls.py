@@ -8,6 +8,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from sparktrain.backoff import Backoff, RetryBudget
+from sparktrain.clock import BlockingClock
 from sparktrain.config.store_address import STORE_TIMEOUT_S
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.call_timeout import THREADS, OverdueError
@@ -68,15 +69,21 @@ class HdfsCalls:
     """Calls the client of a store. Used by any thread."""
 
     def __init__(
-        self, build: Callable[[int], HadoopClient], explain: Callable[[BaseException], OSError], policy: RetryPolicy
+        self,
+        build: Callable[[int], HadoopClient],
+        explain: Callable[[BaseException], OSError],
+        policy: RetryPolicy,
+        clock: BlockingClock | None = None,
     ) -> None:
         """`build` creates a client, given the number of abandoned ones; it may block, and raise what clients raise.
 
-        `explain` maps it to FileNotFoundError, FileExistsError, NotADirectoryError or HadoopCallError.
+        `explain` maps it to FileNotFoundError, FileExistsError, NotADirectoryError or HadoopCallError. `clock` measures
+        the budget and makes the pauses of retries; timeouts of requests use the machine's clock.
         """
         self._build = build
         self._explain = explain
         self.policy = policy
+        self.clock = clock
         self._connection = _Connection(0)
 
     def start(self, what: str, where: str) -> "HdfsCall":
@@ -117,7 +124,7 @@ class HdfsCall:
         self._where = where
         policy = calls.policy
         backoff = Backoff(policy.first_pause_s, policy.longest_pause_s, jitter=(0.5, 1.0))
-        self._retries = RetryBudget(min(policy.again_s, policy.total_s), backoff)
+        self._retries = RetryBudget(min(policy.again_s, policy.total_s), backoff, calls.clock)
 
     def once(self, work: Callable[[HadoopClient], T]) -> T:
         """See `HdfsCalls.once`; the timeout is the smaller one of the request and of the whole call."""

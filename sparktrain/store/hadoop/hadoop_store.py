@@ -4,7 +4,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from uuid import uuid4
 
-from sparktrain.clock import SystemClock
+from sparktrain.clock import BlockingClock, SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, FileInfo, Leftover, NewFile, Store, WriteStream, check_path
@@ -28,12 +28,18 @@ class HadoopStore(Store):
     process leaves files with names that start with `.tmp-`, which may be deleted once it is dead.
     """
 
-    def __init__(self, address: StoreAddress, root: str, policy: RetryPolicy | None = None) -> None:
-        """`address` is resolved; `root` is its absolute path, without a slash at its end."""
+    def __init__(
+        self,
+        address: StoreAddress,
+        root: str,
+        policy: RetryPolicy | None = None,
+        clock: BlockingClock | None = None,
+    ) -> None:
+        """`address` is resolved; `root` is its absolute path, without a slash at its end; `clock`: see `HdfsCalls`."""
         self._address = address
         self._root = root
         self._policy = policy or RetryPolicy.of(address.timeout_s)
-        self._calls = HdfsCalls(self._connect, self._explain, self._policy)
+        self._calls = HdfsCalls(self._connect, self._explain, self._policy, clock)
 
     def _connect(self, abandoned: int) -> HadoopClient:
         """Create a client, given the number of abandoned ones. May block, and raise what clients raise."""

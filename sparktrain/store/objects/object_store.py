@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from uuid import uuid4
 
+from sparktrain.clock import BlockingClock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError
 from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written, by_range, check_path, path_problem
@@ -29,13 +30,19 @@ class ObjectStore(Store):
     """
 
     def __init__(
-        self, bucket: Bucket, prefix: str, timeout_s: float = STORE_TIMEOUT_S, part_bytes: int = PART_BYTES
+        self,
+        bucket: Bucket,
+        prefix: str,
+        timeout_s: float = STORE_TIMEOUT_S,
+        part_bytes: int = PART_BYTES,
+        clock: BlockingClock | None = None,
     ) -> None:
-        """Large files are sent in parts of `part_bytes`."""
+        """Large files are sent in parts of `part_bytes`; `clock`: see `ObjectStoreCall`."""
         self._bucket = bucket
         self._prefix = prefix
         self._timeout_s = timeout_s
         self._part_bytes = part_bytes
+        self._clock = clock
 
     @property
     def address(self) -> StoreAddress:
@@ -51,7 +58,7 @@ class ObjectStore(Store):
     def probe(self) -> None:
         """See base class. Reports an unreachable service after 5 s at the latest."""
         try:
-            ObjectStore(self._bucket, self._prefix, PROBE_S)._probe(f"probe-{uuid4().hex}")
+            ObjectStore(self._bucket, self._prefix, PROBE_S, clock=self._clock)._probe(f"probe-{uuid4().hex}")
         except StoreError as error:
             raise RunDirectoryError(f"run directory {self.where()} cannot be used: {error.strerror}") from error
 
@@ -153,26 +160,29 @@ class ObjectStore(Store):
         return self._new(path)
 
     def _new(self, path: str) -> "LargeObject":
-        return LargeObject(self._bucket, self._key(path), self._timeout_s, self._part_bytes)
+        return LargeObject(self._bucket, self._key(path), self._timeout_s, self._part_bytes, self._clock)
 
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{check_path(path)}" if self._prefix else check_path(path)
 
     def _call(self, path: str, size: int = 0) -> ObjectStoreCall:
-        return ObjectStoreCall(self._bucket, self._key(path), self._timeout_s, size)
+        return ObjectStoreCall(self._bucket, self._key(path), self._timeout_s, size, self._clock)
 
     def _call_of_root(self) -> ObjectStoreCall:
-        return ObjectStoreCall(self._bucket, self._prefix, self._timeout_s)
+        return ObjectStoreCall(self._bucket, self._prefix, self._timeout_s, clock=self._clock)
 
 
 class LargeObject(NewFile):
     """A large file: parts that the service holds, and up to one part in memory, until it is published."""
 
-    def __init__(self, bucket: Bucket, key: str, timeout_s: float, part_bytes: int) -> None:
+    def __init__(
+        self, bucket: Bucket, key: str, timeout_s: float, part_bytes: int, clock: BlockingClock | None = None
+    ) -> None:
         self._bucket = bucket
         self._key = key
         self._timeout_s = timeout_s
         self._part_bytes = part_bytes
+        self._clock = clock
         self._writer = uuid4().hex
         self._upload: Upload | None = None
         self._buffer = bytearray()
@@ -241,10 +251,10 @@ class LargeObject(NewFile):
         self._buffer.clear()
         if upload is not None:
             with suppress(OSError):
-                ObjectStoreCall(self._bucket, self._key, _ABORT_S).ask(lambda _: upload.abort())
+                ObjectStoreCall(self._bucket, self._key, _ABORT_S, clock=self._clock).ask(lambda _: upload.abort())
 
     def _call(self, size: int) -> ObjectStoreCall:
-        return ObjectStoreCall(self._bucket, self._key, self._timeout_s, size)
+        return ObjectStoreCall(self._bucket, self._key, self._timeout_s, size, self._clock)
 
     def _check_open(self) -> None:
         if self._ended:

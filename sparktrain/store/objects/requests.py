@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from sparktrain.backoff import Backoff, RetryBudget
+from sparktrain.clock import BlockingClock
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.objects.bucket import Bucket, ObjectInfo, RequestErrorKind, RequestFailure
 
@@ -30,12 +31,15 @@ class ObjectStoreCall:
     Raises FileExistsError when a name is taken, FileNotFoundError when there is no such object, StoreError otherwise.
     """
 
-    def __init__(self, bucket: Bucket, key: str, seconds: float, size: int = 0) -> None:
+    def __init__(
+        self, bucket: Bucket, key: str, seconds: float, size: int = 0, clock: BlockingClock | None = None
+    ) -> None:
+        """`clock` measures the deadline and makes the pauses; timeouts of requests use the machine's clock."""
         self.key = key
         self._bucket = bucket
         self._name = f"{bucket.url}/{key}"
         self._seconds = seconds
-        self._retries = RetryBudget(seconds, Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S))
+        self._retries = RetryBudget(seconds, Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S), clock)
         self._request_s = _REQUEST_S + size / _SLOWEST_BYTES_PER_S
 
     def ask(self, ask: Ask[T]) -> T:

@@ -16,6 +16,7 @@ from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, 
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
+from tests.unit.clocks import InstantClock
 
 
 @pytest.fixture
@@ -135,21 +136,13 @@ def test_probe_without_permission() -> None:
 
 
 class FaultyDisk:
-    """A disk with system calls that fail a number of times, and a clock with pauses that take no time."""
+    """A disk with system calls that fail a number of times, and the clock of the store on it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.pauses: list[float] = []
+        self.clock = InstantClock()
         self.left = 0
         self._patch = monkeypatch
         self._code = 0
-        self._now = 0.0
-
-    def now(self) -> float:
-        return self._now
-
-    def pause(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self._now += seconds
 
     def at(self, where: object, name: str, code: int, times: int = 3, effect: bool = False) -> None:
         """Make `name` fail `times` times; with `effect`, after it took effect: the answer is lost."""
@@ -174,7 +167,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
 @pytest.fixture
 def faulty(disk: FaultyDisk, tmp_path: Path) -> LocalStore:
     """A store with the clock of `disk`, which lists the pauses between attempts."""
-    return LocalStore(tmp_path / "runs", clock=disk)
+    return LocalStore(tmp_path / "runs", clock=disk.clock)
 
 
 def _create(store: LocalStore) -> bytes:
@@ -220,7 +213,7 @@ def test_a_transient_error_is_retried(
     _, work, expected = OPERATIONS[operation]
     assert work(faulty) == expected
     assert disk.left == 0
-    assert disk.pauses == [0.1, 0.2, 0.4]
+    assert disk.clock.pauses == [0.1, 0.2, 0.4]
     assert list(faulty.root.rglob(".tmp-*")) == []
 
 
@@ -234,7 +227,7 @@ def test_a_persistent_error_ends_at_the_deadline_with_path_and_step(
     with pytest.raises(StoreRefusedError, match=r"the disk quota is used up, for 300 s; free some space") as caught:
         work(faulty)
     assert str(faulty.root) in str(caught.value)
-    assert 290 < sum(disk.pauses) < 300
+    assert 290 < sum(disk.clock.pauses) < 300
 
 
 def test_an_error_that_retries_cannot_fix_is_raised_at_once(faulty: LocalStore, disk: FaultyDisk) -> None:
@@ -247,7 +240,7 @@ def test_an_error_that_retries_cannot_fix_is_raised_at_once(faulty: LocalStore, 
         faulty.put_if_absent("a", b"1")
     with pytest.raises(FileNotFoundError):
         faulty.read("b")
-    assert disk.pauses == []
+    assert disk.clock.pauses == []
 
 
 def test_put_if_absent_knows_its_own_file_after_retries(faulty: LocalStore, disk: FaultyDisk) -> None:
@@ -269,7 +262,7 @@ def test_a_large_file_that_was_not_synced_is_not_published(faulty: LocalStore, d
         with pytest.raises(StoreError, match="Input/output error; see the kernel's log"):
             end()
     assert faulty.list() == ["b"]
-    assert disk.pauses == []
+    assert disk.clock.pauses == []
 
 
 def test_a_log_continues_where_the_disk_was_full(faulty: LocalStore, disk: FaultyDisk) -> None:
@@ -293,7 +286,7 @@ def test_a_log_continues_where_the_disk_was_full(faulty: LocalStore, disk: Fault
     stream.write(b"12345")
     stream.close()
     assert faulty.read("log") == b"12345"
-    assert len(disk.pauses) == 3
+    assert len(disk.clock.pauses) == 3
 
 
 def test_a_store_opened_elsewhere_has_the_same_timeout(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writ
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
 from sparktrain.store.hadoop.hadoop_store import HadoopStore
+from tests.unit.clocks import InstantClock
 
 T = TypeVar("T")
 
-QUICK = RetryPolicy(total_s=5.0, call_s=1.0, again_s=5.0, first_pause_s=0.001, longest_pause_s=0.001)
+QUICK = RetryPolicy(total_s=60.0, call_s=30.0, again_s=60.0, first_pause_s=0.001, longest_pause_s=0.001)
+"""Many attempts, by a clock that makes no real pause. No request in memory takes as long as its timeout."""
 
 
 @dataclass
@@ -154,7 +156,7 @@ class MemoryReader(Reader):
 
 class MemoryStore(HadoopStore):
     def __init__(self, hdfs: Hdfs, policy: RetryPolicy = QUICK) -> None:
-        super().__init__(StoreAddress("hdfs://memory:1/exp"), "/exp", policy)
+        super().__init__(StoreAddress("hdfs://memory:1/exp"), "/exp", policy, InstantClock())
         self.hdfs = hdfs
         self.connected = 0
 

@@ -1,17 +1,37 @@
 """How long a store over HDFS retries, and its errors when it gives up."""
 
+import math
 from collections.abc import Callable
 from threading import Event
+from typing import TypeVar
 
 import pytest
+from msgspec import structs
 
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.base import UNPUBLISHED
+from sparktrain.store.call_timeout import SpareThreads
+from sparktrain.store.hadoop import hadoop_calls
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
 from tests.unit.store.hadoop.memory import QUICK, Hdfs, MemoryStore
 
-BRIEF = RetryPolicy(total_s=0.3, call_s=0.1, again_s=0.3, first_pause_s=0.001, longest_pause_s=0.001)
+T = TypeVar("T")
+
+BRIEF = structs.replace(QUICK, again_s=0.3, first_pause_s=0.01, longest_pause_s=0.01)
+"""Some dozens of attempts."""
+
+
+class Impatient(SpareThreads):
+    """Threads that abandon the first call after a moment; all others have the time that they ask for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_s = 0.05
+
+    def run(self, call: Callable[[], T], timeout_s: float) -> T:
+        limit_s, self._next_s = min(timeout_s, self._next_s), math.inf
+        return super().run(call, limit_s)
 
 
 def raising(error: Exception, *requests: str) -> Callable[[str, bool], None]:
@@ -22,7 +42,8 @@ def raising(error: Exception, *requests: str) -> Callable[[str, bool], None]:
     return fail
 
 
-def test_a_call_that_hangs_is_abandoned_with_its_client() -> None:
+def test_a_call_that_hangs_is_abandoned_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hadoop_calls, "THREADS", Impatient())
     released, hung = Event(), []
 
     def fail(request: str, done: bool) -> None:
@@ -30,7 +51,7 @@ def test_a_call_that_hangs_is_abandoned_with_its_client() -> None:
             hung.append(request)
             released.wait(30.0)
 
-    store = MemoryStore(Hdfs(fail), BRIEF)
+    store = MemoryStore(Hdfs(fail))
     try:
         assert store.put_if_absent("a", b"1") is True
     finally:
@@ -40,7 +61,8 @@ def test_a_call_that_hangs_is_abandoned_with_its_client() -> None:
 
 def test_a_store_that_never_answers_times_out() -> None:
     released = Event()
-    store = MemoryStore(Hdfs(lambda request, done: released.wait(30.0) and None), BRIEF)
+    policy = RetryPolicy(call_s=0.1, again_s=1.0, first_pause_s=0.6)
+    store = MemoryStore(Hdfs(lambda request, done: released.wait(30.0) and None), policy)
     try:
         with pytest.raises(
             StoreTimeoutError, match=r"^look at hdfs://memory:1/exp/a failed, .*: no answer within 0\.1 s; see whether"

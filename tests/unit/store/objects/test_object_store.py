@@ -10,6 +10,7 @@ from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, 
 from sparktrain.store.objects.bucket import PART_BYTES, ObjectInfo, Page, RequestErrorKind, RequestFailure, Upload
 from sparktrain.store.objects.memory_bucket import MemoryBucket
 from sparktrain.store.objects.object_store import ObjectStore
+from tests.unit.clocks import InstantClock
 
 
 class LostError(Exception):
@@ -83,8 +84,8 @@ class FlakyUpload(Upload):
         await self._bucket._follow("abort", self._inner.abort)
 
 
-def store_on(bucket: MemoryBucket, timeout_s: float = 20, part_bytes: int = PART_BYTES) -> ObjectStore:
-    return ObjectStore(bucket, "exp", timeout_s, part_bytes)
+def store_on(bucket: MemoryBucket, part_bytes: int = PART_BYTES) -> ObjectStore:
+    return ObjectStore(bucket, "exp", 20, part_bytes, InstantClock())
 
 
 @pytest.mark.parametrize("lost", [["before"], ["after"], ["before", "after"], ["after", "before", "before"]])
@@ -113,8 +114,8 @@ def test_an_object_without_a_mark_counts_as_another_writers() -> None:
 
 def test_a_call_that_times_out_may_have_taken_effect() -> None:
     bucket = FlakyBucket(put=["after"] + ["before"] * 20)
-    with pytest.raises(StoreTimeoutError, match=r"the service is silent, for 0\.5 s; restart it") as caught:
-        store_on(bucket, 0.5).put_if_absent("a", b"whole")
+    with pytest.raises(StoreTimeoutError, match=r"the service is silent, for 20 s; restart it") as caught:
+        store_on(bucket).put_if_absent("a", b"whole")
     assert caught.value.filename == f"{bucket.url}/exp/a"
     bucket.plan = {}
     assert store_on(bucket).read("a") == b"whole"
