@@ -14,10 +14,12 @@ from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.errors import ResumeError
 from sparktrain.search.space import single
+from tests.unit.scripted import of_a_script
 
 BOTH = {"tensorflow", "horovod"}
 
 
+@of_a_script
 def train(lr: float) -> float:
     return lr
 
@@ -49,6 +51,7 @@ def test_the_driver_takes_horovod_where_it_can_be_had(
     assert (choice.backend, choice.tentative) == (backend, tentative)
 
 
+@of_a_script
 def with_a_strategy(lr: float, ctx: Any) -> None:
     ctx.strategy()
 

@@ -13,10 +13,12 @@ from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.errors import ResumeError, SpecError
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.search.space import grid
+from tests.unit.scripted import of_a_script
 
 SECRET = "hunter2"
 
 
+@of_a_script
 def train(x: int) -> float:
     return float(x)
 

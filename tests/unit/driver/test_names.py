@@ -12,12 +12,14 @@ from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.errors import RunDirectoryError
 from sparktrain.runs.history import read_overview
 from sparktrain.search.space import grid
+from tests.unit.scripted import of_a_script
 from tests.unit.store.gated import MemoryStore
 
 CALLS = 4
 SECOND = "20261122-120000"
 
 
+@of_a_script
 def train(x: int) -> float:
     return x
 

@@ -16,8 +16,10 @@ from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.space import grid, single
 from sparktrain.state.trial import TrialStatus
+from tests.unit.scripted import of_a_script
 
 
+@of_a_script
 def train(lr: float) -> float:
     return lr
 

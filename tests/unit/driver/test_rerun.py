@@ -21,6 +21,7 @@ from sparktrain.usercode.code_changes import MOST_LINES
 from sparktrain.usercode.target import resolve
 from tests.unit.driver.drivers import NAME, World, composed
 from tests.unit.runs.test_history import TRIALS, attached, driven
+from tests.unit.scripted import of_a_script
 
 
 @pytest.fixture
@@ -81,9 +82,11 @@ def test_a_run_that_goes_on_says_what_stays_and_what_is_run(done: World) -> None
 def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goes_on() -> None:
     scale = 2
 
+    @of_a_script
     def helper(x: int) -> int:
         return x * scale
 
+    @of_a_script
     def train(x: int) -> float:
         if x == 3:
             raise ValueError(x)
@@ -95,6 +98,7 @@ def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goe
     driven(driven_world, replace(calling(train, driven_world), store=driven_world.store))
     scale = 3
 
+    @of_a_script
     def train(x: int) -> float:  # type: ignore[no-redef]
         return helper(x)
 
