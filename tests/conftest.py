@@ -25,6 +25,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 
 DAEMONS = "tests/hadoop/"
 """The ring that mostly waits for daemons."""
+READERS = ("tests/architecture/", "tests/unit/test_docs.py", "tests/unit/test_public_names.py")
+"""Tests that parse all sources, which takes most of their time: one worker does it for all of them."""
 
 
 class Rings(LoadScopeScheduling):
@@ -32,6 +34,8 @@ class Rings(LoadScopeScheduling):
     share, and the other with the innermost ring; a file at a time from then on."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(READERS):
+            return READERS[0]
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]
 
 

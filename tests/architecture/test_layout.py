@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "sparktrain"
+from tests.support.sources import PACKAGE, trees_in
+
 SPECIAL = {"__init__", "__main__"}
 MOST_FILES = 30
 
@@ -20,10 +21,9 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def classes(source: str) -> list[str]:
+def classes(tree: ast.Module) -> list[str]:
     """The public classes that a module defines."""
-    body = ast.parse(source).body
-    return [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
 
 def test_a_module_name_is_there_once() -> None:
@@ -31,7 +31,7 @@ def test_a_module_name_is_there_once() -> None:
 
 
 def test_a_public_class_name_is_there_once() -> None:
-    assert repeated(name for path in modules() for name in classes(path.read_text())) == []
+    assert repeated(name for tree in trees_in(PACKAGE).values() for name in classes(tree)) == []
 
 
 def test_a_folder_has_few_files() -> None:
@@ -41,4 +41,4 @@ def test_a_folder_has_few_files() -> None:
 
 def test_repeated_names_are_found() -> None:
     assert repeated(["Send", "Refused", "Send"]) == ["Send"]
-    assert classes("class Send: ...\nclass _Own: ...\ndef send() -> None: ...\n") == ["Send"]
+    assert classes(ast.parse("class Send: ...\nclass _Own: ...\ndef send() -> None: ...\n")) == ["Send"]

@@ -2,24 +2,22 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "sparktrain"
+from tests.support.sources import PACKAGE, nodes_of, trees_in
+
 VARYING = "…"
 
 
 def templates() -> list[str]:
     """Each text of the source on one line, with `…` in place of formatted values."""
-    trees = [ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
-    return [" ".join(text.split()) for tree in trees for node in _nodes(tree) for text in _texts(node)]
+    trees = trees_in(PACKAGE).values()
+    return [" ".join(text.split()) for tree in trees for node in _without_docstrings(tree) for text in _texts(node)]
 
 
-def _nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below `node`, without docstrings."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)):
-            yield from _nodes(child)
+def _without_docstrings(tree: ast.Module) -> Iterator[ast.AST]:
+    nodes = nodes_of(tree)
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return (node for node in nodes if not (isinstance(node, ast.Constant) and id(node) in docstrings))
 
 
 def _texts(node: ast.AST) -> Iterator[str]:

@@ -21,6 +21,7 @@ import pytest
 
 import sparktrain
 from sparktrain import errors
+from tests.support.sources import PACKAGE, nodes_of, trees_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = set(sparktrain.__all__)
@@ -142,9 +143,8 @@ INTERNAL = {
 @cache
 def nodes() -> list[ast.AST]:
     """The syntax of the package except for modules only for tests."""
-    paths = (DOCS.parent / "sparktrain").rglob("*.py")
-    trees = [ast.parse(path.read_bytes()) for path in paths if "testing" not in path.parts]
-    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.Raise)]
+    trees = [tree for path, tree in trees_in(PACKAGE).items() if "testing" not in path.parts]
+    return [node for tree in trees for node in nodes_of(tree) if isinstance(node, ast.ClassDef | ast.Raise)]
 
 
 def test_errors_that_other_modules_define_stay_within_the_package() -> None:
