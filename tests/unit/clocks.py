@@ -1,6 +1,7 @@
 """Clocks for tests: none of them waits."""
 
 import asyncio
+import math
 
 from sparktrain.clock import BlockingClock, Clock
 
@@ -39,10 +40,10 @@ class HandClock(Clock):
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, second by second, and run everything that becomes due."""
-        until = self.at + seconds
+        """Let time pass, second by second, and run everything that becomes due; seconds without that are skipped."""
+        until, step = self.at + seconds, 1.0
         while self.at < until:
-            self.at = min(until, self.at + 1.0)
+            self.at = min(until, self.at + step)
             self._sleepers, due = [], self._sleepers
             for at, woken in due:
                 if at > self.at:
@@ -50,6 +51,8 @@ class HandClock(Clock):
                 elif not woken.done():
                     woken.set_result(None)
             await settle()
+            next_at = min((at for at, _ in self._sleepers), default=until)
+            step = max(1.0, math.ceil(next_at - self.at))
 
 
 async def settle() -> None:

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from sparktrain.driver.engines.nursery_process import NurseryProcess
 from tests.unit.cli.edge import Edge
 
 
@@ -22,6 +23,8 @@ def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
         for name in names:
             setattr(module, name, getattr(made, name))
         monkeypatch.setitem(sys.modules, home, module)
+    monkeypatch.setattr(NurseryProcess, "start", made.start_nursery)
+    monkeypatch.setattr(NurseryProcess, "wait", made.wait_for_nursery)
     return made
 
 

@@ -38,6 +38,8 @@ class Edge:
         self.calls: list[dict[str, Any]] = []
         self.sessions: list[tuple[str | None, dict[str, str], str]] = []
         self.session: Session | None = None
+        self.nurseries: list[str] = []
+        """What was done with processes that fork the agents of a local run."""
         self.ends: Callable[[], SweepResult] = lambda: RESULT
 
     def sweep_target(self, target: Any, space: Any, options: SweepOptions, **more: Any) -> SweepResult:
@@ -65,6 +67,13 @@ class Edge:
         self.sessions.append((master, conf, name))
         self.session = Session()
         yield self.session
+
+    def start_nursery(self) -> None:
+        self.nurseries.append("started")
+
+    def wait_for_nursery(self) -> int:
+        self.nurseries.append("ended")
+        return 0
 
     def engine_of(self, spark: Any) -> Any:
         return spark

@@ -24,6 +24,7 @@ def test_a_local_call_makes_no_session(edge: Edge, target: str, words: list[str]
             assert engine.slots == slots
     assert found == [None, None]
     assert edge.sessions == []
+    assert edge.nurseries == ["started", "ended"] * 2
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,7 @@ def test_options_of_spark_are_refused_beside_it(
     assert message in err
     assert out == ""
     assert not edge.calls
+    assert not edge.nurseries
 
 
 def test_under_spark_submit_a_local_call_is_refused(
