@@ -213,12 +213,12 @@ def path_problem(path: str) -> str | None:
     It must name the same file in every store, and never one outside of the root: relative, with parts between single
     `/`, none of them `.` or `..`, and without backslashes and unprintable characters.
     """
-    parts = path.split("/")
     if not path or not path.isprintable() or "\\" in path:
         return "must be printable, not empty, and without backslashes"
-    if any(part in ("", ".", "..") for part in parts):
+    whole = f"/{path}/"
+    if "//" in whole or "/./" in whole or "/../" in whole:
         return "must be relative and without empty parts, '.' and '..'"
-    if any(part.startswith(UNPUBLISHED) for part in parts):
+    if f"/{UNPUBLISHED}" in whole:
         return f"must have no part that starts with {UNPUBLISHED!r}"
     return None
 

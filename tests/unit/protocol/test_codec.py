@@ -1,5 +1,6 @@
 """Every message survives the codec, and nothing but a message passes it."""
 
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -33,8 +34,9 @@ st.register_type_strategy(float, st.floats(allow_nan=False))
 st.register_type_strategy(str, text)
 
 
+@cache
 def instances(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
-    """Any instance of `kind`."""
+    """Any instance of `kind`; one strategy for all examples, because Hypothesis checks each new one."""
     return st.builds(kind, **{field.name: of_type(field.type) for field in msgspec.structs.fields(kind)})
 
 
