@@ -182,17 +182,24 @@ class SlotSurvey:
             self._all_connected.set()
 
     async def _lead(self) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._all_ready.wait(), self._form_s)
+        await self._wait(self._all_ready, self._form_s)
         self._formed = True
         ready = {slot: link for slot, link in self._links.items() if slot in self._places}
         places = tuple(self._places[slot] for slot in sorted(ready))
         for slot, link in ready.items():
             _post(link, m.FormGang(member(slot), places))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._all_connected.wait(), self._connected_s)
+        await self._wait(self._all_connected, self._connected_s)
         for link in ready.values():
             _post(link, m.Dismiss("all slots have connected, or their time is over"))
+
+    async def _wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Wait until `event` is set, for at most `seconds`."""
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
 
 
 def _post(link: Link, message: m.ToAgent) -> None:

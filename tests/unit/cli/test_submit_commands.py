@@ -47,9 +47,11 @@ def submitted(spark: Path) -> str:
 
 
 def after(yarn: Yarn, spark: Path, then: Any) -> threading.Thread:
-    """Once the ResourceManager was asked, `then`; and have spark-submit, which waits for that, end with 0 or 1."""
+    """Once spark-submit runs and the ResourceManager was asked, `then`; spark-submit waits for that, and ends with 0 or
+    1."""
 
     def work() -> None:
+        wait_until((spark / "words").exists, 10.0, "spark-submit runs")
         wait_until(lambda: yarn.asked, 10.0, "the ResourceManager is asked")
         code = then()
         (spark / "code").write_text(str(code))

@@ -2,14 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.clock import SystemClock
+from sparktrain.clock import Clock, SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.doctor.rollcall import Shared, SlotSurvey, roll_of
@@ -24,6 +24,7 @@ from sparktrain.protocol.transport import LinkClosedError
 from sparktrain.state.topology import MemberAddress
 from sparktrain.store.hadoop.token_file import VARIABLE, TokenFile
 from sparktrain.store.url import open_store
+from tests.unit.clocks import HandClock, settle
 from tests.unit.doctor.seen import SLOT
 
 LONG_S = 30.0
@@ -36,16 +37,22 @@ def here(slot: int) -> SlotTold:
 
 @asynccontextmanager
 async def survey(
-    slots: int, shared: Shared | None = None, form_s: float = LONG_S, connected_s: float = LONG_S
+    slots: int, shared: Shared | None = None, clock: Clock | None = None
 ) -> AsyncIterator[tuple[SlotSurvey, MemoryTransport]]:
     """A survey that slots may join."""
     transport = MemoryTransport()
-    made = SlotSurvey(slots, shared or Shared(), SystemClock(), form_s, connected_s)
+    made = SlotSurvey(slots, shared or Shared(), clock or SystemClock(), LONG_S, LONG_S)
     await made.open(transport.listener)
     try:
         yield made, transport
     finally:
         await made.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the slots continue until `condition` holds."""
+    while not condition():
+        await settle()
 
 
 async def test_all_come_and_reach_each_other() -> None:
@@ -119,8 +126,11 @@ async def test_a_store_that_hangs_does_not_hold_a_slot(monkeypatch: pytest.Monke
 
 
 async def test_those_that_are_there_form_when_the_time_is_over_and_a_late_one_is_sent_away() -> None:
-    async with survey(3, form_s=0.3) as (_, transport):
-        first = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(2)))
+    async with survey(3, clock=(clock := HandClock())) as (made, transport):
+        visits = asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(2)))
+        await until(lambda: len(made._places) == 2)
+        await clock.advance(LONG_S)
+        first = await visits
         late = await visit(here(2), transport.dialer(), LONG_S)
     assert [[peer.host for peer in each.peers] for each in first] == [["h1"], ["h0"]]
     assert [each.late for each in (*first, late)] == [False, False, True]
@@ -144,11 +154,13 @@ async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
 
 
 async def test_one_that_does_not_connect_in_time_holds_nobody() -> None:
-    async with survey(2, connected_s=0.1) as (_, transport):
+    async with survey(2, clock=(clock := HandClock())) as (made, transport):
         slow = await transport.dialer().attend(LONG_S)
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
         slow.post(m.Join(AgentId("slow"), 1, "h1", 1, {}, (), 1, "127.0.0.1"))
         slow.post(m.MemberReserved(member(1), 1))
+        await until(lambda: made._finished)
+        await clock.advance(LONG_S)
         told = await asyncio.wait_for(visiting, 10.0)
         assert told.problem == ""
         heard = [type(await slow.receive()) for _ in range(3)]

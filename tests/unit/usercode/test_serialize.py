@@ -22,6 +22,7 @@ from sparktrain.usercode import module_zip
 from sparktrain.usercode.closure import belongs_to_driver, captures_of
 from sparktrain.usercode.serialize import MOST_CODE_BYTES, pack
 from sparktrain.usercode.target import resolve
+from tests.unit.scripted import of_a_script
 
 ROOT = Path(__file__).parents[3]
 
@@ -260,6 +261,7 @@ def test_the_limit_of_function_and_archive_can_be_set(tmp_path: Path) -> None:
 def test_a_limit_reached_while_pickling_can_be_raised() -> None:
     data = bytes(2**21)
 
+    @of_a_script
     def train() -> int:
         return len(data)
 
