@@ -21,10 +21,10 @@ from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link, LinkClosedError
+from sparktrain.rundir import metric_log
 from sparktrain.rundir.journal.reader import Tail
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.rundir.metric_log import read_blocks
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.sampler import Sampler, Suggestion
 from sparktrain.search.space import grid
@@ -108,7 +108,7 @@ class World:
 
     def reported(self) -> set[tuple[int, int]]:
         """Trials and generations of the reports that are durable now."""
-        return {(row.trial, row.generation) for row in read_blocks(self.store, RunLayout(NAME))[1]}
+        return {(row.trial, row.generation) for row in metric_log.read_blocks(self.store, RunLayout(NAME))[1]}
 
 
 @dataclass
@@ -218,7 +218,7 @@ class Agent:
 
 
 def play(history: Coroutine[Any, Any, T], busy: Sequence[int] = (0,)) -> T:
-    """Run `history` with journals that are written between turns of the loop, not in threads.
+    """Run `history` without threads: between turns of the loop, journals are written and reports are read.
 
     A group of records takes as many turns of the loop as `busy` has: its numbers one after the other, in a circle.
     """
@@ -229,7 +229,11 @@ def play(history: Coroutine[Any, Any, T], busy: Sequence[int] = (0,)) -> T:
             await asyncio.sleep(0)
         return work()
 
-    with patch.object(journal_writer, "aside", aside), patch.object(coordinator, "aside", aside):
+    with (
+        patch.object(journal_writer, "aside", aside),
+        patch.object(coordinator, "aside", aside),
+        patch.object(metric_log, "READERS", 1),
+    ):
         return asyncio.run(history)
 
 

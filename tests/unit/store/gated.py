@@ -57,7 +57,8 @@ class MemoryStore(Store):
         return check_path(path) in self.files
 
     def list(self, prefix: str = "") -> list[str]:
-        return sorted(path for path in self.files if not prefix or path.startswith(f"{check_path(prefix)}/"))
+        folder = f"{check_path(prefix)}/" if prefix else ""
+        return sorted(path for path in self.files if path.startswith(folder))
 
     def create(self, path: str) -> NewFile:
         if check_path(path) in self.files:
