@@ -21,12 +21,17 @@ class TestInADirectory(CheckpointContract):
 
 @pytest.mark.usefixtures("aws")
 class TestInS3(CheckpointContract):
-    stride = 3
+    stride = 12
 
     @pytest.fixture
     def store(self, s3_server: str) -> Store:
         settings = {"endpoint": s3_server, "region": "us-east-1"}
         return open_store(StoreAddress(f"s3://runs/{uuid4().hex}", settings, timeout_s=30))
+
+
+@pytest.mark.all
+class TestInS3Often(TestInS3):
+    stride = 3
 
 
 class TestInMemory(CheckpointContract):
