@@ -18,6 +18,7 @@ SAFE = frozenset(
         "pandas",
         "PIL",
         "pyarrow",
+        "pyspark",
         "scipy",
         "sklearn",
         "tensorflow",
@@ -27,7 +28,8 @@ SAFE = frozenset(
 
 Measured, each in a separate process: `threading.active_count()` is 1 after the import, and a forked child does real
 work (training, BLAS, multi-threaded reads). NumPy and SciPy start OpenBLAS's threads, which a child restarts when
-it needs them, and PyArrow starts one that returns memory, which a child does without.
+it needs them, and PyArrow starts one that returns memory, which a child does without. PySpark alone starts no JVM and
+does not import its Connect client, which uses gRPC.
 
 Left out: polars, and statsmodels.api, which imports it (threads and locks that do not survive a fork); pyarrow.flight
 (gRPC); cv2 (a thread pool of its own); torch, jax, xgboost and lightgbm (not measured).
@@ -35,13 +37,15 @@ Left out: polars, and statsmodels.api, which imports it (threads and locks that 
 
 _UNSAFE_PARTS = ("pyarrow.flight",)
 
+_NATIVE = SAFE - {"pyspark"}
+"""Libraries that start native threads on import, as many as the environment asks for, or that import such a library."""
 _READ_AT_IMPORT = {
     "KERAS_BACKEND": {"keras"},
     "TF_USE_LEGACY_KERAS": {"keras", "tensorflow"},
     "MPLBACKEND": {"matplotlib"},
-    "OMP_NUM_THREADS": SAFE,
-    "OPENBLAS_NUM_THREADS": SAFE,
-    "MKL_NUM_THREADS": SAFE,
+    "OMP_NUM_THREADS": _NATIVE,
+    "OPENBLAS_NUM_THREADS": _NATIVE,
+    "MKL_NUM_THREADS": _NATIVE,
 }
 """Environment variables that a library reads on import: code that names one wants to set it before."""
 _GIVEN_AT_IMPORT = {
@@ -50,6 +54,9 @@ _GIVEN_AT_IMPORT = {
 }
 """The same, but without them the import only logs more, so that code which names them may be ignored."""
 
+
+_WHOLE = frozenset({"h5py", "joblib", "keras", "numpy", "optuna", "pandas", "pyspark", "tensorflow"})
+"""Libraries of which the import loads all parts; in PySpark all but those that need NumPy or gRPC."""
 
 _FRAMEWORKS = {
     Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
@@ -93,8 +100,8 @@ def _keras_runs_on_tensorflow() -> bool:
 def _module(name: str) -> str:
     """The longest part of dotted `name` that is a module, found without importing one; its first part at least."""
     parts = name.split(".")
-    if parts[0] in ("keras", "tensorflow", "h5py", "joblib", "optuna", "pandas", "numpy"):
-        return parts[0]  # their import loads the parts too
+    if parts[0] in _WHOLE:
+        return parts[0]
     spec = importlib.machinery.PathFinder.find_spec(parts[0])
     found = parts[0]
     for part in parts[1:]:

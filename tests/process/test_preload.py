@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 from sparktrain.usercode.preload import SAFE
+from sparktrain.usercode.serialize import preload_for
+from tests.process.harness import Bench
 
 PARTS = {"matplotlib": "matplotlib.pyplot", "PIL": "PIL.Image", "scipy": "scipy.stats", "sklearn": "sklearn.ensemble"}
 CHILD_S = 60
@@ -38,3 +40,30 @@ def test_a_process_that_imported_all_of_them_can_be_forked() -> None:
     command = [sys.executable, "-c", PROGRAM, *(PARTS.get(name, name) for name in installed)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_S, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_pyspark_alone_starts_no_process_and_loads_no_connect_client_and_no_numpy() -> None:
+    program = (
+        "import os, sys, threading, pyspark\n"
+        "print({'grpc', 'numpy', 'pandas', 'pyarrow', 'pyspark.sql.connect'} & set(sys.modules))\n"
+        "print(threading.active_count(), len(os.listdir('/proc/self/task')))\n"
+        "try:\n    os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError:\n    print('no child')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=CHILD_S, check=True)
+    assert ran.stdout == "set()\n1 1\nno child\n"
+
+
+async def test_a_trial_has_the_pyspark_of_its_zygote_and_cannot_start_spark_with_it(bench: Bench) -> None:
+    def train() -> float:
+        import sys
+
+        loaded = sys.modules.get("pyspark.sql")
+        from pyspark.sql import SparkSession
+
+        assert sys.modules["pyspark.sql"] is loaded
+        SparkSession.builder.getOrCreate()
+        return 1.0
+
+    assert await bench.zygote.preload(preload_for(train)) == {}
+    trial = await bench.run(train)
+    assert trial.failure.summary.startswith("SessionError: a trial cannot use Spark")

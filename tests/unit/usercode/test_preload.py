@@ -24,6 +24,9 @@ BODIES = [
     ("import torch, json, polars, os.path", ()),
     ("import os; os.environ['KERAS_BACKEND'] = 'jax'; import keras, numpy", ("numpy",)),
     ("import os; os.environ['OMP_NUM_THREADS'] = '1'; import numpy", ()),
+    ("from pyspark.sql import SparkSession", ("pyspark",)),
+    ("import pyspark.sql.connect.session, pyspark.ml.feature", ("pyspark",)),
+    ("import os; os.environ['OMP_NUM_THREADS'] = '1'; import numpy, pyspark", ("pyspark",)),
     (
         "import optuna.samplers as s",
         ("optuna",),
