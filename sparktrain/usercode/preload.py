@@ -56,7 +56,7 @@ _GIVEN_AT_IMPORT = {
 
 
 _WHOLE = frozenset({"h5py", "joblib", "keras", "numpy", "optuna", "pandas", "pyspark", "tensorflow"})
-"""Libraries of which the import loads all parts; in PySpark all but those that need NumPy or gRPC."""
+"""Each of these loads its parts when it is imported; PySpark leaves out those that need NumPy or gRPC."""
 
 _FRAMEWORKS = {
     Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
