@@ -13,6 +13,8 @@ from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from sparktrain.results.run_result import RunResult
     from sparktrain.results.sweep_result import SweepResult
 
@@ -60,28 +62,26 @@ def write_table(out: Output, directory: str, jsonl: bool, history: bool, output:
 
     target = None if output is None else _checked(output)
     result = load(directory)
-    table = _lines(result, history) if jsonl else _values(result, history)
+    frame = result.history() if history else result.to_pandas()
+    table = _lines(result, frame, history) if jsonl else frame.to_csv(index=False, lineterminator="\n").encode()
     if target is None:
         out.write(table)
     else:
         _replace(target, table)
+    if frame.empty:
+        common.print_line(f"run {result.name} has no {'reports' if history else 'trials'} yet: the table has no rows")
     return 0
 
 
-def _values(result: "SweepResult | RunResult", history: bool) -> bytes:
-    frame = result.history() if history else result.to_pandas()
-    return frame.to_csv(index=False, lineterminator="\n").encode()
-
-
-def _lines(result: "SweepResult | RunResult", history: bool) -> bytes:
+def _lines(result: "SweepResult | RunResult", frame: "pd.DataFrame", history: bool) -> bytes:
     import msgspec
 
     from sparktrain.runs.results_json import trial_json
 
-    if history:
-        written: str = result.history().to_json(orient="records", lines=True, date_format="iso", date_unit="us")
-        return written.encode()
-    return b"".join(msgspec.json.encode(trial_json(trial)) + b"\n" for trial in result.trials)
+    if not history:
+        return b"".join(msgspec.json.encode(trial_json(trial)) + b"\n" for trial in result.trials)
+    written: str = frame.to_json(orient="records", lines=True, date_format="iso", date_unit="us")
+    return b"" if frame.empty else written.encode()  # pandas writes an empty line for no rows
 
 
 def _checked(output: str) -> Path:

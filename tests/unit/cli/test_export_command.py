@@ -64,6 +64,27 @@ def test_a_run_of_one_gang(tmp_path: Path, capfd: Capture) -> None:
     assert output_of(capfd, made.directory, "--csv", "--history") == "trial,generation,rank,step,time\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "table", "missing"),
+    [
+        (["--csv"], "id,status,seconds,error,log,generations,host\n", "trials"),
+        (["--jsonl"], "", "trials"),
+        (["--csv", "--history"], "trial,generation,rank,step,time\n", "reports"),
+        (["--jsonl", "--history"], "", "reports"),
+    ],
+)
+@pytest.mark.parametrize("to_file", [False, True])
+def test_a_table_without_rows_is_written_and_named(
+    tmp_path: Path, capfd: Capture, words: list[str], table: str, missing: str, to_file: bool
+) -> None:
+    made = ScriptedRun(tmp_path / "runs", "new").begin()
+    target = tmp_path / "table"
+    assert cli.main(["export", made.directory, *words, *(["-o", str(target)] if to_file else [])]) == 0
+    shown = capfd.readouterr()
+    assert (target.read_text() if to_file else shown.out) == table
+    assert shown.err == f"run new has no {missing} yet: the table has no rows\n"
+
+
 def test_a_file_is_replaced_as_a_whole(run: ScriptedRun, tmp_path: Path, capfd: Capture) -> None:
     target = tmp_path / "trials.csv"
     target.write_text("old")
