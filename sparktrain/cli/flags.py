@@ -29,11 +29,11 @@ def option(panel: str, metavar: str, doc: str, *names: str) -> Any:
 
 
 class RootCommand(TyperGroup):
-    """The command line itself; see `_value_of`."""
+    """The command line itself; see `_plain`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See base class."""
-        return _keep_text(super().get_params(ctx))
+        return _plain(super().get_params(ctx))
 
 
 class CommandWithExamples(TyperCommand):
@@ -45,7 +45,7 @@ class CommandWithExamples(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See base class."""
-        return _keep_text(super().get_params(ctx))
+        return _plain(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """See base class."""
@@ -111,11 +111,24 @@ def settings_of(keywords: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _keep_text(parameters: list[Any]) -> list[Any]:
+def _plain(parameters: list[Any]) -> list[Any]:
+    """The parameters, with text as it stands, and with help that names no Python type and no braces."""
     for each in parameters:
         if not isinstance(each.process_value, partial):
             each.process_value = partial(_value_of, each, each.process_value)
+            each.display_type_rich = partial(_value_shown, each)
+            if each.param_type_name == "argument" and each.required:
+                each.get_usage_pieces = partial(_usage_of, each)
     return parameters
+
+
+def _value_shown(parameter: Any, ctx: Any) -> str:
+    """What the help shows as the value of an option; nothing for a flag, and for an argument, which is its own name."""
+    return (parameter.metavar or "") if parameter.param_type_name == "option" else ""
+
+
+def _usage_of(parameter: Any, ctx: Any) -> list[str]:
+    return [parameter.metavar]
 
 
 def _value_of(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from sparktrain import __version__, cli
 from sparktrain.cli import common, train_commands
@@ -317,6 +319,24 @@ def test_help_has_every_option_example_and_exit_code(
         assert option in shown
     for code, meaning in common.TRAINING_CODES.items():
         assert f"{code:>3}  {meaning}" in shown
+
+
+@pytest.mark.parametrize("name", ["", *cli.COMMANDS])
+def test_help_shows_what_a_value_is_and_nothing_for_a_flag(
+    name: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERMINAL_WIDTH", "120")
+    assert cli.main([*filter(None, [name]), "--help"]) == 0
+    shown = capfd.readouterr().out
+    assert not re.findall(r"<\w+>|[{}]|\b(?:bool|str|int|float)\b", shown)
+    command = typer.main.get_command(cli.app)
+    for each in (command.commands[name] if name else command).params:  # type: ignore[attr-defined]  # it is a group
+        if each.param_type_name == "argument":
+            assert re.search(rf"Usage: .*{each.metavar}", shown)
+        elif not each.is_flag:
+            assert re.fullmatch(r"[A-Z0-9=,\[\]]+|[a-z]+(\|\w+)+", each.metavar), each.name
+            assert re.search(rf"{each.opts[0]} .*{re.escape(each.metavar)}  ", shown)
 
 
 def test_the_documented_exit_codes_are_the_real_ones() -> None:
