@@ -52,6 +52,11 @@ def step_row(trial: int, generation: int, rank: int, step: int, time: float, met
     return StepRow(trial, generation, rank, step, time, written)
 
 
+def lines_of(rows: Iterable[StepRow]) -> bytes:
+    """The rows, as blocks have them."""
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+
+
 class _Block(NamedTuple):
     name: BlockName
     content: bytes
@@ -69,10 +74,9 @@ class MetricLog:
         self._levels: list[list[_Block]] = []
         """Blocks that may still be joined, by level: those of level n hold `FAN_IN ** n` appends each."""
 
-    def append(self, rows: Iterable[StepRow]) -> None:
-        """Write the rows as one block; durable when it returns. Raises OSError."""
+    def append(self, lines: bytes) -> None:
+        """Write rows, as `lines_of` has them, as one block; durable when it returns. Raises OSError."""
         self._number += 1
-        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
         self._add(0, BlockName(self._key, self._number, self._number), gzip.compress(lines, 6, mtime=0))
 
     def _add(self, level: int, name: BlockName, content: bytes) -> None:

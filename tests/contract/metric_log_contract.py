@@ -9,7 +9,7 @@ import pytest
 
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.layout import BlockName, RunLayout
-from sparktrain.rundir.metric_log import FAN_IN, MetricLog, StepRow, block_paths, read_blocks, step_row
+from sparktrain.rundir.metric_log import FAN_IN, MetricLog, StepRow, block_paths, lines_of, read_blocks, step_row
 from sparktrain.store.base import Store
 from tests.unit.store.gated import Crash, FailAt, GatedStore
 
@@ -29,7 +29,7 @@ def until_crash(log: MetricLog) -> int:
     """The number of appends that returned before the gate broke one."""
     for step in range(2 * FAN_IN):
         try:
-            log.append([row(step)])
+            log.append(lines_of([row(step)]))
         except Crash:
             return step
     raise AssertionError("nothing broke")
@@ -41,8 +41,8 @@ class MetricLogContract:
     def test_rows_are_read_back(self, store: Store) -> None:
         assert read_blocks(store, LAYOUT) == ((), [])
         log = MetricLog(store, LAYOUT)
-        log.append([row(1), row(2, trial=3, generation=2, loss=math.inf, more=math.nan)])
-        log.append([row(3, **{"naïve \u2028": -math.inf})])
+        log.append(lines_of([row(1), row(2, trial=3, generation=2, loss=math.inf, more=math.nan)]))
+        log.append(lines_of([row(3, **{"naïve \u2028": -math.inf})]))
         _, rows = read_blocks(store, LAYOUT)
         found = {each.step: each for each in rows}
         assert found[1] == row(1)
@@ -54,7 +54,7 @@ class MetricLogContract:
         log = MetricLog(store, LAYOUT)
         count = 3 * FAN_IN + 5
         for step in range(count):
-            log.append([row(step)])
+            log.append(lines_of([row(step)]))
         assert len(store.list(LAYOUT.reports.path)) == 3 + 5
         assert steps(store) == list(range(count))
 
@@ -62,7 +62,7 @@ class MetricLogContract:
         for first in (0, 100):
             log = MetricLog(store, LAYOUT)
             for step in range(first, first + FAN_IN + 1):
-                log.append([row(step)])
+                log.append(lines_of([row(step)]))
         assert steps(store) == [*range(FAN_IN + 1), *range(100, 100 + FAN_IN + 1)]
 
     def test_stored_appends_survive_a_crash_anywhere(self, store: Store) -> None:
@@ -78,20 +78,20 @@ class MetricLogContract:
     def test_a_reader_finds_all_rows_while_blocks_are_joined(self, store: Store) -> None:
         log = MetricLog(store, LAYOUT)
         for step in range(FAN_IN - 1):
-            log.append([row(step)])
+            log.append(lines_of([row(step)]))
 
         turn, left = threading.Lock(), [FAN_IN - 1]
 
         def joined_once(name: str, effect: Callable[[], Any]) -> Any:
             with turn:  # readers are threads
                 if name == "read" and left:
-                    log.append([row(left.pop())])
+                    log.append(lines_of([row(left.pop())]))
             return effect()
 
         assert steps(GatedStore(store, joined_once)) == list(range(FAN_IN))
 
     def test_a_corrupt_block_is_named(self, store: Store) -> None:
-        MetricLog(store, LAYOUT).append([row(1)])
+        MetricLog(store, LAYOUT).append(lines_of([row(1)]))
         [path] = block_paths(store, LAYOUT)
         content = bytearray(store.read(path))
         content[len(content) // 2] ^= 1
@@ -101,7 +101,7 @@ class MetricLogContract:
             read_blocks(store, LAYOUT)
 
     def test_other_files_are_not_blocks(self, store: Store) -> None:
-        MetricLog(store, LAYOUT).append([row(1)])
+        MetricLog(store, LAYOUT).append(lines_of([row(1)]))
         store.put_if_absent(f"{LAYOUT.reports.path}/notes.txt", b"mine")
         store.put_if_absent(f"{LAYOUT.reports.path}/block-0000000g-00000001-00000001.jsonl.gz", b"")
         assert steps(store) == [1]

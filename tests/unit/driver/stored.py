@@ -15,7 +15,7 @@ from sparktrain.rundir import checkpoints
 from sparktrain.rundir.checkpoints import Draft
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.rundir.metric_log import MetricLog, StepRow, step_row
+from sparktrain.rundir.metric_log import MetricLog, StepRow, lines_of, step_row
 from sparktrain.runs import plan as plans
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan, spec_fields
@@ -107,7 +107,7 @@ class ScriptedRun:
 
     def record(self, rows: Sequence[StepRow]) -> None:
         """A block of reports."""
-        self._reports.append(rows)
+        self._reports.append(lines_of(rows))
 
     def save(self, trial: int, step: int, generation: int = 1, score: float | None = None) -> Checkpoint:
         """A real checkpoint, of two shards, which counts; those that it makes superfluous stay where they are."""

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from sparktrain.driver.metric_recorder import FLUSH_S, MOST_WAITING, MetricRecorder
+from sparktrain.driver.metric_recorder import FLUSH_S, MetricRecorder
+from sparktrain.driver.waiting_reports import WaitingReports
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import MetricLog, read_blocks
@@ -53,11 +54,11 @@ def stored(store: MemoryStore) -> list[int]:
 
 
 class Bench:
-    def __init__(self, index: int = -1, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, index: int = -1, waiting: WaitingReports | None = None) -> None:
         self.store, self.clock = MemoryStore(), HandClock()
         self.book = Witness(self.store)
         log = MetricLog(GatedStore(self.store, FailAt(index, "before", fault())), LAYOUT)
-        self.recorder = MetricRecorder(self.book, log, self.clock, most_waiting)
+        self.recorder = MetricRecorder(self.book, log, self.clock, waiting)
 
     def report(self, *steps: int) -> None:
         self.recorder.record(MEMBER, [Report(step, {"loss": 0.5}, 12.0) for step in steps])
@@ -112,14 +113,65 @@ def test_a_store_that_fails_costs_no_report_and_no_record_comes_before_it() -> N
     assert bench.book.seen == [("CheckpointAcknowledged", [1, 2])]
 
 
+def test_a_long_outage_costs_no_report() -> None:
+    bench = Bench(waiting=WaitingReports(memory_bytes=500))
+    bench.report(*range(3))
+    for step in range(3, 100):
+        bench.report(step)
+    bench.recorder.append(ENDS[-1:])
+    assert stored(bench.store) == list(range(100))
+    assert [row.step for row in read_blocks(bench.store, LAYOUT)[1]] == list(range(100)), (
+        "in the order of their arrival"
+    )
+    bench.report(100)
+    bench.recorder.append(ENDS[-1:])
+    assert stored(bench.store) == list(range(101))
+
+
+def test_a_store_that_fails_in_the_middle_costs_no_report() -> None:
+    bench = Bench(index=2, waiting=WaitingReports(memory_bytes=500))
+    for step in range(100):
+        bench.report(step)
+    with pytest.raises(OSError, match="the store failed"):
+        bench.recorder.append(ENDS[:1])
+    assert 0 < len(stored(bench.store)) < 100
+    assert bench.book.seen == []
+    bench.report(100)
+    bench.recorder.append(ENDS[:1])
+    assert bench.book.seen == [("CheckpointAcknowledged", list(range(101)))]
+
+
+def test_reports_that_come_during_a_write_wait_for_the_next_one() -> None:
+    bench = Bench()
+    log_append = MetricLog.append
+
+    class Busy(MetricLog):
+        def append(self, lines: bytes) -> None:
+            log_append(self, lines)
+            bench.clock.at += 1.0
+            bench.report(int(bench.clock.at))
+
+    bench.recorder = MetricRecorder(bench.book, Busy(bench.store, LAYOUT), bench.clock)
+    bench.report(0)
+    bench.recorder.append(ENDS[-1:])
+    assert stored(bench.store) == [0]
+    bench.recorder.append([REPORTED])
+    assert stored(bench.store) == [0], "it has waited for no second"
+    bench.clock.at = FLUSH_S
+    bench.recorder.append([REPORTED])
+    assert stored(bench.store) == [0, 1]
+
+
 def test_what_waits_for_a_store_has_a_bound(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench(most_waiting=10)
+    bench = Bench(waiting=WaitingReports(memory_bytes=300, file_bytes=200))
     for step in range(8):
-        bench.report(step)  # a step and a metric each
+        bench.report(step)  # 81 bytes each
     with caplog.at_level(logging.WARNING):
         bench.recorder.append(ENDS[-1:])
     assert stored(bench.store) == [0, 1, 2, 3, 4]
     assert "3 reports" in caplog.text
+    caplog.clear()
     bench.report(8)
     bench.recorder.append(ENDS[-1:])
     assert stored(bench.store)[-1] == 8
+    assert caplog.text == ""

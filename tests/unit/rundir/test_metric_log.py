@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.rundir.metric_log import MetricLog
+from sparktrain.rundir.metric_log import MetricLog, lines_of
 from sparktrain.store.base import Store
 from tests.contract.metric_log_contract import LAYOUT, MetricLogContract, row, steps
 from tests.unit.store.gated import MemoryStore
@@ -26,7 +26,7 @@ def test_a_full_block_is_never_rewritten(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(store, "put_if_absent", counted)
     for step in range(200):
-        log.append([row(step)])
+        log.append(lines_of([row(step)]))
     stored = sum(len(content) for content in store.files.values())
     assert sum(written) <= 2.2 * stored
     assert sum(len(content) < 1000 for content in store.files.values()) < 12
