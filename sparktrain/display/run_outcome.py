@@ -3,7 +3,7 @@
 from sparktrain import formatting
 from sparktrain.display import gang_text
 from sparktrain.runs.failure_table import log_of
-from sparktrain.runs.sweep_outcome import SweepOutcome, gang_outcome
+from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
 
@@ -14,7 +14,7 @@ def outcome_lines(sweep: SweepOutcome, model_path: str | None) -> list[str]:
     """The lines of a run that succeeded or not; lines that a program printed are as they came."""
     trial = next(iter(sweep.trials), None)
     if trial is not None and trial.status is TrialStatus.SUCCEEDED:
-        return gang_text.run_lines(gang_outcome(sweep, model_path))
+        return gang_text.run_lines(GangOutcome.of(sweep, model_path))
     return "\n".join(failure_lines(sweep)).splitlines()
 
 

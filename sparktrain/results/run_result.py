@@ -1,6 +1,6 @@
 """The result of a run of one gang: what its call returns, or the error that it raises."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.boundary import users_call
@@ -9,7 +9,7 @@ from sparktrain.display.run_outcome import failure_lines, outcome_lines
 from sparktrain.errors import MissingFileError, RunFailedError, RunLostError, RunStoppedError
 from sparktrain.results.sweep_result import stored_history, trial_frame
 from sparktrain.runs.failure_table import failure_frame, log_of
-from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome, SweepStatus, gang_outcome
+from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome, SweepStatus
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
 
@@ -82,8 +82,7 @@ class RunEnd:
 
     def as_loaded(self) -> RunResult:
         """The run, whatever its status: the metrics are empty unless the training function has returned."""
-        outcome = gang_outcome(self.sweep, self.model_path)
-        return RunResult(**{each.name: getattr(outcome, each.name) for each in fields(outcome)})
+        return RunResult.of(self.sweep, self.model_path)
 
     def lines(self) -> list[str]:
         """What the command line prints at the end."""

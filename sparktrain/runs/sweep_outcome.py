@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from sparktrain.ids import TrialId
 from sparktrain.runs.run_files import RunFiles
@@ -87,6 +87,25 @@ class GangOutcome:
 
     _files: ClassVar[RunFiles | None] = None
 
+    @classmethod
+    def of(cls, sweep: SweepOutcome, model_path: str | None) -> Self:
+        """The run of one gang with `sweep` as its `results.json`: a sweep of one trial, or of none."""
+        trial = next(iter(sweep.trials), None)
+        if trial is None:
+            return cls(name=sweep.name, metrics={}, seconds=sweep.seconds, directory=sweep.directory)
+        return cls(
+            name=sweep.name,
+            metrics=trial.metrics,
+            seconds=sweep.seconds,
+            directory=sweep.directory,
+            model_path=model_path,
+            members=trial.members,
+            restarts=trial.restarts,
+            unsaved=trial.unsaved,
+            notices=trial.notices,
+            trial=trial,
+        )
+
     def __post_init__(self) -> None:
         files = None if self.directory is None else RunFiles(self.directory)
         for each in (self, self.trial):
@@ -102,25 +121,6 @@ class GangOutcome:
     def error(self) -> Failure | None:
         """Why the run failed, where `sparktrain.load` has read a failed run."""
         return None if self.trial is None else self.trial.error
-
-
-def gang_outcome(sweep: SweepOutcome, model_path: str | None) -> GangOutcome:
-    """The run of one gang with `sweep` as its `results.json`: a sweep of one trial, or of none."""
-    trial = next(iter(sweep.trials), None)
-    if trial is None:
-        return GangOutcome(name=sweep.name, metrics={}, seconds=sweep.seconds, directory=sweep.directory)
-    return GangOutcome(
-        name=sweep.name,
-        metrics=trial.metrics,
-        seconds=sweep.seconds,
-        directory=sweep.directory,
-        model_path=model_path,
-        members=trial.members,
-        restarts=trial.restarts,
-        unsaved=trial.unsaved,
-        notices=trial.notices,
-        trial=trial,
-    )
 
 
 class Measured(Protocol):
