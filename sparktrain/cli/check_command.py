@@ -51,6 +51,7 @@ class CheckCommand(CommandWithExamples):
 
 def check(
     target: Target,
+    *,
     param: Annotated[
         list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
     ] = None,

@@ -147,6 +147,7 @@ def _show_runs(out: Output, places: "list[RunLocation]") -> None:
 def logs(
     directory: Directory,
     trial: Annotated[int | None, typer.Argument(metavar="TRIAL", help="The trial (default: the only one).")] = None,
+    *,
     rank: Annotated[int | None, option(SHOWN, "N", "The member (default: the chief, rank 0).")] = None,
     generation: Annotated[int | None, option(SHOWN, "N", "The generation (default: the newest).")] = None,
     follow: Annotated[bool, option(SHOWN, "", "Follow the log until the trial has ended.", "--follow", "-f")] = False,

@@ -129,6 +129,7 @@ def submit(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="ARGUMENTS", help="The arguments of that command.")
     ] = None,
+    *,
     deploy_mode: Annotated[
         str | None, option(WHERE, "client|cluster", "The driver runs here (the default), or in the cluster.")
     ] = None,

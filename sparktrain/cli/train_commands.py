@@ -97,6 +97,7 @@ class ResumeCommand(CommandWithExamples):
 @takes(LaunchKeywords)
 def sweep(
     target: Target,
+    *,
     grid: Annotated[
         list[str] | None, option(TRIALS, "NAME=V1,V2", "Try every combination of these. Repeatable.", "--grid")
     ] = None,
@@ -130,6 +131,7 @@ def sweep(
 @takes(RunKeywords)
 def run(
     target: Target,
+    *,
     param: Annotated[
         list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
     ] = None,
@@ -160,6 +162,7 @@ def run(
 @takes(ResumeKeywords)
 def resume(
     directory: Directory,
+    *,
     master: Master = None,
     local: Local = False,
     slots: Slots = None,

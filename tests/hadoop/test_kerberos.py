@@ -73,7 +73,7 @@ class TestWithATicket(SharedStoreContract):
         return HdfsStore.at(StoreAddress(f"{home}{tmp_path}", timeout_s=30.0))
 
 
-def use(store: Store) -> None:
+def check_operations(store: Store) -> None:
     """All that a run does with a store, once."""
     store.probe()
     assert store.put_if_absent("a", b"1")
@@ -91,7 +91,7 @@ def use(store: Store) -> None:
 
 
 def test_a_ticket_will_do(alice: Path, home: str, tmp_path: Path) -> None:
-    use(open_store(f"{home}{tmp_path}"))
+    check_operations(open_store(f"{home}{tmp_path}"))
 
 
 def test_a_token_alone_will_do_and_another_one_after_its_end(
@@ -102,14 +102,14 @@ def test_a_token_alone_will_do_and_another_one_after_its_end(
     try:
         mine.keep(secure_cluster.tokens("alice", tmp_path / "first").read_bytes())
         started_at = SystemClock().now()
-        use(open_store(f"{home}/first"))
+        check_operations(open_store(f"{home}/first"))
         ended = lambda: SystemClock().now() - started_at > TOKEN_LIFE_S + 1.0  # noqa: E731
         wait_until(ended, 2 * TOKEN_LIFE_S, "the token has ended")
         late = open_store(f"{home}/late")
         with pytest.raises(RunDirectoryError, match=r"Token .*has expired, .*; submit again"):
             late.probe()
         mine.keep(secure_cluster.tokens("alice", tmp_path / "second").read_bytes())
-        use(late)
+        check_operations(late)
     finally:
         mine.close()
 
@@ -125,9 +125,9 @@ def test_a_token_of_a_nameservice_will_do_for_each_of_its_namenodes(
         home = cluster.home("alice")
         try:
             mine.keep(cluster.tokens("alice", tmp_path / "given").read_bytes())
-            use(open_store(f"{home}/before"))
+            check_operations(open_store(f"{home}/before"))
             cluster.failover()
-            use(open_store(f"{home}/after"))
+            check_operations(open_store(f"{home}/after"))
         finally:
             mine.close()
 

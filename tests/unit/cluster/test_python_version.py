@@ -65,7 +65,9 @@ def test_one_that_cannot_be_run_is_refused(text: str | None, tmp_path: Path) -> 
 
 
 def test_connect_knows_no_python_of_executors() -> None:
-    settle_python(SimpleNamespace(), Facts("local[2]", {}, 2))  # type: ignore[arg-type] # of Connect
+    remote = SimpleNamespace()
+    settle_python(remote, Facts("local[2]", {}, 2))  # type: ignore[arg-type] # of Connect
+    assert vars(remote) == {}
 
 
 def test_the_variable_is_named_for_executors_of_a_cluster_too() -> None:

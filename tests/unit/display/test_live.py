@@ -5,7 +5,8 @@ import os
 import pty
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TextIO
 
 import pytest
 
@@ -138,7 +139,12 @@ def test_lines_in_a_stream_that_knows_only_ascii() -> None:
 
 
 class Broken(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
     def write(self, text: str) -> int:
+        self.writes += 1
         raise BrokenPipeError
 
     def isatty(self) -> bool:
@@ -151,12 +157,14 @@ def test_a_broken_stream_hurts_nobody(
     kind: type[LineDisplay | TerminalDisplay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    shown = kind(Broken())
+    stream = Broken()
+    shown = kind(stream)
     shown.start()
     for second in range(20):
         shown.update(progress(seconds=second * 20))
         shown.trial_ended(failed(second))
     shown.close()
+    assert stream.writes > 0
     shown.close()
 
 
@@ -241,7 +249,12 @@ def test_restarts_stay_above_the_picture_of_a_terminal(
     assert "gang of 2" in written.splitlines()[-1]
 
 
-@pytest.mark.parametrize("shown", [NullDisplay(), LineDisplay(io.StringIO())])
-def test_a_display_that_is_told_nothing(shown: Display) -> None:
+@pytest.mark.parametrize("make", [lambda stream: NullDisplay(), LineDisplay], ids=["null", "lines"])
+def test_a_display_without_events_prints_nothing(
+    make: Callable[[TextIO], Display], capfd: pytest.CaptureFixture[str]
+) -> None:
+    stream = io.StringIO()
+    shown = make(stream)
     shown.start()
     shown.close()
+    assert (stream.getvalue(), *capfd.readouterr()) == ("", "", "")

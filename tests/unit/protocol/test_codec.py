@@ -69,7 +69,7 @@ def test_round_trip(kind: type[msgspec.Struct], data: st.DataObject) -> None:
     assert codec.decode(codec.encode(message), union_of(kind)) == message
 
 
-def refused(data: bytes, union: Any) -> None:
+def check_decoded_or_refused(data: bytes, union: Any) -> None:
     """`data` is decoded to a message or refused with ProtocolError; never anything else."""
     try:
         message = codec.decode(data, union)
@@ -81,7 +81,7 @@ def refused(data: bytes, union: Any) -> None:
 @pytest.mark.parametrize("union", UNIONS, ids=str)
 @given(data=st.binary(max_size=300))
 def test_garbage_is_refused(union: Any, data: bytes) -> None:
-    refused(data, union)
+    check_decoded_or_refused(data, union)
 
 
 @given(message=instances(messages.MemberEnded) | instances(messages.Join), data=st.data())
@@ -96,7 +96,7 @@ def test_damaged_message_is_refused(message: msgspec.Struct, data: st.DataObject
             encoded[at] ^= data.draw(st.integers(1, 255))
         case "insert":
             encoded[at:at] = data.draw(st.binary(min_size=1, max_size=5))
-    refused(bytes(encoded), messages.FromAgent)
+    check_decoded_or_refused(bytes(encoded), messages.FromAgent)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
