@@ -45,6 +45,7 @@ from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
 from sparktrain.usercode.code_changes import differences, text_of
 from sparktrain.usercode.fingerprint import fingerprint
+from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.serialize import pack, preload_for
 from sparktrain.usercode.target import Target, check_call
 
@@ -256,14 +257,15 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
     directory = os.fspath(asked["dir"])
     patience_s = cast(float, seconds(asked["store_timeout"], "store_timeout"))  # it refuses None
     store = open_store(StoreAddress(directory, timeout_s=patience_s))
-    preload = tuple(asked["preload"]) if asked["preload"] is not None else preload_for(target, spec.gang, env)
-    code = pack(target, options.most_code())
+    sources = Sources()
+    needed = preload_for(target, spec.gang, env, sources=sources) if asked["preload"] is None else asked["preload"]
+    code = pack(target, options.most_code(), sources=sources)
     plan = Plan(
         kind=options.kind,
         function=target.name,
         code=code.digest,
         parts=fingerprint(target, code),
-        preload=preload,
+        preload=tuple(needed),
         space=to_document(trial_space, spec.trials),
         data_version=asked["data_version"],
         spec=spec_fields(spec),

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from sparktrain.protocol.code_origins import NAME as ORIGINS
 from sparktrain.protocol.messages import Code
 from sparktrain.usercode.closure import captures_of
-from sparktrain.usercode.imports import imports_of_files, is_users
+from sparktrain.usercode.imports import Sources, is_users
 from sparktrain.usercode.target import Target
 
 DIGITS = 16
@@ -44,7 +44,7 @@ def _used(target: Target) -> set[str] | None:
     and what the file imports is its code. None for all that travel."""
     if target.file is None or target.reference is None:
         return None
-    imported = imports_of_files([target.file]).modules
+    imported = Sources().imports_of_files([target.file]).modules
     return {each.partition(".")[0] for each in (target.reference.partition(":")[0], *imported)}
 
 
@@ -52,11 +52,14 @@ def _top(name: str) -> str:
     return name.partition("/")[0].removesuffix(".py")
 
 
-def _of_archive(archive: bytes) -> Iterator[tuple[str, str]]:
-    if archive:
-        with zipfile.ZipFile(BytesIO(archive)) as opened:
-            for name in sorted(set(opened.namelist()) - {ORIGINS}):
-                yield name, _hashed([opened.read(name)]).hex()[:DIGITS]
+@functools.lru_cache(maxsize=2)
+def _of_archive(archive: bytes) -> tuple[tuple[str, str], ...]:
+    """Cached, because a notebook makes many calls with the same modules."""
+    if not archive:
+        return ()
+    with zipfile.ZipFile(BytesIO(archive)) as opened:
+        names = sorted(set(opened.namelist()) - {ORIGINS})
+        return tuple((name, _hashed([opened.read(name)]).hex()[:DIGITS]) for name in names)
 
 
 def _hashed(words: Iterable[bytes]) -> bytes:

@@ -76,13 +76,72 @@ def find_local(name: str) -> Path | None:
     return Path(place) if place and is_local(place) else None
 
 
-def source_files_of(name: str) -> list[Path]:
-    """The Python files of the local top-level module `name`: itself, or all within a package. None for any other."""
-    place = find_local(name)
-    if place is None:
-        return []
-    files = [place] if place.is_file() else list(files_below(place))
-    return [path for path in files if path.suffix == ".py"]
+class Sources:
+    """The local modules as one call of the user sees them: each is looked up once, and each file is read once.
+
+    A call asks for the same modules several times; the next call, which may find edited files, has sources of its own.
+    For one thread.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, Path | None] = {}
+        self._files: dict[str, list[Path]] = {}
+        self._imports: dict[Path, Imports] = {}
+        self._reached: dict[frozenset[Path], Imports] = {}
+
+    def place_of(self, name: str) -> Path | None:
+        """See `find_local`."""
+        if name not in self._places:
+            self._places[name] = find_local(name)
+        return self._places[name]
+
+    def local_names(self, modules: Iterable[str]) -> list[str]:
+        """The local top-level modules among dotted names, sorted."""
+        tops = {name.partition(".")[0] for name in modules}
+        return sorted(name for name in tops if self.place_of(name) is not None)
+
+    def files_of(self, name: str) -> list[Path]:
+        """The Python files of the local top-level module `name`: itself, or all in a package. None for any other."""
+        if name not in self._files:
+            place = self.place_of(name)
+            files = [] if place is None else [place] if place.is_file() else files_below(place)
+            self._files[name] = [path for path in files if path.suffix == ".py"]
+        return self._files[name]
+
+    def imports_of_file(self, path: Path) -> Imports:
+        """See `imports_of_file`."""
+        if path not in self._imports:
+            self._imports[path] = imports_of_file(path)
+        return self._imports[path]
+
+    def imports_of_files(self, paths: Iterable[Path]) -> Imports:
+        """The imports of the sources, and of the local modules that they import, recursively. Read-only."""
+        start = frozenset(paths)
+        if start not in self._reached:
+            self._reached[start] = self._follow(start)
+        return self._reached[start]
+
+    def imports_of_modules(self, modules: Iterable[str]) -> Imports:
+        """The same, of the local modules among dotted names."""
+        return self.imports_of_files(path for name in self.local_names(modules) for path in self.files_of(name))
+
+    def _follow(self, start: frozenset[Path]) -> Imports:
+        found = Imports()
+        files: set[Path] = set()
+        tops: set[str] = set()
+        todo = list(start)
+        while todo:
+            path = todo.pop()
+            if path in files:
+                continue
+            files.add(path)
+            more = self.imports_of_file(path)
+            found.modules |= more.modules
+            found.texts |= more.texts
+            new = {name.partition(".")[0] for name in more.modules} - tops
+            tops |= new
+            todo.extend(source for name in new for source in self.files_of(name))
+        return found
 
 
 def files_below(folder: Path) -> Iterator[Path]:
@@ -135,33 +194,7 @@ def _imports_of_source(source: bytes) -> Imports:
     return found
 
 
-def imports_of_files(paths: Iterable[Path]) -> Imports:
-    """The imports of the sources, and of the local modules that they import, recursively."""
-    found = Imports()
-    files: set[Path] = set()
-    tops: set[str] = set()
-    todo = list(paths)
-    while todo:
-        path = todo.pop()
-        if path in files:
-            continue
-        files.add(path)
-        more = imports_of_file(path)
-        found.modules |= more.modules
-        found.texts |= more.texts
-        new = {name.partition(".")[0] for name in more.modules} - tops
-        tops |= new
-        todo.extend(source for name in new for source in source_files_of(name))
-    return found
-
-
-def local_names(modules: Iterable[str]) -> list[str]:
-    """The local top-level modules among dotted names, sorted."""
-    tops = {name.partition(".")[0] for name in modules}
-    return sorted(name for name in tops if find_local(name) is not None)
-
-
-def imports_of_function(function: Callable[..., Any]) -> Imports:
+def imports_of_function(function: Callable[..., Any], sources: Sources) -> Imports:
     """The imports of a function: in its code, by the globals that it reads, and in the functions that it calls."""
     found = Imports()
     seen: dict[int, object] = {}  # holds the objects too, because Python reuses the id of a deleted one
@@ -179,7 +212,7 @@ def imports_of_function(function: Callable[..., Any]) -> Imports:
             todo.extend(vars(value).values())
         elif isinstance(value, property):
             todo.extend((value.fget, value.fset))
-    return found | imports_of_files(source for name in local_names(found.modules) for source in source_files_of(name))
+    return found | sources.imports_of_modules(found.modules)
 
 
 def plain_function_of(value: object) -> FunctionType | None:

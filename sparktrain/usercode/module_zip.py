@@ -1,5 +1,6 @@
 """Packs the user's modules into a reproducible zip, which executors put in front of `sys.path`."""
 
+import functools
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -7,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 from sparktrain.errors import FunctionError
-from sparktrain.usercode.imports import NEVER_SENT, SKIPPED_FOLDERS, files_below, imports_of_files
+from sparktrain.usercode.imports import NEVER_SENT, SKIPPED_FOLDERS, Sources, files_below
 
 MAX_ARCHIVE_BYTES = 20 * 2**20
 MAX_ARCHIVE_FILES = 20_000
@@ -27,7 +28,7 @@ def archive_beside(folder: Path, most_files: int = MAX_ARCHIVE_FILES) -> bytes:
     entries = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() and path.stem not in NEVER_SENT]
     modules = [path for path in entries if path.suffix == ".py" and os.path.isfile(path)]
     packages = [path for path in entries if _may_be_package(path)]
-    imported = {name.partition(".")[0] for name in imports_of_files(modules).modules}
+    imported = {name.partition(".")[0] for name in Sources().imports_of_files(modules).modules}
     chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in imported]
     return archive_of([*modules, *chosen], most_files)
 
@@ -41,13 +42,19 @@ def archive_of(places: Iterable[Path], most_files: int = MAX_ARCHIVE_FILES) -> b
     if not files:
         return b""
     _check_size({name: path.stat().st_size for name, path in files.items()}, list(places))
+    return _zipped(tuple((name, _content(files[name])) for name in sorted(files)))
+
+
+@functools.lru_cache(maxsize=2)
+def _zipped(contents: tuple[tuple[str, bytes], ...]) -> bytes:
+    """Cached, because a notebook makes many calls with the same modules, and compressing them costs most."""
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(files):
+        for name, content in contents:
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, _content(files[name]))
+            archive.writestr(entry, content)
     return buffer.getvalue()
 
 

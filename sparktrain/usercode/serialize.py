@@ -23,12 +23,9 @@ from sparktrain.usercode.closure import (
     is_custom_keras,
 )
 from sparktrain.usercode.imports import (
-    find_local,
-    imports_of_files,
+    Sources,
     imports_of_function,
-    local_names,
     plain_function_of,
-    source_files_of,
 )
 from sparktrain.usercode.module_zip import MIB, archive_beside, archive_of
 from sparktrain.usercode.preload import chosen
@@ -41,7 +38,7 @@ MEASURED_BYTES = 2**30
 """How far the size of a captured value is measured."""
 
 
-def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES) -> Code:
+def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES, *, sources: Sources | None = None) -> Code:
     """Pack the function and the local modules that it needs into one message.
 
     A target of the command line is imported by executors; every other function is pickled by cloudpickle, by value when
@@ -50,11 +47,12 @@ def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES) -> Code
     with its modules and captured values.
     """
     target = function if isinstance(function, Target) else Target.of(function)
+    sources = sources or Sources()
     if target.reference is not None:
-        data, archive = target.reference.encode(), _beside(target)
+        data, archive = target.reference.encode(), _beside(target, sources)
     else:
         data = _pickle(target.function, limit)
-        archive = archive_of(_local_modules(target.function, data))
+        archive = archive_of(_local_modules(target.function, data, sources))
     if len(data) + len(archive) > limit:
         raise _too_large(target.function, f"{(len(data) + len(archive)) / MIB:.0f} MiB", limit)
     archive = with_origins(archive, data, target.root)
@@ -62,27 +60,32 @@ def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES) -> Code
 
 
 def preload_for(
-    function: Callable[..., Any] | Target, gang: GangSpec = ALONE, env: Collection[str] = ()
+    function: Callable[..., Any] | Target,
+    gang: GangSpec = ALONE,
+    env: Collection[str] = (),
+    *,
+    sources: Sources | None = None,
 ) -> tuple[str, ...]:
     """Modules that a zygote should import before its children train in `gang`, sorted. Imports nothing.
 
     `env` has the names of variables that trials get: modules that read one on import are left to the trials.
     """
     target = function if isinstance(function, Target) else Target.of(function)
+    sources = sources or Sources()
     files = [target.file] if target.file else []
     defined = sys.modules.get(getattr(plain_function_of(target.function), "__module__", ""))
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
-        files += source_files_of(defined.__name__.partition(".")[0]) or [Path(defined.__file__)]
-    return chosen(imports_of_function(target.function) | imports_of_files(files), gang, env)
+        files += sources.files_of(defined.__name__.partition(".")[0]) or [Path(defined.__file__)]
+    return chosen(imports_of_function(target.function, sources) | sources.imports_of_files(files), gang, env)
 
 
-def _beside(target: Target) -> bytes:
+def _beside(target: Target, sources: Sources) -> bytes:
     """The modules beside a target's file; of a package, itself and the local modules that it imports."""
     if target.root is None or target.file is None or target.reference is None:
         return b""
     if target.file.parent == target.root:
         return archive_beside(target.root)
-    return archive_of(_with_imported({target.reference.partition(".")[0]}))
+    return archive_of(_with_imported({target.reference.partition(".")[0]}, sources))
 
 
 class _TooLargeError(Exception):
@@ -195,19 +198,18 @@ def _size(value: object) -> int:
     return sink.size
 
 
-def _local_modules(function: Callable[..., Any], data: bytes) -> list[Path]:
+def _local_modules(function: Callable[..., Any], data: bytes, sources: Sources) -> list[Path]:
     """Files and folders of the local modules that the pickle refers to or the function imports, and of theirs."""
     loaded = tuple(sys.modules)
-    local = set(local_names(loaded))
+    local = set(sources.local_names(loaded))
     referred = {name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data}
-    return _with_imported(referred | imports_of_function(function).modules)
+    return _with_imported(referred | imports_of_function(function, sources).modules, sources)
 
 
-def _with_imported(names: set[str]) -> list[Path]:
+def _with_imported(names: set[str], sources: Sources) -> list[Path]:
     """Places of the local modules among `names`, and of those that they import."""
-    sources = (source for name in local_names(names) for source in source_files_of(name))
-    imported = imports_of_files(sources).modules
-    return [place for name in local_names(names | imported) if (place := find_local(name))]
+    imported = sources.imports_of_modules(names).modules
+    return [place for name in sources.local_names(names | imported) if (place := sources.place_of(name))]
 
 
 def _name_in_pickle(name: str) -> bytes:
