@@ -49,3 +49,34 @@ def copied(store: MemoryStore, **changed: bytes | None) -> MemoryStore:
     replaced = {f"{FOLDER}/{name.replace('_', '-')}": content for name, content in changed.items()}
     copy.files = {path: content for path, content in (store.files | replaced).items() if content is not None}
     return copy
+
+
+def batch(number: int, term: int = 1) -> str:
+    return f"batch_{term:04}_{number:08}"
+
+
+def content(store: MemoryStore, name: str) -> bytes:
+    return store.files[f"{FOLDER}/{name.replace('_', '-')}"]
+
+
+def history() -> tuple[MemoryStore, list[int]]:
+    """Three drivers; one has left a late batch, the last one has compacted."""
+    store = written([1, 2], [3])
+    late = claim(store)
+    late.append(facts(4))
+    journal = claim(store)
+    store.files |= written_as(late, 2, 100).files
+    journal.append(facts(5, 6))
+    journal.compact(facts(1, 2, 3, 4, 5, 6))
+    journal.append(facts(7))
+    journal.compact(facts(1, 2, 3, 4, 5, 6, 7))
+    journal.append(facts(8, 9))
+    return store, list(range(1, 10))
+
+
+def written_as(journal: Journal, number: int, fact: int) -> MemoryStore:
+    """What a driver puts that has not learned that it is deposed."""
+    store, late = MemoryStore(), Journal(MemoryStore(), LAYOUT, journal.term, journal._follows, WHO)
+    late._store, late._number = store, number - 1
+    late.append(facts(fact))
+    return store

@@ -2,29 +2,28 @@
 
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparktrain.errors import JournalCorruptError
-from sparktrain.rundir.journal import file_format
 from sparktrain.rundir.journal.reader import JournalContents, Tail, read
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import JournalLayout
-from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, numbers_of, written
+from tests.unit.rundir.journal.journals import (
+    FOLDER,
+    LAYOUT,
+    WHO,
+    batch,
+    claim,
+    content,
+    copied,
+    facts,
+    history,
+    numbers_of,
+    written,
+    written_as,
+)
 from tests.unit.store.gated import FailAt, GatedStore, MemoryStore, fault
-
-FIFTY = [range(7), range(7, 20), range(20, 21), range(21, 38), range(38, 50)]
-
-
-def batch(number: int, term: int = 1) -> str:
-    return f"batch_{term:04}_{number:08}"
-
-
-def content(store: MemoryStore, name: str) -> bytes:
-    return store.files[f"{FOLDER}/{name.replace('_', '-')}"]
 
 
 def without(store: MemoryStore, *names: str, **changed: bytes) -> MemoryStore:
@@ -32,24 +31,6 @@ def without(store: MemoryStore, *names: str, **changed: bytes) -> MemoryStore:
 
 
 # ---- cut
-
-
-@pytest.mark.parametrize("last", range(1, 6))
-def test_a_journal_truncated_at_any_byte_opens_with_its_start(last: int) -> None:
-    store = written(*FIFTY[:last])
-    whole = content(store, batch(last))
-    before = [number for numbers in FIFTY[: last - 1] for number in numbers]
-    for length in range(len(whole)):
-        cut = copied(store, **{batch(last): whole[:length]})
-        lines = max(0, whole[:length].count(b"\n") - 1)
-        expected = [*before, *FIFTY[last - 1][:lines]]
-        opened = read(cut, LAYOUT)
-        assert numbers_of(opened.records) == expected
-        assert len(opened.notes) == 1
-        follower, opened = Journal.claim(cut, LAYOUT, WHO)
-        follower.append(facts(100))
-        assert numbers_of(opened.records) == expected
-        assert read(cut, LAYOUT) == JournalContents((*opened.records, *facts(100)), 2)
 
 
 @pytest.mark.parametrize("at", ["header", "record"])
@@ -92,71 +73,6 @@ def test_a_truncated_batch_in_the_middle_is_corruption() -> None:
 
 
 # ---- corruption
-
-
-def history() -> tuple[MemoryStore, list[int]]:
-    """Three drivers; one has left a late batch, the last one has compacted."""
-    store = written([1, 2], [3])
-    late = claim(store)
-    late.append(facts(4))
-    journal = claim(store)
-    store.files |= written_as(late, 2, 100).files
-    journal.append(facts(5, 6))
-    journal.compact(facts(1, 2, 3, 4, 5, 6))
-    journal.append(facts(7))
-    journal.compact(facts(1, 2, 3, 4, 5, 6, 7))
-    journal.append(facts(8, 9))
-    return store, list(range(1, 10))
-
-
-def written_as(journal: Journal, number: int, fact: int) -> MemoryStore:
-    """What a driver puts that has not learned that it is deposed."""
-    store, late = MemoryStore(), Journal(MemoryStore(), LAYOUT, journal.term, journal._follows, WHO)
-    late._store, late._number = store, number - 1
-    late.append(facts(fact))
-    return store
-
-
-def outcome(store: MemoryStore) -> list[int] | str:
-    """The facts that are read, or the error."""
-    try:
-        return numbers_of(read(store, LAYOUT).records)
-    except JournalCorruptError as error:
-        return str(error)
-
-
-def check_every_change(store: MemoryStore, expected: list[int]) -> None:
-    """A changed byte in a file that matters is noticed, or the records that are read are correct all the same."""
-    for path in [path for path in store.files if "term" not in path]:
-        whole = store.files[path]
-        for position in range(len(whole)):
-            for bit in {0, position % 8}:  # the lowest bit makes another digit of a digit
-                changed = whole[:position] + bytes([whole[position] ^ (1 << bit)]) + whole[position + 1 :]
-                store.files[path] = changed
-                found = outcome(store)
-                assert found == expected or (isinstance(found, str) and path in found), (
-                    f"byte {position} of {path}: {found}"
-                )
-        store.files[path] = whole
-
-
-def test_every_changed_byte_is_noticed_or_does_not_matter() -> None:
-    check_every_change(written([1, 2], [3]), [1, 2, 3])
-    check_every_change(*history())
-
-
-def test_the_change_is_not_noticed_without_the_checksum() -> None:
-    with patch.object(file_format, "_checked", lambda number, line: line[9:]), pytest.raises(AssertionError):
-        check_every_change(written([1, 2], [3]), [1, 2, 3])
-
-
-def test_every_missing_file_is_noticed_or_does_not_matter() -> None:
-    store, expected = history()
-    for path in [path for path in store.files if "term" not in path]:
-        kept = store.files.pop(path)
-        newest = path.endswith("batch-0003-00000003")
-        assert numbers_of(read(store, LAYOUT).records) == (expected[:-2] if newest else expected)
-        store.files[path] = kept
 
 
 @pytest.mark.parametrize(
@@ -325,25 +241,6 @@ def test_a_tail_raises_for_corruption_and_continues_after_a_repair() -> None:
         tail.more()
     store.files[LAYOUT.batch(1, 3)] = kept
     assert tail.more() == JournalContents(facts(3, 4), 1, afresh=False)
-
-
-@given(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=4), max_size=8), st.data())
-def test_tails_and_readers_agree(batches: list[list[int]], data: st.DataObject) -> None:
-    store, so_far, seen = MemoryStore(), [], []
-    journal, tail = claim(store), Tail(store, LAYOUT)
-    for each in batches:
-        journal.append(facts(*each))
-        so_far += each
-        match data.draw(st.sampled_from(["append", "look", "compact", "take over"])):
-            case "look":
-                opened = tail.more()
-                seen = numbers_of(opened.records) if opened.afresh else [*seen, *numbers_of(opened.records)]
-                assert seen == so_far
-            case "compact":
-                journal.compact(facts(*so_far))
-            case "take over":
-                journal = claim(store)
-        assert numbers_of(read(store, LAYOUT).records) == so_far
 
 
 def test_numbers_may_exceed_the_padding_of_their_names() -> None:
