@@ -21,8 +21,9 @@ setup: ## Java, data, and .venv with the locked packages; at once when all is th
 horovod: setup ## the ring backend: builds Horovod's wheel once for this TensorFlow, 2 to 5 minutes
 	@scripts/build_horovod.sh
 
-hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, half a minute
+hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, two minutes
 	@scripts/fetch_hadoop.sh
+	@$(BIN)/python -m scripts.store_hadoop_classes
 
 classes: setup ## stores Spark's classes as JVMs need them, once, a minute: then Spark starts with half the work
 	@$(BIN)/python scripts/store_classes.py

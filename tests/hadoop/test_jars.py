@@ -77,6 +77,13 @@ def test_what_a_killed_run_left_is_not_taken_for_whole(cache: Cache) -> None:
     assert cache.left() == [java.jars().name, *(f"{java.jars().name}/{name}.jar" for name in ("first", "last"))]
 
 
+def test_daemons_find_the_classes_of_the_jars_in_the_stored_ones(tmp_path: Path) -> None:
+    program, *options = java.command("org.apache.hadoop.util.VersionInfo", tmp_path)
+    line = [program, "-Xlog:class+load", *options]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)
+    assert "org.apache.hadoop.util.VersionInfo source: shared objects file" in done.stdout
+
+
 def test_a_class_is_compiled_once_for_each_content_of_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
