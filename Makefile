@@ -5,7 +5,7 @@ RINGS := architecture unit histories contract process spark hadoop training faul
 BENCHMARKS := local_start coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills driver_death resume \
     hdfs_throughput journal short_trials fusion yarn doctor
-WORKERS := 2
+WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 RINGS = [f"tests.{each.name}" for each in Path(__file__).parent.iterdir() if (each / "__init__.py").exists()]
 pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # comparisons in helpers are shown as those in tests
@@ -27,16 +28,27 @@ DAEMONS = "tests/hadoop/"
 """The ring that mostly waits for daemons."""
 READERS = ("tests/architecture/", "tests/unit/test_docs.py", "tests/unit/test_public_names.py")
 """Tests that parse all sources, which takes most of their time: one worker does it for all of them."""
+EARLY = ("hadoop", "architecture", "unit", "histories", "contract")
+LATE = ("examples", "faults", "training", "spark", "process")
+"""Rings in the order in which workers start them. Of the late ones, the longest files come before short ones, so that
+all workers end at about the same time."""
 
 
 class Rings(LoadScopeScheduling):
-    """How two workers share the tests of `make test`: one starts with the ring of daemons, which tests of several files
-    share, and the other with the innermost ring; a file at a time from then on."""
+    """How workers share the tests of `make test`: one has the ring of daemons, which tests of several files share, and
+    the others take a file at a time. Of three workers or more, the first ends with its ring: two busy ones are enough
+    for two cores."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(READERS):
             return READERS[0]
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if DAEMONS in self.assigned_work[node] and self.numnodes > 2:
+            node.shutdown()
+        else:
+            super()._reschedule(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rings:
@@ -55,4 +67,4 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: "list[pytest.Item]") -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: not item.nodeid.startswith(DAEMONS))
+        items.sort(key=lambda item: (*EARLY, *LATE).index(item.nodeid.split("/")[1]))

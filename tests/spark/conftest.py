@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.support.local_spark import LOCAL_CLUSTER, spark_session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(LOCAL_CLUSTER, tmp_path_factory.mktemp("spark")) as session:
         session.range(0, 2, 1, 2).count()  # wait until both executors have registered: no test measures their start

@@ -74,7 +74,7 @@ def command(main: str, conf: Path, *arguments: str, heap_mib: int = 256) -> list
 
 
 def stored_classes() -> Path:
-    """The file in which `make classes` stores Hadoop's classes; it may not be there. Raises JarsMissingError."""
+    """The file in which `make hadoop` stores Hadoop's classes; it may not be there. Raises JarsMissingError."""
     return jars().with_name(f"{jars().name}.jsa")
 
 
