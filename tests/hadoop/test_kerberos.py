@@ -14,7 +14,7 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.cluster.kerberos_ticket import ticket
-from sparktrain.cluster.spark_session import FAST_JVM
+from sparktrain.cluster.spark_session import jvm_here
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.reader import read
@@ -227,7 +227,7 @@ def start_driver(secure_cluster: SecureHdfs, tmp_path: Path) -> Iterator[StartDr
     with ExitStack() as started:
 
         def start(directory: str, env: dict[str, str], conf: dict[str, str]) -> Driver:
-            java = " ".join([FAST_JVM, *krb5_option(secure_cluster.conf)])
+            java = " ".join([jvm_here(), *krb5_option(secure_cluster.conf)])
             options = {f"spark.{who}.extraJavaOptions": java for who in ("driver", "executor")}
             hidden = {"spark.executorEnv.KRB5CCNAME": str(tmp_path / "none"), "spark.authenticate": "true"}
             variables = {"TMPDIR": str(tmp_path / "run"), **env}

@@ -10,7 +10,7 @@ from typing import Literal
 from uuid import uuid4
 
 from sparktrain.clock import SystemClock, pause
-from sparktrain.cluster.spark_session import FAST_JVM
+from sparktrain.cluster.spark_session import FAST_JVM, jvm_here
 from sparktrain.submit.command import ENVIRONMENT, PYTHON
 from tests.support.hadoop import java
 from tests.support.hadoop.ports import HOST
@@ -38,11 +38,19 @@ def fast_conf(cluster: Yarn) -> dict[str, str]:
         "spark.yarn.am.memory": "512m",
         "spark.ui.enabled": "false",
         "spark.yarn.maxAppAttempts": "1",
-        **{f"spark.{who}.extraJavaOptions": FAST_JVM for who in ("driver", "executor", "yarn.am")},
+        **{f"spark.{who}.extraClassPath": _class_path(env["SPARK_HOME"]) for who in ("driver", "executor")},
+        **{f"spark.{who}.extraJavaOptions": jvm_here() for who in ("driver", "executor")},
+        "spark.yarn.am.extraJavaOptions": FAST_JVM,
         # Each announces the address of another interface otherwise.
         **{f"spark.{env_of}.SPARK_LOCAL_IP": HOST for env_of in ("executorEnv", "yarn.appMasterEnv")},
         _MASTER_PYTHON_KEY: env["PYSPARK_PYTHON"],
     }
+
+
+def _class_path(spark_home: str) -> str:
+    """Spark's jars as its own programs order them: with those first, containers too can use the stored classes."""
+    [first] = Path(spark_home, "jars").glob("slf4j-api-*.jar")
+    return f"{first}:{spark_home}/jars/*"
 
 
 def _from_pack(cluster: Yarn, mode: Mode) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
+from sparktrain.cluster.spark_session import jvm_here
 from tests.support.hadoop import java
 from tests.support.hadoop.clusters import READY_TIMEOUT_S, Hdfs
 from tests.support.hadoop.conf import write_conf
@@ -90,6 +91,7 @@ class Yarn(Cluster):
             "JAVA_HOME": java.java_home(),
             "SPARK_LOCAL_IP": HOST,
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_SUBMIT_OPTS": jvm_here(),
         }
 
     # ---- life
