@@ -106,10 +106,10 @@ def check(process: "subprocess.Popen[bytes]") -> None:
 
 def checkpointed(env: Mapping[str, str]) -> bool:
     """Whether the gang has a checkpoint."""
-    told = subprocess.run(
+    done = subprocess.run(
         [COMMAND, "status", GANG, "--json"], env={**os.environ, **env}, capture_output=True, check=False
     )
-    run: dict[str, Any] = json.loads(told.stdout) if told.returncode == 0 else {"trials": []}
+    run: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {"trials": []}
     return any(trial["checkpoint"] is not None for trial in run["trials"])
 
 

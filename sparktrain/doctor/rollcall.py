@@ -82,7 +82,7 @@ def call_roll(
             )
             lacking = job.lacking()
             return Roll(slots, error=advice(lacking) if lacking is not None else problem)
-        return roll_of(slots, job.told, advice(job.missing) if job.missing is not None else job.error or "")
+        return roll_of(slots, job.reports, advice(job.missing) if job.missing is not None else job.error or "")
     finally:
         job.cancel()
         call(survey.close(), CLOSE_S)

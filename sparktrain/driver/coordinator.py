@@ -403,9 +403,9 @@ class Coordinator:
             await self._clock.sleep(WORDS_S)
             if stages := unexplained.stages(self._clock.now()):
                 failed = await aside(partial(words, stages), "sparktrain-words")
-                for agent, said in unexplained.settle(failed):
-                    logger.info("agent %s was lost: %s", agent, said)
-                    self.feed(on.LossExplained(self._clock.now(), agent, *explain_failure(said)))
+                for agent, cause in unexplained.settle(failed):
+                    logger.info("agent %s was lost: %s", agent, cause)
+                    self.feed(on.LossExplained(self._clock.now(), agent, *explain_failure(cause)))
 
     async def _keep_tokens(self, run: ActiveRun, keeper: TokenKeeper) -> None:
         """Renew the agents' tokens before they expire, as long as the run lasts."""

@@ -347,9 +347,9 @@ class AgentPool:
             return None
         if self._coordinator is not None and self._coordinator.refused is not None:
             return EnvironmentMismatchError(self._coordinator.refused)
-        said = end.error or "; ".join(reason for _, reason, _ in end.exits)
+        problem = end.error or "; ".join(reason for _, reason, _ in end.exits)
         times = f" for the {self._relaunches}th time" if self._relaunches > 1 else ""
-        return AgentsLostError(f"{self.engine.batch_name} ended{times}: {said}")
+        return AgentsLostError(f"{self.engine.batch_name} ended{times}: {problem}")
 
     # ---- idle
 
@@ -366,11 +366,11 @@ class AgentPool:
             idle.cancel()
 
 
-def unreachable(said: str) -> str:
+def unreachable(reason: str) -> str:
     """The error message when no executor reached the coordinator."""
     return (
-        f"executors cannot reach the driver: {said}; set {HOST_KEY} to an address of the driver that executors reach, "
-        f"and {PORT_KEY} to a port that the firewall lets through"
+        f"executors cannot reach the driver: {reason}; set {HOST_KEY} to an address of the driver that executors "
+        f"reach, and {PORT_KEY} to a port that the firewall lets through"
     )
 
 

@@ -141,7 +141,7 @@ class CheckupJob(SlotJob):
     def __init__(self, spark: SparkSession, ticket: AgentTicket, slots: int) -> None:
         super().__init__(spark, f"sparktrain-{ticket.pool}", range(slots))
         self._ticket = ticket
-        self.told: tuple[str, ...] = ()
+        self.reports: tuple[str, ...] = ()
         """Each slot's report, as JSON; empty before the job's end."""
         self.error: str | None = None
         """Why Spark gave the job up."""
@@ -151,7 +151,7 @@ class CheckupJob(SlotJob):
     def _work(self) -> None:
         try:
             rows = self._rows(functools.partial(checkup_task, ticket=self._ticket), REPORT_SCHEMA)
-            self.told = tuple(row.report for row in rows)
+            self.reports = tuple(row.report for row in rows)
         except BaseException as error:  # as above
             self.error, self.missing = first_line(error), missing_in(str(error))
 

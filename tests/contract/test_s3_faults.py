@@ -208,5 +208,5 @@ def test_no_secret_is_shown(silent: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     with pytest.raises(StoreTimeoutError) as caught:
         store.read("a")
-    told = [str(caught.value), repr(store), store.where("a"), repr(caught.value.__cause__)]
-    assert not any("canary" in text for text in told)
+    texts = [str(caught.value), repr(store), store.where("a"), repr(caught.value.__cause__)]
+    assert not any("canary" in text for text in texts)

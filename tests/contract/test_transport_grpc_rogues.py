@@ -145,8 +145,10 @@ async def test_each_kind_of_message_has_its_own_limit(grpc_harness: GrpcHarness,
         good = await scene.pair()
         async with Rogue(scene.address[1], grpc_harness.certificates.agent) as rogue:
             call = await rogue.attend(codec.encode(JOIN), codec.encode(large))
-            said = f"{type(large).__name__} of {len(codec.encode(large)):,} bytes is larger than the limit of 65,536 by"
-            assert said in await drain(scene)
+            problem = (
+                f"{type(large).__name__} of {len(codec.encode(large)):,} bytes is larger than the limit of 65,536 by"
+            )
+            assert problem in await drain(scene)
             call.cancel()
         await beat(*good)
 

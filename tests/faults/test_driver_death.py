@@ -73,7 +73,7 @@ def test_a_sweep_survives_the_death_of_its_drivers(
         gone = driver.strike(end)
         assert driver.wait_end() != 0
         if end == "jvm":
-            assert driver.raised().startswith("AgentsLostError: the Spark job of the agents ended"), driver.said()
+            assert driver.raised().startswith("AgentsLostError: the Spark job of the agents ended"), driver.printed()
         started = generations(tmp_path, "start")
         finished = results(driver)
     last = start("resume", program)
@@ -144,7 +144,7 @@ def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: P
     second.wait(lambda: set(map(len, generations(tmp_path, "start").values())) == {2}, "both start again")
     os.kill(first.pid, signal.SIGCONT)
     assert first.wait_end() != 0
-    assert first.raised().startswith(f"DeposedError: another driver (process {second.pid} on "), first.said()
+    assert first.raised().startswith(f"DeposedError: another driver (process {second.pid} on "), first.printed()
     members.wait_gone(GONE_S)
     (tmp_path / "hold").unlink()
     assert [each[:4] for each in second.result()] == [[x, "succeeded", {"y": float(x * x)}, 2] for x in range(2)]
@@ -162,7 +162,7 @@ def test_a_run_whose_driver_was_interrupted_twice_is_resumed(tmp_path: Path, sta
     members.wait_gone(GONE_S)
     os.kill(first.pid, signal.SIGINT)
     assert first.wait_end() != 0
-    assert first.raised().startswith("KeyboardInterrupt"), first.said()
+    assert first.raised().startswith("KeyboardInterrupt"), first.printed()
     everything.wait_gone(GONE_S)
     (tmp_path / "hold").unlink()
     assert [each[:3] for each in start("resume").result()] == [[x, "succeeded", {"y": float(x * x)}] for x in range(2)]

@@ -70,8 +70,10 @@ def kill_driver(application: str | None) -> None:
     assert application is not None
     epoch = r"(?:e\d+_)?"  # after a restart of the ResourceManager
     master = re.compile(application.replace("application_", f"container_{epoch}") + r"_01_000001\b")
-    told = psutil.process_iter(["name", "cmdline"])
-    [java] = [each for each in told if each.info["name"] == "java" and master.search(" ".join(each.info["cmdline"]))]
+    processes = psutil.process_iter(["name", "cmdline"])
+    [java] = [
+        each for each in processes if each.info["name"] == "java" and master.search(" ".join(each.info["cmdline"]))
+    ]
     kill(java.pid)
 
 

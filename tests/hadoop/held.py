@@ -33,10 +33,10 @@ class Held:
         wait_running(self._submitted, lambda: all(map(Path.exists, paths)), timeout_s, trains)
         for before in self._seen:
             before.wait_gone(GONE_S)
-        told = [path.read_text().split() for path in paths]
-        self.containers = [container for container, *_ in told]
-        self._pids = [int(pid) for _, pid, _ in told]
-        self._seen.append(Sighted(int(pid) for _, *pids in told for pid in pids))
+        marks = [path.read_text().split() for path in paths]
+        self.containers = [container for container, *_ in marks]
+        self._pids = [int(pid) for _, pid, _ in marks]
+        self._seen.append(Sighted(int(pid) for _, *pids in marks for pid in pids))
         self.wait_steps()
 
     def wait_steps(self, steps: int = 5) -> None:

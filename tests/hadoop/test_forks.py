@@ -85,10 +85,10 @@ def test_a_fork_after_the_store_was_used(protocol: str, program: str, hdfs_clust
         start_new_session=True,
     )
     try:
-        told, _ = process.communicate(timeout=DEADLINE_S)
+        output, _ = process.communicate(timeout=DEADLINE_S)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    assert process.returncode == 0, told
-    assert told.endswith("resumed\n")
+    assert process.returncode == 0, output
+    assert output.endswith("resumed\n")

@@ -42,9 +42,9 @@ def test_an_executor_needs_no_configuration_and_writes_as_the_driver(
     monkeypatch.setenv("HADOOP_USER_NAME", "ann")
     store = open_store(f"hdfs://{tmp_path}" if scheme == "hdfs" else url(hdfs_cluster, scheme, tmp_path))
     assert store.put_if_absent("by driver", b"1")
-    told = msgspec.json.encode(store.address).decode()
+    address = msgspec.json.encode(store.address).decode()
     bare = {name: value for name, value in os.environ.items() if not name.startswith("HADOOP")}
-    subprocess.run([sys.executable, "-c", EXECUTOR], input=told, text=True, env=bare, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", EXECUTOR], input=address, text=True, env=bare, check=True, timeout=60)
     assert store.read("by executor") == b"2"
     listed = hdfs_cluster.cli("-ls", str(tmp_path)).splitlines()
     assert [line.split()[2] for line in listed if "by " in line] == ["ann", "ann"]

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.timeout(900)
 
 def check_python(marks: Path) -> None:
     """All members ran the Python of the pack, and nothing of this machine's own."""
-    told = [json.loads(path.read_text()) for path in marks.iterdir()]
-    assert told
-    for each in told:
+    reports = [json.loads(path.read_text()) for path in marks.iterdir()]
+    assert reports
+    for each in reports:
         for part in ("executable", "prefix", "library", "package"):
             assert "/environment" in each[part], each
         assert each["outer"] is None, "what its programs start is not troubled by the libraries of the pack"

@@ -49,9 +49,9 @@ def test_each_executor_has_a_gpu_of_its_own_on_the_labelled_node(yarn_cluster: Y
     )
 
     assert submitted.exit_code == 0, submitted.output
-    told = dict(json.loads((tmp_path / "report").read_text()))
-    assert sorted(told.values()) == [["0"], ["1"]]
-    assert {submitted.containers[each] for each in told} == {yarn_cluster.labelled_node}
+    report = dict(json.loads((tmp_path / "report").read_text()))
+    assert sorted(report.values()) == [["0"], ["1"]]
+    assert {submitted.containers[each] for each in report} == {yarn_cluster.labelled_node}
 
 
 @pytest.mark.all
@@ -61,15 +61,15 @@ def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(packed_yarn: Yarn
     submitted = submit(packed_yarn, job, str(marks), str(tmp_path / "report"), conf=conf, timeout_s=TRAINS_S + 60.0)
 
     assert submitted.exit_code == 0, submitted.output
-    told = dict(json.loads((tmp_path / "report").read_text()))
-    assert set(seen(marks)) == {f"{backend}-{rank}" for backend in told for rank in range(2)}
+    report = dict(json.loads((tmp_path / "report").read_text()))
+    assert set(seen(marks)) == {f"{backend}-{rank}" for backend in report for rank in range(2)}
     check_places(packed_yarn, submitted, marks)
     for backend in ("horovod", "tensorflow"):
-        metrics = told[backend]["metrics"]
+        metrics = report[backend]["metrics"]
         assert metrics["members"] == 2
         assert (round(metrics["weight"], 2), round(metrics["bias"], 2)) == (3.0, 1.0)
         files = packed_yarn.hdfs.cli("-ls", "-R", f"/runs/{backend}")
-        assert told[backend]["model"].removeprefix(packed_yarn.hdfs.url) in files
+        assert report[backend]["model"].removeprefix(packed_yarn.hdfs.url) in files
         assert "manifest" in files
 
 
@@ -111,10 +111,10 @@ def test_a_gang_that_does_not_fit_says_so_within_30_s_of_its_session(yarn_cluste
         "max",
     ]
     where = ["--preload", "numpy", "--dir", "hdfs:///runs", "--name", "wide"]
-    told = "4 of 6 executors fit nodes with label gpu in queue default now; capacity 4 x (896 MB, 1 core)"
+    problem = "4 of 6 executors fit nodes with label gpu in queue default now; capacity 4 x (896 MB, 1 core)"
     conf = {"spark.executor.instances": "6"}
     with submission(yarn_cluster, JOBS / "run_gang.py", *target, *where, conf=conf) as submitted:
-        for words, within_s in (("waiting for agents (", TRAINS_S), (told, 30.0)):
+        for words, within_s in (("waiting for agents (", TRAINS_S), (problem, 30.0)):
             wait_running(submitted, lambda: words in submitted.output, within_s, words)  # noqa: B023
 
     assert not seen(marks)

@@ -53,15 +53,15 @@ def test_a_cluster_is_ready_within_30_s_with_its_label_and_leaves_no_process(
 
 def check_queues() -> None:
     """The label is for the queue gpu alone, which has room for what conf/yarn-gpu.conf asks for."""
-    told = ResourceManager.configured().status()
-    assert told is not None
+    status = ResourceManager.configured().status()
+    assert status is not None
     gpu, cpu = demand_of(properties("yarn-gpu.conf")), demand_of(properties("yarn-cpu.conf"))
-    assert outlook(gpu, 4, told) == outlook(cpu, 8, told) == ""
-    assert outlook(gpu, 5, told) == (
+    assert outlook(gpu, 4, status) == outlook(cpu, 8, status) == ""
+    assert outlook(gpu, 5, status) == (
         "4 of 5 executors fit nodes with label gpu in queue gpu now; capacity 4 x (16384 MB, 4 cores, 1 GPU)"
     )
-    assert refusal(replace(gpu, queue="default"), told).startswith("queue default may not use label gpu")
-    assert refusal(replace(cpu, label="gpu"), told).startswith("queue default may not use label gpu")
+    assert refusal(replace(gpu, queue="default"), status).startswith("queue default may not use label gpu")
+    assert refusal(replace(cpu, label="gpu"), status).startswith("queue default may not use label gpu")
 
 
 def test_a_killed_nodemanager_is_lost_and_comes_back_with_its_label(breakable_yarn: Yarn) -> None:

@@ -48,8 +48,12 @@ def pool(session: SparkSession) -> Iterator[st.Pool]:
 
 def tell(x: int, marks: str, ctx: Any) -> dict[str, float]:
     """Where a member is, and what it has."""
-    told = {"container": os.environ["CONTAINER_ID"], "gpus": os.environ["CUDA_VISIBLE_DEVICES"], "folder": os.getcwd()}
-    Path(marks, f"{x}-{ctx.rank}").write_text(json.dumps(told))
+    report = {
+        "container": os.environ["CONTAINER_ID"],
+        "gpus": os.environ["CUDA_VISIBLE_DEVICES"],
+        "folder": os.getcwd(),
+    }
+    Path(marks, f"{x}-{ctx.rank}").write_text(json.dumps(report))
     if x < 0:
         raise ValueError(f"x ({x}) is below zero")
     if ctx.rank == 0:
@@ -60,11 +64,11 @@ def tell(x: int, marks: str, ctx: Any) -> dict[str, float]:
 def test_the_doctor_finds_that_executors_of_yarn_can_train(session: SparkSession, yarn_cluster: Yarn) -> None:
     asked = ExaminationRequest(f"{yarn_cluster.hdfs.url}/doctor-pool", lambda: nullcontext(session))
     examination = ClusterExaminer(asked, 1).examine()
-    told = {each.check: (str(each.level), each.message) for each in examination.findings}
+    findings = {each.check: (str(each.level), each.message) for each in examination.findings}
     passing = ("spark", "slots", "store", "executors", "driver reachable", "ports", "store on executors", "yarn")
-    assert {check: told.get(check, ("",))[0] for check in passing} == dict.fromkeys(passing, "pass"), told
-    assert told["yarn"][1].startswith("room for 2 executors; 2 running nodes; ")
-    assert f"labels: {LABEL}" in told["yarn"][1]
+    assert {check: findings.get(check, ("",))[0] for check in passing} == dict.fromkeys(passing, "pass"), findings
+    assert findings["yarn"][1].startswith("room for 2 executors; 2 running nodes; ")
+    assert f"labels: {LABEL}" in findings["yarn"][1]
 
 
 def test_each_member_has_a_gpu_of_its_own_on_the_labelled_node(
@@ -77,13 +81,13 @@ def test_each_member_has_a_gpu_of_its_own_on_the_labelled_node(
 
     assert [each.status.value for each in result.trials] == ["succeeded", "failed"], result.trials
     assert "x (-1) is below zero" in str(result.trials[1].error)
-    told = [json.loads((tmp_path / f"1-{rank}").read_text()) for rank in range(2)]
-    assert sorted(each["gpus"] for each in told) == ["0", "1"]
+    reports = [json.loads((tmp_path / f"1-{rank}").read_text()) for rank in range(2)]
+    assert sorted(each["gpus"] for each in reports) == ["0", "1"]
     nodes = yarn_cluster.containers_of(session.sparkContext.applicationId)
-    assert {nodes[each["container"]] for each in told} == {yarn_cluster.labelled_node}
+    assert {nodes[each["container"]] for each in reports} == {yarn_cluster.labelled_node}
     [master] = [each for each in nodes if each.endswith("_01_000001")]
     assert nodes[master] == yarn_cluster.node_of(yarn_cluster.nodemanagers[0])
-    assert all(each["folder"].startswith(f"{yarn_cluster.folder}/local/") for each in told)
+    assert all(each["folder"].startswith(f"{yarn_cluster.folder}/local/") for each in reports)
     assert "manifest" in yarn_cluster.hdfs.cli("-ls", "-R", "/runs/places")
 
 

@@ -31,9 +31,9 @@ def test_an_evaluator_has_an_executor_without_a_gpu(yarn_cluster: Yarn, tmp_path
     with submission(yarn_cluster, job, *target, *where, conf=conf, properties=properties) as submitted:
         wait_running(submitted, lambda: "agents 2 of 2" in submitted.output, FORMS_S, "the gang is formed")
         submitted.look()
-        told = yarn_cluster.application(submitted.application or "")
+        application = yarn_cluster.application(submitted.application or "")
 
-    [labelled] = [each["used"] for each in held_by(told) if each["partitionName"] == "gpu"]
+    [labelled] = [each["used"] for each in held_by(application) if each["partitionName"] == "gpu"]
     gpus = {each["name"]: each["value"] for each in labelled["resourceInformations"]["resourceInformation"]}
     assert (gpus["yarn.io/gpu"], labelled["vCores"]) == (1, 2)
 

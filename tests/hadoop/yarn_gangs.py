@@ -27,7 +27,7 @@ def fit(marks, ring, ctx):
 
 
 if __name__ == "__main__":
-    marks, told = sys.argv[1:]
+    marks, report = sys.argv[1:]
     spark = SparkSession.builder.getOrCreate()
     found = {}
     with st.pool(spark, agents=2, preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
@@ -35,5 +35,5 @@ if __name__ == "__main__":
             params = {"marks": marks, "ring": backend}
             result = pool.run(fit, params, workers=2, backend=backend, dir="hdfs:///runs", name=backend, progress=False)
             found[backend] = {"metrics": result.metrics, "model": str(result.model_path)}
-    Path(told).write_text(json.dumps(found))
+    Path(report).write_text(json.dumps(found))
     spark.stop()

@@ -26,9 +26,9 @@ def main(folder: Path, directory: str) -> None:
         held = hadoop.security.UserGroupInformation.getCurrentUser().getCredentials()
         of_spark = bytes(held.getSecretKey(hadoop.io.Text("sparkCookie")))
         secrets = {"key of agents": certificates.agent.key.splitlines()[2], "secret of Spark": of_spark}
-        told = {name: base64.b64encode(secret).decode() for name, secret in secrets.items()}
+        encoded = {name: base64.b64encode(secret).decode() for name, secret in secrets.items()}
         (folder / "conf.json").write_text(json.dumps(context.getConf().getAll()))
-        (folder / "secrets.json").write_text(json.dumps(told))
+        (folder / "secrets.json").write_text(json.dumps(encoded))
         pool.run(endure, {"folder": str(folder)}, workers=1, backend="none", dir=directory, name="e", progress=False)
     spark.stop()
 

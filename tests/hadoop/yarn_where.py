@@ -13,7 +13,7 @@ def double(x, marks, ctx):
     import numpy
 
     maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
-    told = {
+    report = {
         "executable": sys.executable,
         "prefix": sys.prefix,
         "library": os.__file__,
@@ -22,7 +22,7 @@ def double(x, marks, ctx):
         "container": os.getcwd(),
         "outer": os.environ.get("LD_LIBRARY_PATH"),
     }
-    Path(marks, f"{x}-{ctx.generation}").write_text(json.dumps(told))
+    Path(marks, f"{x}-{ctx.generation}").write_text(json.dumps(report))
     if x < 0:
         raise ValueError(f"x ({x}) is below zero")
     while x == 0 and ctx.generation == 1:

@@ -167,26 +167,26 @@ def check_checkpoints(world: World) -> None:
     """A generation resumes from the newest checkpoint acknowledged before it, unless that is corrupt."""
     acknowledged: dict[int, list[object]] = {}
     deleted: list[object] = []
-    for told in world.commands:
-        if isinstance(told, do.Send) and isinstance(ack := told.message, m.AckCheckpoint):
-            assert told.durable
+    for command in world.commands:
+        if isinstance(command, do.Send) and isinstance(ack := command.message, m.AckCheckpoint):
+            assert command.durable
             assert ack.checkpoint.generation == ack.member.generation
             acknowledged.setdefault(ack.member.trial, []).append(ack.checkpoint)
-        elif isinstance(told, do.DeleteCheckpoints):
-            deleted += told.checkpoints
-        elif isinstance(told, do.PlaceMember) and told.checkpoint is not None:
-            assert told.checkpoint in acknowledged[told.member.trial]
-            assert told.checkpoint not in deleted
+        elif isinstance(command, do.DeleteCheckpoints):
+            deleted += command.checkpoints
+        elif isinstance(command, do.PlaceMember) and command.checkpoint is not None:
+            assert command.checkpoint in acknowledged[command.member.trial]
+            assert command.checkpoint not in deleted
 
 
 def check_forming(world: World) -> None:
     """Members of one generation get the same places, once each, and no member those of another generation."""
-    told: dict[object, object] = {}
+    formed: dict[object, object] = {}
     for form in world.sent(m.FormGang):
-        assert form.member not in told
-        told[form.member] = form.places
-    for member, places in told.items():
-        assert told.get(replace(member, rank=0), places) == places
+        assert form.member not in formed
+        formed[form.member] = form.places
+    for member, places in formed.items():
+        assert formed.get(replace(member, rank=0), places) == places
         assert all(place.port for place in places)
 
 

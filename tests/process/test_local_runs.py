@@ -97,7 +97,7 @@ def test_a_killed_driver_leaves_no_process_and_its_run_is_resumed(
     everything.wait_gone(GONE_S)
     assert holding.wait_end() != 0
     if signum == signal.SIGINT:
-        assert holding.raised().startswith("KeyboardInterrupt: run run was interrupted"), holding.said()
+        assert holding.raised().startswith("KeyboardInterrupt: run run was interrupted"), holding.printed()
     (tmp_path / "hold").unlink()
     assert [each[:3] for each in start("resume").result()] == SQUARES
 

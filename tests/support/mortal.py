@@ -40,7 +40,7 @@ END_TIMEOUT_S = 240.0
 def sweep(folder: Path) -> Any:
     """Short trials, as many as FOLDER/trials names."""
     space: dict[str, list[Any]] = {"x": list(range(int((folder / "trials").read_text()))), "folder": [str(folder)]}
-    return _told(
+    return _rows_of(
         st.sweep(marked, space, metric="y", mode="max", dir=str(folder / "runs"), name=NAME, progress=False, preload=[])
     )
 
@@ -59,7 +59,7 @@ def resume(folder: Path) -> Any:
     """Resume the run in `folder`, without the program that started it."""
     result = st.resume(str(folder / "runs" / NAME), progress=False)
     if isinstance(result, st.SweepResult):
-        return _told(result)
+        return _rows_of(result)
     return {"metrics": result.metrics, "restarts": [[each.cause, each.resumed_from_step] for each in result.restarts]}
 
 
@@ -78,7 +78,7 @@ def mark(folder: str, name: str) -> None:
     Path(folder, name).write_text(repr(SystemClock().wall()))
 
 
-def _told(result: st.SweepResult) -> list[list[Any]]:
+def _rows_of(result: st.SweepResult) -> list[list[Any]]:
     return [[each.params["x"], each.status, each.metrics, each.generations] for each in result.trials]
 
 
@@ -132,7 +132,7 @@ class Mortal:
         """Wait until `condition` holds; AssertionError, with what it printed, when it ends before."""
         assert self.process is not None
         wait_until(lambda: condition() or self.process.poll() is not None, START_TIMEOUT_S, what)  # type: ignore[union-attr]
-        assert condition(), f"{what}; the driver has ended: {self.said()}"
+        assert condition(), f"{what}; the driver has ended: {self.printed()}"
 
     def wait_batches(self, more: int) -> None:
         """Wait until this driver has written this many batches, counted from its start."""
@@ -159,12 +159,12 @@ class Mortal:
         try:
             return self.process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the driver does not end: {self.said()}") from None
+            raise AssertionError(f"the driver does not end: {self.printed()}") from None
 
     def result(self) -> Any:
         """Wait until it succeeds; returns the function's result."""
         status = self.wait_end()
-        assert status == 0, self.said()
+        assert status == 0, self.printed()
         return json.loads((self.folder / "result.json").read_text())
 
     def raised(self) -> str:
@@ -172,7 +172,7 @@ class Mortal:
         found = re.search(r"^ended by (.*)$", self.output.read_text(), re.MULTILINE)
         return found[1] if found else ""
 
-    def said(self) -> str:
+    def printed(self) -> str:
         """The end of its output."""
         return self.output.read_text()[-4000:]
 

@@ -148,7 +148,7 @@ def coordinate(member: Member) -> dict[str, Any]:
     return trained
 
 
-def said(call: Callable[[], Any]) -> str:
+def error_of(call: Callable[[], Any]) -> str:
     """What `call` gave, or how it failed."""
     try:
         return str(call())
@@ -193,7 +193,7 @@ def local(member: Member) -> dict[str, str]:
     calls["steps"] = lambda: built(steps_per_execution=2).fit(x, y, verbose=0) and "runs"
     calls["jit"] = lambda: built(jit_compile=True).fit(x, y, verbose=0) and "runs"
     wanted = member.params.get("calls", list(calls))
-    return {name: said(calls[name]) for name in wanted}
+    return {name: error_of(calls[name]) for name in wanted}
 
 
 def limits(member: Member) -> dict[str, Any]:
@@ -208,12 +208,12 @@ def limits(member: Member) -> dict[str, Any]:
     return {
         "same": member.strategy() is strategy,
         "released": member.listened,
-        "other": said(lambda: member.strategy("parameter_server")),
-        "steps": said(lambda: several.fit(x, y, verbose=0)),
-        "steps of evaluate": said(lambda: several.evaluate(x, y, verbose=0)),
-        "jit": said(lambda: compiled.fit(x, y, verbose=0)),
-        "metric": said(lambda: own.fit(x, y, verbose=0)),
-        "predict_on_batch": said(lambda: own.predict_on_batch(x)),
+        "other": error_of(lambda: member.strategy("parameter_server")),
+        "steps": error_of(lambda: several.fit(x, y, verbose=0)),
+        "steps of evaluate": error_of(lambda: several.evaluate(x, y, verbose=0)),
+        "jit": error_of(lambda: compiled.fit(x, y, verbose=0)),
+        "metric": error_of(lambda: own.fit(x, y, verbose=0)),
+        "predict_on_batch": error_of(lambda: own.predict_on_batch(x)),
     }
 
 
@@ -233,9 +233,9 @@ def upstream(member: Member) -> dict[str, Any]:
     return {
         "version": keras.__version__,
         "measured": measured,
-        "refused": said(lambda: made.fit(x, y, verbose=0)),
-        "build": said(lambda: keras.Model.fit.__wrapped__(made, x, y, verbose=0)),
-        "reduce": said(lambda: trainer.reduce_per_replica({"loss": tf.constant(1.0)}, strategy, "auto")),
+        "refused": error_of(lambda: made.fit(x, y, verbose=0)),
+        "build": error_of(lambda: keras.Model.fit.__wrapped__(made, x, y, verbose=0)),
+        "reduce": error_of(lambda: trainer.reduce_per_replica({"loss": tf.constant(1.0)}, strategy, "auto")),
     }
 
 
@@ -251,13 +251,13 @@ def served_limits(member: Member) -> dict[str, Any]:
         with strategy.scope():
             return model()
 
-    found = {"keras": said(of_keras), "released": member.listened}
+    found = {"keras": error_of(of_keras), "released": member.listened}
     with strategy.scope():
         shards = tf.Variable(tf.ones((4, 3)))
     plain = model()
     plain._distribute_strategy = strategy
-    found |= {name: said(lambda name=name: getattr(plain, name)(x, y)) for name in TRAIN_AND_TEST}
-    found |= {name: said(lambda name=name: getattr(plain, name)(x)) for name in ("predict", "predict_on_batch")}
+    found |= {name: error_of(lambda name=name: getattr(plain, name)(x, y)) for name in TRAIN_AND_TEST}
+    found |= {name: error_of(lambda name=name: getattr(plain, name)(x)) for name in ("predict", "predict_on_batch")}
     return found | {"shards": len(shards.variables), "optimizer": isinstance(plain.optimizer, keras.optimizers.SGD)}
 
 
@@ -266,13 +266,13 @@ def late(member: Member) -> str:
     import tensorflow as tf
 
     tf.constant(1) + 1
-    return said(lambda: member.strategy(**member.params))
+    return error_of(lambda: member.strategy(**member.params))
 
 
 def absent(member: Member) -> str:
     """Only the chief asks for a strategy; the other member is there, and does not."""
     if member.formation.rank == 0:
-        return said(member.strategy)
+        return error_of(member.strategy)
     signal.pause()
     return ""
 

@@ -36,8 +36,8 @@ async def gang(zygote: ZygoteProcess, folder: Path, function: Any, backend: str)
     """How each of two members ends that call `function`; what they share goes from one to the other."""
     bench = Bench(zygote, folder)
     members = [Member(RunId("run"), TrialId(0), Generation(1), Rank(rank)) for rank in range(2)]
-    told = [{"member": member, "size": 2, "backend": Backend(backend)} for member in members]
-    children = [(await bench.start(function, **each))[0] for each in told]
+    changes = [{"member": member, "size": 2, "backend": Backend(backend)} for member in members]
+    children = [(await bench.start(function, **each))[0] for each in changes]
     ports: dict[int, int] = {}
 
     async def see_out(rank: int, child: MemberProcess) -> Outcome:
@@ -113,13 +113,13 @@ async def test_members_that_call_different_operations_report_both(
         ends = await gang(zygote, tmp_path / name, function, backend)
 
         failures = [end.failure for end in ends if end.failure is not None]
-        told = [each for each in failures if each.kind is FailureKind.MISMATCH]
-        assert told, (name, failures)
-        assert all(each.kind.follows for each in failures if each not in told), name
-        for each in told:
+        mismatches = [each for each in failures if each.kind is FailureKind.MISMATCH]
+        assert mismatches, (name, failures)
+        assert all(each.kind.follows for each in failures if each not in mismatches), name
+        for each in mismatches:
             assert all(word in each.summary for word in words), each.summary
         assert max(end.seconds for end in ends) < RING_TIMEOUT_S, name
-        for each in told:  # a member that has returned has no line
+        for each in mismatches:  # a member that has returned has no line
             assert function.__name__ in each.traceback or (name == "one more" and not each.traceback)
 
 

@@ -32,8 +32,8 @@ def test_is_refused_at_once_with_the_next_step(case: Case, tmp_path: Path) -> No
     with pytest.raises(case.error) as caught:
         case.call(Files(tmp_path))
     assert time.process_time() - begun < SECONDS
-    for told in case.told:
-        assert re.search(told, str(caught.value), re.DOTALL), f"{told!r} is not in: {caught.value}"
+    for pattern in case.patterns:
+        assert re.search(pattern, str(caught.value), re.DOTALL), f"{pattern!r} is not in: {caught.value}"
 
 
 def test_there_are_enough_cases_and_no_two_alike() -> None:

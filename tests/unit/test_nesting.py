@@ -46,10 +46,10 @@ def test_a_call_on_the_module_level_of_the_file_that_is_named_is_refused_and_sho
     file.write_text(PROGRAM.format(call=WRITTEN[call]))
     with pytest.raises(FunctionError) as caught:
         resolve(f"{file}:train")
-    told = str(caught.value)
+    message = str(caught.value)
     step = "`if __name__ == '__main__':`"
-    assert re.search(rf"program_{call}.py: sparktrain\.{call}\(\) is called while .* {step}", told)
-    assert f"line 6, in <module>\n    r = {WRITTEN[call].split('(')[0]}" in told
+    assert re.search(rf"program_{call}.py: sparktrain\.{call}\(\) is called while .* {step}", message)
+    assert f"line 6, in <module>\n    r = {WRITTEN[call].split('(')[0]}" in message
 
 
 def test_the_command_line_reports_it_and_starts_nothing(

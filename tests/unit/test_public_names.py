@@ -100,8 +100,8 @@ def test_the_walk_finds_known_classes() -> None:
 def test_errors_that_a_docstring_names_are_public(name: str) -> None:
     thing = getattr(sparktrain, name)
     parts = [thing, *(members(thing) if isinstance(thing, type) else [])]
-    told = {error for part in parts for error in re.findall(r"\b[A-Z]\w+Error\b", inspect.getdoc(part) or "")}
-    assert sorted(error for error in told if error not in PUBLIC and not hasattr(builtins, error)) == []
+    named = {error for part in parts for error in re.findall(r"\b[A-Z]\w+Error\b", inspect.getdoc(part) or "")}
+    assert sorted(error for error in named if error not in PUBLIC and not hasattr(builtins, error)) == []
 
 
 def test_every_error_is_public() -> None:

@@ -64,8 +64,8 @@ def contents(parts: Iterable[Iterable[PackEntry]], packages: Sequence[Distributi
     for part in parts:
         for entry in part:
             found.setdefault(entry.name, entry)
-    told = tuple(f"{each.metadata['Name']} {each.version}" for each in packages)
-    return Contents(tuple(found[name] for name in sorted(found)), told)
+    versions = tuple(f"{each.metadata['Name']} {each.version}" for each in packages)
+    return Contents(tuple(found[name] for name in sorted(found)), versions)
 
 
 def file_entry(name: str, source: Path, *, executable: bool = False) -> PackEntry:
@@ -92,8 +92,8 @@ def files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
     A file that is as the wheel has brought it is not read: its digest is in the list of the wheel. Programs, which name
     this machine's interpreter, are left out. Raises SpecError for a package that has no such list, or not its files.
     """
-    told = package.files
-    if told is None:
+    recorded = package.files
+    if recorded is None:
         raise SpecError(
             f"package {package.metadata['Name']} cannot be packed, it has no list of its files: install it with pip"
         )
@@ -103,7 +103,7 @@ def files_of(package: Distribution, site: str) -> Iterator[PackEntry]:
             "--editable, or name the packages that you need with --package"
         )
     listed = _listed_at(package)
-    for path in told:
+    for path in recorded:
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts or "__pycache__" in pure.parts:
             continue
@@ -124,8 +124,8 @@ def tree(folder: Path, name: str) -> Iterator[PackEntry]:
 
 def is_editable(package: Distribution) -> bool:
     """Whether the files of an editable installation are elsewhere."""
-    told = package.read_text("direct_url.json")
-    return told is not None and bool(msgspec.json.decode(told).get("dir_info", {}).get("editable"))
+    origin = package.read_text("direct_url.json")
+    return origin is not None and bool(msgspec.json.decode(origin).get("dir_info", {}).get("editable"))
 
 
 def bytecode(source: Path) -> tuple[str, bytes] | None:

@@ -58,11 +58,11 @@ def plan(wanted: Sequence[str] = ()) -> Contents:
     return contents(parts, packages)
 
 
-def pack(wanted: Sequence[str], folder: str | None, told: Callable[[int, int], None]) -> Packed:
+def pack(wanted: Sequence[str], folder: str | None, on_progress: Callable[[int, int], None]) -> Packed:
     """Put the pack of `plan` into the store of `folder`, unless the store has it. Blocks on disk and store.
     Raises SpecError, and OSError from the store."""
     store, planned = store_of(folder), plan(wanted)
-    uploaded = pack_archive.publish(store, planned, told)
+    uploaded = pack_archive.publish(store, planned, on_progress)
     return Packed(store.where(planned.archive), planned, uploaded)
 
 

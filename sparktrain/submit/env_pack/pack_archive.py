@@ -16,9 +16,9 @@ _COMPRESSION = 1
 """The level of gzip: a third more bytes than the default, in a third of the time."""
 
 
-def publish(store: Store, pack: Contents, told: Callable[[int, int], None]) -> bool:
+def publish(store: Store, pack: Contents, on_progress: Callable[[int, int], None]) -> bool:
     """Put the pack into the store under its name: True when this call uploaded it, False when it had it or another
-    process was faster. Blocks; `told` gets how many bytes were read, and how many there are. Raises OSError."""
+    process was faster. Blocks; `on_progress` gets how many bytes were read, and how many there are. Raises OSError."""
     if store.exists(pack.archive):
         return False
     try:
@@ -26,7 +26,7 @@ def publish(store: Store, pack: Contents, told: Callable[[int, int], None]) -> b
     except FileExistsError:
         return False
     try:
-        write(file, pack, told)
+        write(file, pack, on_progress)
         file.publish()
     except FileExistsError:
         file.discard()
@@ -37,7 +37,7 @@ def publish(store: Store, pack: Contents, told: Callable[[int, int], None]) -> b
     return True
 
 
-def write(file: NewFile, pack: Contents, told: Callable[[int, int], None]) -> None:
+def write(file: NewFile, pack: Contents, on_progress: Callable[[int, int], None]) -> None:
     """Write the archive: the same bytes for the same files. Blocks; raises as `NewFile.write`."""
     total, done = pack.size, 0
     out: Any = BufferedWriter(_Raw(file), PIECE_BYTES)
@@ -47,7 +47,7 @@ def write(file: NewFile, pack: Contents, told: Callable[[int, int], None]) -> No
     ):
         for entry in pack.entries:
             done += _add(archive, entry)
-            told(done, total)
+            on_progress(done, total)
     out.flush()
 
 
@@ -68,24 +68,24 @@ class _Raw(RawIOBase):
 def _add(archive: tarfile.TarFile, entry: PackEntry) -> int:
     """How many bytes of the pack's size these entries have."""
     if entry.link:
-        told = _told(entry.name, 0, executable=True)
-        told.type, told.linkname = tarfile.SYMTYPE, entry.identity
-        archive.addfile(told)
+        info = _info(entry.name, 0, executable=True)
+        info.type, info.linkname = tarfile.SYMTYPE, entry.identity
+        archive.addfile(info)
         return 0
     if entry.source is None:
-        archive.addfile(_told(entry.name, len(entry.data), executable=entry.executable), BytesIO(entry.data))
+        archive.addfile(_info(entry.name, len(entry.data), executable=entry.executable), BytesIO(entry.data))
         return len(entry.data)
     if entry.source.suffix == ".py" and (compiled := bytecode(entry.source)) is not None:
         name, content = compiled
         folder = PurePosixPath(entry.name).parent
-        archive.addfile(_told(f"{folder}/{name}", len(content), executable=False), BytesIO(content))
+        archive.addfile(_info(f"{folder}/{name}", len(content), executable=False), BytesIO(content))
     with entry.source.open("rb") as content_file:
         size = entry.source.stat().st_size
-        archive.addfile(_told(entry.name, size, executable=entry.executable), content_file)
+        archive.addfile(_info(entry.name, size, executable=entry.executable), content_file)
     return size
 
 
-def _told(name: str, size: int, *, executable: bool) -> tarfile.TarInfo:
-    told = tarfile.TarInfo(name)
-    told.size, told.mtime, told.mode = size, _TIME, 0o755 if executable else 0o644
-    return told
+def _info(name: str, size: int, *, executable: bool) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime, info.mode = size, _TIME, 0o755 if executable else 0o644
+    return info

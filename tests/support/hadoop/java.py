@@ -115,8 +115,8 @@ def run(main: str, conf: Path, *arguments: str, stdin: str = "") -> str:
     except subprocess.TimeoutExpired:
         raise HadoopError(f"{name} did not end within {TOOL_TIMEOUT_S:g} s: is a daemon paused or dead?") from None
     if done.returncode != 0:
-        said = (done.stdout + done.stderr).splitlines()
-        raise HadoopError(story(f"{name} ended with status {done.returncode}", said))
+        lines = (done.stdout + done.stderr).splitlines()
+        raise HadoopError(story(f"{name} ended with status {done.returncode}", lines))
     return done.stdout
 
 

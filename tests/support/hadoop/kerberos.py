@@ -132,8 +132,8 @@ class Kdc(Cluster):
             check=False,
         )
         if done.returncode != 0:
-            said = (done.stdout + done.stderr).splitlines()
-            raise HadoopError(story(f"{program} {' '.join(arguments)} ended with status {done.returncode}", said))
+            lines = (done.stdout + done.stderr).splitlines()
+            raise HadoopError(story(f"{program} {' '.join(arguments)} ended with status {done.returncode}", lines))
 
     def _environment(self) -> dict[str, str]:
         mine = {name: value for name, value in os.environ.items() if not name.startswith("KRB5")}

@@ -117,8 +117,8 @@ class Submission:
     def output(self) -> str:
         """What spark-submit has printed until now, on stdout and stderr; in cluster mode, the driver and executors
         too."""
-        told = self._log.read_text(errors="replace")
-        return told if self._application is None else told + self._cluster.logs(self._application)
+        shown = self._log.read_text(errors="replace")
+        return shown if self._application is None else shown + self._cluster.logs(self._application)
 
     @property
     def diagnostics(self) -> str:
@@ -138,8 +138,8 @@ class Submission:
         while (code := self.exit_code) is None:
             self.look()
             if clock.now() - started_at > timeout_s:
-                told = self.output[-_TAIL_CHARACTERS:]
-                raise java.HadoopError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{told}")
+                tail = self.output[-_TAIL_CHARACTERS:]
+                raise java.HadoopError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{tail}")
             pause(_POLL_S)
         return code
 

@@ -292,12 +292,12 @@ class Yarn(Cluster):
         request = Request(f"{self.url}/{path}", data, headers, method=method)
         try:
             with build_opener(ProxyHandler({})).open(request, timeout=_HTTP_TIMEOUT_S) as answer:
-                said = answer.read()
+                body = answer.read()
         except HTTPError as error:
             raise java.HadoopError(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from None
         except (OSError, HTTPException) as error:
             raise java.HadoopError(f"{method} {path}: the ResourceManager does not answer: {error}") from None
-        return json.loads(said) if said.startswith((b"{", b"[")) else None
+        return json.loads(body) if body.startswith((b"{", b"[")) else None
 
 
 def _node_of(container: Mapping[str, Any]) -> str:

@@ -24,10 +24,10 @@ class Files:
 class Case:
     id: str
     call: Callable[[Files], object]
-    told: tuple[str, ...]
+    patterns: tuple[str, ...]
     """Patterns that the message must match: the subject, the value, the rule, the next step."""
     error: type[UserError] = SpecError
 
 
-def spec_case(id: str, call: Callable[[], object], *told: str) -> Case:
-    return Case(id, lambda _: call(), told)
+def spec_case(id: str, call: Callable[[], object], *patterns: str) -> Case:
+    return Case(id, lambda _: call(), patterns)

@@ -4,12 +4,12 @@ from sparktrain.config.load import load_params, parse_assignment, parse_assignme
 from tests.unit.bad_input.case import Case
 
 
-def file(id: str, name: str, content: str | bytes, *told: str) -> Case:
-    return Case(f"file-{id}", lambda files: load_params(files.write(name, content)), told)
+def file(id: str, name: str, content: str | bytes, *patterns: str) -> Case:
+    return Case(f"file-{id}", lambda files: load_params(files.write(name, content)), patterns)
 
 
-def option(id: str, text: str, *told: str) -> Case:
-    return Case(f"option-{id}", lambda _: parse_assignment(text), told)
+def option(id: str, text: str, *patterns: str) -> Case:
+    return Case(f"option-{id}", lambda _: parse_assignment(text), patterns)
 
 
 def bomb() -> str:

@@ -69,21 +69,23 @@ def closure() -> Callable[..., object]:
     return lambda lr: values
 
 
-def call(id: str, function: object, names: str, *told: str) -> Case:
+def call(id: str, function: object, names: str, *patterns: str) -> Case:
     case = dict.fromkeys(names.split(), 1)
-    return Case(f"call-{id}", lambda _: check_call(function, [case]), told, FunctionError)
+    return Case(f"call-{id}", lambda _: check_call(function, [case]), patterns, FunctionError)
 
 
-def target(id: str, name: str, content: str, *told: str, function: str = "train") -> Case:
-    return Case(f"target-{id}", lambda files: resolve(f"{files.write(name, content)}:{function}"), told, FunctionError)
+def target(id: str, name: str, content: str, *patterns: str, function: str = "train") -> Case:
+    return Case(
+        f"target-{id}", lambda files: resolve(f"{files.write(name, content)}:{function}"), patterns, FunctionError
+    )
 
 
-def named(id: str, text: str, *told: str) -> Case:
-    return Case(f"target-{id}", lambda files: resolve(text.format(folder=files.folder)), told, FunctionError)
+def named(id: str, text: str, *patterns: str) -> Case:
+    return Case(f"target-{id}", lambda files: resolve(text.format(folder=files.folder)), patterns, FunctionError)
 
 
-def pickled(id: str, make: Callable[[], Callable[..., object]], *told: str) -> Case:
-    return Case(f"pickle-{id}", lambda _: pack(make()), told, FunctionError)
+def pickled(id: str, make: Callable[[], Callable[..., object]], *patterns: str) -> Case:
+    return Case(f"pickle-{id}", lambda _: pack(make()), patterns, FunctionError)
 
 
 CALL = [

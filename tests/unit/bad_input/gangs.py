@@ -17,29 +17,33 @@ def train(lr: float, ctx: object = None) -> float:
     return lr
 
 
-def gang(id: str, *told: str, **values: object) -> Case:
-    return Case(f"gang-{id}", lambda _: GangSpec(**values), told)
+def gang(id: str, *patterns: str, **values: object) -> Case:
+    return Case(f"gang-{id}", lambda _: GangSpec(**values), patterns)
 
 
-def run(id: str, *told: str, error: type[UserError] | None = None, **values: object) -> Case:
+def run(id: str, *patterns: str, error: type[UserError] | None = None, **values: object) -> Case:
     """A whole call of `run`, which is refused before it looks for a Spark session."""
     given = {"workers": 2, "backend": "none", "params": {"lr": 0.1}, **values}
-    return Case(f"run-{id}", lambda files: sparktrain.run(train, **given, dir=_runs(files.folder)), told, *_kind(error))
-
-
-def sweep(id: str, *told: str, **values: object) -> Case:
-    given = {"metric": "y", "mode": "max", **values}
     return Case(
-        f"run-sweep-{id}", lambda files: sparktrain.sweep(train, {"lr": [1]}, dir=_runs(files.folder), **given), told
+        f"run-{id}", lambda files: sparktrain.run(train, **given, dir=_runs(files.folder)), patterns, *_kind(error)
     )
 
 
-def slots(id: str, *told: str, master: str = "local[2]", agents: int | None = None, size: int = 4) -> Case:
-    return Case(f"gang-{id}", lambda _: agents_for(Facts(master, {}, 2), agents, 1, size), told, ResourceError)
+def sweep(id: str, *patterns: str, **values: object) -> Case:
+    given = {"metric": "y", "mode": "max", **values}
+    return Case(
+        f"run-sweep-{id}",
+        lambda files: sparktrain.sweep(train, {"lr": [1]}, dir=_runs(files.folder), **given),
+        patterns,
+    )
 
 
-def param(id: str, *told: str, params: tuple[str, ...]) -> Case:
-    return Case(f"param-{id}", lambda _: parse_params(params), told)
+def slots(id: str, *patterns: str, master: str = "local[2]", agents: int | None = None, size: int = 4) -> Case:
+    return Case(f"gang-{id}", lambda _: agents_for(Facts(master, {}, 2), agents, 1, size), patterns, ResourceError)
+
+
+def param(id: str, *patterns: str, params: tuple[str, ...]) -> Case:
+    return Case(f"param-{id}", lambda _: parse_params(params), patterns)
 
 
 def _kind(error: type[UserError] | None) -> tuple[type[UserError], ...]:

@@ -7,8 +7,8 @@ from sparktrain.config.sweep_spec import SweepSpec
 from tests.unit.bad_input.case import Case, spec_case
 
 
-def spec(id: str, *told: str, **values: object) -> Case:
-    return Case(f"spec-{id}", lambda _: SweepSpec(**{"name": "run", **values}), told)
+def spec(id: str, *patterns: str, **values: object) -> Case:
+    return Case(f"spec-{id}", lambda _: SweepSpec(**{"name": "run", **values}), patterns)
 
 
 CASES = [

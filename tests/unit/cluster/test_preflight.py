@@ -109,11 +109,11 @@ def test_agents_of_gangs_are_as_many_as_can_be_used(there: int, trials: int | No
 
 
 def test_a_gang_with_fewer_slots_than_members_is_refused_with_both_numbers() -> None:
-    told = (
+    problem = (
         r"the gang has 4 members and the session has 2 slots: .*local-cluster\[2,1,1024\].*lower the number of workers"
     )
     for wanted in (None, 2, 4):
-        with pytest.raises(ResourceError, match=told):
+        with pytest.raises(ResourceError, match=problem):
             preflight.agents_for(facts(LOCAL_CLUSTER), wanted, 1, size=4)
 
 
@@ -144,8 +144,8 @@ def test_a_pool_that_is_too_small_for_a_gang_is_refused_with_both_numbers() -> N
 def test_a_ring_of_horovod_needs_horovod_where_there_is_tensorflow(
     packages: set[str], gang: GangSpec, refused: bool
 ) -> None:
-    told = "needs Horovod.*`make horovod` .*build_horovod.sh.*backend='tensorflow', which needs nothing else"
-    with pytest.raises(ResourceError, match=told) if refused else nullcontext():
+    problem = "needs Horovod.*`make horovod` .*build_horovod.sh.*backend='tensorflow', which needs nothing else"
+    with pytest.raises(ResourceError, match=problem) if refused else nullcontext():
         preflight.check_installed(gang, packages.__contains__)
 
 
@@ -164,10 +164,10 @@ def test_gpus_are_refused_on_a_local_master_whatever_its_configuration(master: s
 @pytest.mark.parametrize("amount", [None, "0.5", "2"])
 def test_gpus_must_be_what_a_task_gets(amount: str | None) -> None:
     conf = {} if amount is None else {"task.resource.gpu.amount": amount}
-    told = (
+    problem = (
         rf"gpus \(1\) .*spark\.task\.resource\.gpu\.amount is {amount or 0}: set spark\.task\.resource\.gpu\.amount=1"
     )
-    with pytest.raises(ResourceError, match=told):
+    with pytest.raises(ResourceError, match=problem):
         preflight.check_gpus(facts("yarn", **conf), 1)
 
 

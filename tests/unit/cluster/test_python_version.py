@@ -71,8 +71,8 @@ def test_connect_knows_no_python_of_executors() -> None:
 
 
 def test_the_variable_is_named_for_executors_of_a_cluster_too() -> None:
-    told = mismatch({"python": "3.11"}, {"python": "3.9"}, "node-1")
-    assert told == (
+    problem = mismatch({"python": "3.11"}, {"python": "3.9"}, "node-1")
+    assert problem == (
         "python is 3.11 on the driver and 3.9 on the executor (host node-1): name the same Python by PYSPARK_PYTHON on "
         "both, or install the same versions on both"
     )

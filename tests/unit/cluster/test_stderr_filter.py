@@ -43,6 +43,6 @@ def test_stderr_is_filtered_for_a_while(capfd: pytest.CaptureFixture[str]) -> No
     with stderr_without(OF_TENSORFLOW):
         os.write(2, TENSORFLOWS)
     os.write(2, b"I0000 00:00:1 later\n")
-    said = capfd.readouterr().err.splitlines()
-    assert said[0].endswith("out of disk")
-    assert said[1:] == ["WARNING: my own", "I0000 00:00:1 later"]
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].endswith("out of disk")
+    assert lines[1:] == ["WARNING: my own", "I0000 00:00:1 later"]

@@ -36,8 +36,8 @@ def demand(conf: dict[str, str], **more: str) -> Demand:
     return demand_of({**conf, **more})
 
 
-def labelled_node(told: YarnStatus) -> dict[str, Any]:
-    return next(node for node in told.nodes if node.get("nodeLabels") == ["gpu"])
+def labelled_node(status: YarnStatus) -> dict[str, Any]:
+    return next(node for node in status.nodes if node.get("nodeLabels") == ["gpu"])
 
 
 @pytest.mark.parametrize(
@@ -118,17 +118,17 @@ def test_what_yarn_may_give_is_not_refused(conf: dict[str, str]) -> None:
 
 
 def test_a_queue_that_is_stopped_is_refused() -> None:
-    told = recorded("idle")
-    for queue in told.scheduler["queues"]["queue"]:
+    status = recorded("idle")
+    for queue in status.scheduler["queues"]["queue"]:
         queue["state"] = "STOPPED"
-    assert refusal(demand_of({}), told) == "queue default of YARN is STOPPED: set spark.yarn.queue to another"
+    assert refusal(demand_of({}), status) == "queue default of YARN is STOPPED: set spark.yarn.queue to another"
 
 
 def test_another_scheduler_is_not_judged() -> None:
-    told = recorded("idle")
-    told.scheduler["type"] = "fairScheduler"
-    assert refusal(demand_of({QUEUE_KEY: "root.users.me"}), told) == ""
-    assert outlook(demand(LABELLED), 4, told) == ""
+    status = recorded("idle")
+    status.scheduler["type"] = "fairScheduler"
+    assert refusal(demand_of({QUEUE_KEY: "root.users.me"}), status) == ""
+    assert outlook(demand(LABELLED), 4, status) == ""
 
 
 def test_nothing_is_reported_when_all_fit() -> None:
@@ -137,64 +137,66 @@ def test_nothing_is_reported_when_all_fit() -> None:
 
 
 def test_the_number_that_fits_an_idle_cluster_is_reported() -> None:
-    told = recorded("idle")
-    assert outlook(demand(LABELLED), 8, told) == (
+    status = recorded("idle")
+    assert outlook(demand(LABELLED), 8, status) == (
         "4 of 8 executors fit nodes with label gpu in queue default now; capacity 4 x (896 MB, 1 core)"
     )
     gpus = {**LABELLED, "spark.executor.resource.gpu.amount": "1"}
-    assert "2 of 3 executors fit" in outlook(demand(gpus), 3, told)
-    assert "capacity 2 x (896 MB, 1 core, 1 GPU)" in outlook(demand(gpus), 3, told)
-    assert "1 of 3 executors fit" in outlook(demand({**LABELLED, "spark.executor.cores": "3"}), 3, told)
+    assert "2 of 3 executors fit" in outlook(demand(gpus), 3, status)
+    assert "capacity 2 x (896 MB, 1 core, 1 GPU)" in outlook(demand(gpus), 3, status)
+    assert "1 of 3 executors fit" in outlook(demand({**LABELLED, "spark.executor.cores": "3"}), 3, status)
 
 
 def test_the_holders_of_the_rest_are_named_and_what_the_run_has_already_counts() -> None:
-    told = recorded("waiting")
+    status = recorded("waiting")
     held = f"held by {HOLDER} (holder of root, 1792 MB, 2 cores)"
-    assert outlook(demand(LABELLED, **{"spark.app.id": RUN}), 6, told) == (
+    assert outlook(demand(LABELLED, **{"spark.app.id": RUN}), 6, status) == (
         f"2 of 6 executors fit nodes with label gpu in queue default now; capacity 4 x (896 MB, 1 core); {held}"
     )
-    assert outlook(demand(LABELLED, **{"spark.app.id": RUN}), 2, told) == ""
-    assert outlook(demand(LABELLED), 1, told).startswith("0 of 1 executor fit nodes with label gpu")
-    assert f"{RUN} (wide of root, 1792 MB, 2 cores)" in outlook(demand(LABELLED), 1, told)
+    assert outlook(demand(LABELLED, **{"spark.app.id": RUN}), 2, status) == ""
+    assert outlook(demand(LABELLED), 1, status).startswith("0 of 1 executor fit nodes with label gpu")
+    assert f"{RUN} (wide of root, 1792 MB, 2 cores)" in outlook(demand(LABELLED), 1, status)
 
 
 def test_only_the_largest_holders_are_named() -> None:
-    told = recorded("waiting")
-    others = [copy.deepcopy(told.applications[0]) for _ in range(5)]
+    status = recorded("waiting")
+    others = [copy.deepcopy(status.applications[0]) for _ in range(5)]
     for number, each in enumerate(others):
         each["id"] = f"application_1_{number}"
-    told.applications.extend(others)
-    text = outlook(demand(LABELLED), 4, told)
+    status.applications.extend(others)
+    text = outlook(demand(LABELLED), 4, status)
     assert text.count("application_") == 3
     assert text.endswith(", 4 more")
 
 
 def test_a_queue_with_less_than_the_nodes_have_reports_its_own_capacity() -> None:
-    told = recorded("idle")
-    default = next(queue for queue in told.scheduler["queues"]["queue"] if queue["queueName"] == "default")
+    status = recorded("idle")
+    default = next(queue for queue in status.scheduler["queues"]["queue"] if queue["queueName"] == "default")
     for part in default["capacities"]["queueCapacitiesByPartition"]:
         for amount in part["effectiveMaxResource"]["resourceInformations"]["resourceInformation"]:
             amount["value"] //= 2
     assert "2 of 4 executors fit nodes with label gpu in queue default now; capacity 2 x" in outlook(
-        demand(LABELLED), 4, told
+        demand(LABELLED), 4, status
     )
 
 
 def test_a_labelled_node_that_is_lost_is_named() -> None:
-    told = recorded("idle")
-    labelled_node(told)["state"] = "LOST"
-    name = labelled_node(told)["id"]
-    assert refusal(demand(LABELLED), told) == "", "it may come back"
-    assert outlook(demand(LABELLED), 2, told) == (f"no node with label gpu in queue default is running: {name} is LOST")
+    status = recorded("idle")
+    labelled_node(status)["state"] = "LOST"
+    name = labelled_node(status)["id"]
+    assert refusal(demand(LABELLED), status) == "", "it may come back"
+    assert outlook(demand(LABELLED), 2, status) == (
+        f"no node with label gpu in queue default is running: {name} is LOST"
+    )
 
 
 def test_older_versions_that_report_less_are_understood() -> None:
-    told = recorded("idle")
-    for node in told.nodes:
+    status = recorded("idle")
+    for node in status.nodes:
         del node["availableResource"], node["usedResource"]
-    del told.scheduler["queues"]["queue"][1:]
-    told.scheduler["queues"]["queue"] = told.scheduler["queues"]["queue"][0]
-    assert outlook(demand(LABELLED), 8, told).startswith("4 of 8 executors fit nodes with label gpu in queue default")
+    del status.scheduler["queues"]["queue"][1:]
+    status.scheduler["queues"]["queue"] = status.scheduler["queues"]["queue"][0]
+    assert outlook(demand(LABELLED), 8, status).startswith("4 of 8 executors fit nodes with label gpu in queue default")
 
 
 def test_a_cluster_is_summed_up_by_its_nodes_labels_and_queues() -> None:

@@ -83,9 +83,9 @@ def test_there_may_be_two(conf: Path) -> None:
 
 
 def test_the_one_that_answers_is_believed(conf: Path, answering: str) -> None:
-    told = ResourceManager(["http://127.0.0.1:1", f"http://{answering}"]).status()
-    assert told is not None
-    assert (len(told.nodes), told.applications) == (2, [])
+    status = ResourceManager(["http://127.0.0.1:1", f"http://{answering}"]).status()
+    assert status is not None
+    assert (len(status.nodes), status.applications) == (2, [])
 
 
 def test_what_it_never_gives_is_refused_and_what_it_lacks_now_is_reported(conf: Path, answering: str) -> None:
@@ -145,7 +145,7 @@ def test_a_decommissioned_node_is_distinguished_from_other_lost_ones(
 
 
 def test_what_is_not_of_a_lost_node_or_cannot_be_asked_stays_as_it_is(conf: Path) -> None:
-    for said in (LOST.format("gone"), "Executor Process Lost"):
-        assert Nodes()(said) == said
+    for reason in (LOST.format("gone"), "Executor Process Lost"):
+        assert Nodes()(reason) == reason
     (conf / "yarn-site.xml").write_text("<configuration>")
     assert Nodes()(LOST.format("gone")) == LOST.format("gone")

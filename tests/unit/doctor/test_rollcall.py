@@ -57,9 +57,9 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def test_all_come_and_reach_each_other() -> None:
     async with survey(3) as (made, transport):
-        told = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(3)))
+        reports = await asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(3)))
     assert made.connected == 3
-    for slot, each in enumerate(told):
+    for slot, each in enumerate(reports):
         assert (each.problem, each.late, each.store, each.shared) == ("", False, "", None)
         assert [(peer.host, peer.problem) for peer in each.peers] == [(f"h{(slot + step) % 3}", "") for step in (1, 2)]
         assert each.ahead_s is not None
@@ -69,9 +69,9 @@ async def test_all_come_and_reach_each_other() -> None:
 async def test_a_clock_that_is_ahead_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async with survey(1) as (_, transport):
         monkeypatch.setattr(checkup, "SystemClock", Ahead)
-        told = await visit(here(0), transport.dialer(), LONG_S)
-    assert told.ahead_s == pytest.approx(7.0, abs=0.5)
-    assert 0 <= told.margin_s < 0.5
+        report = await visit(here(0), transport.dialer(), LONG_S)
+    assert report.ahead_s == pytest.approx(7.0, abs=0.5)
+    assert 0 <= report.margin_s < 0.5
 
 
 class Ahead(SystemClock):
@@ -83,8 +83,8 @@ async def test_slots_try_the_store_and_see_what_the_driver_wrote(tmp_path: Path)
     (tmp_path / "probe-1").touch()
     for marker, shared in (("probe-1", True), ("probe-2", False)):
         async with survey(1, Shared(StoreAddress(str(tmp_path)), marker)) as (_, transport):
-            told = await visit(here(0), transport.dialer(), LONG_S)
-        assert (told.store, told.shared) == ("", shared)
+            report = await visit(here(0), transport.dialer(), LONG_S)
+        assert (report.store, report.shared) == ("", shared)
     assert os.listdir(tmp_path) == ["probe-1"], "slots leave nothing"
 
 
@@ -99,18 +99,18 @@ async def test_slots_have_the_tokens_that_the_store_wants_and_only_for_their_vis
         lambda address: kept.append(Path(os.environ[VARIABLE]).read_bytes()) or open_store(address),
     )
     async with survey(1, Shared(StoreAddress(str(tmp_path)), "probe-1", m.Tokens(b"token"))) as (_, transport):
-        told = await visit(here(0), transport.dialer(), LONG_S)
-    assert (told.problem, told.store, kept) == ("", "", [b"token"])
+        report = await visit(here(0), transport.dialer(), LONG_S)
+    assert (report.problem, report.store, kept) == ("", "", [b"token"])
     assert VARIABLE not in os.environ
 
 
 async def test_a_store_that_a_slot_cannot_use_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     async with survey(1, Shared(StoreAddress(str(tmp_path / "file")), "probe-1")) as (_, transport):
-        told = await visit(here(0), transport.dialer(), LONG_S)
-    assert "is a file, not a directory" in told.store
-    assert told.shared is None
-    assert told.problem == ""
+        report = await visit(here(0), transport.dialer(), LONG_S)
+    assert "is a file, not a directory" in report.store
+    assert report.shared is None
+    assert report.problem == ""
 
 
 async def test_a_store_that_hangs_does_not_hold_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,8 +121,8 @@ async def test_a_store_that_hangs_does_not_hold_a_slot(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(checkup, "aside", hang)
     async with survey(1, Shared(StoreAddress("hdfs://nn:8020/runs"), "probe-1")) as (_, transport):
-        told = await visit(here(0), transport.dialer(), LONG_S, store_s=0.05)
-    assert told.store.startswith("hdfs://nn:8020/runs did not answer within 0.05 s; ")
+        report = await visit(here(0), transport.dialer(), LONG_S, store_s=0.05)
+    assert report.store.startswith("hdfs://nn:8020/runs did not answer within 0.05 s; ")
 
 
 async def test_those_that_are_there_form_when_the_time_is_over_and_a_late_one_is_sent_away() -> None:
@@ -148,8 +148,8 @@ async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
         while not isinstance(await link.receive(), m.FormGang):
             pass
         lost.vanish()
-        told = await asyncio.wait_for(visiting, 10.0)
-    [peer] = told.peers
+        report = await asyncio.wait_for(visiting, 10.0)
+    [peer] = report.peers
     assert (peer.host, peer.problem) == ("h1", "Connection refused")
 
 
@@ -161,8 +161,8 @@ async def test_one_that_does_not_connect_in_time_holds_nobody() -> None:
         slow.post(m.MemberReserved(member(1), 1))
         await until(lambda: made._finished)
         await clock.advance(LONG_S)
-        told = await asyncio.wait_for(visiting, 10.0)
-        assert told.problem == ""
+        report = await asyncio.wait_for(visiting, 10.0)
+        assert report.problem == ""
         heard = [type(await slow.receive()) for _ in range(3)]
     assert heard == [m.Welcome, m.FormGang, m.Dismiss]
 
@@ -174,19 +174,19 @@ async def test_slots_report_that_the_survey_has_closed() -> None:
         other.post(m.Join(AgentId("other"), 1, "h1", 1, {}))
         await other.receive()  # by now the visitor has connected, too
         await made.close()
-        told = await asyncio.wait_for(visiting, 10.0)
-    assert told.problem.startswith("the visit was cut off: ")
+        report = await asyncio.wait_for(visiting, 10.0)
+    assert report.problem.startswith("the visit was cut off: ")
 
 
 async def test_a_missing_driver_is_reported() -> None:
-    told = await visit(here(0), MemoryTransport().dialer(), LONG_S)
-    assert "not listening" in told.problem
+    report = await visit(here(0), MemoryTransport().dialer(), LONG_S)
+    assert "not listening" in report.problem
 
 
 async def test_a_visit_has_an_end() -> None:
     async with survey(2) as (_, transport):
-        told = await visit(here(0), transport.dialer(), LONG_S, visit_s=0.05)
-    assert told.problem == "the visit did not end within 0.05 s"
+        report = await visit(here(0), transport.dialer(), LONG_S, visit_s=0.05)
+    assert report.problem == "the visit did not end within 0.05 s"
 
 
 class Silent:

@@ -119,9 +119,9 @@ async def test_who_is_gone_is_told_until_another_has_its_slot() -> None:
         await link.close("the agent's host went to sleep")
         await settle()
         await scene.clock.advance(40.0)
-        told = scene.server.absences.summary()
-        assert told.startswith("agent 0 on host-0 is gone since 40 s (")
-        assert "the agent's host went to sleep" in told
+        summary = scene.server.absences.summary()
+        assert summary.startswith("agent 0 on host-0 is gone since 40 s (")
+        assert "the agent's host went to sleep" in summary
         await scene.join(0, VERSIONS, away="away for 40 s: the agent's host went to sleep")
         assert scene.server.absences.summary() == ""
 
@@ -132,10 +132,10 @@ def test_of_many_absences_the_newest_are_told() -> None:
     for slot in range(MOST_NAMED + 2):
         clock.at = float(slot)
         absences.add(slot, "h", "lost")
-    told = absences.summary()
-    assert told.startswith(f"agent {MOST_NAMED + 1} on h is gone since 0 s (lost); ")
-    assert told.endswith("; 2 more are gone")
-    assert told.count("(lost)") == MOST_NAMED
+    summary = absences.summary()
+    assert summary.startswith(f"agent {MOST_NAMED + 1} on h is gone since 0 s (lost); ")
+    assert summary.endswith("; 2 more are gone")
+    assert summary.count("(lost)") == MOST_NAMED
 
 
 # ---- certificates

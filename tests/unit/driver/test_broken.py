@@ -70,10 +70,10 @@ async def test_a_clock_that_stops_between_runs_is_told_and_fails_the_next(
     await made.close("the test ends")
 
 
-async def fails(said: str, when: asyncio.Event) -> None:
+async def fails(message: str, when: asyncio.Event) -> None:
     """What a coordinator has done beside its loop."""
     await when.wait()
-    raise ValueError(said)
+    raise ValueError(message)
 
 
 async def begun(made: Coordinator, asked: RunRequest) -> "asyncio.Task[RunOutcome]":
@@ -87,8 +87,8 @@ async def test_what_went_wrong_first_is_what_the_caller_hears_of(caplog: pytest.
     made, _ = coordinator()
     await made.open()
     running, now = await begun(made, work()), asyncio.Event()
-    for said in ("first", "second"):
-        made._background(fails(said, now))
+    for message in ("first", "second"):
+        made._background(fails(message, now))
     now.set()
     with pytest.raises(ValueError, match="first"):
         await asyncio.wait_for(running, DEADLINE_S)

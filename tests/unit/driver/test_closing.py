@@ -37,12 +37,12 @@ async def attend(dialer: Dialer, training: asyncio.Event) -> None:
                 case m.StartMember(member=member):
                     link.post(m.MemberStarted(member, 0))
                     training.set()
-                case m.StopMember() | m.Dismiss() as told:
+                case m.StopMember() | m.Dismiss() as message:
                     if member is not None:
                         link.post(m.MemberEnded(member, STOPPED))
                         link.post(m.MemberStored(member))
                         member = None
-                    if isinstance(told, m.Dismiss):
+                    if isinstance(message, m.Dismiss):
                         link.post(m.Leave("dismissed"))
                         return
 

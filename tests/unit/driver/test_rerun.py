@@ -53,7 +53,7 @@ def test_a_complete_run_says_that_nothing_was_run(done: World) -> None:
     assert nothing_run(stopped) == "sweep: stopped before: nothing was run; 1 trial keeps its result"
 
 
-class Told(NullDisplay):
+class LineKeeper(NullDisplay):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -62,11 +62,11 @@ class Told(NullDisplay):
 
 
 def test_it_says_so_to_whoever_called(done: World) -> None:
-    told = Told()
-    assert execution._finished(again(done), told) is not None
-    assert told.lines[0].startswith("sweep: complete: nothing was run")
-    assert execution._finished(again(done, retry_failed=True), told) is None
-    assert len(told.lines) == 1
+    display = LineKeeper()
+    assert execution._finished(again(done), display) is not None
+    assert display.lines[0].startswith("sweep: complete: nothing was run")
+    assert execution._finished(again(done, retry_failed=True), display) is None
+    assert len(display.lines) == 1
 
 
 def test_a_run_that_goes_on_says_what_stays_and_what_is_run(done: World) -> None:
@@ -104,10 +104,10 @@ def test_other_code_is_shown_as_its_author_wrote_it_with_the_one_option_that_goe
 
     with pytest.raises(ResumeError) as caught:
         calling(train, driven_world)
-    told = str(caught.value)
-    assert "    -        if x == 3:\n    -            raise ValueError(x)\n" in told
-    assert "    -scale = 2\n    +scale = 3\n" in told
-    assert "pass retry_failed=True (--retry-failed) to retry the trial that failed with the new code" in told
+    message = str(caught.value)
+    assert "    -        if x == 3:\n    -            raise ValueError(x)\n" in message
+    assert "    -scale = 2\n    +scale = 3\n" in message
+    assert "pass retry_failed=True (--retry-failed) to retry the trial that failed with the new code" in message
     assert calling(train, driven_world, retry_failed=True).retry_failed
     with pytest.raises(ResumeError, match=r"(?s)^(?!.*retry_failed).*allow_changed='code'"):
         calling(train, world)  # nothing has failed

@@ -70,16 +70,16 @@ class Renewed:
 def test_a_run_hands_them_out_before_it_begins_and_whenever_there_are_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[str] = []
+    order: list[str] = []
     hand_out, start = Server.hand_out, World.start
-    monkeypatch.setattr(Server, "hand_out", lambda self, tokens: (told.append("tokens"), hand_out(self, tokens)))
-    monkeypatch.setattr(World, "start", lambda self, member: (told.append("start"), start(self, member)))
+    monkeypatch.setattr(Server, "hand_out", lambda self, tokens: (order.append("tokens"), hand_out(self, tokens)))
+    monkeypatch.setattr(World, "start", lambda self, member: (order.append("start"), start(self, member)))
     keeper: Any = Renewed()
     driver = Driver(World(), replace(composed(5), tokens=keeper), lambda name, effect: effect())
     played(driver.run())
-    assert told[0] == "tokens"
-    assert told.count("start") == 5
-    assert told.count("tokens") == keeper.renewed + 1 > 1
+    assert order[0] == "tokens"
+    assert order.count("start") == 5
+    assert order.count("tokens") == keeper.renewed + 1 > 1
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ def test_the_java_version_is_empty_without_java(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_row_has_the_whole_report_of_a_slot() -> None:
     place = Placement(3, "h", os.getpid(), 7, 1, ("0", "1"), ("x", "y"), {}, "10.0.0.9")
-    told = observed(place)
-    assert (told.slot, told.host, told.address, told.executor) == (3, "h", "10.0.0.9", 7)
-    assert (told.gpus, told.devices) == (("0", "1"), ("x", "y"))
-    assert told.python == ".".join(map(str, sys.version_info[:3]))
-    assert told.executable == sys.executable
-    assert told.versions["sparktrain"]
-    assert 0 < told.free_bytes <= told.memory_bytes
-    assert from_json(to_json(told)) == told
+    report = observed(place)
+    assert (report.slot, report.host, report.address, report.executor) == (3, "h", "10.0.0.9", 7)
+    assert (report.gpus, report.devices) == (("0", "1"), ("x", "y"))
+    assert report.python == ".".join(map(str, sys.version_info[:3]))
+    assert report.executable == sys.executable
+    assert report.versions["sparktrain"]
+    assert 0 < report.free_bytes <= report.memory_bytes
+    assert from_json(to_json(report)) == report

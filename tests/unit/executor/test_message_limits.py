@@ -39,8 +39,8 @@ def test_many_reports_are_sent_in_several_messages_in_order() -> None:
     ids=lambda message: type(message).__name__,
 )
 def test_long_texts_are_cut_with_a_note(message: m.FromAgent) -> None:
-    [said] = sent(message)
-    assert "characters more)" in repr(said)
+    [fitted] = sent(message)
+    assert "characters more)" in repr(fitted)
 
 
 def test_no_message_of_an_agent_takes_the_event_loop_long_to_read() -> None:

@@ -29,13 +29,13 @@ def test_members_are_told_all_places_once_each_holds_a_port(world: World) -> Non
     world.suggest()
     first, second = by_rank(world)
     assert world.reserve(first, 4001) == []
-    told = world.reserve(second, 4002)
-    assert [(each.agent, each.message.member.rank) for each in told] == [(first, 0), (second, 1)]
-    assert [(place.host, place.port, place.role) for place in told[0].message.places] == [
+    sent = world.reserve(second, 4002)
+    assert [(each.agent, each.message.member.rank) for each in sent] == [(first, 0), (second, 1)]
+    assert [(place.host, place.port, place.role) for place in sent[0].message.places] == [
         ("host-a", 4001, Role.CHIEF),
         ("host-b", 4002, Role.WORKER),
     ]
-    assert told[0].message.places == told[1].message.places
+    assert sent[0].message.places == sent[1].message.places
     assert world.reserve(second, 4003) == []
 
 

@@ -47,7 +47,7 @@ def gang(world: World, **limits: object) -> list[AgentId]:
     return sorted(agents, key=lambda agent: world.running[agent].rank)
 
 
-def told(restart: Restart) -> tuple[object, ...]:
+def cause_of(restart: Restart) -> tuple[object, ...]:
     return restart.rank, restart.host, restart.kind, restart.loss, restart.cause
 
 
@@ -56,10 +56,16 @@ def test_a_restart_says_why_once_the_cluster_has_said_so_and_a_later_driver_know
     world.lose(second)
     world.fail(first, FailureKind.STOPPED)
     [before] = trial(world).restarts
-    assert told(before) == (1, "host-b", FailureKind.LOST, None, "agent on host-b was lost: its executor died")
+    assert cause_of(before) == (1, "host-b", FailureKind.LOST, None, "agent on host-b was lost: its executor died")
     world.explain(second)
     [after] = trial(world).restarts
-    assert told(after) == (1, "host-b", FailureKind.LOST, Loss.PREEMPTED, "agent on host-b was lost: reason: preempted")
+    assert cause_of(after) == (
+        1,
+        "host-b",
+        FailureKind.LOST,
+        Loss.PREEMPTED,
+        "agent on host-b was lost: reason: preempted",
+    )
     assert (after.resumed_from_step, after.steps_lost) == (before.resumed_from_step, before.steps_lost)
     assert successor(world).machine.last.trials[TrialId(0)].restarts[0] == after
     assert world.explain(second) == []
@@ -85,7 +91,7 @@ def test_a_word_that_comes_before_the_gang_has_ended_is_its_cause(world: World) 
     world.explain(second, Loss.MEMORY)
     world.fail(first, FailureKind.STOPPED)
     [restart] = trial(world).restarts
-    assert told(restart)[:4] == (1, "host-b", FailureKind.MEMORY, Loss.MEMORY)
+    assert cause_of(restart)[:4] == (1, "host-b", FailureKind.MEMORY, Loss.MEMORY)
 
 
 def test_a_broken_ring_is_told_as_the_loss_that_it_followed_from(world: World) -> None:
@@ -95,7 +101,7 @@ def test_a_broken_ring_is_told_as_the_loss_that_it_followed_from(world: World) -
     world.lose(second)
     assert [each.kind for each in trial(world).restarts] == [FailureKind.RING]
     world.explain(second, Loss.NODE)
-    assert [told(each)[:4] for each in trial(world).restarts] == [(1, "host-b", FailureKind.LOST, Loss.NODE)]
+    assert [cause_of(each)[:4] for each in trial(world).restarts] == [(1, "host-b", FailureKind.LOST, Loss.NODE)]
 
 
 def test_the_loss_of_an_agent_whose_member_was_not_the_cause_changes_nothing(world: World) -> None:

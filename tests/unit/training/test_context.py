@@ -49,8 +49,8 @@ def ctx(tmp_path: Path, wire: Recorder) -> TrainContext:
     (tmp_path / "files").mkdir()
     member = Member(RunId("run"), TrialId(5), Generation(2), Rank(1))
     paths = {"code_path": "", "work_dir": "", "log_path": "", "log_dir": str(tmp_path / "files")}
-    told = {"size": 4, "seed": 9, "metric": None, "by_reference": False, "sys_path": ()}
-    return TrainContext(m.Assignment(member=member, params={"lr": 0.1}, **told, **paths), wire, Noon())
+    fields = {"size": 4, "seed": 9, "metric": None, "by_reference": False, "sys_path": ()}
+    return TrainContext(m.Assignment(member=member, params={"lr": 0.1}, **fields, **paths), wire, Noon())
 
 
 def test_knows_its_place(ctx: TrainContext) -> None:

@@ -55,9 +55,9 @@ def test_an_unpacked_module_is_called_as_its_user_calls_it(tmp_path: Path, monke
     monkeypatch.chdir(user)
     monkeypatch.syspath_prepend(str(user / "code"))
     homes = unpacked(pack(resolve("code/homes_train.py:train")).archive, agent)
-    told = failed(compiled(source, str(agent / "homes_train.py")), homes).traceback
-    assert "  File \"code/homes_train.py\", line 2, in train\n    raise ValueError('here')\n" in told
-    assert str(tmp_path) not in told
+    shown = failed(compiled(source, str(agent / "homes_train.py")), homes).traceback
+    assert "  File \"code/homes_train.py\", line 2, in train\n    raise ValueError('here')\n" in shown
+    assert str(tmp_path) not in shown
 
 
 def test_what_lies_elsewhere_keeps_its_whole_path(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_a_cell_of_a_notebook_has_its_number_and_its_line(tmp_path: Path, monkey
     linecache.cache.clear()
     homes = unpacked(archive, tmp_path / "agent")
     assert list(homes.known.sources) == [name], "only cells that the function is from are sent"
-    told = failed(function, homes).traceback
-    assert "  File \"Cell In[3]\", line 2, in train\n    raise KeyError('in a cell')\n" in told
+    shown = failed(function, homes).traceback
+    assert "  File \"Cell In[3]\", line 2, in train\n    raise KeyError('in a cell')\n" in shown
 
 
 def test_causes_and_groups_have_the_names_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +101,9 @@ def test_causes_and_groups_have_the_names_too(tmp_path: Path, monkeypatch: pytes
         "        raise ExceptionGroup('two', [error]) from error\n"
     )
     homes = unpacked(pack(compiled(source, "<cell>")).archive, tmp_path / "agent")
-    told = failed(compiled(source, f"{tmp_path}/script.py"), homes).traceback
-    assert told.count('File "script.py"') == 3
-    assert str(tmp_path) not in told
+    shown = failed(compiled(source, f"{tmp_path}/script.py"), homes).traceback
+    assert shown.count('File "script.py"') == 3
+    assert str(tmp_path) not in shown
 
 
 @pytest.mark.parametrize(

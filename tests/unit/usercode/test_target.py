@@ -193,13 +193,13 @@ def test_only_the_users_lines_are_shown(folder: Path) -> None:
     file = write(folder, "target_d.py", "import target_inner\ntarget_inner.f()\n")
     with pytest.raises(FunctionError) as caught:
         resolve(f"{file}:train")
-    told = str(caught.value)
-    assert "JSONDecodeError" in told
-    assert "target_d.py" in told
-    assert 'target_inner.py", line 3' in told
-    assert "json/decoder.py" not in told
-    assert "signature.py" not in told
-    assert "importlib" not in told
+    message = str(caught.value)
+    assert "JSONDecodeError" in message
+    assert "target_d.py" in message
+    assert 'target_inner.py", line 3' in message
+    assert "json/decoder.py" not in message
+    assert "signature.py" not in message
+    assert "importlib" not in message
 
 
 def test_another_module_of_that_name_is_refused(folder: Path) -> None:

@@ -78,9 +78,9 @@ def test_a_name_that_must_be_missing_is_refused_with_the_next_step(case: str) ->
 def test_a_name_that_may_be_missing_is_logged(case: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sparktrain"):
         check_names(function(POSSIBLE[case]))
-    [told] = [each.message for each in caplog.records]
-    assert "uses 'undefined' at line" in told
-    assert "a trial that comes to that line fails" in told
+    [warning] = [each.message for each in caplog.records]
+    assert "uses 'undefined' at line" in warning
+    assert "a trial that comes to that line fails" in warning
 
 
 @pytest.mark.parametrize("case", FINE)

@@ -85,9 +85,9 @@ def test_the_owner_is_named() -> None:
     other = DriverIdentity("host-2", 12, 99.5, "0.2.0")
     Journal.claim(store, LAYOUT, other)
     assert newest_driver(store, LAYOUT) == other
-    said = json.loads(store.files[LAYOUT.term(1)])
-    assert len(said.pop("nonce")) == 32
-    assert said == {
+    owner = json.loads(store.files[LAYOUT.term(1)])
+    assert len(owner.pop("nonce")) == 32
+    assert owner == {
         "version": 1,
         "term": 1,
         "who": {

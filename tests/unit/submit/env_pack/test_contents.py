@@ -138,13 +138,13 @@ def test_an_archive_has_the_same_bytes_again_and_is_uploaded_once(tmp_path: Path
         [tree(source, "lib"), [link_entry("bin/python", "python3"), data_entry("bin/python3", "#!", executable=True)]],
         [],
     )
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     stores = [LocalStore(tmp_path / "one"), LocalStore(tmp_path / "two")]
     for store in stores:
-        assert pack_archive.publish(store, pack, lambda size, total: told.append((size, total)))
+        assert pack_archive.publish(store, pack, lambda size, total: progress.append((size, total)))
         assert not pack_archive.publish(store, pack, lambda size, total: pytest.fail("nothing is packed again"))
     assert stores[0].read(pack.archive) == stores[1].read(pack.archive)
-    assert told[-1] == (pack.size, pack.size) == (8, 8)
+    assert progress[-1] == (pack.size, pack.size) == (8, 8)
     with tarfile.open(stores[0].where(pack.archive)) as found:
         members = {each.name: each for each in found.getmembers()}
     assert set(members) == {"bin/python", "bin/python3", "lib/inner/a.py", *(n for n in members if "__pycache__" in n)}

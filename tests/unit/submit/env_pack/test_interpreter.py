@@ -52,15 +52,15 @@ def test_the_launcher_starts_the_program_with_its_libraries_from_any_folder_and_
     (home / "bin" / "python").symlink_to("python3.11")
     (tmp_path / "environment").symlink_to(home)
 
-    def told(*command: str, **env: str) -> str:
+    def output_of(*command: str, **env: str) -> str:
         return subprocess.run(
             command, cwd=tmp_path, env={"PYTHONHOME": "/x", **env}, capture_output=True, text=True, check=True
         ).stdout
 
     there = f"{tmp_path}/environment/libexec"
-    assert told("./environment/bin/python", "-c", "a") == f"{there}|||-c a\n"
-    assert told("environment/bin/python", LD_LIBRARY_PATH="/native") == f"{there}:/native|/native||\n"
-    assert told(str(launcher)) == f"{home}/libexec|||\n"
+    assert output_of("./environment/bin/python", "-c", "a") == f"{there}|||-c a\n"
+    assert output_of("environment/bin/python", LD_LIBRARY_PATH="/native") == f"{there}:/native|/native||\n"
+    assert output_of(str(launcher)) == f"{home}/libexec|||\n"
 
 
 def test_a_python_of_conda_is_left_to_conda_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
