@@ -26,7 +26,7 @@ class Driver(Struct, frozen=True):
     python: str
     """The full version."""
     versions: dict[str, str]
-    """As of `SlotTold.versions`."""
+    """As of `SlotReport.versions`."""
     pyspark: str
     java: str
     """Version of the driver's Java; empty where it is unknown, as with Spark Connect."""

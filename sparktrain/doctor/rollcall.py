@@ -25,7 +25,7 @@ from sparktrain.driver.spark_job import CheckupJob
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import issue
-from sparktrain.protocol.checkup_report import CLOCK, MARKER, SlotTold, from_json, member
+from sparktrain.protocol.checkup_report import CLOCK, MARKER, SlotReport, from_json, member
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
@@ -90,7 +90,7 @@ def call_roll(
 
 def roll_of(slots: int, rows: tuple[str, ...], error: str) -> Roll:
     """The answers that the job returned, and the error that ended it, if any."""
-    answers: list[SlotTold] = []
+    answers: list[SlotReport] = []
     for row in rows:
         try:
             answers.append(from_json(row))

@@ -12,7 +12,7 @@ from sparktrain.cluster.launch_warnings import PYTHON_MIB, Driver
 from sparktrain.config.versions import COMPARED, mismatch
 from sparktrain.driver.gpu_claims import conflict
 from sparktrain.driver.pool import unreachable
-from sparktrain.protocol.checkup_report import SlotTold
+from sparktrain.protocol.checkup_report import SlotReport
 
 CLOCK_WARN_S = 2.0
 """Above it, the times in logs of different hosts cannot be compared."""
@@ -26,7 +26,7 @@ class Roll(Struct, frozen=True):
 
     wanted: int
     """How many slots were queried."""
-    answers: tuple[SlotTold, ...] = ()
+    answers: tuple[SlotReport, ...] = ()
     error: str = ""
     """Why some or all slots did not answer."""
 
@@ -57,7 +57,7 @@ def _came(roll: Roll) -> Finding:
     return passed("executors", f"{formatting.count(roll.wanted, 'slot')} answered, on {hosts}")
 
 
-def _reached(answers: Sequence[SlotTold]) -> list[Finding]:
+def _reached(answers: Sequence[SlotReport]) -> list[Finding]:
     lost = [each for each in answers if each.problem]
     if not lost:
         return [passed("driver reachable", "every slot connects to the driver, by mutual TLS")]
@@ -66,7 +66,7 @@ def _reached(answers: Sequence[SlotTold]) -> list[Finding]:
     return [of_message("driver reachable", Level.FAIL, unreachable(first + more))]
 
 
-def _versions(answers: Sequence[SlotTold], driver: Driver) -> list[Finding]:
+def _versions(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
     """A launch refuses versions other than the driver's; executors must also agree on what the driver lacks."""
     compared = {name: version for name, version in driver.versions.items() if name in ("python", *COMPARED)}
     refused = {each.host: text for each in answers if (text := mismatch(compared, each.versions, each.host))}
@@ -80,7 +80,7 @@ def _versions(answers: Sequence[SlotTold], driver: Driver) -> list[Finding]:
     return [passed("versions", f"the same on all hosts: {there}")]
 
 
-def _among(answers: Sequence[SlotTold], name: str, driver: str | None) -> list[Finding]:
+def _among(answers: Sequence[SlotReport], name: str, driver: str | None) -> list[Finding]:
     by_version = _by(answers, lambda each: each.versions.get(name, "missing"))
     if driver is not None and set(by_version) != {driver}:
         by_version = {**by_version, driver: [*by_version.get(driver, []), "the driver"]}
@@ -92,7 +92,7 @@ def _among(answers: Sequence[SlotTold], name: str, driver: str | None) -> list[F
     ]
 
 
-def _without_tensorflow(answers: Sequence[SlotTold]) -> list[Finding]:
+def _without_tensorflow(answers: Sequence[SlotReport]) -> list[Finding]:
     if any("tensorflow" in each.versions for each in answers):
         return []
     step = "install sparktrain[tensorflow] on every host, or ship it with --archives"
@@ -101,7 +101,7 @@ def _without_tensorflow(answers: Sequence[SlotTold]) -> list[Finding]:
     ]
 
 
-def _java(answers: Sequence[SlotTold], driver: Driver) -> list[Finding]:
+def _java(answers: Sequence[SlotReport], driver: Driver) -> list[Finding]:
     by_version = _by([each for each in answers if each.java], lambda each: each.java.partition(".")[0])
     here = driver.java.partition(".")[0]
     different = {version: hosts for version, hosts in by_version.items() if here and version != here}
@@ -113,7 +113,7 @@ def _java(answers: Sequence[SlotTold], driver: Driver) -> list[Finding]:
     ]
 
 
-def _between(answers: Sequence[SlotTold]) -> list[Finding]:
+def _between(answers: Sequence[SlotReport]) -> list[Finding]:
     tried = [(each, peer) for each in answers for peer in each.peers]
     lost = [(each, peer) for each, peer in tried if peer.problem]
     if not tried:
@@ -139,7 +139,7 @@ def _between(answers: Sequence[SlotTold]) -> list[Finding]:
     ]
 
 
-def _clocks(answers: Sequence[SlotTold]) -> list[Finding]:
+def _clocks(answers: Sequence[SlotReport]) -> list[Finding]:
     seen = [(each, abs(each.ahead_s) - each.margin_s) for each in answers if each.ahead_s is not None]
     if not seen:
         return []
@@ -154,7 +154,7 @@ def _clocks(answers: Sequence[SlotTold]) -> list[Finding]:
     return [warned("clock", f"{off}; times of logs cannot be compared", step)]
 
 
-def _gpus(answers: Sequence[SlotTold], gpus: bool) -> list[Finding]:
+def _gpus(answers: Sequence[SlotReport], gpus: bool) -> list[Finding]:
     if not gpus:
         return []
     if without := [each for each in answers if not each.gpus]:
@@ -169,7 +169,7 @@ def _gpus(answers: Sequence[SlotTold], gpus: bool) -> list[Finding]:
     return [passed("gpus", f"{formatting.count(len(held), 'GPU')} on {_hosts(answers)}")]
 
 
-def _memory(answers: Sequence[SlotTold]) -> list[Finding]:
+def _memory(answers: Sequence[SlotReport]) -> list[Finding]:
     slots = Counter(each.host for each in answers if not each.late)
     free = {each.host: each.free_bytes for each in answers}
     short = [host for host in slots if free[host] < slots[host] * PYTHON_MIB * 2**20]
@@ -187,7 +187,7 @@ def _memory(answers: Sequence[SlotTold]) -> list[Finding]:
     ]
 
 
-def _store(answers: Sequence[SlotTold]) -> list[Finding]:
+def _store(answers: Sequence[SlotReport]) -> list[Finding]:
     if lost := [each for each in answers if each.store]:
         message = f"from {_hosts(lost)}: {lost[0].store}"
         return [of_message("store on executors", Level.FAIL, message)]
@@ -205,7 +205,7 @@ def _store(answers: Sequence[SlotTold]) -> list[Finding]:
     return []
 
 
-def _hosts(answers: Sequence[SlotTold]) -> str:
+def _hosts(answers: Sequence[SlotReport]) -> str:
     return _listed([each.host for each in answers])
 
 
@@ -215,7 +215,7 @@ def _listed(hosts: Sequence[str]) -> str:
     return ", ".join(names[:_MOST]) + more
 
 
-def _by(answers: Sequence[SlotTold], key: Callable[[SlotTold], str]) -> dict[str, list[str]]:
+def _by(answers: Sequence[SlotReport], key: Callable[[SlotReport], str]) -> dict[str, list[str]]:
     """The hosts by the key of their answers."""
     found: dict[str, list[str]] = {}
     for each in answers:

@@ -23,7 +23,7 @@ from sparktrain.executor.spark_task import Placement, placement, spark_version
 from sparktrain.executor.zygote_process import scratch_root
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.checkup_report import CLOCK, MARKER, PACKAGES, Peer, SlotTold, member, to_json
+from sparktrain.protocol.checkup_report import CLOCK, MARKER, PACKAGES, Peer, SlotReport, member, to_json
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
@@ -49,10 +49,10 @@ def check_up(slot: int, ticket: AgentTicket) -> str:
     return to_json(asyncio.run(visit(observed(place), GrpcDialer(ticket), ticket.connect_s)))
 
 
-def observed(place: Placement) -> SlotTold:
+def observed(place: Placement) -> SlotReport:
     """The facts that this process knows itself; imports nothing heavy."""
     memory = psutil.virtual_memory()
-    return SlotTold(
+    return SlotReport(
         slot=place.slot,
         host=place.host,
         address=place.address,
@@ -81,8 +81,8 @@ def java_version() -> str:
 
 
 async def visit(
-    report: SlotTold, dialer: Dialer, connect_s: float, *, visit_s: float = VISIT_S, store_s: float = STORE_S
-) -> SlotTold:
+    report: SlotReport, dialer: Dialer, connect_s: float, *, visit_s: float = VISIT_S, store_s: float = STORE_S
+) -> SlotReport:
     """`report`, with what a visit to the coordinator found."""
     try:
         link = await dialer.attend(connect_s)
@@ -107,7 +107,9 @@ async def visit(
 class Visitor:
     """One visit. All methods belong to its event loop."""
 
-    def __init__(self, report: SlotTold, link: Link, clock: Clock, tokens: TokenFile, store_s: float = STORE_S) -> None:
+    def __init__(
+        self, report: SlotReport, link: Link, clock: Clock, tokens: TokenFile, store_s: float = STORE_S
+    ) -> None:
         self.report = report
         self._tokens = tokens
         self._member = member(report.slot)

@@ -23,7 +23,7 @@ class Peer(Struct, frozen=True):
     """Why it could not; empty when it could."""
 
 
-class SlotTold(Struct, frozen=True):
+class SlotReport(Struct, frozen=True):
     """One slot of a session."""
 
     slot: int
@@ -70,11 +70,11 @@ def member(slot: int) -> Member:
     return Member(RunId("doctor"), TrialId(0), Generation(1), Rank(slot))
 
 
-def to_json(report: SlotTold) -> str:
+def to_json(report: SlotReport) -> str:
     """One line of JSON."""
     return json.encode(report).decode()
 
 
-def from_json(written: str) -> SlotTold:
+def from_json(written: str) -> SlotReport:
     """What `to_json` wrote. Raises msgspec.MsgspecError for anything else."""
-    return json.decode(written, type=SlotTold)
+    return json.decode(written, type=SlotReport)

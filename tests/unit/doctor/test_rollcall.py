@@ -18,7 +18,7 @@ from sparktrain.executor import checkup
 from sparktrain.executor.checkup import Visitor, following, visit
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.checkup_report import SlotTold, member, to_json
+from sparktrain.protocol.checkup_report import SlotReport, member, to_json
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import LinkClosedError
 from sparktrain.state.topology import MemberAddress
@@ -31,7 +31,7 @@ LONG_S = 30.0
 HERE = replace(SLOT, address="127.0.0.1", ahead_s=None, margin_s=0.0, shared=None, peers=())
 
 
-def here(slot: int) -> SlotTold:
+def here(slot: int) -> SlotReport:
     return replace(HERE, slot=slot, host=f"h{slot}")
 
 

@@ -5,13 +5,13 @@ from msgspec.structs import replace
 
 from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.doctor.slots import Roll, slots_findings
-from sparktrain.protocol.checkup_report import Peer, SlotTold
+from sparktrain.protocol.checkup_report import Peer, SlotReport
 from tests.unit.doctor.seen import DRIVER, GIB, OTHER, SLOT, VERSIONS, only, reads, slot
 
 BARE = {"python": "3.11", "sparktrain": "0.1.0"}
 
 
-def found(*slots: SlotTold, gpus: bool = False, driver: object = DRIVER) -> list[Finding]:
+def found(*slots: SlotReport, gpus: bool = False, driver: object = DRIVER) -> list[Finding]:
     assert isinstance(driver, type(DRIVER))
     return slots_findings(Roll(len(slots), slots), driver, gpus)
 
