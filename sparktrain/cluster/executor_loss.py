@@ -89,7 +89,7 @@ def decommissioned(message: str) -> str:
     return f"{message} The node is decommissioned."
 
 
-class Unexplained:
+class UnexplainedLosses:
     """The Spark tasks of agents, and the lost agents that Spark has not explained yet."""
 
     def __init__(self) -> None:

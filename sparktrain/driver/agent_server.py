@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from sparktrain.clock import Clock
-from sparktrain.cluster.executor_loss import Unexplained
+from sparktrain.cluster.executor_loss import UnexplainedLosses
 from sparktrain.config.versions import mismatch
 from sparktrain.driver.absent_agents import Absences
 from sparktrain.driver.gpu_claims import Devices
@@ -55,7 +55,7 @@ class Server:
         self._dismissal: str | None = None
         """Why the pool dismisses all agents, while it does."""
         self.absences = Absences(clock)
-        self.unexplained = Unexplained()
+        self.unexplained = UnexplainedLosses()
         self._listener = listener
         self._clock = clock
         self._versions = versions

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sparktrain.cluster.executor_loss import FORGET_S, Unexplained, explain_failure
+from sparktrain.cluster.executor_loss import FORGET_S, UnexplainedLosses, explain_failure
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
@@ -113,7 +113,7 @@ def agents(*names: str) -> list[AgentId]:
 
 
 def test_a_lost_agent_is_looked_up_until_spark_explains_it_and_returned_once() -> None:
-    unexplained, [a, b] = Unexplained(), agents("a", "b")
+    unexplained, [a, b] = UnexplainedLosses(), agents("a", "b")
     unexplained.joined(a, SparkTask(3, 10))
     unexplained.joined(b, SparkTask(3, 11))
     assert unexplained.stages(0.0) == set()
@@ -126,7 +126,7 @@ def test_a_lost_agent_is_looked_up_until_spark_explains_it_and_returned_once() -
 
 
 def test_nothing_follows_for_agents_that_left_came_back_or_are_in_no_task_of_spark() -> None:
-    unexplained, [left, back, again, alone] = Unexplained(), agents("left", "back", "again", "alone")
+    unexplained, [left, back, again, alone] = UnexplainedLosses(), agents("left", "back", "again", "alone")
     unexplained.joined(left, SparkTask(1, 1))
     unexplained.left(left)
     unexplained.lost(left, 0.0)
@@ -141,7 +141,7 @@ def test_nothing_follows_for_agents_that_left_came_back_or_are_in_no_task_of_spa
 
 
 def test_a_loss_is_not_looked_up_for_ever() -> None:
-    unexplained, [a] = Unexplained(), agents("a")
+    unexplained, [a] = UnexplainedLosses(), agents("a")
     unexplained.joined(a, SparkTask(1, 1))
     unexplained.lost(a, 5.0)
     assert unexplained.stages(5.0 + FORGET_S - 1.0) == {1}
