@@ -9,7 +9,7 @@ from sparktrain.clock import Clock
 from sparktrain.cluster.executor_loss import UnexplainedLosses
 from sparktrain.config.versions import mismatch
 from sparktrain.driver.absent_agents import Absences
-from sparktrain.driver.gpu_claims import Devices
+from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
@@ -65,7 +65,7 @@ class Server:
         self._certificates: m.Certificates | None = None
         """Certificates that replace those of agents' tickets, once there are newer ones."""
         self._links: dict[AgentId, Link] = {}
-        self._devices = Devices(clock)
+        self._gpu_claims = GpuClaims(clock)
         self._feed: Callable[[on.Event], None] = lambda event: None
         self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
 
@@ -152,12 +152,12 @@ class Server:
             if self.joined is None:
                 self._give_up(reason)
             return
-        if reason := await self._devices.take(join):
+        if reason := await self._gpu_claims.take(join):
             await self._refuse(link, join, reason)
             self._give_up(reason)
             return
         if self._dismissal is not None:
-            self._devices.free(join.agent)
+            self._gpu_claims.free(join.agent)
             await self._end(link, self._dismissal)
             return
         self.absences.remove(join.slot)
@@ -174,7 +174,7 @@ class Server:
         reason = "its stream ended"
         try:
             while not isinstance(message := await link.receive(), m.Leave):
-                self._devices.heard(join.agent)
+                self._gpu_claims.heard(join.agent)
                 self._on_message(join.agent, link, message)
             reason = message.reason
             self.unexplained.left(join.agent)
@@ -182,7 +182,7 @@ class Server:
             reason = str(error)
         finally:
             self._links.pop(join.agent, None)
-            self._devices.free(join.agent)
+            self._gpu_claims.free(join.agent)
             self.absences.add(join.slot, join.host, reason)
             self.unexplained.lost(join.agent, self._clock.now())
             self._feed(on.AgentGone(self._clock.now(), join.agent, reason))

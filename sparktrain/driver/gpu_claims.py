@@ -42,7 +42,7 @@ class _Holder:
     heard_at: float
 
 
-class Devices:
+class GpuClaims:
     """The GPUs of agents. All methods belong to the coordinator's event loop."""
 
     def __init__(self, clock: Clock) -> None:

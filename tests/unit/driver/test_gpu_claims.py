@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from sparktrain.clock import Clock
-from sparktrain.driver.gpu_claims import DEAD_S, Devices
+from sparktrain.driver.gpu_claims import DEAD_S, GpuClaims
 from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 
@@ -43,34 +43,34 @@ def join(slot: int, *devices: str, host: str = "gpu-1", executor: int | None = N
     "other", [join(1, "GPU-b"), join(1), join(1, "GPU-a", host="gpu-2"), join(1, "GPU-a", executor=0)]
 )
 async def test_gpus_that_are_nobody_elses(other: m.Join) -> None:
-    devices = Devices(HandClock())
-    assert await devices.take(join(0, "GPU-a", "GPU-c")) == ""
-    assert await devices.take(other) == ""
+    claims = GpuClaims(HandClock())
+    assert await claims.take(join(0, "GPU-a", "GPU-c")) == ""
+    assert await claims.take(other) == ""
 
 
 async def test_an_agent_that_lives_keeps_its_gpu(clock: HandClock) -> None:
-    devices = Devices(clock)
-    assert await devices.take(join(0, "GPU-a", "GPU-b")) == ""
-    clock.then(0.1, lambda: devices.heard(AgentId("0")))
-    assert await devices.take(join(1, "GPU-b", "GPU-c")) == (
+    claims = GpuClaims(clock)
+    assert await claims.take(join(0, "GPU-a", "GPU-b")) == ""
+    clock.then(0.1, lambda: claims.heard(AgentId("0")))
+    assert await claims.take(join(1, "GPU-b", "GPU-c")) == (
         "agents 0 and 1 have the same GPU, GPU-b on gpu-1: Spark's discovery script reports the same ones to all "
         "executors of a host; set spark.executor.resource.gpu.discoveryScript to conf/gpu-discovery.sh, which does not"
     )
-    devices.free(AgentId("0"))
-    assert await devices.take(join(1, "GPU-b", "GPU-c")) == ""
+    claims.free(AgentId("0"))
+    assert await claims.take(join(1, "GPU-b", "GPU-c")) == ""
 
 
 async def test_an_agent_that_goes_meanwhile_is_no_rival(clock: HandClock) -> None:
-    devices = Devices(clock)
-    assert await devices.take(join(0, "GPU-a")) == ""
-    clock.then(2.0, lambda: devices.free(AgentId("0")))
-    assert await devices.take(join(1, "GPU-a")) == ""
+    claims = GpuClaims(clock)
+    assert await claims.take(join(0, "GPU-a")) == ""
+    clock.then(2.0, lambda: claims.free(AgentId("0")))
+    assert await claims.take(join(1, "GPU-a")) == ""
     assert 2.0 <= clock.now() < 2.0 + DEAD_S
 
 
 async def test_an_agent_that_is_lost_and_not_yet_known_to_be_is_no_rival(clock: HandClock) -> None:
-    devices = Devices(clock)
-    assert await devices.take(join(0, "GPU-a")) == ""
-    devices.heard(AgentId("0"))
-    assert await devices.take(join(1, "GPU-a")) == ""
+    claims = GpuClaims(clock)
+    assert await claims.take(join(0, "GPU-a")) == ""
+    claims.heard(AgentId("0"))
+    assert await claims.take(join(1, "GPU-a")) == ""
     assert DEAD_S <= clock.now() < DEAD_S + 1.0
