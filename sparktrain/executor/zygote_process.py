@@ -154,7 +154,7 @@ class ZygoteProcess:
         """Start to receive from the zygote, on the event loop of the first call that waits for it."""
         if self._listening is None:
             path = tuple(map(os.path.abspath, sys.path if self._sys_path is None else self._sys_path))
-            self._send(m.Begin(path, os.environ.get("PYTHONPATH")))
+            self._send(m.SetPaths(path, os.environ.get("PYTHONPATH")))
             self._listening = asyncio.get_running_loop().create_task(self._receive(), name="zygote")
 
     async def _receive(self) -> None:

@@ -19,8 +19,8 @@ from sparktrain.state.topology import MemberAddress
 # ---- agent <-> zygote
 
 
-class Begin(Message, frozen=True, tag=True):
-    """First message: settings that the zygote takes from its agent."""
+class SetPaths(Message, frozen=True, tag=True):
+    """First message: where the zygote finds modules."""
 
     sys_path: tuple[str, ...]
     pythonpath: str | None
@@ -44,7 +44,7 @@ class Kill(Message, frozen=True, tag=True):
     grace_s: float
 
 
-ToZygote = Begin | Preload | Fork | Kill
+ToZygote = SetPaths | Preload | Fork | Kill
 
 
 class Preloaded(Message, frozen=True, tag=True):

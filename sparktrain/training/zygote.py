@@ -86,7 +86,7 @@ class Zygote:
 
     def _handle(self, message: m.ToZygote) -> BlockingPipe[m.ToMember] | None:
         match message:
-            case m.Begin(sys_path=sys_path, pythonpath=pythonpath):
+            case m.SetPaths(sys_path=sys_path, pythonpath=pythonpath):
                 sys.path[:] = sys_path
                 os.environ.pop("PYTHONPATH", None)
                 if pythonpath is not None:
