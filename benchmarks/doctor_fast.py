@@ -27,9 +27,9 @@ def main(directory: str, output: Path) -> None:
     session = SparkSession.builder.getOrCreate()
     took = []
     for number in range(ROUNDS):
-        composed = compose(train, single({}), RunOptions(workers=1, dir=directory, name=f"run-{number}"))
+        prepared = compose(train, single({}), RunOptions(workers=1, dir=directory, name=f"run-{number}"))
         started_at = time.perf_counter()
-        admit(composed, engine_of(session), None)
+        admit(prepared, engine_of(session), None)
         took.append(time.perf_counter() - started_at)
     output.write_text(json.dumps(took))
     session.stop()

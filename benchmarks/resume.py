@@ -119,15 +119,15 @@ def replayed(folder: str, trials: int) -> tuple[float, int]:
     work = call(folder, trials).attached().started().work(2, NullDisplay(), this_driver())
     write(work.journal, work.driver_started, list(call(folder, trials).space))
     begun = time.perf_counter()
-    composed = call(folder, trials).attached()
-    assert finished(composed) is None
-    work = composed.started().work(2, NullDisplay(), this_driver())
+    prepared = call(folder, trials).attached()
+    assert finished(prepared) is None
+    work = prepared.started().work(2, NullDisplay(), this_driver())
     machine = Machine(LEASE_S)
-    started = on.RunStarted(0.0, composed.layout.path, work.limits(), work.records, work.driver_started)  # type: ignore[arg-type]
+    started = on.RunStarted(0.0, prepared.layout.path, work.limits(), work.records, work.driver_started)  # type: ignore[arg-type]
     commands = machine.handle(started)
     seconds = time.perf_counter() - begun
     assert [each.trial for each in commands if isinstance(each, do.SweepCheckpoints)] == [trials - 1]
-    return seconds, sum(path.stat().st_size for path in Path(folder, composed.layout.journal.path).iterdir())
+    return seconds, sum(path.stat().st_size for path in Path(folder, prepared.layout.journal.path).iterdir())
 
 
 def main() -> None:

@@ -140,8 +140,8 @@ def run(
     """
     check_not_nested("run")
     chosen = RunOptions(**settled(RunKeywords, options, "run"))
-    composed = compose(train, single({} if params is None else params), chosen)
-    return run_end(composed, _alone(composed, chosen.asked["progress"], spark, chosen.asked["agents"])).result()
+    prepared = compose(train, single({} if params is None else params), chosen)
+    return run_end(prepared, _alone(prepared, chosen.asked["progress"], spark, chosen.asked["agents"])).result()
 
 
 @users_call
@@ -170,10 +170,10 @@ def resume(
     """
     check_not_nested("resume")
     asked = settled(ResumeKeywords, options, "resume")
-    composed = compose_again(directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]))
-    composed = composed.limited(asked["max_concurrent_trials"], asked["agents"])
-    made = _alone(composed, asked["progress"], spark, asked["agents"])
-    return run_end(composed, made).result() if composed.plan.kind == "run" else made
+    prepared = compose_again(directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]))
+    prepared = prepared.limited(asked["max_concurrent_trials"], asked["agents"])
+    made = _alone(prepared, asked["progress"], spark, asked["agents"])
+    return run_end(prepared, made).result() if prepared.plan.kind == "run" else made
 
 
 def run_target(
@@ -185,8 +185,8 @@ def run_target(
     display: Display | None = None,
 ) -> RunEnd:
     """Run a gang for the command line, which shows a failure as a result; `engine` is as in `sweep_target`."""
-    composed = compose(target, single(params), options)
-    return run_end(composed, _execute(composed, LateAgents(engine, options.asked["agents"]), True, display))
+    prepared = compose(target, single(params), options)
+    return run_end(prepared, _execute(prepared, LateAgents(engine, options.asked["agents"]), True, display))
 
 
 def sweep_target(
@@ -212,9 +212,9 @@ def resume_target(
     env: Mapping[str, str] | None = None,
 ) -> SweepResult | RunEnd:
     """Resume a run for the command line; `engine` is as in `sweep_target`."""
-    composed = compose_again(directory, retry_failed, env).limited(max_concurrent_trials, agents)
-    made = _execute(composed, LateAgents(engine, agents), True, display)
-    return run_end(composed, made) if composed.plan.kind == "run" else made
+    prepared = compose_again(directory, retry_failed, env).limited(max_concurrent_trials, agents)
+    made = _execute(prepared, LateAgents(engine, agents), True, display)
+    return run_end(prepared, made) if prepared.plan.kind == "run" else made
 
 
 class Pool:
@@ -274,15 +274,15 @@ class Pool:
             **options: those of `sparktrain.run` that concern no session.
         """
         chosen = RunOptions(**settled(PoolRunKeywords, options, "run"))
-        composed = compose(train, single({} if params is None else params), chosen)
-        return run_end(composed, self._call(composed, chosen)).result()
+        prepared = compose(train, single({} if params is None else params), chosen)
+        return run_end(prepared, self._call(prepared, chosen)).result()
 
     def close(self) -> None:
         """End what runs and release the slots. A second call does nothing. Blocks for some seconds at most."""
         self._agents.close()
 
-    def _call(self, composed: PreparedRun, options: Options) -> SweepResult:
-        return _execute(composed, PoolAgents(self._agents), options.asked["progress"])
+    def _call(self, prepared: PreparedRun, options: Options) -> SweepResult:
+        return _execute(prepared, PoolAgents(self._agents), options.asked["progress"])
 
 
 @users_call
@@ -328,11 +328,11 @@ def _sweep(
 
 
 def _alone(
-    composed: PreparedRun, progress: bool, spark: "Session | LocalMachine | None", agents: int | None
+    prepared: PreparedRun, progress: bool, spark: "Session | LocalMachine | None", agents: int | None
 ) -> SweepResult:
     """Perform a run on agents that start for it and end with it."""
-    return _execute(composed, OwnAgents(engine_of(spark), agents), progress)
+    return _execute(prepared, OwnAgents(engine_of(spark), agents), progress)
 
 
-def _execute(composed: PreparedRun, agents: AgentSource, progress: bool, display: Display | None = None) -> SweepResult:
-    return execute(composed, agents, display or choose_display(quiet=not progress))
+def _execute(prepared: PreparedRun, agents: AgentSource, progress: bool, display: Display | None = None) -> SweepResult:
+    return execute(prepared, agents, display or choose_display(quiet=not progress))

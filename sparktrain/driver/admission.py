@@ -10,7 +10,7 @@ class Admitted(Struct, frozen=True):
     """A run that its engine, its cluster and its directory have room for."""
 
     engine: Engine
-    composed: PreparedRun
+    prepared: PreparedRun
     """The run, with the data of its directory."""
     agents: int
     """Number of agents to start, in all."""
@@ -18,13 +18,13 @@ class Admitted(Struct, frozen=True):
     """Number of them on executors of their own, without GPUs."""
 
 
-def admit(composed: PreparedRun, engine: Engine, agents: int | None) -> Admitted:
+def admit(prepared: PreparedRun, engine: Engine, agents: int | None) -> Admitted:
     """Check a run with agents of its own. Blocks on the engine, the ResourceManager and the store.
 
     Raises UserError; writes nothing but a probe of the store.
     """
-    engine.check_run(composed.spec)
+    engine.check_run(prepared.spec)
     engine.check_cluster()
-    count, without_gpus = engine.agents_for(composed.spec, agents, composed.trials, composed.concurrent)
-    ready = composed.authorized(engine.tokens).attached()
+    count, without_gpus = engine.agents_for(prepared.spec, agents, prepared.trials, prepared.concurrent)
+    ready = prepared.authorized(engine.tokens).attached()
     return Admitted(engine, ready, count, without_gpus)

@@ -20,17 +20,17 @@ from sparktrain.state.sweep import Ending
 class AgentSource(Protocol):
     """Where a run gets its agents."""
 
-    def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
+    def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """Check the run against the engine and the run directory, and run it. Blocks. Raises as `sparktrain.sweep`."""
         ...
 
 
-def execute(composed: PreparedRun, agents: AgentSource, display: Display) -> SweepResult:
+def execute(prepared: PreparedRun, agents: AgentSource, display: Display) -> SweepResult:
     """Run the rest of a prepared run on `agents`, write its result, and return it. Blocks.
 
     Every public call and every command that trains ends here. Raises as `sparktrain.sweep`.
     """
-    return agents.perform(composed, display)
+    return agents.perform(prepared, display)
 
 
 class OwnAgents:
@@ -41,15 +41,15 @@ class OwnAgents:
         self._engine = engine
         self._wanted = wanted
 
-    def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
+    def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class."""
-        there = admit(composed, self._engine, self._wanted)
-        if (done := _finished(there.composed, display)) is not None:
+        there = admit(prepared, self._engine, self._wanted)
+        if (done := _finished(there.prepared, display)) is not None:
             return done
-        own = AgentPool(there.engine, there.agents, there.composed.plan.preload, None, there.without_gpus, self._times)
+        own = AgentPool(there.engine, there.agents, there.prepared.plan.preload, None, there.without_gpus, self._times)
         try:
             own.open()
-            return _run(own, there.composed, display)
+            return _run(own, there.prepared, display)
         finally:
             own.close()
 
@@ -61,13 +61,13 @@ class LateAgents:
         self._engine = engine
         self._wanted = wanted
 
-    def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
+    def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class."""
         preflight.check_agents(self._wanted)
-        if not composed.needs_session and (done := _finished(composed.attached(), display)) is not None:
+        if not prepared.needs_session and (done := _finished(prepared.attached(), display)) is not None:
             return done
         with self._engine() as engine:
-            return OwnAgents(engine, self._wanted).perform(composed, display)
+            return OwnAgents(engine, self._wanted).perform(prepared, display)
 
 
 class PoolAgents:
@@ -76,45 +76,45 @@ class PoolAgents:
     def __init__(self, pool: AgentPool) -> None:
         self._pool = pool
 
-    def perform(self, composed: PreparedRun, display: Display) -> SweepResult:
+    def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class. Raises PoolError when the pool is closed, or on another run."""
         engine = self._pool.engine
-        engine.check_run(composed.spec)
-        preflight.check_pool(self._pool.agents, composed.spec.gang.size)
+        engine.check_run(prepared.spec)
+        preflight.check_pool(self._pool.agents, prepared.spec.gang.size)
         self._pool.check_free()
-        composed = composed.authorized(engine.tokens).attached(self._pool.who())
-        if (done := _finished(composed, display)) is not None:
+        prepared = prepared.authorized(engine.tokens).attached(self._pool.who())
+        if (done := _finished(prepared, display)) is not None:
             return done
-        return _run(self._pool, composed, display)
+        return _run(self._pool, prepared, display)
 
 
-def _finished(composed: PreparedRun, display: Display) -> SweepResult | None:
+def _finished(prepared: PreparedRun, display: Display) -> SweepResult | None:
     """The result of a run in which nothing is left to do, which is shown; None for any other."""
-    if (done := finished(composed)) is not None:
+    if (done := finished(prepared)) is not None:
         display.start()
         display.print_line(nothing_run(done))
         display.close()
     return done
 
 
-def _run(agents: AgentPool, composed: PreparedRun, display: Display) -> SweepResult:
+def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepResult:
     """Run, write the result, and raise the error that ended the run early."""
-    if composed.choice is not None and composed.choice.tentative:
-        composed = composed.settled(agents.have(HOROVOD, composed.spec.start_timeout_s))
-    composed = composed.started()
-    work = composed.work(agents.agents, display, agents.who())
+    if prepared.choice is not None and prepared.choice.tentative:
+        prepared = prepared.settled(agents.have(HOROVOD, prepared.spec.start_timeout_s))
+    prepared = prepared.started()
+    work = prepared.work(agents.agents, display, agents.who())
     display.start()
-    for line in (*opening(composed), *(f"{composed.spec.name}: {note}" for note in agents.engine.notes)):
+    for line in (*opening(prepared), *(f"{prepared.spec.name}: {note}" for note in agents.engine.notes)):
         display.print_line(line)
     try:
         ran, was_interrupted = agents.run(work)
     finally:
         display.close()
-    made = result(composed, ran, work.journal)
+    made = result(prepared, ran, work.journal)
     if was_interrupted:
         raise KeyboardInterrupt(interrupted(made))
     if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:
-        raise unloadable(composed, ran.end.failure)
-    if (failure := agents.failure(ran, composed.spec.start_timeout_s)) is not None:
+        raise unloadable(prepared, ran.end.failure)
+    if (failure := agents.failure(ran, prepared.spec.start_timeout_s)) is not None:
         raise failure
     return made

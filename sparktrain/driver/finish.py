@@ -25,25 +25,25 @@ from sparktrain.state.trial import TrialStatus
 _ON_PURPOSE = (Ending.STOPPED, Ending.FAILING)
 
 
-def result(composed: PreparedRun, ran: RunOutcome, journal: JournalPort | None) -> SweepResult:
+def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) -> SweepResult:
     """What the user gets; written to `results.json`. Blocks on the store. Raises OSError.
 
     The file follows from the journal alone: an existing file that differs is of an earlier end of the run, or of an
     earlier driver that was suspended before it wrote the file. `journal` is that of the calling driver, if it had to
     take over. Raises DeposedError where it no longer owns the run, and would replace the file of another driver.
     """
-    spec, ending = composed.spec, ran.end.ending
+    spec, ending = prepared.spec, ran.end.ending
     made = SweepResult(
         name=spec.name,
         status=status_of(ran.trials, stopped=ending == Ending.STOPPED, failing=ending == Ending.FAILING),
         metric=spec.metric,
         mode=spec.mode,
         seconds=ran.seconds,
-        directory=composed.where,
+        directory=prepared.where,
         trials=ran.trials,
         reason=ran.end.reason or None,
     )
-    store, path, content = composed.store, composed.layout.results, to_bytes(made)
+    store, path, content = prepared.store, prepared.layout.results, to_bytes(made)
     if not store.put_if_absent(path, content) and store.read(path) != content:
         if journal is not None:
             journal.check()
@@ -52,44 +52,44 @@ def result(composed: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
     return made
 
 
-def finished(composed: PreparedRun) -> SweepResult | None:
+def finished(prepared: PreparedRun) -> SweepResult | None:
     """The result of a run in which nothing is left to do; None for any other. Blocks on the store.
 
     It completes what the last driver could not: it records the end and writes `results.json`.
     """
-    found = composed.found
+    found = prepared.found
     if found is None:
         return None
     sweep = found.sweep()
-    same = sweep.space == composed.plan.space_digest
-    if composed.replaces and same and found.end is not None and found.end.ending in _ON_PURPOSE:
-        return _as_it_ended(composed, sweep, found.end)
+    same = sweep.space == prepared.plan.space_digest
+    if prepared.replaces and same and found.end is not None and found.end.ending in _ON_PURPOSE:
+        return _as_it_ended(prepared, sweep, found.end)
     statuses = {trial.status for trial in sweep.trials.values()}
-    again = {TrialStatus.FAILED} if composed.retry_failed else set()
+    again = {TrialStatus.FAILED} if prepared.retry_failed else set()
     if not all(status.observed for status in statuses) or statuses & again:
         return None
     if not sweep.exhausted or not same:
         return None
     journal = None
     if not found.ended:
-        journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
-        journal.append([composed.driver_started, RunEnded(ending=Ending.COMPLETE)])
-    trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
-    return result(composed, RunOutcome(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
+        journal, _ = Journal.claim(prepared.store, prepared.layout.journal, this_driver())
+        journal.append([prepared.driver_started, RunEnded(ending=Ending.COMPLETE)])
+    trials = tuple(result_of(trial, prepared) for trial in sweep.trials.values())
+    return result(prepared, RunOutcome(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
 
 
-def _as_it_ended(composed: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepResult:
+def _as_it_ended(prepared: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepResult:
     """The result of a run that the previous driver ended early, as at its timeout, and that YARN has restarted
     because its exit code was not 0. Not for lost trials, which may have been lost with that driver."""
     # The next call of this program for the run is a new one, as it would have been there.
-    journal, _ = Journal.claim(composed.store, composed.layout.journal, this_driver())
-    trials = tuple(result_of(trial, composed) for trial in sweep.trials.values())
-    return result(composed, RunOutcome(trials, EndRun(sweep.run, Ending(end.ending), end.reason), sweep.ran_s), journal)
+    journal, _ = Journal.claim(prepared.store, prepared.layout.journal, this_driver())
+    trials = tuple(result_of(trial, prepared) for trial in sweep.trials.values())
+    return result(prepared, RunOutcome(trials, EndRun(sweep.run, Ending(end.ending), end.reason), sweep.ran_s), journal)
 
 
-def run_end(composed: PreparedRun, made: SweepResult) -> RunEnd:
+def run_end(prepared: PreparedRun, made: SweepResult) -> RunEnd:
     """The end of a run of one gang, from its result as a sweep. Blocks on the store."""
-    return RunEnd(made, model_of(composed.store, RunLayout(made.name), next(iter(made.trials), None)))
+    return RunEnd(made, model_of(prepared.store, RunLayout(made.name), next(iter(made.trials), None)))
 
 
 def interrupted(made: SweepResult) -> str:
@@ -103,7 +103,7 @@ def interrupted(made: SweepResult) -> str:
     )
 
 
-def unloadable(composed: PreparedRun, failure: Failure) -> UserError:
+def unloadable(prepared: PreparedRun, failure: Failure) -> UserError:
     """The error of a function that executors cannot load."""
     trace = f"\n{failure.traceback}" if failure.traceback else ""
-    return FunctionError(f"{composed.plan.function} cannot be loaded on executors: {failure.summary}{trace}")
+    return FunctionError(f"{prepared.plan.function} cannot be loaded on executors: {failure.summary}{trace}")

@@ -13,13 +13,13 @@ from sparktrain.state.trial import TrialStatus
 RETRY = "retry_failed=True (--retry-failed)"
 
 
-def opening(composed: PreparedRun) -> Iterator[str]:
+def opening(prepared: PreparedRun) -> Iterator[str]:
     """The lines, which stay above the progress."""
-    spec = composed.spec
-    if composed.found is not None:
-        yield f"{spec.name}: resumes; {_kept(composed)}"
-    if composed.choice is not None:
-        yield f"{spec.name}: {composed.choice.line}"
+    spec = prepared.spec
+    if prepared.found is not None:
+        yield f"{spec.name}: resumes; {_kept(prepared)}"
+    if prepared.choice is not None:
+        yield f"{spec.name}: {prepared.choice.line}"
     if spec.metric is not None:
         yield f"{spec.name}: {first_line(spec.metric, spec.mode)}"
 
@@ -32,15 +32,15 @@ def nothing_run(result: SweepResult) -> str:
     return "; ".join([f"{result.name}: {state}: nothing was run", *kept])
 
 
-def _kept(composed: PreparedRun) -> str:
-    assert composed.found is not None
-    count = Counter(trial.status for trial in composed.found.sweep().trials.values())
+def _kept(prepared: PreparedRun) -> str:
+    assert prepared.found is not None
+    count = Counter(trial.status for trial in prepared.found.sweep().trials.values())
     parts = _succeeded(count)
     if failed := count[TrialStatus.FAILED]:
         again = _count(failed, "that failed is retried", "that failed are retried")
-        parts.append(again if composed.retry_failed else _stay_failed(failed))
-    if total := composed.trials:
-        kept = count[TrialStatus.SUCCEEDED] + (0 if composed.retry_failed else count[TrialStatus.FAILED])
+        parts.append(again if prepared.retry_failed else _stay_failed(failed))
+    if total := prepared.trials:
+        kept = count[TrialStatus.SUCCEEDED] + (0 if prepared.retry_failed else count[TrialStatus.FAILED])
         parts.append(f"{max(0, total - kept)} to run in all")
     return "; ".join(parts)
 

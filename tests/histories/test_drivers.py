@@ -24,7 +24,7 @@ from sparktrain.state import recovery
 from sparktrain.state.records import AnyRecord, DriverStarted, GangFormed, TrialConcluded
 from sparktrain.state.sweep import Ending, Sweep
 from sparktrain.state.trial import Trial, TrialStatus
-from tests.unit.driver.drivers import Climber, Driver, World, composed, outcome, play, whole
+from tests.unit.driver.drivers import Climber, Driver, World, outcome, play, prepared, whole
 from tests.unit.store.gated import Crash, FailAt, fault
 
 TRIALS, FEW = 50, 12
@@ -91,7 +91,7 @@ async def run_or_die(driver: Driver) -> RunOutcome | None:
 
 @pytest.mark.timeout(300)
 def test_a_driver_may_die_after_each_operation_of_its_store() -> None:
-    run, points = composed(TRIALS), 0
+    run, points = prepared(TRIALS), 0
     while True:
         world, gate = World(), FailAt(points, "after", Crash())
         ran = play(run_or_die(Driver(world, run, gate))) or play(Driver(world, run, whole).run())
@@ -104,7 +104,7 @@ def test_a_driver_may_die_after_each_operation_of_its_store() -> None:
 
 @pytest.mark.parametrize("again", [None, AGAIN], ids=["once", "twice"])
 def test_a_driver_may_be_interrupted_at_each_operation_of_its_store(again: int | None) -> None:
-    run, endings = composed(FEW), Counter[Ending | None]()
+    run, endings = prepared(FEW), Counter[Ending | None]()
     while not endings[Ending.COMPLETE]:
         world, gate = World(), Interrupt(endings.total(), again)
         ended = play(run_or_die(Driver(world, run, gate, interrupted=gate.pressed)))
@@ -154,7 +154,7 @@ def _each_history(
     count: "Counter[str]", lives: list[tuple[str, int]], learning: bool, agents: int, busy: list[int]
 ) -> None:
     count.update(["histories", *(life for life, _ in lives)])
-    world, run = World(), composed(FEW, learning)
+    world, run = World(), prepared(FEW, learning)
     audit(world, play(history(world, run, lives, agents), busy), FEW)
     if learning:
         replay(Climber(FEW), tuple(world.records()), run.plan.space_digest)

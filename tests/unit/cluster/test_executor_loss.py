@@ -19,7 +19,7 @@ from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.state.outcome import Loss, Outcome
-from tests.unit.driver.drivers import QuickClock, World, composed
+from tests.unit.driver.drivers import QuickClock, World, prepared
 
 CONTAINER = "container_1795280325843_0001_01_000002 on host: node-3"
 LOST = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason:"
@@ -166,7 +166,7 @@ async def preempted_once() -> RunOutcome:
     messages = {5: MESSAGES[0][0]}
     server = Server(transport.listener, QuickClock(), {}, ())
     made = Coordinator(server, QuickClock(), words=lambda stages: messages if set(stages) == {2} else {})
-    sweep = composed(1)
+    sweep = prepared(1)
     work = replace(sweep, spec=replace(sweep.spec, max_retries=0), store=store).work(
         1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1")
     )

@@ -116,7 +116,7 @@ class Driver:
     """One driver with its agents. `dead` once its gate has crashed: nothing that is left of it counts."""
 
     world: World
-    composed: PreparedRun
+    prepared: PreparedRun
     gate: Gate
     agents: int = 2
     dead: asyncio.Event = field(default_factory=asyncio.Event)
@@ -126,11 +126,11 @@ class Driver:
 
     async def run(self) -> RunOutcome:
         """Resume the run to its end. Raises Crash when the driver dies, or what ended the run."""
-        composed = replace(self.composed, store=GatedStore(self.world.store, self._gate))
+        prepared = replace(self.prepared, store=GatedStore(self.world.store, self._gate))
         transport = MemoryTransport()
         made = Coordinator(Server(transport.listener, QuickClock(), {}, ()), QuickClock())
         who = DriverIdentity(host="h", pid=1, started=0.0, sparktrain="1")
-        work = composed.attached().started().work(self.agents, Watcher(self), who)
+        work = prepared.attached().started().work(self.agents, Watcher(self), who)
         await made.open()
         dialers = [transport.dialer(self.world.name()) for _ in range(self.agents)]
         attending = [asyncio.create_task(Agent(self, dialer).attend()) for dialer in dialers]
@@ -269,7 +269,7 @@ class Learning(PreparedRun):
 
 
 @cache
-def composed(trials: int, learning: bool = False) -> PreparedRun:
+def prepared(trials: int, learning: bool = False) -> PreparedRun:
     """A sweep of so many trials; its store is a driver's matter."""
     options = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, trials=trials)
     made = compose(train, grid(x=list(range(trials))), options)

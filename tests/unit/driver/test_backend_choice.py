@@ -29,7 +29,7 @@ def having(monkeypatch: pytest.MonkeyPatch, packages: set[str]) -> None:
     monkeypatch.setattr(backend_choice.choose, "__defaults__", (packages.__contains__,))
 
 
-def composed(folder: Path, **options: Any) -> PreparedRun:
+def prepared(folder: Path, **options: Any) -> PreparedRun:
     values = {"workers": 2, "dir": str(folder), "name": "big", **options}
     return compose(train, single({"lr": 0.1}), RunOptions(**values))
 
@@ -74,7 +74,7 @@ def test_executors_decide_and_the_plan_has_what_came_of_it(
     there: bool, backend: Backend, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     having(monkeypatch, BOTH)
-    made = composed(tmp_path).settled(there)
+    made = prepared(tmp_path).settled(there)
     assert (made.spec.gang.backend, made.plan.spec["gang"]["backend"]) == (backend, backend)
     assert made.choice is not None
     assert not made.choice.tentative
@@ -84,7 +84,7 @@ def test_executors_decide_and_the_plan_has_what_came_of_it(
 
 def test_a_driver_without_horovod_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, {"tensorflow"})
-    made = composed(tmp_path)
+    made = prepared(tmp_path)
     assert made.spec.gang.backend is Backend.TENSORFLOW
     assert list(opening(made)) == [
         "big: backend tensorflow: the driver has no Horovod, which is faster for large models"
@@ -93,13 +93,13 @@ def test_a_driver_without_horovod_asks_nobody(tmp_path: Path, monkeypatch: pytes
 
 def test_parameter_servers_need_no_backend_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, BOTH)
-    assert composed(tmp_path, ps=1).spec.gang.backend is Backend.TENSORFLOW
+    assert prepared(tmp_path, ps=1).spec.gang.backend is Backend.TENSORFLOW
 
 
 @pytest.mark.parametrize("named", ["horovod", "tensorflow", "none"])
 def test_a_backend_that_is_named_is_taken(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, BOTH)
-    made = composed(tmp_path, backend=named)
+    made = prepared(tmp_path, backend=named)
     assert (made.choice, made.spec.gang.backend.value) == (None, named)
     assert list(opening(made)) == []
 
@@ -112,9 +112,9 @@ def test_trials_of_one_member_need_none() -> None:
 @pytest.mark.parametrize("before", ["horovod", "tensorflow", "none"])
 def test_a_run_that_is_resumed_keeps_its_backend(before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, BOTH)
-    composed(tmp_path, backend=before).started()
+    prepared(tmp_path, backend=before).started()
     having(monkeypatch, {"tensorflow"} if before == "horovod" else BOTH)
-    again = composed(tmp_path).attached()
+    again = prepared(tmp_path).attached()
     assert again.spec.gang.backend.value == again.plan.spec["gang"]["backend"] == before
     assert list(opening(again)) == [
         "big: resumes; 1 to run in all",
@@ -126,6 +126,6 @@ def test_other_roles_are_told_as_such_and_not_as_another_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     having(monkeypatch, BOTH)
-    composed(tmp_path, backend="horovod").started()
+    prepared(tmp_path, backend="horovod").started()
     with pytest.raises(ResumeError, match='"ps": 1'):
-        composed(tmp_path, ps=1).attached()
+        prepared(tmp_path, ps=1).attached()

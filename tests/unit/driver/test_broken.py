@@ -14,7 +14,7 @@ from sparktrain.errors import PoolError
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.state.trial import TrialStatus
-from tests.unit.driver.drivers import Agent, Driver, QuickClock, World, composed, whole
+from tests.unit.driver.drivers import Agent, Driver, QuickClock, World, prepared, whole
 
 DEADLINE_S = 10.0
 
@@ -32,7 +32,7 @@ def coordinator() -> tuple[Coordinator, MemoryTransport]:
 
 
 def work(watcher: NullDisplay | None = None, world: World | None = None) -> RunRequest:
-    made = replace(composed(2), store=(world or World()).store).attached().started()
+    made = replace(prepared(2), store=(world or World()).store).attached().started()
     return made.work(1, watcher or NullDisplay(), DriverIdentity("h", 1, 0.0, "1"))
 
 
@@ -107,7 +107,7 @@ async def test_an_error_that_a_run_has_left_behind_does_not_end_the_next(caplog:
     await asyncio.wait_for(running, DEADLINE_S)
 
     world = World()
-    driver = Driver(world, composed(2), whole)
+    driver = Driver(world, prepared(2), whole)
     running = await begun(made, work(world=world))
     late.set()
     await asyncio.sleep(0)

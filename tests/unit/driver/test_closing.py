@@ -17,7 +17,7 @@ from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
-from tests.unit.driver.drivers import World, composed, play
+from tests.unit.driver.drivers import World, play, prepared
 
 STOPPED = Outcome(1.0, failure=Failure(FailureKind.STOPPED, "stopped on request"))
 
@@ -50,7 +50,7 @@ async def attend(dialer: Dialer, training: asyncio.Event) -> None:
 async def closed_in_the_middle() -> RunOutcome:
     transport, world, training = MemoryTransport(), World(), asyncio.Event()
     made = Coordinator(Server(transport.listener, SystemClock(), {}, ()), SystemClock())
-    run = replace(composed(2), store=world.store)
+    run = replace(prepared(2), store=world.store)
     work = run.attached().work(1, NullDisplay(), DriverIdentity(host="h", pid=1, started=0.0, sparktrain="1"))
     await made.open()
     agent = asyncio.create_task(attend(transport.dialer("agent"), training))

@@ -12,13 +12,13 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver import drivers
-from tests.unit.driver.drivers import Driver, World, composed, play, whole
+from tests.unit.driver.drivers import Driver, World, play, prepared, whole
 
 TRIALS = 20
 
 
 def test_the_result_says_why_and_the_next_driver_runs_what_has_none(caplog: pytest.LogCaptureFixture) -> None:
-    world, run = World(), composed(TRIALS)
+    world, run = World(), prepared(TRIALS)
     mistake = Outcome(0.1, failure=Failure(FailureKind.EXCEPTION, "KeyError: 'lr'"))
     with patch.object(drivers, "outcome", lambda x: mistake), caplog.at_level(logging.WARNING, "sparktrain"):
         ran = play(Driver(world, run, whole, agents=3).run())

@@ -23,7 +23,7 @@ def train(x: int) -> float:
     return float(x)
 
 
-def composed(folder: Path, **options: Any) -> PreparedRun:
+def prepared(folder: Path, **options: Any) -> PreparedRun:
     asked = {"metric": "loss", "dir": str(folder), "name": "run", "backend": "none", "preload": [], **options}
     return compose(train, grid(x=[1]), SweepOptions(**asked))
 
@@ -64,7 +64,7 @@ def test_the_command_line_tells_values_and_names_apart() -> None:
 
 
 def test_values_are_in_no_file_of_the_run_and_in_no_text_of_the_driver(tmp_path: Path) -> None:
-    made = composed(tmp_path, env={"TOKEN": SECRET}).attached().started()
+    made = prepared(tmp_path, env={"TOKEN": SECRET}).attached().started()
     work = made.work(1, NullDisplay(), DriverIdentity("h", 1, 0.0, "1"))
     assert work.env == {"TOKEN": SECRET}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -76,8 +76,8 @@ def test_values_are_in_no_file_of_the_run_and_in_no_text_of_the_driver(tmp_path:
 
 
 def test_a_run_that_is_resumed_by_its_directory_wants_them_again(tmp_path: Path) -> None:
-    composed(tmp_path, env={"TOKEN": SECRET, "OTHER": "1"}).attached().started()
+    prepared(tmp_path, env={"TOKEN": SECRET, "OTHER": "1"}).attached().started()
     with pytest.raises(ResumeError, match=r"not stored: pass OTHER by env= \(--env OTHER"):
         compose_again(str(tmp_path / "run"), env={"TOKEN": "x"})
     assert compose_again(str(tmp_path / "run"), env={"TOKEN": "x", "OTHER": "y"}).env == {"TOKEN": "x", "OTHER": "y"}
-    assert composed(tmp_path, env={"TOKEN": "new"}).attached().found is not None, "other variables are no other run"
+    assert prepared(tmp_path, env={"TOKEN": "new"}).attached().found is not None, "other variables are no other run"

@@ -23,7 +23,7 @@ from sparktrain.errors import (
 from sparktrain.ids import RunId
 from sparktrain.state.commands import EndRun
 from sparktrain.state.sweep import Ending
-from tests.unit.driver.drivers import composed
+from tests.unit.driver.drivers import prepared
 
 ENDED = JobEnd(((0, "gone", True),))
 UNAVAILABLE = RunOutcome((), EndRun(RunId("r"), Ending.UNAVAILABLE, "gone"), 1.0)
@@ -322,4 +322,4 @@ def test_a_pool_whose_coordinator_broke_is_closed(monkeypatch: pytest.MonkeyPatc
 
 def a_run() -> types.SimpleNamespace:
     """A run, as far as a pool looks at it."""
-    return types.SimpleNamespace(spec=composed(1).spec)
+    return types.SimpleNamespace(spec=prepared(1).spec)

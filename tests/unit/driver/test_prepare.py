@@ -1,4 +1,4 @@
-"""What a call is composed of."""
+"""The parts of a prepared run."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def train(lr: float) -> float:
     return lr
 
 
-def composed(folder: Path, **options: object):  # type: ignore[no-untyped-def]
+def prepared(folder: Path, **options: object):  # type: ignore[no-untyped-def]
     values = {"workers": 2, "backend": "none", "dir": str(folder), "name": "big", **options}
     return compose(train, single({"lr": 0.1}), RunOptions(**values))  # type: ignore[arg-type]
 
@@ -35,7 +35,7 @@ def ended(status: TrialStatus, generations: int = 2) -> SweepResult:
 
 
 def test_a_run_is_a_sweep_of_one_trial(tmp_path: Path) -> None:
-    made = composed(tmp_path, max_retries=5)
+    made = prepared(tmp_path, max_retries=5)
     assert made.trials == 1
     assert list(made.space) == [{"lr": 0.1}]
     assert (made.spec.gang, made.spec.max_retries) == (GangSpec(workers=2, backend=Backend.NONE), 5)
@@ -43,13 +43,13 @@ def test_a_run_is_a_sweep_of_one_trial(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("metric", "mode", "line"), [("val_loss", "min", "lower"), ("acc", "max", "higher")])
 def test_the_better_end_of_a_metric_is_found_stored_and_told(tmp_path: Path, metric: str, mode: str, line: str) -> None:
-    made = composed(tmp_path, metric=metric)
+    made = prepared(tmp_path, metric=metric)
     assert (made.spec.mode, made.plan.spec["mode"]) == (mode, mode)
     assert list(opening(made)) == [f"big: metric {metric}, {line} is better"]
 
 
 def test_the_model_of_a_run_is_the_one_that_the_chief_of_its_newest_gang_exported(tmp_path: Path) -> None:
-    made = composed(tmp_path)
+    made = prepared(tmp_path)
     older, newest = (made.layout.path + f"/trials/0000/generation-{number}/rank-0/model.keras" for number in (1, 2))
     made.store.put_if_absent(older, b"old")
     assert run_end(made, ended(TrialStatus.SUCCEEDED)).model_path is None
@@ -59,7 +59,7 @@ def test_the_model_of_a_run_is_the_one_that_the_chief_of_its_newest_gang_exporte
 
 
 def test_a_limit_of_trials_is_for_a_sweep_and_a_number_of_agents_for_a_run(tmp_path: Path) -> None:
-    one = composed(tmp_path)
+    one = prepared(tmp_path)
     assert one.limited(None, 3).concurrent is None
     with pytest.raises(
         SpecError, match=r"^max_concurrent_trials \(2\) is for a sweep, and .* holds a run: pass agents$"

@@ -19,7 +19,7 @@ from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.search.space import grid
 from sparktrain.usercode.code_changes import MOST_LINES
 from sparktrain.usercode.target import resolve
-from tests.unit.driver.drivers import NAME, World, composed
+from tests.unit.driver.drivers import NAME, World, prepared
 from tests.unit.runs.test_history import TRIALS, attached, driven
 from tests.unit.scripted import of_a_script
 
@@ -28,12 +28,12 @@ from tests.unit.scripted import of_a_script
 def done() -> World:
     """A complete run with one failed trial."""
     world = World()
-    driven(world, composed(TRIALS))
+    driven(world, prepared(TRIALS))
     return world
 
 
 def again(world: World, **changes: Any) -> PreparedRun:
-    return attached(world, replace(composed(TRIALS), **changes))
+    return attached(world, replace(prepared(TRIALS), **changes))
 
 
 def calling(function: Callable[..., Any], world: World, **options: Any) -> PreparedRun:
@@ -72,7 +72,7 @@ def test_it_says_so_to_whoever_called(done: World) -> None:
 def test_a_run_that_goes_on_says_what_stays_and_what_is_run(done: World) -> None:
     lines = list(opening(again(done, retry_failed=True)))
     assert lines[0] == "sweep: resumes; 5 trials keep their results; 1 trial that failed is retried; 1 to run in all"
-    more = replace(composed(TRIALS + 3), allow_changed=frozenset({"space"}))
+    more = replace(prepared(TRIALS + 3), allow_changed=frozenset({"space"}))
     assert next(iter(opening(attached(done, more)))) == (
         "sweep: resumes; 5 trials keep their results; 1 trial stays failed: retry_failed=True (--retry-failed) retries "
         "it; 3 to run in all"

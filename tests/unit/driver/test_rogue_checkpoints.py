@@ -12,7 +12,7 @@ from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Report
 from sparktrain.state.records import CheckpointAcknowledged
 from tests.unit.driver import drivers
-from tests.unit.driver.drivers import NAME, Driver, World, composed, outcome, play, whole
+from tests.unit.driver.drivers import NAME, Driver, World, outcome, play, prepared, whole
 
 VICTIMS = (
     "other-run/trials/0000/checkpoints/gen-0001/manifest-00000001",
@@ -52,7 +52,7 @@ def acknowledged(world: World) -> list[str]:
 
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_a_claimed_path_is_neither_deleted_nor_kept(victim: str) -> None:
-    world, run = World(), composed(2)
+    world, run = World(), prepared(2)
     files = {path: b"precious" for path in VICTIMS if path and ".." not in path and not path.startswith("/")}
     world.store.files.update(files)
     with patch.object(drivers, "Agent", type("Liar", (Rogue,), {"path": victim})):
@@ -65,7 +65,7 @@ def test_a_claimed_path_is_neither_deleted_nor_kept(victim: str) -> None:
 
 @pytest.mark.parametrize("claim", [{"digest": "../../elsewhere"}, {"digest": "0" * 63}, {"first": -5}])
 def test_a_claim_that_no_checkpoint_can_have_counts_for_nothing(claim: dict[str, object]) -> None:
-    world, run = World(), composed(1)
+    world, run = World(), prepared(1)
     with patch.object(drivers, "Agent", type("Liar", (Rogue,), claim)):
         ran = play(Driver(world, run, whole, agents=1).run())
     assert [trial.metrics for trial in ran.trials] == [{"y": 0.0}]
@@ -85,7 +85,7 @@ class Thief(drivers.Agent):
 
 
 def test_a_checkpoint_of_another_agents_trial_counts_for_nothing() -> None:
-    world, run = World(), composed(2)
+    world, run = World(), prepared(2)
     with patch.object(drivers, "Agent", Thief):
         play(Driver(world, run, whole, agents=2).run())
     assert acknowledged(world) == []

@@ -16,7 +16,7 @@ from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.messages import Tokens
 from sparktrain.protocol.transport import Link
 from sparktrain.store.hadoop.hdfs import HdfsStore
-from tests.unit.driver.drivers import Driver, World, composed
+from tests.unit.driver.drivers import Driver, World, prepared
 from tests.unit.driver.drivers import play as played
 
 
@@ -75,7 +75,7 @@ def test_a_run_hands_them_out_before_it_begins_and_whenever_there_are_others(
     monkeypatch.setattr(Server, "hand_out", lambda self, tokens: (order.append("tokens"), hand_out(self, tokens)))
     monkeypatch.setattr(World, "start", lambda self, member: (order.append("start"), start(self, member)))
     keeper: Any = Renewed()
-    driver = Driver(World(), replace(composed(5), tokens=keeper), lambda name, effect: effect())
+    driver = Driver(World(), replace(prepared(5), tokens=keeper), lambda name, effect: effect())
     played(driver.run())
     assert order[0] == "tokens"
     assert order.count("start") == 5
@@ -91,4 +91,4 @@ def test_a_run_directory_is_looked_at_before_there_is_a_session_where_that_can_b
 ) -> None:
     store = HdfsStore(StoreAddress("hdfs://a:1/runs", {"hadoop.security.authentication": authentication}))
     monkeypatch.setattr(prepare, "has_ticket", lambda: ticket)
-    assert replace(composed(5), store=store).needs_session is needed
+    assert replace(prepared(5), store=store).needs_session is needed

@@ -33,7 +33,7 @@ from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded, TrialCo
 from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
-from tests.unit.driver.drivers import Climber, Driver, World, composed, play, whole
+from tests.unit.driver.drivers import Climber, Driver, World, play, prepared, whole
 from tests.unit.store.gated import MemoryStore
 
 TRIALS = 6
@@ -47,15 +47,15 @@ def driven(world: World, run: PreparedRun) -> tuple[SweepResult, RunOutcome]:
 
 
 def attached(world: World, run: PreparedRun | None = None) -> PreparedRun:
-    return replace(run or composed(TRIALS), store=world.store).attached()
+    return replace(run or prepared(TRIALS), store=world.store).attached()
 
 
 def with_journal(world: World, records: Iterable[AnyRecord], who: DriverIdentity = OTHER) -> World:
     """The same run with a journal of these records, and without results, which would follow from others."""
-    other, results = World(), composed(TRIALS).layout.results
+    other, results = World(), prepared(TRIALS).layout.results
     kept = {path: data for path, data in world.store.files.items() if "/journal/" not in path and path != results}
     other.store.files.update(kept)
-    journal, _ = Journal.claim(other.store, composed(TRIALS).layout.journal, who)
+    journal, _ = Journal.claim(other.store, prepared(TRIALS).layout.journal, who)
     journal.append(list(records))
     return other
 
@@ -72,18 +72,18 @@ def with_a_lost_trial(world: World, *end: AnyRecord) -> list[AnyRecord]:
 
 
 def records(store: Store) -> tuple[AnyRecord, ...]:
-    return reader.read(store, composed(TRIALS).layout.journal).records
+    return reader.read(store, prepared(TRIALS).layout.journal).records
 
 
 @pytest.fixture
 def done() -> tuple[World, SweepResult]:
     """A run that is complete."""
     world = World()
-    return world, driven(world, composed(TRIALS))[0]
+    return world, driven(world, prepared(TRIALS))[0]
 
 
 def changed(run: PreparedRun, space: Space | None = None, **spec: Any) -> PreparedRun:
-    """The run as another call would have composed it."""
+    """The run as another call would have prepared it."""
     new, space = replace(run.spec, **spec), space or run.space
     plan = structs.replace(run.plan, spec=spec_fields(new), space=to_document(space, new.trials))
     return replace(run, spec=new, plan=plan, space=space)
@@ -105,7 +105,7 @@ def test_results_that_are_missing_or_of_another_driver_are_written(
     done: tuple[World, SweepResult], left: bytes | None
 ) -> None:
     world, first = done
-    path = composed(TRIALS).layout.results
+    path = prepared(TRIALS).layout.results
     content = world.store.files.pop(path)
     if left is not None:
         world.store.files[path] = left
@@ -140,14 +140,14 @@ def test_a_lost_trial_is_retried(done: tuple[World, SweepResult]) -> None:
     world, first = done
     again = with_journal(world, with_a_lost_trial(world, *records(world.store)[-1:]))
     assert finished(attached(again)) is None
-    made, _ = driven(again, composed(TRIALS))
+    made, _ = driven(again, prepared(TRIALS))
     assert [trial.metrics for trial in made.trials] == [trial.metrics for trial in first.trials]
     assert [trial for trial, _ in again.started] == [2]
 
 
 def test_failed_trials_are_retried_on_request(done: tuple[World, SweepResult]) -> None:
     world, _ = done
-    run = replace(composed(TRIALS), retry_failed=True)
+    run = replace(prepared(TRIALS), retry_failed=True)
     assert finished(attached(world, run)) is None
     world.again = {3}
     made, _ = driven(world, run)
@@ -162,7 +162,7 @@ def test_a_function_that_no_executor_could_load_is_no_result(done: tuple[World, 
     unloadable = with_journal(world, [*added, failed, RunEnded(ending=Ending.UNLOADABLE)])
     assert finished(attached(unloadable)) is None
     unloadable.again = {0}
-    made, _ = driven(unloadable, composed(TRIALS))
+    made, _ = driven(unloadable, prepared(TRIALS))
     assert made.trials[0].status is TrialStatus.SUCCEEDED
 
 
@@ -171,29 +171,29 @@ def test_a_function_that_no_executor_could_load_is_no_result(done: tuple[World, 
 
 def test_more_trials_run_and_none_of_the_first_is_repeated() -> None:
     world = World()
-    first, _ = driven(world, changed(composed(TRIALS), trials=4))
+    first, _ = driven(world, changed(prepared(TRIALS), trials=4))
     assert len(first.trials) == 4
     assert finished(attached(world)) is None
-    made, _ = driven(world, composed(TRIALS))
+    made, _ = driven(world, prepared(TRIALS))
     assert made.trials[:4] == first.trials
     assert [trial for trial, _ in world.started] == list(range(TRIALS))
     assert finished(attached(world)) == made
 
 
 def test_old_results_stay_until_there_are_new_ones() -> None:
-    world, path = World(), composed(TRIALS).layout.results
-    driven(world, changed(composed(TRIALS), trials=4))
+    world, path = World(), prepared(TRIALS).layout.results
+    driven(world, changed(prepared(TRIALS), trials=4))
     before = world.store.files[path]
     attached(world).work(1, NullDisplay(), OTHER)
     assert world.store.files[path] == before, "a reader always finds a whole file"
-    made, _ = driven(world, composed(TRIALS))
+    made, _ = driven(world, prepared(TRIALS))
     assert len(made.trials) == TRIALS
     assert sweep_result(from_json(json.loads(world.store.files[path]))) == made
 
 
 def test_fewer_trials_remove_no_result(done: tuple[World, SweepResult]) -> None:
     world, first = done
-    made, _ = driven(world, changed(composed(TRIALS), trials=2))
+    made, _ = driven(world, changed(prepared(TRIALS), trials=2))
     assert made.trials == first.trials
 
 
@@ -201,7 +201,7 @@ def test_another_space_is_refused_and_where_allowed_only_new_cases_run(
     done: tuple[World, SweepResult],
 ) -> None:
     world, first = done
-    run = changed(composed(TRIALS), grid(x=[0, 1, 2, 100, 101]), trials=None)
+    run = changed(prepared(TRIALS), grid(x=[0, 1, 2, 100, 101]), trials=None)
     with pytest.raises(ResumeError, match="started with other space"):
         attached(world, run)
     run = replace(run, allow_changed=frozenset({"space"}))
@@ -221,7 +221,7 @@ def test_a_driver_that_answers_is_left_alone(done: tuple[World, SweepResult], mo
     monkeypatch.setattr(history, "answers", lambda driver: driver == OTHER)
     with pytest.raises(RunDirectoryError, match=r"in use: process 7 on other has owned this run since 19\d\d-"):
         attached(running)
-    same = replace(composed(TRIALS), store=running.store).attached(OTHER)
+    same = replace(prepared(TRIALS), store=running.store).attached(OTHER)
     assert same.found is not None, "it is this pool that asks, and it is on no run"
     attached(world)
 
@@ -237,8 +237,8 @@ def test_a_driver_that_yarn_has_replaced_is_not_asked(
     monkeypatch.setattr(history, "answers", lambda driver: True)
     another = structs.replace(SECOND, application="1_0002", fingerprint="g")
     with pytest.raises(RunDirectoryError, match="in use"):
-        replace(composed(TRIALS), store=running.store).attached(another)
-    assert replace(composed(TRIALS), store=running.store).attached(SECOND).replaces
+        replace(prepared(TRIALS), store=running.store).attached(another)
+    assert replace(prepared(TRIALS), store=running.store).attached(SECOND).replaces
 
 
 @pytest.mark.parametrize("ending", [Ending.STOPPED, Ending.FAILING])
@@ -247,7 +247,7 @@ def test_a_driver_of_a_new_yarn_attempt_does_not_restart_a_stopped_run(
 ) -> None:
     lost = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=ending, reason="why")), FIRST)
     monkeypatch.setenv("CONTAINER_ID", "container_e07_1_0001_02_000001")
-    run = replace(composed(TRIALS), retry_failed=True, store=lost.store)
+    run = replace(prepared(TRIALS), retry_failed=True, store=lost.store)
     made = finished(run.attached())
     assert made is not None
     assert (made.status, made.reason) == (SweepStatus.LOST, "why")
@@ -261,14 +261,14 @@ def test_a_driver_of_a_new_yarn_attempt_resumes_an_unfinished_run(
 ) -> None:
     end = [RunEnded(ending=ending)] if ending is not None else []
     lost = with_journal(done[0], with_a_lost_trial(done[0], *end), FIRST)
-    assert finished(replace(composed(TRIALS), store=lost.store).attached(SECOND)) is None
+    assert finished(replace(prepared(TRIALS), store=lost.store).attached(SECOND)) is None
 
 
 def test_a_later_call_of_the_program_with_another_space_runs_more_trials(
     done: tuple[World, SweepResult],
 ) -> None:
     ended = with_journal(done[0], records(done[0].store), FIRST)
-    more = replace(composed(TRIALS + 1), store=ended.store, allow_changed=frozenset({"space"}))
+    more = replace(prepared(TRIALS + 1), store=ended.store, allow_changed=frozenset({"space"}))
     assert finished(more.attached(SECOND)) is None
 
 
@@ -276,7 +276,7 @@ def test_only_one_yarn_attempt_retries_failed_trials(
     done: tuple[World, SweepResult],
 ) -> None:
     ended = with_journal(done[0], records(done[0].store), FIRST)
-    run = replace(composed(TRIALS), retry_failed=True, store=ended.store)
+    run = replace(prepared(TRIALS), retry_failed=True, store=ended.store)
     assert run.attached(SECOND).retry_failed, "the one before had another call"
     starts = [
         structs.replace(run.driver_started, plan=each.plan)
@@ -337,7 +337,7 @@ async def never_called(*arguments: Any) -> Any:
 
 def test_one_of_two_concurrent_first_drivers_is_refused() -> None:
     store = MemoryStore()
-    first, second = (replace(composed(TRIALS), store=store).attached() for _ in range(2))
+    first, second = (replace(prepared(TRIALS), store=store).attached() for _ in range(2))
     first.started()
     with pytest.raises(RunDirectoryError, match="at the same time"):
         second.started()
@@ -346,14 +346,14 @@ def test_one_of_two_concurrent_first_drivers_is_refused() -> None:
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}"])
 def test_a_folder_of_another_program_is_refused(content: bytes) -> None:
     world = World()
-    world.store.put_if_absent(composed(TRIALS).layout.spec, content)
+    world.store.put_if_absent(prepared(TRIALS).layout.spec, content)
     with pytest.raises(RunDirectoryError, match="run"):
         attached(world)
 
 
 def test_a_random_seed_is_kept(done: tuple[World, SweepResult]) -> None:
     world, _ = done
-    run = changed(composed(TRIALS), seed=99)
+    run = changed(prepared(TRIALS), seed=99)
     assert attached(world, replace(run, seeded=False)).spec.seed == 1
     with pytest.raises(ResumeError, match="other seed"):
         attached(world, run)
@@ -364,7 +364,7 @@ def test_a_random_seed_is_kept(done: tuple[World, SweepResult]) -> None:
 
 def test_a_sampler_observes_what_the_one_before_observed() -> None:
     world = World()
-    run = composed(TRIALS, learning=True)
+    run = prepared(TRIALS, learning=True)
     driven(world, run)
     replayed, again = Climber(TRIALS), records(world.store)
     history.replay(replayed, again, run.plan.space_digest)
