@@ -16,7 +16,10 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.base import Store
 from sparktrain.store.objects.bucket import PART_BYTES
+from sparktrain.store.objects.object_store import ObjectStore
+from sparktrain.store.objects.s3 import S3Bucket
 from sparktrain.store.url import open_store
+from tests.unit.clocks import InstantClock
 
 pytestmark = pytest.mark.usefixtures("aws")
 
@@ -24,7 +27,11 @@ REFUSAL = "<Error><Code>{code}</Code><Message>no</Message></Error>"
 
 
 def s3(endpoint: str, folder: str, timeout_s: float = 30) -> Store:
-    return open_store(StoreAddress(f"s3://{folder}", {"endpoint": endpoint, "region": "us-east-1"}, timeout_s))
+    return open_store(StoreAddress(f"s3://{folder}", settings(endpoint), timeout_s))
+
+
+def settings(endpoint: str) -> dict[str, str]:
+    return {"endpoint": endpoint, "region": "us-east-1"}
 
 
 @contextmanager
@@ -180,8 +187,10 @@ def test_an_unexpected_error_is_an_error_of_the_store(refusing: Callable[[int, s
 
 
 def test_a_request_to_an_overloaded_service_is_retried(refusing: Callable[[int, str], str]) -> None:
+    bucket, clock = S3Bucket("runs", settings(refusing(503, "SlowDown"))), InstantClock()
     with soon(), pytest.raises(StoreTimeoutError, match=r"the service fails \(SlowDown\)"):
-        s3(refusing(503, "SlowDown"), "runs/x", timeout_s=2).put_if_absent("a", b"")
+        ObjectStore(bucket, "x", 60, clock=clock).put_if_absent("a", b"")
+    assert len(clock.pauses) > 2
 
 
 def test_probe_detects_a_service_that_ignores_conditions(s3_server: str) -> None:
