@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.cluster.spark_session import jvm_here
 from tests.conf import CONF
 from tests.spark.command import finish, start, write_files
 
@@ -14,9 +15,10 @@ JOBS = CONF.parent / "jobs"
 
 def submitted(folder: Path, job: str, *arguments: str) -> tuple[int, bytes, str]:
     """Run a job with conf/local.conf; return exit code, stdout and stderr."""
-    submit = ["--properties-file", str(CONF / "local.conf"), str(JOBS / job), *arguments]
+    fast = ["--conf", f"spark.executor.extraJavaOptions={jvm_here()}"]
+    submit = ["--properties-file", str(CONF / "local.conf"), *fast, str(JOBS / job), *arguments]
     env = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder / "work")}
-    return finish(start(folder, *submit, command="spark-submit", **env))
+    return finish(start(folder, *submit, command="spark-submit", SPARK_SUBMIT_OPTS=jvm_here(), **env))
 
 
 def test_spark_submit_runs_the_grid_search_job(tmp_path: Path) -> None:
