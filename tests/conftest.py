@@ -36,8 +36,8 @@ all workers end at about the same time."""
 
 class Rings(LoadScopeScheduling):
     """How workers share the tests of `make test`: one has the ring of daemons, which tests of several files share, and
-    the others take a file at a time. Of three workers or more, the first ends with its ring: two busy ones are enough
-    for two cores."""
+    the others take a file at a time. Of three workers or more, the first ends with its ring: three that train at once
+    may need more memory than 12 GiB, and more time than their deadlines give."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(READERS):
