@@ -6,7 +6,8 @@ and each exit drops it: several milliseconds of a core for both. A huge page is 
 
 import ctypes
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,6 +19,16 @@ _FULL = 0.9
 _SMAPS = Path("/proc/self/smaps")
 HUGE_PAGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 """The file with the size of a huge page, in bytes; missing where the kernel has none."""
+
+_ARENA_BYTES = 2**20
+"""Python maps memory for small objects in arenas of this size, and unmaps one in which no block is used."""
+_BLOCK_BYTES = 512
+"""The largest block of an arena."""
+_RESERVED = {"tensorflow": 112 * 2**20}
+"""What the small objects of an import need, from `sys._debugmallocstats()`, of those that need much."""
+
+_pins: list[bytes] = []
+"""A block in each reserved arena, which keeps it."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -45,6 +56,16 @@ def arrange(huge_page: Path = HUGE_PAGE) -> None:
         return
     for region in regions:
         _LIBC.madvise(region.start, region.size, _MADV_COLLAPSE)
+
+
+def reserve(modules: Collection[str]) -> None:
+    """Map the memory for the small objects of `modules` in one piece, before they are imported.
+
+    The import would otherwise spread it over a hundred places between the libraries, too small for huge pages.
+    """
+    arenas = sum(size for name, size in _RESERVED.items() if name in modules) // _ARENA_BYTES
+    blocks = [bytes(_BLOCK_BYTES - sys.getsizeof(b"")) for _ in range(arenas * _ARENA_BYTES // _BLOCK_BYTES)]
+    _pins.extend(blocks[:: _ARENA_BYTES // _BLOCK_BYTES // 2])
 
 
 def collapsible(smaps: str, page: int) -> Iterator[Region]:

@@ -33,6 +33,7 @@ def run_member(pipe: BlockingPipe[m.ToMember], on_assigned: Callable[[], None]) 
     It calls `on_assigned` when the assignment has come, before any code of the user runs.
     """
     try:
+        process_setup.rehearse()
         assignment = pipe.receive()
         if not isinstance(assignment, m.Assignment):
             os._exit(0)  # the agent closed its end: this member is not needed

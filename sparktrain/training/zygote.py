@@ -104,6 +104,7 @@ class Zygote:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         importlib.invalidate_caches()
         gc.disable()  # modules stay; collecting takes a fifth of the import of TensorFlow
+        forkable.reserve(modules)
         failed: dict[str, str] = {}
         for name in modules:
             try:
