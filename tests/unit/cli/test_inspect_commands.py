@@ -256,10 +256,17 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
-def test_a_wrong_call(run: ScriptedRun, capfd: Capture, words: list[str], message: str) -> None:
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> ScriptedRun:
+    """A run beside another one, for tests that change neither."""
+    run = typical(tmp_path_factory.mktemp("unchanged") / "runs")
     typical(run.store.root, "second")
-    before = run.store.list()
+    return run
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_a_wrong_call(unchanged: ScriptedRun, capfd: Capture, words: list[str], message: str) -> None:
+    run, before = unchanged, unchanged.store.list()
     assert cli.main([word.format(run=run.directory, runs=run.store.root) for word in words]) == 2
     out, err = capfd.readouterr()
     assert out == ""

@@ -14,6 +14,9 @@ from tests.unit.clocks import InstantClock
 T = TypeVar("T")
 
 QUICK = RetryPolicy(total_s=60.0, call_s=30.0, again_s=60.0, first_pause_s=0.001, longest_pause_s=0.001)
+
+Faults = dict[tuple[str, int], bool]
+"""By the request's name and its number among those: whether it takes effect although it fails."""
 """Many attempts, by a clock that makes no real pause. No request in memory takes as long as its timeout."""
 
 
@@ -172,3 +175,18 @@ class MemoryStore(HadoopStore):
 
     def _user(self) -> str:
         return "ann"
+
+
+def failing(faults: Faults, other: Callable[[str, int, bool], None] = lambda *_: None) -> Callable[[str, bool], None]:
+    counts: dict[str, int] = {}
+
+    def fail(request: str, done: bool) -> None:
+        number = counts.setdefault(request, 0)
+        if done:
+            counts[request] += 1
+        other(request, number, done)
+        if faults.get((request, number)) is done:
+            counts[request] = number + 1
+            raise RuntimeError(f"{request} {number} failed")
+
+    return fail

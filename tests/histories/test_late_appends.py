@@ -10,8 +10,7 @@ from sparktrain.store.base import WriteStream
 from sparktrain.store.hadoop.client import HadoopClient, Writer
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
 from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
-from tests.unit.store.hadoop.memory import Hdfs, MemoryClient, MemoryStore
-from tests.unit.store.hadoop.test_lost_answers import Faults, failing
+from tests.unit.store.hadoop.memory import Faults, Hdfs, MemoryClient, MemoryStore, failing
 
 T = TypeVar("T")
 

@@ -1,40 +1,20 @@
 """A store over HDFS, with requests that fail before or after they take effect."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.errors import StoreError
 from sparktrain.store.base import UNPUBLISHED
-from tests.unit.store.hadoop.memory import Hdfs, MemoryStore
+from tests.unit.store.hadoop.memory import Faults, Hdfs, MemoryStore, failing
 
 PATH = "/exp/a"
-
-Faults = dict[tuple[str, int], bool]
-"""By the request's name and its number among those: whether it takes effect although it fails."""
 
 faults = st.dictionaries(
     st.tuples(st.sampled_from(["create", "write", "close", "rename", "delete", "status"]), st.integers(0, 4)),
     st.booleans(),
     max_size=8,
 )
-
-
-def failing(faults: Faults, other: Callable[[str, int, bool], None] = lambda *_: None) -> Callable[[str, bool], None]:
-    counts: dict[str, int] = {}
-
-    def fail(request: str, done: bool) -> None:
-        number = counts.setdefault(request, 0)
-        if done:
-            counts[request] += 1
-        other(request, number, done)
-        if faults.get((request, number)) is done:
-            counts[request] = number + 1
-            raise RuntimeError(f"{request} {number} failed")
-
-    return fail
 
 
 def visible(hdfs: Hdfs) -> set[str]:
