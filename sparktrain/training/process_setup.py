@@ -65,15 +65,6 @@ def seed(value: int) -> None:
         sys.modules["keras"].utils.set_random_seed(bounded)
 
 
-def rehearse() -> None:
-    """Seed once in a waiting process, so that the seeding of its member takes less time. Raises nothing.
-
-    A forked process copies each page of its parent when it first writes to it: some microseconds for each of hundreds.
-    """
-    with suppress(Exception):  # the seeding of the member fails too, and names the error
-        seed(0)
-
-
 def flush() -> None:
     """Flush everything printed so far, by Python and by native code."""
     for stream in {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}:

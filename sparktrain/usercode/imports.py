@@ -100,6 +100,10 @@ class Sources:
         tops = {name.partition(".")[0] for name in modules}
         return sorted(name for name in tops if self.place_of(name) is not None)
 
+    def places_of(self, modules: Iterable[str]) -> list[Path]:
+        """The files and package folders of the local top-level modules among dotted names."""
+        return [place for name in self.local_names(modules) if (place := self.place_of(name))]
+
     def files_of(self, name: str) -> list[Path]:
         """The Python files of the local top-level module `name`: itself, or all in a package. None for any other."""
         if name not in self._files:

@@ -203,13 +203,13 @@ def _local_modules(function: Callable[..., Any], data: bytes, sources: Sources) 
     loaded = tuple(sys.modules)
     local = set(sources.local_names(loaded))
     referred = {name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data}
-    return _with_imported(referred | imports_of_function(function, sources).modules, sources)
+    imported = imports_of_function(function, sources).modules  # and what these import
+    return sources.places_of(imported | referred | sources.imports_of_modules(referred).modules)
 
 
 def _with_imported(names: set[str], sources: Sources) -> list[Path]:
     """Places of the local modules among `names`, and of those that they import."""
-    imported = sources.imports_of_modules(names).modules
-    return [place for name in sources.local_names(names | imported) if (place := sources.place_of(name))]
+    return sources.places_of(names | sources.imports_of_modules(names).modules)
 
 
 def _name_in_pickle(name: str) -> bytes:

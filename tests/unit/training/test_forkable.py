@@ -90,7 +90,7 @@ def test_a_process_that_rehearsed_copies_few_pages_when_it_is_assigned() -> None
     program = """
 import os, resource
 import numpy
-from sparktrain.training import process_setup
+from sparktrain.training import member, process_setup
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -98,7 +98,7 @@ def faults():
 for rehearsed in (False, True):
     if (child := os.fork()) == 0:
         if rehearsed:
-            process_setup.rehearse()
+            member.rehearse()
         before = faults()
         process_setup.seed(7)
         print(faults() - before, int(numpy.random.randint(2**31)), flush=True)
