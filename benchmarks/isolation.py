@@ -3,9 +3,10 @@
     python -m benchmarks.isolation [--trials 64] [--calls 3]
 
 The overhead is what a call takes longer than the trials' own time on two slots, over the number of trials. One call
-before those that count warms up. The rival runs the same function as tasks of a plain Spark stage, with a new Python
-process for each task; the floor does so with two processes for all tasks, which is no isolation at all. Neither of them
-loads TensorFlow.
+before those that count warms up. The row without TensorFlow shows what its memory costs: a fork copies an entry for
+each page or huge page of a process, and an exit drops them. The rival runs the same function as tasks of a plain Spark
+stage, with a new Python process for each task; the floor does so with two processes for all tasks, which is no
+isolation at all. Neither of them loads TensorFlow.
 """
 
 import argparse
@@ -27,16 +28,19 @@ def overheads_ms(call: Callable[[], object], trials: int, calls: int, trial_s: f
     return [1000 * (each - trials * trial_s / SLOTS) / trials for each in seconds[1:]]
 
 
-def on_pool(trials: int, calls: int) -> tuple[list[float], list[float]]:
-    """With sparktrain, on a pool: of trials that sleep, and of empty ones."""
+def on_pool(trials: int, calls: int) -> tuple[list[float], list[float], list[float]]:
+    """With sparktrain, on a pool: of trials that sleep, of empty ones, and of empty ones without TensorFlow."""
 
-    def call(function: Callable[[int], dict[str, float]]) -> None:
+    def call(pool: st.Pool, function: Callable[[int], dict[str, float]]) -> None:
         result = pool.sweep(function, {"trial": list(range(trials))}, metric="pid", mode="max", **quiet(runs))
         assert len({trial.metrics["pid"] for trial in result.trials}) == trials
 
-    with session() as (spark, runs), st.pool(spark, agents=SLOTS) as pool:
-        asleep = overheads_ms(lambda: call(nap), trials, calls)
-        return asleep, overheads_ms(lambda: call(empty), trials, calls, 0.0)
+    with session() as (spark, runs):
+        with st.pool(spark, agents=SLOTS) as pool:
+            asleep = overheads_ms(lambda: call(pool, nap), trials, calls)
+            idle = overheads_ms(lambda: call(pool, empty), trials, calls, 0.0)
+        with st.pool(spark, agents=SLOTS, preload=[]) as bare:
+            return asleep, idle, overheads_ms(lambda: call(bare, empty), trials, calls, 0.0)
 
 
 def on_stage(trials: int, calls: int, fresh: bool) -> list[float]:
@@ -55,10 +59,11 @@ def row(name: str, values: list[float], target: str = "") -> tuple[str, ...]:
 
 def rows(trials: int, calls: int) -> list[tuple[str, ...]]:
     """The rows of this benchmark's table: name, median in ms, each call, target."""
-    asleep, idle = on_pool(trials, calls)
+    asleep, idle, bare = on_pool(trials, calls)
     return [
         row("pool: a process per trial, TensorFlow loaded", asleep, at_most(median(asleep), TARGET_MS, " ms")),
         row("pool: the same, empty trials", idle, at_most(median(idle), EMPTY_TARGET_MS, " ms")),
+        row("pool: empty trials, without TensorFlow", bare),
         row("rival: plain Spark, a process per task", on_stage(trials, calls, fresh=True)),
         row("floor: plain Spark, two processes in all", on_stage(trials, calls, fresh=False)),
     ]
