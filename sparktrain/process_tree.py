@@ -80,8 +80,9 @@ def _listed(pid: str) -> set[int]:
     pids: set[int] = set()
     with suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                pids.update(map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split()))
+            children = f"/proc/{pid}/task/{thread}/children"
+            with suppress(FileNotFoundError, ProcessLookupError), open(children, "rb", buffering=0) as file:
+                pids.update(map(int, file.read().split()))
     return pids
 
 
