@@ -8,6 +8,7 @@ import ctypes
 import gc
 import sys
 from collections.abc import Collection, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from msgspec import Struct
@@ -61,11 +62,17 @@ def arrange(huge_page: Path = HUGE_PAGE) -> None:
 def reserve(modules: Collection[str]) -> None:
     """Map the memory for the small objects of `modules` in one piece, before they are imported.
 
-    The import would otherwise spread it over a hundred places between the libraries, too small for huge pages.
+    The import would otherwise spread it over a hundred places between the libraries, too small for huge pages. Nothing
+    is reserved for a module that is imported already, or not installed.
     """
-    arenas = sum(size for name, size in _RESERVED.items() if name in modules) // _ARENA_BYTES
+    needed = [size for name, size in _RESERVED.items() if name in modules and _is_new(name)]
+    arenas = sum(needed) // _ARENA_BYTES
     blocks = [bytes(_BLOCK_BYTES - sys.getsizeof(b"")) for _ in range(arenas * _ARENA_BYTES // _BLOCK_BYTES)]
     _pins.extend(blocks[:: _ARENA_BYTES // _BLOCK_BYTES // 2])
+
+
+def _is_new(module: str) -> bool:
+    return module not in sys.modules and PathFinder.find_spec(module) is not None
 
 
 def collapsible(smaps: str, page: int) -> Iterator[Region]:

@@ -86,6 +86,20 @@ print(reserved, resident() - before, len({{id(each) // 2**21 for each in objects
     assert (pages < 60) == together, "huge pages that hold objects"
 
 
+@pytest.mark.parametrize(
+    "before", ["sys.modules['tensorflow'] = sys", "sys.path[:] = []"], ids=["imported already", "not installed"]
+)
+def test_nothing_is_reserved_for_an_import_that_will_not_happen(before: str) -> None:
+    program = f"""
+import sys
+from sparktrain.training import forkable
+{before}
+forkable.reserve(["tensorflow"])
+print(len(forkable._pins))
+"""
+    assert _run(program) == [0]
+
+
 def test_a_process_that_rehearsed_copies_few_pages_when_it_is_assigned() -> None:
     program = """
 import os, resource
