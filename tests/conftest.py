@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
 RINGS = [f"tests.{each.name}" for each in Path(__file__).parent.iterdir() if (each / "__init__.py").exists()]
 pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # comparisons in helpers are shown as those in tests
@@ -35,20 +34,13 @@ all workers end at about the same time."""
 
 
 class Rings(LoadScopeScheduling):
-    """How workers share the tests of `make test`: one has the ring of daemons, which tests of several files share, and
-    the others take a file at a time. Of three workers or more, the first ends with its ring: three that train at once
-    may need more memory than 12 GiB, and more time than their deadlines give."""
+    """How workers share the tests of `make test`: one starts with the ring of daemons, which tests of several files
+    share, and the others, and it too from then on, take a file at a time."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(READERS):
             return READERS[0]
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]
-
-    def _reschedule(self, node: WorkerController) -> None:
-        if DAEMONS in self.assigned_work[node] and self.numnodes > 2:
-            node.shutdown()
-        else:
-            super()._reschedule(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rings:
