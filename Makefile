@@ -9,7 +9,7 @@ WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test test-all test-rig bench try-readme check lint types imports \
+.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test test-unit test-all test-rig bench try-readme check lint types imports \
     words docs format lock clean
 
 help: ## list the targets
@@ -41,6 +41,9 @@ demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a 
 
 test: horovod hadoop classes ## what every change must pass; RINGS="unit contract" or ARGS="-k journal" select: see docs/development.md
 	$(PYTEST) -m "not all and not rig" $(ARGS)
+
+test-unit: horovod ## the innermost ring, in half a minute: after each edit
+	@scripts/test_unit.sh $(ARGS)
 
 test-all: horovod hadoop classes ## all tests: those of make test, of make test-rig, and each fault case at full length
 	$(PYTEST) $(ARGS)
