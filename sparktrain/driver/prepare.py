@@ -264,7 +264,7 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         kind=options.kind,
         function=target.name,
         code=code.digest,
-        parts=fingerprint(target, code),
+        parts=fingerprint(target, code, sources=sources),
         preload=tuple(needed),
         space=to_document(trial_space, spec.trials),
         data_version=asked["data_version"],

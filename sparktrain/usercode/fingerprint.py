@@ -26,25 +26,25 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), range, date, time, t
 """Types with a complete `repr`."""
 
 
-def fingerprint(target: Target, code: Code) -> dict[str, str]:
+def fingerprint(target: Target, code: Code, *, sources: Sources | None = None) -> dict[str, str]:
     """A digest for each part of the code: its files by name, and each function that is sent by value.
 
     Python's own version is a part too, for the bytes of a function's instructions depend on it, but not line numbers
     and names of files. What a function captures counts as far as it is plain data, arrays, and functions, classes and
     objects of the user's; what a library has made counts by its name or type.
     """
-    used = _used(target)
+    used = _used(target, sources or Sources())
     parts = {name: digest for name, digest in _of_archive(code.archive) if used is None or _top(name) in used}
     whole = _hashed([code.function]) if code.by_reference else _Digests().of(target.function)
     return {f"function {target.name}": whole.hex()[:DIGITS], **parts}
 
 
-def _used(target: Target) -> set[str] | None:
+def _used(target: Target, sources: Sources) -> set[str] | None:
     """The top-level modules that count: of a file that the command line names all that lies beside it travels along,
     and what the file imports is its code. None for all that travel."""
     if target.file is None or target.reference is None:
         return None
-    imported = Sources().imports_of_files([target.file]).modules
+    imported = sources.imports_of_files([target.file]).modules
     return {each.partition(".")[0] for each in (target.reference.partition(":")[0], *imported)}
 
 

@@ -23,12 +23,12 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 _CODE_SUFFIXES = frozenset({".py", ".pyi", ".so"})
 
 
-def archive_beside(folder: Path, most_files: int = MAX_ARCHIVE_FILES) -> bytes:
+def archive_beside(folder: Path, sources: Sources, most_files: int = MAX_ARCHIVE_FILES) -> bytes:
     """The modules and packages in `folder`. Raises FunctionError when they are too large, naming the largest."""
     entries = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() and path.stem not in NEVER_SENT]
     modules = [path for path in entries if path.suffix == ".py" and os.path.isfile(path)]
     packages = [path for path in entries if _may_be_package(path)]
-    imported = {name.partition(".")[0] for name in Sources().imports_of_files(modules).modules}
+    imported = {name.partition(".")[0] for name in sources.imports_of_files(modules).modules}
     chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in imported]
     return archive_of([*modules, *chosen], most_files)
 

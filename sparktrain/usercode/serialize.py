@@ -84,7 +84,7 @@ def _beside(target: Target, sources: Sources) -> bytes:
     if target.root is None or target.file is None or target.reference is None:
         return b""
     if target.file.parent == target.root:
-        return archive_beside(target.root)
+        return archive_beside(target.root, sources)
     return archive_of(_with_imported({target.reference.partition(".")[0]}, sources))
 
 

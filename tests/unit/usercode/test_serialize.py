@@ -20,6 +20,7 @@ from sparktrain.protocol.code_origins import NAME as ORIGINS
 from sparktrain.protocol.messages import Code
 from sparktrain.usercode import module_zip
 from sparktrain.usercode.closure import belongs_to_driver, captures_of
+from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.serialize import MOST_CODE_BYTES, pack
 from sparktrain.usercode.target import resolve
 from tests.unit.scripted import of_a_script
@@ -143,6 +144,7 @@ def test_modules_beside_a_script_are_packed(there: Callable[..., Any], tmp_path:
 import pickle, sys
 import ship_model
 from sparktrain.driver.options import SweepOptions
+from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.serialize import MOST_CODE_BYTES, pack
 def train(n):
     from ship_lazy import VALUE
@@ -212,7 +214,9 @@ def test_the_archive_is_the_same_for_the_same_files(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         for name in sorted(["b.py", "a.py", "p/__init__.py", "p/z.py"], reverse=folder == "two"):
             write(tmp_path, f"{folder}/{name}", f"name = {name!r}")
-    assert module_zip.archive_beside(tmp_path / "one") == module_zip.archive_beside(tmp_path / "two")
+    assert module_zip.archive_beside(tmp_path / "one", Sources()) == module_zip.archive_beside(
+        tmp_path / "two", Sources()
+    )
 
 
 def test_a_package_and_its_imports_are_packed(there: Callable[..., Any], tmp_path: Path) -> None:
@@ -246,7 +250,7 @@ def test_an_archive_of_too_many_files(tmp_path: Path) -> None:
         write(tmp_path, f"ship_many/{index}.txt")
     write(tmp_path, "ship_many/__init__.py")
     with pytest.raises(FunctionError, match=r"ship_many: more than 3 files.*move the data"):
-        module_zip.archive_beside(tmp_path, most_files=3)
+        module_zip.archive_beside(tmp_path, Sources(), most_files=3)
 
 
 def test_the_limit_of_function_and_archive_can_be_set(tmp_path: Path) -> None:
