@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from grpc import aio
 
 from sparktrain.protocol import codec
 from sparktrain.protocol import messages as m
+from sparktrain.protocol.grpc_link import ServerStream
 from sparktrain.protocol.link_rules import Closing, Refusal
 from sparktrain.protocol.transport import CHUNK_BYTES, FLUSH_S, Link, LinkClosedError
 from sparktrain.state.message import LARGEST_OF_AGENT_BYTES, Message
@@ -87,6 +89,18 @@ async def farewell(call: Any) -> str:
     except aio.AioRpcError as error:
         return str(error.details())
     return str(codec.decode(last, Closing).reason)
+
+
+def begun_uploads(scene: Stage) -> asyncio.Queue[str]:
+    """The name of each upload that the coordinator has begun to store."""
+    began = asyncio.Queue[str]()
+
+    async def store(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
+        began.put_nowait(header.name)
+        return await scene.store(header, chunks)
+
+    scene.on_upload = store
+    return began
 
 
 @pytest.mark.parametrize("frame", BAD_FRAMES, ids=range(len(BAD_FRAMES)))
@@ -166,13 +180,42 @@ async def test_peer_that_does_not_stop_after_the_end_is_cut_off(grpc_harness: Gr
 
 async def test_endless_uploads_do_not_hold_up_the_end(grpc_harness: GrpcHarness) -> None:
     async with stage(grpc_harness) as scene:
+        began = begun_uploads(scene)
         await scene.pair()
         async with Rogue(scene.address[1], grpc_harness.certificates.agent) as rogue:
             calls = [await rogue.upload(codec.encode(HEADER), b"x") for _ in range(10)]
             async with asyncio.timeout(5):
+                for _ in calls:
+                    await began.get()
                 await scene.listener.close(0.1)
                 for call in calls:
                     assert "closing" in await farewell(call)
+
+
+async def test_an_upload_whose_header_comes_while_the_coordinator_closes_gets_the_reason(
+    grpc_harness: GrpcHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived = asyncio.Queue[None]()
+
+    class Observed(ServerStream):
+        def __init__(self, context: Any) -> None:
+            super().__init__(context)
+            arrived.put_nowait(None)
+
+    async with stage(grpc_harness) as scene:
+        began = begun_uploads(scene)
+        await scene.pair()
+        async with Rogue(scene.address[1], grpc_harness.certificates.agent) as rogue, asyncio.timeout(5):
+            await rogue.upload(codec.encode(HEADER), b"x")
+            await began.get()  # It holds up the end for the whole grace.
+            monkeypatch.setattr("sparktrain.protocol.grpc.ServerStream", Observed)
+            late = await rogue.upload()
+            await arrived.get()
+            ending = asyncio.create_task(scene.listener.close(0.5))
+            await asyncio.sleep(0)  # The task has begun.
+            await late.write(codec.encode(HEADER))
+            assert "closing" in await farewell(late)
+            await ending
 
 
 @pytest.mark.parametrize(
