@@ -65,7 +65,7 @@ class WriteStream(Protocol):
 class NewFile(Protocol):
     """A file that readers see only when it is complete. Used by one thread at a time."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Add `data` to the end; blocks until the store has taken it. Raises OSError, or ValueError after the end."""
         ...
 

@@ -268,7 +268,7 @@ class LocalNewFile(NewFile):
         self._call = call
         self._digest, self._size = hashlib.sha256(), 0
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """See base class."""
         _write_all(self._file, data, self._call())
         self._digest.update(data)
@@ -303,7 +303,7 @@ def _opened(path: Path) -> FileIO:
     return open(path, "xb", buffering=0)
 
 
-def _write_all(file: FileIO, data: bytes, call: LocalCall) -> None:
+def _write_all(file: FileIO, data: bytes | memoryview, call: LocalCall) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[call.ask(partial(file.write, rest)) :]

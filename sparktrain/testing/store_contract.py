@@ -215,6 +215,14 @@ class StoreContract(RaceContract):
         assert b"".join(store.pieces("run/model")) == data
         assert store.list() == ["run/model"]
 
+    def test_a_new_file_takes_views_of_memory(self, store: Store) -> None:
+        data = bytes(range(256)) * (PIECE_BYTES // 256) + b"end"
+        new = store.create("run/model")
+        new.write(memoryview(data))
+        new.write(memoryview(bytearray(data)).cast("b"))
+        assert new.publish().sha256 == hashlib.sha256(2 * data).hexdigest()
+        assert b"".join(store.pieces("run/model")) == 2 * data
+
     def test_a_discarded_file_was_never_there(self, store: Store) -> None:
         new = store.create("run/model")
         new.write(b"half")

@@ -1,16 +1,12 @@
 """Fixtures of the gRPC transport's tests, and an S3 for those of stores."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.support.object_storage import s3_server
 from tests.support.transports import GrpcHarness
-
-SERVER = Path(__file__).with_name("s3_server.py")
 
 
 @pytest.fixture
@@ -25,20 +21,11 @@ def quick_harness() -> GrpcHarness:
     return GrpcHarness(handshake_s=0.5, dead_after_s=2)
 
 
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[str]:
+@pytest.fixture(scope="session", name="s3_server")
+def shared_s3_server() -> Iterator[str]:
     """The endpoint of an S3 with a bucket `runs`, in a process that ends with the tests."""
-    command = [sys.executable, str(SERVER)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
-        assert server.stdout
-        try:
-            endpoint = f"http://127.0.0.1:{int(server.stdout.readline())}"
-            urlopen(Request(f"{endpoint}/runs", method="PUT"), timeout=30).close()
-            yield endpoint
-        finally:
-            server.kill()
+    with s3_server() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

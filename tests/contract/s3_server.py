@@ -4,7 +4,8 @@ moto looks for an object and creates it in two steps, so that of two requests at
 request is served after the other. A key with `/lenient/` in it is served without conditions, as old services do, and
 the first answer to each request that writes beneath `/lossy/` is lost: it takes effect, and the connection is closed.
 
-Prints its port, and ends when its standard input does.
+Prints its port, and ends when its standard input does. A file that its command line names gets a line for each
+request: the method, the path and the range.
 """
 
 import sys
@@ -22,8 +23,9 @@ Environ = dict[str, Any]
 class OneByOne:
     """A WSGI application that serves one request at a time."""
 
-    def __init__(self, application: Callable[[Environ, Any], Iterable[bytes]]) -> None:
+    def __init__(self, application: Callable[[Environ, Any], Iterable[bytes]], log: str | None = None) -> None:
         self._application = application
+        self._log = log
         self._turn = threading.Lock()
         self._lost: set[str] = set()
 
@@ -31,6 +33,10 @@ class OneByOne:
         if "/lenient/" in environ["PATH_INFO"]:
             environ.pop("HTTP_IF_NONE_MATCH", None)
         with self._turn:
+            if self._log is not None:
+                with open(self._log, "a") as file:
+                    request = (environ["REQUEST_METHOD"], environ["PATH_INFO"], environ.get("HTTP_RANGE", "whole"))
+                    file.write(" ".join(request) + "\n")
             answer = list(self._application(environ, start_response))
             loses = self._loses(environ)
         if loses:
@@ -46,7 +52,7 @@ class OneByOne:
 
 
 def main() -> None:
-    application = OneByOne(DomainDispatcherApplication(create_backend_app))
+    application = OneByOne(DomainDispatcherApplication(create_backend_app), *sys.argv[1:])
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)

@@ -42,7 +42,7 @@ class Unpublished:
         path = self._path
         self._writer = self._do(call, lambda client: client.create(path))
 
-    def write(self, call: HdfsCall, data: bytes) -> None:
+    def write(self, call: HdfsCall, data: bytes | memoryview) -> None:
         """Add `data` to the end."""
         writer, rest = self._writer, memoryview(data)
         if writer is None:
@@ -163,7 +163,7 @@ class HadoopNewFile(NewFile):
         self._file: Unpublished | None = file
         self._digest, self._size = hashlib.sha256(), 0
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """See base class. A failure ends the file: how much has arrived is unknown."""
         file, call = self._open(), self._calls.start("write", self._where)
         try:

@@ -189,7 +189,7 @@ class LargeObject(NewFile):
         self._digest, self._size = hashlib.sha256(), 0
         self._ended = False
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """See base class. After an error the file is discarded."""
         self._check_open()
         self._digest.update(data)

@@ -98,7 +98,7 @@ class MemoryNewFile(NewFile):
         self._path = path
         self._given, self._kept = b"", b""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self._given += data
         if self._store.torn:
             data, self._store.torn = data[: len(data) // 2], False
@@ -178,7 +178,7 @@ class GatedNewFile(NewFile):
         self._new = new
         self._gate = gate
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self._gate("write", lambda: self._new.write(data))
 
     def publish(self) -> Written:

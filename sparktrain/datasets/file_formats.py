@@ -1,0 +1,100 @@
+"""What the readers of Parquet, Arrow and TFRecord files have in common."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from sparktrain.datasets.manifest import DataFile, Group
+from sparktrain.datasets.values import Lengths
+from sparktrain.errors import DataError
+from sparktrain.store.base import Store
+
+
+class CorruptFileError(DataError):
+    """Bytes of a file are not what its format asks for. `GroupFetcher` and `plan_files` add file, group and next step.
+
+    `good` has the groups before the corrupt bytes, where an index of the file found them.
+    """
+
+    def __init__(self, cause: str, good: tuple[Group, ...] = ()) -> None:
+        super().__init__(cause)
+        self.good = good
+
+
+class GroupedFile(Protocol):
+    """A file of the user, after the parts that all groups need were read. Any thread may call it; calls block."""
+
+    schema: pa.Schema
+    footer: int
+    """Size in bytes of the footer at its end; 0 for formats without one."""
+
+    def groups(self, names: Sequence[str]) -> tuple[tuple[Group, ...], Lengths]:
+        """The groups for readers of these columns, and the lengths of rows as far as the index of the file has them.
+
+        Raises CorruptFileError.
+        """
+        ...
+
+    def nulls(self, names: Sequence[str]) -> dict[str, int]:
+        """Numbers of nulls of those columns that have some, as far as the file's own statistics count them."""
+        ...
+
+    def read(self, group: Group, names: Sequence[str]) -> pa.RecordBatch:
+        """The rows of a group, with at least the columns of these names. Raises CorruptFileError."""
+        ...
+
+    def number(self, group: Group) -> int | None:
+        """The position of a group in the file; None when the file has no numbers for its groups."""
+        ...
+
+
+def read_exactly(store: Store, path: str, start: int, length: int) -> bytes:
+    """`length` bytes of a file. Blocks on the store; raises CorruptFileError where the file is shorter."""
+    data = store.read_range(path, start, length)
+    if len(data) != length:
+        raise CorruptFileError(f"it ends at byte {start + len(data):,}, and bytes up to {start + length:,} are needed")
+    return data
+
+
+def with_names(schema: pa.Schema) -> pa.Schema:
+    """The schema itself, if all its names are texts. Raises CorruptFileError."""
+    try:
+        _read_names(schema)
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"a name in its schema is no text ({error})") from error
+    return schema
+
+
+def _read_names(fields: Iterable[pa.Field]) -> None:
+    for each in fields:
+        _ = each.name
+        _read_names(each.type.field(index) for index in range(each.type.num_fields))
+
+
+def has_dictionary(fields: Sequence[pa.Field]) -> bool:
+    """Whether a field, or one within it, is a dictionary."""
+    return any(
+        pa.types.is_dictionary(each.type) or has_dictionary([each.type.field(i) for i in range(each.type.num_fields)])
+        for each in fields
+    )
+
+
+def check_unchanged(store: Store, file: DataFile) -> None:
+    """Check that a file of the user has the size and time of the plan. Raises DataError; blocks on the store."""
+    try:
+        found = store.stat(file.path)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{store.where(file.path)} is gone, and the dataset was planned with it: put it back, or start a new run"
+        ) from error
+    if found.size != file.size or abs(found.modified - file.modified) > _CLOCK_S:
+        raise DataError(
+            f"{store.where(file.path)} was replaced after the dataset was planned: it has {found.size:,} bytes of "
+            f"{found.modified:.3f} (seconds since 1970), and had {file.size:,} of {file.modified:.3f}; put the old "
+            "file back with its time (cp -p), or repeat the call with allow_changed='data' to take the new one"
+        )
+
+
+_CLOCK_S = 0.001
+"""Times of files pass through decimal fractions."""

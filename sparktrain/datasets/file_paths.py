@@ -1,0 +1,237 @@
+"""Paths and URLs of the user's files: the store that holds them, the files that they name, columns of their folders."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from msgspec import Struct
+
+from sparktrain.config.param_values import did_you_mean
+from sparktrain.datasets.columns import Column, ColumnKind
+from sparktrain.errors import DataError
+from sparktrain.store.base import Store, path_problem
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)", re.DOTALL)
+_MAGIC = re.compile(r"[*?\[]")
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_OF_FOLDERS = "name of a folder"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_SHOWN_NAMES = 5
+
+
+class Pattern(Struct, frozen=True):
+    """A path of the user in the store that holds all of them."""
+
+    given: str
+    parts: tuple[str, ...]
+    """Relative to the root of the store."""
+    fixed: int
+    """How many of the parts, from the first, name a folder literally."""
+
+    @property
+    def named(self) -> int:
+        """How many of the parts name a folder or file that the user chose: columns come from folders beneath it."""
+        return self.fixed if _has_wildcard(self.parts) else len(self.parts)
+
+
+class NamedFile(Struct, frozen=True):
+    """A file that a path of the user names."""
+
+    path: str
+    """In the store."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Name and value of each folder `name=value` beneath the folder that the user names."""
+
+
+def located(paths: Sequence[str], subject: str) -> tuple[str, tuple[Pattern, ...]]:
+    """The root of the store that holds all these paths, as a path or URL, and the paths in it.
+
+    Raises DataError for several stores, and for paths that no store takes.
+    """
+    places = [(path, *_place(path, subject)) for path in paths]
+    bases = {base: path for path, base, _ in places}
+    if len(bases) > 1:
+        (_, one), (_, another) = list(bases.items())[:2]
+        raise DataError(
+            f"{subject} has paths of different stores, {one!r} and {another!r}: a dataset has one; copy the files "
+            "into one store, or pass two datasets"
+        )
+    fixed = [_fixed(parts) for _, _, parts in places]
+    folders = [parts[:count] for (_, _, parts), count in zip(places, fixed, strict=True)]
+    common = 0
+    while all(len(each) > common and each[common] == folders[0][common] for each in folders):
+        common += 1
+    base, first = places[0][1], folders[0]
+    patterns = [
+        Pattern(path, parts[common:], count - common) for (path, _, parts), count in zip(places, fixed, strict=True)
+    ]
+    return base + "/".join(first[:common]), tuple(patterns)
+
+
+def named_files(store: Store, patterns: Sequence[Pattern], subject: str) -> list[NamedFile]:
+    """All files that the paths name, sorted by path, each once. Blocks on the store.
+
+    A folder stands for all files beneath it, at any depth, except for names and folders that start with `.` or `_`.
+    Raises DataError for a path without files, with what is there.
+    """
+    found: dict[str, NamedFile] = {}
+    for pattern in patterns:
+        paths = list(_expanded(store, pattern))
+        if not paths:
+            raise DataError(_nothing(store, pattern, subject))
+        for path in paths:
+            folders = path.split("/")[pattern.named : -1]
+            values = tuple(_value(each) for each in folders if _is_value(each))
+            found.setdefault(path, NamedFile(path, values))
+    return [found[path] for path in sorted(found)]
+
+
+def folder_columns(files: Sequence[NamedFile], subject: str) -> tuple[Column, ...]:
+    """The columns that folders `name=value` give: int64 where all values are whole numbers, else text.
+
+    Raises DataError when files have different ones, and for values that are null.
+    """
+    first = files[0]
+    names = [name for name, _ in first.values]
+    for file in files:
+        if sorted(name for name, _ in file.values) != sorted(names):
+            raise DataError(
+                f"{subject}: {file.path} and {first.path} are in folders of different columns, "
+                f"{_listed(file)} and {_listed(first)}: pass one dataset for each"
+            )
+        if empty := [name for name, value in file.values if value == _NO_VALUE]:
+            raise DataError(
+                f"{subject}: column {empty[0]!r} is null in {file.path}: a tensor has no nulls; leave this folder out"
+            )
+    columns = []
+    for name in names:
+        whole = all(_WHOLE.fullmatch(dict(file.values)[name]) for file in files)
+        kind, dtype = (ColumnKind.NUMBER, "int64") if whole else (ColumnKind.TEXT, "object")
+        columns.append(Column(name, kind, dtype, _OF_FOLDERS))
+    return tuple(columns)
+
+
+def is_of_folders(column: Column) -> bool:
+    """Whether the names of folders give the values of this column."""
+    return column.source == _OF_FOLDERS
+
+
+def folder_array(path: str, column: Column, rows: int) -> pa.Array:
+    """The value of the column in the folders of `path`, for so many rows."""
+    value = dict(_value(each) for each in path.split("/")[:-1] if _is_value(each))[column.name]
+    scalar = pa.scalar(int(value), pa.int64()) if column.kind is ColumnKind.NUMBER else pa.scalar(value)
+    return pa.repeat(scalar, rows)
+
+
+def _place(path: str, subject: str) -> tuple[str, tuple[str, ...]]:
+    """The store of a path and its parts there."""
+    url = _URL.match(path)
+    if url is None or url[1].lower() == "file":
+        local = unquote(urlsplit(path).path) if path[:5].lower() == "file:" else os.path.expanduser(path)
+        base, rest = "/", os.path.abspath(local)
+    else:
+        base, rest = f"{url[1].lower()}://{url[2]}/", url[3]
+    parts = tuple(each for each in rest.split("/") if each)
+    if parts and (problem := path_problem("/".join(parts))):
+        raise DataError(f"{subject}: path {path!r} {problem}: write the path that you mean")
+    return base, parts
+
+
+def _has_wildcard(parts: Sequence[str]) -> bool:
+    return any(_MAGIC.search(each) for each in parts)
+
+
+def _fixed(parts: tuple[str, ...]) -> int:
+    """How many parts name a folder: those before the first with `*`, `?` or `[`, and never the last."""
+    for index, part in enumerate(parts):
+        if _MAGIC.search(part):
+            return index
+    return max(0, len(parts) - 1)
+
+
+def _expanded(store: Store, pattern: Pattern) -> Iterator[str]:
+    folder, rest = pattern.parts[: pattern.fixed], pattern.parts[pattern.fixed :]
+    return _walk(store, "/".join(folder), rest)
+
+
+def _walk(store: Store, folder: str, rest: tuple[str, ...]) -> Iterator[str]:
+    """The files beneath `folder` that the pattern in `rest` names."""
+    if not rest:
+        yield from _beneath(store, folder)
+        return
+    head, more = rest[0], rest[1:]
+    if head == "**":
+        for path in _beneath(store, folder):
+            if _matches(tuple(path.removeprefix(f"{folder}/").split("/")), rest):
+                yield path
+    elif not _MAGIC.search(head):
+        path = _joined(folder, head)
+        if not more and store.exists(path):
+            yield path
+        else:
+            yield from _walk(store, path, more)
+    else:
+        for name in store.entries(folder):
+            plain = name.rstrip("/")
+            if not fnmatchcase(plain, head) or (_hidden(plain) and head[0] != plain[0]):
+                continue
+            if name.endswith("/"):
+                yield from _walk(store, _joined(folder, plain), more)
+            elif not more:
+                yield _joined(folder, plain)
+
+
+def _matches(parts: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
+    """Whether a path matches a pattern in which `**` stands for any number of folders."""
+    if not patterns:
+        return not parts
+    if patterns[0] == "**":
+        return any(_matches(parts[start:], patterns[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
+
+
+def _beneath(store: Store, folder: str) -> Iterator[str]:
+    start = len(folder) + 1 if folder else 0
+    for path in store.list(folder):
+        if not any(_hidden(each) for each in path[start:].split("/")):
+            yield path
+
+
+def _hidden(name: str) -> bool:
+    """Whether a name is one that Spark and Hadoop give to what is no data."""
+    return (name[:1] in "._" and "=" not in name) or name.endswith("._COPYING_")
+
+
+def _is_value(folder: str) -> bool:
+    return folder.partition("=")[0] not in ("", folder)
+
+
+def _value(folder: str) -> tuple[str, str]:
+    """Name and value of a folder, which Spark escapes as URLs are."""
+    name, _, value = folder.partition("=")
+    return unquote(name), unquote(value)
+
+
+def _listed(file: NamedFile) -> str:
+    return ", ".join(repr(name) for name, _ in file.values) or "none"
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _nothing(store: Store, pattern: Pattern, subject: str) -> str:
+    """The message for a path without files: what is in the folder that it names literally."""
+    folder = "/".join(pattern.parts[: pattern.fixed])
+    names = list(store.entries(folder))
+    there = ", ".join(names[:_SHOWN_NAMES]) + (f" and {len(names) - _SHOWN_NAMES} more" * (len(names) > _SHOWN_NAMES))
+    wanted = pattern.parts[pattern.fixed] if len(pattern.parts) > pattern.fixed else ""
+    hint = did_you_mean(wanted, [each.rstrip("/") for each in names]) if not _MAGIC.search(wanted) else ""
+    held = f"holds {there}" if names else "is empty, or does not exist"
+    return (
+        f"{subject}: no files for {pattern.given!r}: folder {store.where(folder)} {held}; names that start with "
+        f"'.' or '_' do not count{hint}"
+    )

@@ -1,0 +1,308 @@
+"""Plans a dataset of files that exist: which files, which groups in them, and what their columns are."""
+
+import logging
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sparktrain.clock import SystemClock
+from sparktrain.config.data_sources import FileSource
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.datasets.arrow_columns import columns_of
+from sparktrain.datasets.columns import Column, ColumnKind, check_pad, chosen
+from sparktrain.datasets.file_formats import CorruptFileError
+from sparktrain.datasets.file_paths import NamedFile, folder_columns, located, named_files
+from sparktrain.datasets.group_fetch import CorruptGroupError, GroupFetcher, opened
+from sparktrain.datasets.manifest import DataFile, Manifest
+from sparktrain.datasets.values import Lengths, check_values, joined, shaped
+from sparktrain.errors import DataError, SpecError
+from sparktrain.store.base import Store
+from sparktrain.store.parallel import spread
+from sparktrain.store.url import open_store
+
+PLANNING_TIMEOUT_S = 60.0
+"""How long each call of the store retries: a user waits for the plan."""
+
+_THREADS = 8
+_SAMPLES = 4
+"""How many groups are read for the lengths of lists and bytes, evenly spread over the dataset."""
+_PROGRESS_S = 10.0
+_SHOWN_PROBLEMS = 20
+
+logger = logging.getLogger("sparktrain")
+
+
+class PlannedFile(Struct, frozen=True):
+    """A file and what is in its index."""
+
+    file: DataFile
+    columns: tuple[Column, ...]
+    """Without those of folders."""
+    nulls: dict[str, int]
+    lengths: Lengths
+
+
+def plan_files(source: FileSource, name: str, timeout_s: float = PLANNING_TIMEOUT_S) -> Manifest:
+    """The manifest of the files that `source` describes; `name` is the user's name for the dataset.
+
+    For the driver. Blocks on the store; each call of it retries for `timeout_s` seconds. Reads the footers of Parquet
+    and Arrow files, all of TFRecord files, and where columns have lists or bytes a few groups. With
+    `on_error="skip"` it reads every group, logs a warning for each file with corrupt ones, and leaves these out.
+
+    Raises DataError: for paths without files, different stores, corrupt files, schemas that differ between files,
+    columns that are missing, without a rule, with nulls or without one shape, and for no rows at all. Raises SpecError
+    for a URL that no store has, OSError when the store fails.
+    """
+    subject = f"data[{name!r}]"
+    root, patterns = located(source.paths, subject)
+    try:
+        store = open_store(StoreAddress(root, timeout_s=timeout_s))
+    except SpecError as error:  # its subject is dir=
+        raise SpecError(f"{subject}: {str(error).replace('dir (', 'path (', 1)}") from error
+    files = named_files(store, patterns, subject)
+    of_folders = folder_columns(files, subject)
+    empty = Manifest(
+        name=name,
+        format=source.format,
+        columns=(),
+        files=(),
+        root=root,
+        pad=dict(source.pad),
+        on_error=source.on_error,
+        compression=_compression(store, files, source),
+        features=dict(source.features),
+    )
+    planner = _Planner(store, source, empty, subject, of_folders)
+    planned = spread(lambda file, _: planner.plan(file), files, _THREADS)
+    return planner.manifest([each for each in planned if each is not None])
+
+
+class _Planner:
+    """Plans the files of one dataset."""
+
+    def __init__(
+        self, store: Store, source: FileSource, empty: Manifest, subject: str, of_folders: tuple[Column, ...]
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._empty = empty
+        self._subject = subject
+        self._of_folders = of_folders
+        self._skips = source.on_error == "skip"
+
+    def plan(self, named: NamedFile) -> PlannedFile | None:
+        """Read the index of a file; None for a corrupt file that is skipped. Any thread may call it."""
+        path, where = named.path, f"{self._subject}, {self._store.where(named.path)}"
+        try:
+            info = self._store.stat(path)
+        except FileNotFoundError as error:
+            raise DataError(f"{where} was deleted meanwhile: wait for its writer, and try again") from error
+        file = DataFile(path, info.size, (), modified=info.modified)
+        try:
+            found = opened(self._store, path, info.size, self._source.format, self._empty)
+            columns = columns_of(found.schema, where, self._names(found.schema.names))
+        except CorruptFileError as error:
+            self._corrupt(where, error)
+            return None
+        names = [each.name for each in columns]
+        try:
+            groups, lengths = found.groups(names)
+        except CorruptFileError as error:
+            self._corrupt(where, error)
+            groups, lengths = error.good, {}
+        file = replace(file, groups=groups, footer=found.footer)
+        return PlannedFile(file, columns, found.nulls(names), lengths)
+
+    def manifest(self, planned: Sequence[PlannedFile]) -> Manifest:
+        """Check all files against each other, and look at values where columns need it. Blocks on the store."""
+        if not planned:
+            raise DataError(f"{self._subject} has no file that is not corrupt: put good copies back")
+        self._check_alike(planned)
+        self._check_nulls(planned)
+        files = tuple(each.file for each in planned if each.file.groups)
+        if not files:
+            raise DataError(
+                f"{self._subject} has no rows: its {len(planned)} file{'s' * (len(planned) > 1)} hold none; check the "
+                f"job that wrote {self._store.where(planned[0].file.path)}"
+            )
+        columns = self._columns(planned[0].columns)
+        check_pad(columns, self._source.pad, self._subject)
+        draft = replace(self._empty, columns=columns, files=files)
+        if self._skips:
+            draft, lengths = verified(draft, self._store)
+        else:
+            lengths = self._sampled(draft, _indexed(planned))
+        return replace(draft, columns=shaped(draft.columns, lengths, self._subject))
+
+    def _names(self, in_file: Sequence[str]) -> list[str] | None:
+        """The columns to take from a file; None: all."""
+        if self._source.columns is None:
+            return None
+        of_folders = {each.name for each in self._of_folders} - set(in_file)
+        return [each for each in self._source.columns if each not in of_folders]
+
+    def _columns(self, in_files: Sequence[Column]) -> tuple[Column, ...]:
+        """The columns of the dataset. A column of folders that the files have too is that of the files."""
+        own = {each.name for each in in_files}
+        columns = [*in_files, *(each for each in self._of_folders if each.name not in own)]
+        return tuple(columns) if self._source.columns is None else chosen(columns, self._source.columns, self._subject)
+
+    def _corrupt(self, where: str, error: CorruptFileError) -> None:
+        """Log what is skipped, or raise DataError."""
+        if not self._skips:
+            raise DataError(f"{where} is corrupt: {error}; put a good copy back, or pass on_error='skip'") from error
+        kept = sum(each.rows for each in error.good)
+        rest = f"all rows after the first {kept:,} are skipped" if kept else "all its rows are skipped"
+        logger.warning("%s is corrupt: %s; %s", where, error, rest)
+
+    def _check_alike(self, planned: Sequence[PlannedFile]) -> None:
+        first = planned[0]
+        mine = {each.name: each for each in first.columns}
+        for each in planned[1:]:
+            theirs = {column.name: column for column in each.columns}
+            lines = [
+                f"    column {name!r}: {_type(mine, name)} and {_type(theirs, name)}"
+                for name in dict.fromkeys([*mine, *theirs])
+                if _rule(mine, name) != _rule(theirs, name)
+            ]
+            if lines:
+                one, another = self._store.where(first.file.path), self._store.where(each.file.path)
+                raise DataError(
+                    "\n".join(
+                        [
+                            f"{self._subject} has files of different schemas, {one} and {another}; cast one of them, "
+                            "or select columns= that they share:",
+                            *lines[:_SHOWN_PROBLEMS],
+                        ]
+                    )
+                )
+
+    def _check_nulls(self, planned: Sequence[PlannedFile]) -> None:
+        lines = [
+            f"    column {name!r} has {count:,} null{'s' * (count != 1)} in {self._store.where(each.file.path)}"
+            for each in planned
+            for name, count in each.nulls.items()
+        ]
+        if lines:
+            more = [f"    ... and {len(lines) - _SHOWN_PROBLEMS} more"] * (len(lines) > _SHOWN_PROBLEMS)
+            raise DataError(
+                "\n".join(
+                    [
+                        f"{self._subject} has nulls, and a tensor has none; fill them (df.fillna), drop them "
+                        "(df.dropna), or select other columns:",
+                        *lines[:_SHOWN_PROBLEMS],
+                        *more,
+                    ]
+                )
+            )
+
+    def _sampled(self, draft: Manifest, known: Lengths) -> Lengths:
+        """The lengths of lists and bytes in some groups."""
+        unknown = tuple(
+            each
+            for each in draft.columns
+            if each.kind in (ColumnKind.ARRAY, ColumnKind.BINARY) and each.name not in known
+        )
+        if not unknown:
+            return known
+        groups = _all_groups(draft.files)
+        step = max(1, (len(groups) - 1)) / (_SAMPLES - 1)
+        picked = sorted({min(len(groups) - 1, round(number * step)) for number in range(_SAMPLES)})
+        fetcher = GroupFetcher(replace(draft, columns=unknown), self._store)
+        subject = self._subject
+
+        def look(place: tuple[int, int]) -> Lengths:
+            return check_values(fetcher.fetch(*place), unknown, subject)
+
+        for lengths in spread(lambda place, _: look(place), [groups[each] for each in picked], _THREADS):
+            known = joined(known, lengths)
+        return known
+
+
+def verified(draft: Manifest, store: Store) -> tuple[Manifest, Lengths]:
+    """`draft` without its corrupt groups, and the lengths of all lists and bytes. Reads every group.
+
+    Logs a warning for each file with corrupt groups. Raises DataError when no good group is left.
+    """
+    groups = _all_groups(draft.files)
+    check = _Verification(draft, store, len(groups))
+    results = dict(zip(groups, spread(lambda place, _: check.look(place), groups, _THREADS), strict=True))
+    known: Lengths = {}
+    files = []
+    for index, file in enumerate(draft.files):
+        bad = {number: why for number in range(len(file.groups)) if isinstance(why := results[index, number], str)}
+        good = tuple(group for number, group in enumerate(file.groups) if number not in bad)
+        if bad:
+            rows = sum(file.groups[number].rows for number in bad)
+            logger.warning(
+                "data[%r]: %s: %d of %d row groups with %s rows are corrupt and skipped: %s",
+                draft.name,
+                store.where(file.path),
+                len(bad),
+                len(file.groups),
+                f"{rows:,}",
+                next(iter(bad.values())),
+            )
+        if good:
+            files.append(replace(file, groups=good))
+    for result in results.values():
+        known = known if isinstance(result, str) else joined(known, result)
+    if not files:
+        raise DataError(f"data[{draft.name!r}] has no row group that is not corrupt: put good copies back")
+    return replace(draft, files=tuple(files)), known
+
+
+class _Verification:
+    """Reads groups in several threads, and logs how far it is."""
+
+    def __init__(self, draft: Manifest, store: Store, groups: int) -> None:
+        self._fetcher = GroupFetcher(draft, store)
+        self._columns, self._name, self._groups = draft.columns, draft.name, groups
+        self._clock = SystemClock()
+        self._logged_at = self._clock.now()
+        self._done = 0
+
+    def look(self, place: tuple[int, int]) -> Lengths | str:
+        """The lengths of lists and bytes in a group; why it is corrupt."""
+        try:
+            found = check_values(self._fetcher.fetch(*place), self._columns, self._fetcher.subject(*place))
+        except CorruptGroupError as error:
+            return str(error)
+        finally:
+            self._done += 1
+            if self._clock.now() - self._logged_at > _PROGRESS_S:
+                self._logged_at = self._clock.now()
+                logger.info("data[%r]: %d of %d row groups are verified", self._name, self._done, self._groups)
+        return found
+
+
+def _all_groups(files: Sequence[DataFile]) -> list[tuple[int, int]]:
+    return [(index, number) for index, file in enumerate(files) for number in range(len(file.groups))]
+
+
+def _indexed(planned: Sequence[PlannedFile]) -> Lengths:
+    """The lengths of those columns that the index of every file knows."""
+    known: Lengths = {}
+    for each in planned:
+        known = joined(known, each.lengths)
+    return known
+
+
+def _rule(columns: dict[str, Column], name: str) -> object:
+    column = columns.get(name)
+    return column and (column.kind, column.dtype)
+
+
+def _type(columns: dict[str, Column], name: str) -> str:
+    return columns[name].source if name in columns else "missing"
+
+
+def _compression(store: Store, files: Sequence[NamedFile], source: FileSource) -> str:
+    """The compression of TFRecord files: that of the source, or as the first bytes of a file show."""
+    if source.format != "tfrecord" or source.compression:
+        return source.compression
+    from sparktrain.datasets.tfrecord import HEAD_BYTES, compression_of  # most datasets have other formats
+
+    heads = (store.read_range(each.path, 0, HEAD_BYTES) for each in files)
+    return compression_of(next(filter(None, heads), b""))

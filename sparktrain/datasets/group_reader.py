@@ -1,0 +1,267 @@
+"""Reads rows of a dataset by their numbers: groups come from the host's cache, and are fetched ahead of their use."""
+
+import math
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparktrain.datasets import group_file
+from sparktrain.datasets.columns import Column
+from sparktrain.datasets.host_cache import HostCache
+from sparktrain.datasets.joined_groups import Arrays, JoinedGroups, Stack, empty, scatter
+from sparktrain.datasets.manifest import Manifest
+from sparktrain.datasets.values import to_numpy
+from sparktrain.errors import DataError
+
+AHEAD_THREADS = 3
+"""Groups that are fetched from the store at a time, beside training."""
+JOINED_BYTES = 64 * 2**20
+"""The most of columns that a process copies into arrays over several groups."""
+_KEPT_JOINED = 2
+OPEN_BYTES = 2 * 2**30
+"""The most of mapped groups that a process holds open."""
+
+
+class Fetcher(Protocol):
+    """Reads groups from where they are. Any thread may use it."""
+
+    def fetch(self, file_index: int, group_index: int) -> pa.RecordBatch:
+        """The group in plain form, verified. Blocks on the store. Raises OSError, StoreError, DataError."""
+        ...
+
+    def local_path(self, file_index: int) -> str | None:
+        """The path of a file of groups that this host can map; None for others."""
+        ...
+
+
+class GroupReader:
+    """The rows of one dataset, in one process. Any thread calls its methods; threads of its own fetch ahead."""
+
+    def __init__(self, manifest: Manifest, fetcher: Fetcher, cache: Callable[[], HostCache]) -> None:
+        """`cache` opens the cache at its first use: files that this host can map need none."""
+        self._manifest = manifest
+        self._fetcher = fetcher
+        self._open_cache = cache
+        self._cache: HostCache | None = None
+        self._cache_lock = threading.Lock()
+        self._turn = threading.Lock()
+        """Feeds share the reader, and each has threads of TensorFlow. No thread holds it while it reads."""
+        self._places = [(file, group) for file, each in enumerate(manifest.files) for group in range(len(each.groups))]
+        self._columns = {each.name: each for each in manifest.columns}
+        groups = [group for each in manifest.files for group in each.groups]
+        self.group_rows = [each.rows for each in groups]
+        self.group_sizes = [each.size for each in groups]
+        self._starts = np.concatenate([[0], np.cumsum(self.group_rows, dtype=np.int64)])
+        self._open: OrderedDict[int, tuple[pa.RecordBatch, Arrays]] = OrderedDict()
+        self._open_bytes = 0
+        self._files: dict[int, pa.Buffer] = {}
+        self._schema: pa.Schema | None = None
+        self._ahead: dict[int, Future[pa.RecordBatch]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._joined: OrderedDict[Any, JoinedGroups] = OrderedDict()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the dataset."""
+        return int(self._starts[-1])
+
+    def ahead(self, groups: Iterable[int]) -> None:
+        """Fetch these groups soon, in the background, in this order, and no longer those of earlier calls.
+
+        Does not block.
+        """
+        wanted = list(groups)
+        with self._turn:
+            for group in self._ahead.keys() - set(wanted):
+                if self._ahead[group].cancel() or self._ahead[group].done():
+                    del self._ahead[group]
+            for group in wanted:
+                if group in self._ahead or group in self._open or self._fetcher.local_path(self._places[group][0]):
+                    continue
+                self._ahead[group] = self._threads().submit(self._read, group)
+
+    def soon(self, work: Callable[[], object]) -> None:
+        """Do this in the background, after what waits there. Does not block. Its errors are lost."""
+        with self._turn:
+            self._threads().submit(work)
+
+    def open(self, groups: Iterable[int]) -> None:
+        """Read these groups, or map and verify them, so that `take` finds them open. Blocks. Raises as `take`."""
+        for each in groups:
+            self._group(each)
+
+    def take(self, rows: NDArray[np.int64], names: Sequence[str], stack: Stack | None = None) -> Arrays:
+        """The rows with these numbers, in this order: an array of shape (rows, *shape) for each column.
+
+        The matrix of `stack` is at `Stack.KEY`. Blocks on the store where a group is not on this host yet. Raises
+        StoreError and DataError.
+        """
+        if stack is None:
+            return self._taken(rows, names)
+        found = self._taken(rows, tuple(dict.fromkeys([*names, *stack.names])))
+        return {**{each: found[each] for each in names}, Stack.KEY: stack.of(found)}
+
+    def joined(self, groups: Sequence[int], names: Sequence[str], stack: Stack | None = None) -> JoinedGroups | None:
+        """The columns of these groups, joined, for many calls; None where that takes too much memory. As `take`."""
+        stacked = () if stack is None else stack.names
+        columns = [self._columns[each] for each in names]
+        width = sum(np.dtype(each.dtype).itemsize * math.prod(each.shape or ()) for each in columns)
+        width += len(stacked) * np.dtype(stack.dtype if stack else "u1").itemsize
+        rows = sum(self.group_rows[each] for each in groups)
+        if any(each.strings for each in columns) or width * rows > JOINED_BYTES:
+            return None
+        wanted = tuple(sorted(groups))
+        key = (wanted, tuple(names), stack)
+        with self._turn:
+            if (kept := self._joined.get(key)) is not None:
+                return kept
+        every = tuple(dict.fromkeys([*names, *stacked]))
+        parts = [self._of_group(each, self._all_rows(each), every) for each in wanted]
+        made = JoinedGroups(wanted, self._starts, parts, columns, stack)
+        with self._turn:
+            self._joined[key] = made
+            while len(self._joined) > _KEPT_JOINED:
+                self._joined.popitem(last=False)
+        return made
+
+    def _all_rows(self, group: int) -> NDArray[np.int64]:
+        return np.arange(self._starts[group], self._starts[group + 1], dtype=np.int64)
+
+    def span(self, start: int, end: int, names: Sequence[str]) -> Arrays:
+        """Rows `start` to `end - 1`; as `take`."""
+        return self.take(np.arange(start, end, dtype=np.int64), names)
+
+    def close(self) -> None:
+        """Stop fetching ahead, and release the mapped files."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._open.clear()
+        self._files.clear()
+
+    def _taken(self, rows: NDArray[np.int64], names: Sequence[str]) -> Arrays:
+        """Rows of any groups, those of one group after the other: what is picked is in the processor's cache."""
+        groups = np.searchsorted(self._starts, rows, side="right") - 1
+        if len(groups) and groups[0] == groups[-1] and (groups == groups[0]).all():
+            return self._of_group(int(groups[0]), rows, names)
+        order = np.argsort(groups.astype(np.min_scalar_type(len(self._places))), kind="stable")  # small: radix sort
+        groups = groups[order]
+        specs = array_specs(list(self._columns.values()), names)
+        made: Arrays = {name: empty((len(rows), *shape), kind) for name, (kind, shape) in specs.items()}
+        bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(rows)]
+        for start, end in pairwise(bounds if len(rows) else ()):
+            places = order[start:end]
+            for name, part in self._of_group(int(groups[start]), rows[places], names).items():
+                scatter(part, places, made[name])
+        return made
+
+    def _of_group(self, group: int, rows: NDArray[np.int64], names: Sequence[str]) -> Arrays:
+        batch, arrays = self._group(group)
+        local = rows - self._starts[group]
+        first, last = int(local[0]), int(local[-1])
+        run = last - first + 1 == len(local) and bool((np.diff(local) == 1).all())
+        made: Arrays = {}
+        for name in names:
+            column = self._columns[name]
+            if column.strings:
+                whole = batch.column(name)
+                picked = whole.slice(first, len(local)) if run else whole.take(pa.array(local))
+                made[name] = to_numpy(picked, column)
+                continue
+            if name not in arrays:
+                arrays[name] = to_numpy(batch.column(name), column)
+            made[name] = arrays[name][first : last + 1] if run else arrays[name].take(local, axis=0)
+        return made
+
+    def _group(self, group: int) -> tuple[pa.RecordBatch, Arrays]:
+        """The group and its columns as arrays, open. Who needs it first reads it, and others wait for that."""
+        own: Future[pa.RecordBatch] | None = None
+        with self._turn:
+            if (held := self._open.get(group)) is not None:
+                self._open.move_to_end(group)
+                return held
+            reading = self._ahead.get(group)
+            if reading is None or reading.cancel():
+                own = reading = self._ahead[group] = Future()
+                own.set_running_or_notify_cancel()
+        try:
+            if own is not None:
+                _settle(own, lambda: self._read(group))
+            return self._opened(group, reading.result())
+        finally:
+            with self._turn:
+                if self._ahead.get(group) is reading:
+                    del self._ahead[group]
+
+    def _opened(self, group: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Arrays]:
+        with self._turn:
+            if (held := self._open.get(group)) is not None:
+                return held
+            made: tuple[pa.RecordBatch, Arrays] = (batch, {})
+            self._open[group] = made
+            self._open_bytes += batch.nbytes
+            while self._open_bytes > OPEN_BYTES and len(self._open) > 1:
+                _, (closed, _) = self._open.popitem(last=False)
+                self._open_bytes -= closed.nbytes
+            return made
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """The threads that work ahead. For who holds `_turn`."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(AHEAD_THREADS, "sparktrain-data")
+        return self._pool
+
+    def _read(self, group: int) -> pa.RecordBatch:
+        """The group from this host, or else from its store. Any thread."""
+        file, index = self._places[group]
+        path = self._fetcher.local_path(file)
+        if path is not None:
+            return self._mapped(path, file, index)
+        return self._cached().get(group, lambda: self._fetcher.fetch(file, index))
+
+    def _cached(self) -> HostCache:
+        with self._cache_lock:
+            if self._cache is None:
+                self._cache = self._open_cache()
+            return self._cache
+
+    def _mapped(self, path: str, file: int, index: int) -> pa.RecordBatch:
+        """A group in a file that this host can map, verified at its first use in this process."""
+        group = self._manifest.files[file].groups[index]
+        where = f"{path}, group {index}"
+        try:
+            whole = self._files.get(file)
+            if whole is None:  # two threads may both map it
+                whole = self._files[file] = pa.memory_map(os.fspath(path)).read_buffer()
+            data = whole.slice(group.offset, group.size)
+        except (OSError, IndexError) as error:
+            raise DataError(f"{where} cannot be read ({error}): put a copy back, or write the data again") from error
+        if len(data) != group.size or (
+            group.checksum is not None and group_file.checksum(memoryview(data)) != group.checksum
+        ):
+            raise DataError(f"{where} is corrupt: its checksum differs; put a copy back, or write the data again")
+        if self._schema is None:
+            self._schema = pa.ipc.read_schema(pa.py_buffer(self._manifest.schema))
+        return group_file.read_group(data, self._schema)
+
+
+def _settle(future: "Future[pa.RecordBatch]", work: Callable[[], pa.RecordBatch]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # the threads that wait raise it
+        future.set_exception(error)
+
+
+def array_specs(columns: Sequence[Column], names: Sequence[str]) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+    """NumPy's type and the shape of one row, by column; the type of strings of bytes is `object`."""
+    known = {each.name: each for each in columns}
+    return {
+        name: ("object", ()) if known[name].strings else (known[name].dtype, known[name].shape or ()) for name in names
+    }

@@ -1,0 +1,274 @@
+"""Groups of rows as files of this host: fetched once, mapped by every process, and evicted when they take too much.
+
+The files of one dataset are in a folder of their own, named by the boot of this host and the digest of the manifest. A
+file appears by rename, so that it is complete; a process that fetches it holds a lock of the kernel on the group's
+number, which any end of the process releases. Processes that map a deleted file keep its memory.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+
+from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.errors import DataError, StoreTimeoutError
+from sparktrain.formatting import size as sized
+
+FOLDER = "sparktrain-data"
+SHARE_OF_DISK = 0.25
+"""The part of the free disk that the cache takes unless the user sets a limit."""
+_LOCK = "lock"
+_SUFFIX = ".arrow"
+_MANIFEST = "manifest.json"
+_POLL_S = 0.02
+_FLOCK = struct.Struct("hhqqi4x")
+_SHRINK_TO = 0.9
+_IN_WORK = ".new"
+_ABANDONED_S = 3600.0
+_MEASURED = 16
+_MANIFEST_BYTE = 2**62
+"""In the place of a group's number: the lock of the manifest."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+logger = logging.getLogger("sparktrain")
+
+
+class HostCache:
+    """The cached groups of one dataset. Any thread may use it."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None,
+        digest: str,
+        limit_bytes: int | None = None,
+        wait_s: float = 300.0,
+        clock: BlockingClock | None = None,
+    ) -> None:
+        """`root` is a local directory, by default the system's temporary one; `limit_bytes` holds for all datasets.
+
+        Raises DataError where no folder can be made there.
+        """
+        self._home = Path(root or tempfile.gettempdir()) / f"{FOLDER}-{os.getuid()}"
+        self._folder = self._home / f"{_boot()}-{digest}"
+        self._limit = limit_bytes
+        self._wait_s = wait_s
+        self._clock = clock or SystemClock()
+        self._make_folders()
+        self._room = 0
+        """Bytes to write before the usage is measured again."""
+
+    def held(self, group: int) -> pa.RecordBatch | None:
+        """The group, mapped, when this host has it. Blocks on the local disk for a moment."""
+        path = self._path(group)
+        try:
+            found = _mapped(path)
+        except FileNotFoundError:
+            return None
+        except (pa.ArrowInvalid, OSError) as error:
+            logger.warning("%s is corrupt (%s): it is fetched again", path, error)
+            path.unlink(missing_ok=True)
+            return None
+        with suppress(OSError):  # evicted meanwhile
+            os.utime(path)
+        return found
+
+    def get(self, group: int, fetch: Callable[[], pa.RecordBatch]) -> pa.RecordBatch:
+        """The group, mapped; `fetch` reads it from its store where no process of this host has done so.
+
+        Blocks on the store, or on the process that fetches it. Raises what `fetch` raises, StoreTimeoutError when that
+        process takes too long, and DataError when the disk is full.
+        """
+        if (found := self.held(group)) is not None:
+            return found
+        with self._fetching(group):
+            if (found := self.held(group)) is not None:
+                return found
+            fetched = fetch()
+            self._store(group, fetched)
+        found = self.held(group)
+        return fetched if found is None else found  # evicted at once: the limit is smaller than a group
+
+    def content(self, read: Callable[[], bytes]) -> bytes:
+        """The dataset's manifest; `read` gets it from the store where no process of this host has done so.
+
+        Blocks and raises as `get`.
+        """
+        path = self._folder / _MANIFEST
+        with suppress(FileNotFoundError):
+            return path.read_bytes()
+        with self._fetching(_MANIFEST_BYTE):
+            with suppress(FileNotFoundError):
+                return path.read_bytes()
+            content = read()
+            self._write(path, len(content), lambda new: new.write_bytes(content))
+        return content
+
+    def _path(self, group: int) -> Path:
+        return self._folder / f"{group}{_SUFFIX}"
+
+    @contextmanager
+    def _fetching(self, group: int) -> Iterator[None]:
+        """Hold the lock of a group."""
+        try:
+            descriptor = self._open_lock()
+        except FileNotFoundError:  # a cleaner of temporary files has deleted the folder
+            self._make_folders()
+            descriptor = self._open_lock()
+        try:
+            until = self._clock.now() + self._wait_s
+            while not _locked(descriptor, group):
+                if self._clock.now() > until:
+                    raise StoreTimeoutError(
+                        f"another process of this host reads {_part(group)} of a dataset for more than "
+                        f"{self._wait_s:g} s (its lock is in {self._folder}): check it, or raise store_timeout"
+                    )
+                self._clock.pause(_POLL_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _store(self, group: int, batch: pa.RecordBatch) -> None:
+        """Write the group's file; only the holder of its lock calls it."""
+
+        def write(new: Path) -> None:
+            with pa.OSFile(os.fspath(new), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+
+        self._make_folders()  # a cleaner may have deleted them during the fetch
+        self._make_room(batch.nbytes)
+        self._write(self._path(group), batch.nbytes, write)
+
+    def _write(self, path: Path, size: int, write: Callable[[Path], object]) -> None:
+        """Have `write` write a file, and publish it; everything else is evicted when the disk is full."""
+        new = path.with_suffix(f".{uuid4().hex}{_IN_WORK}")
+        for last in (False, True):
+            try:
+                write(new)
+                new.replace(path)
+                return
+            except OSError as error:
+                with suppress(OSError):
+                    new.unlink(missing_ok=True)
+                if error.errno not in _FULL:
+                    raise DataError(self._unusable(error)) from error
+                if last:
+                    raise DataError(self._full(size, error)) from error
+                self._evict(_Usage(self._home), 0)
+
+    def _make_folders(self) -> None:
+        """Make the folders of the user and of the dataset where they are missing. Raises DataError."""
+        try:
+            self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_own(self._home)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            os.close(self._open_lock())
+        except OSError as error:
+            raise DataError(self._unusable(error)) from error
+
+    def _open_lock(self) -> int:
+        return os.open(self._folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o600)
+
+    def _unusable(self, error: OSError) -> str:
+        return f"no cache of data can be kept in {self._home}: {error}; set data_cache"
+
+    def _full(self, needed: int, error: OSError) -> str:
+        free = 0
+        with suppress(OSError):
+            free = shutil.disk_usage(self._home).free
+        return (
+            f"{sized(needed)} of data do not fit into the cache in {self._home}, where {sized(free)} are free "
+            f"({error}): free space there, or set data_cache to a directory with more"
+        )
+
+    def _make_room(self, needed: int) -> None:
+        """Evict the files that were used longest ago where the limit is exceeded otherwise."""
+        self._room -= needed
+        if self._room >= 0:
+            return
+        usage = _Usage(self._home)
+        limit = self._limit
+        if limit is None:
+            limit = int(SHARE_OF_DISK * (shutil.disk_usage(self._home).free + usage.total))
+        if usage.total + needed > limit:
+            self._evict(usage, max(0, int(limit * _SHRINK_TO) - needed))
+        self._room = (limit - usage.total) // _MEASURED
+
+    def _evict(self, usage: "_Usage", down_to: int) -> None:
+        for path, size in usage.oldest_first():
+            if usage.total <= down_to:
+                break
+            with suppress(OSError):
+                path.unlink()
+                usage.total -= size
+        for folder in usage.folders_of_earlier_boots():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Usage:
+    """The files of all datasets in the cache of this user."""
+
+    def __init__(self, home: Path) -> None:
+        self._folders = [each for each in home.iterdir() if each.is_dir()]
+        self._files: list[tuple[float, Path, int]] = []
+        for folder in self._folders:
+            with suppress(FileNotFoundError), os.scandir(folder) as entries:
+                for each in entries:
+                    with suppress(FileNotFoundError):
+                        if each.name != _LOCK:
+                            found = each.stat()
+                            self._files.append((found.st_mtime, Path(each.path), found.st_size))
+        self.total = sum(size for _, _, size in self._files)
+
+    def oldest_first(self) -> list[tuple[Path, int]]:
+        """Files by their last use. Those that a process writes are kept while they grow."""
+        old = SystemClock().wall() - _ABANDONED_S
+        kept = [each for each in self._files if each[1].suffix == _SUFFIX or each[0] < old]
+        return [(path, size) for _, path, size in sorted(kept, key=lambda each: each[0])]
+
+    def folders_of_earlier_boots(self) -> list[Path]:
+        """Folders with files that may lack bytes, and that no process uses."""
+        boot = _boot()
+        return [each for each in self._folders if not each.name.startswith(boot)]
+
+
+def _mapped(path: Path) -> pa.RecordBatch:
+    with pa.memory_map(os.fspath(path)) as source, pa.ipc.open_stream(source) as reader:
+        return reader.read_next_batch()
+
+
+def _locked(descriptor: int, group: int) -> bool:
+    """Lock byte `group` of the file, without waiting: the lock belongs to the open file, not to the process."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, group, 1, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _part(group: int) -> str:
+    return "the manifest" if group == _MANIFEST_BYTE else f"group {group}"
+
+
+def _check_own(folder: Path) -> None:
+    """Refuse a folder that another user has made in a directory that all may write to."""
+    found = os.lstat(folder)
+    if found.st_uid != os.getuid() or not os.path.isdir(folder) or os.path.islink(folder):
+        raise PermissionError(errno.EPERM, "it belongs to another user", os.fspath(folder))
+
+
+def _boot() -> str:
+    """Identifies the boot of this host: files from before a crash may lack bytes."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
+    return "unknown"

@@ -1,0 +1,113 @@
+"""Columns of several groups in memory. Numbers of one type are side by side, because a row of them is read at once."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparktrain.datasets.columns import Column, ColumnKind
+
+_BLOCK_ROWS = 2048
+"""So many rows are turned from columns into rows at a time: they stay in the processor's cache."""
+_ALIGNMENT = 64
+"""TensorFlow takes memory over at such addresses, and copies it from others."""
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Columns of numbers that become one matrix, a column each."""
+
+    names: tuple[str, ...]
+    dtype: str
+
+    KEY: ClassVar[str] = ""
+    """The place of the matrix among columns by name: no column has it."""
+
+    def of(self, found: Arrays) -> NDArray[Any]:
+        """The matrix of columns of equal length."""
+        made = empty((len(found[self.names[0]]), len(self.names)), self.dtype)
+        np.stack([found[each] for each in self.names], axis=1, out=made, casting="unsafe")
+        return made
+
+
+class JoinedGroups:
+    """Columns of several groups, and their stack. Any thread takes rows of them."""
+
+    def __init__(
+        self,
+        groups: Sequence[int],
+        starts: NDArray[np.int64],
+        parts: Sequence[Arrays],
+        columns: Sequence[Column],
+        stack: Stack | None,
+    ) -> None:
+        """`groups` ascend, `starts` has the first row of each group of the dataset, and `parts` the columns of each."""
+        self._first = starts[np.asarray(groups)]
+        ends = np.cumsum([starts[each + 1] - starts[each] for each in groups])
+        self._moved = np.concatenate([[0], ends[:-1]]) - self._first
+        rows = int(ends[-1])
+        alike: dict[str, list[str]] = {}
+        for each in columns:
+            alike.setdefault(each.dtype if each.kind is ColumnKind.NUMBER else each.name, []).append(each.name)
+        single = [found[0] for found in alike.values() if len(found) == 1]
+        several = [(kind, found) for kind, found in alike.items() if len(found) > 1]
+        self._arrays = {name: np.concatenate([each[name] for each in parts]) for name in single}
+        self._matrices = [(found, _matrix(found, kind, parts, rows)) for kind, found in several]
+        self._stack = None if stack is None else _matrix(stack.names, stack.dtype, parts, rows)
+
+    def take(self, rows: NDArray[np.int64]) -> Arrays:
+        """The rows with these numbers of the dataset, by column, and the stack by `Stack.KEY`."""
+        places = rows + self._moved[np.searchsorted(self._first, rows, side="right") - 1]
+        made = {name: _picked(each, places) for name, each in self._arrays.items()}
+        for names, matrix in self._matrices:
+            turned = empty((len(names), len(rows)), matrix.dtype)
+            np.copyto(turned, matrix.take(places, axis=0).T)
+            made |= zip(names, turned, strict=True)
+        if self._stack is not None:
+            made[Stack.KEY] = _picked(self._stack, places)
+        return made
+
+
+def empty(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+    """An array without values, at an address that TensorFlow takes over."""
+    if kind == "object":
+        return np.empty(shape, kind)
+    size = math.prod(shape) * np.dtype(kind).itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    made: NDArray[Any] = memory[start : start + size].view(kind).reshape(shape)
+    return made
+
+
+def scatter(rows: NDArray[Any], places: NDArray[np.int64], made: NDArray[Any]) -> None:
+    """Write each row to its place in `made`, which `empty` has made."""
+    size = rows[:1].nbytes
+    if rows.dtype.hasobject or not size or not rows.flags.c_contiguous:
+        made[places] = rows
+    else:  # each row is copied at once
+        made.view(np.uint8).reshape(-1).view(f"V{size}").put(places, rows.reshape(-1).view(np.uint8).view(f"V{size}"))
+
+
+def _picked(rows: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:
+    made = empty((len(places), *rows.shape[1:]), rows.dtype)
+    rows.take(places, axis=0, out=made, mode="clip")  # all are valid; else NumPy would fill a copy of `made`
+    return made
+
+
+def _matrix(names: Sequence[str], kind: str, parts: Sequence[Arrays], rows: int) -> NDArray[Any]:
+    """The columns `names` side by side."""
+    made = np.empty((rows, len(names)), kind)
+    at = 0
+    for part in parts:
+        length = len(part[names[0]])
+        for start in range(0, length, _BLOCK_ROWS):
+            block = made[at + start : at + min(length, start + _BLOCK_ROWS)]
+            for index, name in enumerate(names):
+                block[:, index] = part[name][start : start + _BLOCK_ROWS]
+        at += length
+    return made

@@ -1,0 +1,31 @@
+"""Spark's tasks over Arrow batches, for DataFrames with any names of columns."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+Batches = Iterator[pa.RecordBatch]
+_PARSED = ".`"
+"""`DataFrame.mapInArrow` looks its columns up by name, and reads these characters as syntax."""
+
+
+@dataclass(frozen=True)
+class NamedBatches:
+    """`function` over batches that get back their names; Spark pickles it."""
+
+    function: Callable[[Batches], Batches]
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Batches) -> Batches:
+        return self.function(each.rename_columns(list(self.names)) for each in batches)
+
+
+def map_in_arrow(frame: Any, function: Callable[[Batches], Batches], schema: Any) -> Any:
+    """`frame.mapInArrow(function, schema)`, where names of columns may have dots and backticks. Starts no job."""
+    names = tuple(frame.columns)
+    if not any(mark in name for name in names for mark in _PARSED):
+        return frame.mapInArrow(function, schema)
+    plain = frame.toDF(*(f"_{place}" for place in range(len(names))))
+    return plain.mapInArrow(NamedBatches(function, names), schema)

@@ -1,0 +1,203 @@
+"""Columns out of records with `tf.train.Example`, decoded without TensorFlow and protobuf."""
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sparktrain.datasets.example_layout import KINDS, fields_of, layout_of, values_at, varints, with_layout
+from sparktrain.datasets.file_formats import CorruptFileError
+from sparktrain.errors import BugError, DataError
+
+_SPELLED = re.compile(r"(int64|float32|bytes)(\[([0-9]*)\])?")
+_ARROW = {"bytes": pa.binary(), "float32": pa.float32(), "int64": pa.int64()}
+_LEAST_ALIKE = 8
+"""Fewer records of one layout are decoded faster one by one."""
+_MOST_MISSES = 4
+"""After so many layouts in sequence with fewer records, the rest is decoded one by one."""
+
+_MOST_LAYOUTS = 64
+
+_Spec = tuple[str, bool, int | None]
+"""See `_parsed`."""
+
+
+def example_schema(features: Mapping[str, str]) -> pa.Schema:
+    """The Arrow schema of these features: see `sparktrain.data.tfrecord`."""
+    fields = []
+    for name, spelled in features.items():
+        kind, lists, _ = _parsed(spelled)
+        fields.append((name, pa.list_(_ARROW[kind]) if lists else _ARROW[kind]))
+    return pa.schema(fields)
+
+
+def examples(records: pa.Array, features: Mapping[str, str]) -> pa.RecordBatch:
+    """The features of all records. Raises DataError for a feature that is missing, of another type or length.
+
+    Raises CorruptFileError for a record that is no `tf.train.Example`. Records with the same layout, which the same
+    program writes for features of fixed lengths, are decoded together.
+    """
+    schema = example_schema(features)
+    wanted = {name.encode(): _parsed(spelled) for name, spelled in features.items()}
+    left = np.arange(len(records))
+    parts: list[tuple[NDArray[np.int64], list[pa.Array]]] = []
+    misses = 0
+    while len(left) >= _LEAST_ALIKE and misses < _MOST_MISSES and len(parts) < _MOST_LAYOUTS:
+        alike, arrays = _alike(records, left, wanted, schema)
+        misses = 0 if len(alike) >= _LEAST_ALIKE else misses + 1
+        parts.append((alike, arrays))
+        left = np.setdiff1d(left, alike, assume_unique=True)
+    if len(left) or not parts:
+        parts.append((left, _one_by_one(records, left, wanted, schema)))
+    arrays = [pa.concat_arrays(each) for each in zip(*(arrays for _, arrays in parts), strict=True)]
+    if len(parts) > 1:
+        order = pa.array(np.argsort(np.concatenate([rows for rows, _ in parts])))
+        arrays = [each.take(order) for each in arrays]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def features_of(record: bytes) -> dict[str, tuple[str, Sequence[Any]]]:
+    """The kind and the values of each feature of an example, by name; an empty kind for a feature that is not set.
+
+    Raises CorruptFileError for bytes that are no `tf.train.Example`.
+    """
+    try:
+        return {name.decode(): _feature(feature) for name, feature in _features(record).items()}
+    except (IndexError, struct.error, ValueError) as error:
+        raise CorruptFileError(f"it is no tf.train.Example ({error})") from error
+
+
+def _alike(
+    records: pa.Array, left: NDArray[np.int64], wanted: Mapping[bytes, _Spec], schema: pa.Schema
+) -> tuple[NDArray[np.int64], list[pa.Array]]:
+    """Those of the rows `left` that have the layout of the first of them, and their features."""
+    first: bytes = records[int(left[0])].as_py()
+    checked = _one_by_one(records, left[:1], wanted, schema)
+    spans = layout_of(first)
+    if spans is None or not wanted.keys() <= spans.keys():
+        return left[:1], checked
+    lengths = np.asarray(pc.binary_length(records))[left]
+    rows = left[lengths == len(first)]
+    bodies = records if len(rows) == len(records) else records.take(pa.array(rows))
+    _, offsets, data = bodies.buffers()
+    start = int(np.frombuffer(offsets, np.int32)[bodies.offset])
+    matrix = np.frombuffer(data, np.uint8)[start : start + len(rows) * len(first)].reshape(len(rows), len(first))
+    same = with_layout(matrix, first, spans)
+    rows, matrix = rows[same], matrix if same.all() else matrix[same]
+    arrays = []
+    for (name, (_, lists, _)), field in zip(wanted.items(), schema, strict=True):
+        values = values_at(matrix, first, spans[name])
+        count = values.shape[1]
+        flat = np.ascontiguousarray(values).reshape(-1)
+        bounds = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(count)
+        if field.type == pa.binary():
+            buffers = [None, pa.py_buffer(bounds), pa.py_buffer(flat)]
+            arrays.append(pa.BinaryArray.from_buffers(field.type, len(rows), buffers))
+        elif lists:
+            arrays.append(pa.ListArray.from_arrays(pa.array(bounds), pa.array(flat)))
+        else:
+            arrays.append(pa.array(flat))
+    return rows, arrays
+
+
+def _one_by_one(
+    records: pa.Array, rows: NDArray[np.int64], wanted: Mapping[bytes, _Spec], schema: pa.Schema
+) -> list[pa.Array]:
+    """The features of these rows, of any layout."""
+    found: dict[bytes, list[Any]] = {name: [] for name in wanted}
+    picked = records if len(rows) == len(records) else records.take(pa.array(rows))
+    for number, record in zip(rows.tolist(), picked.to_pylist(), strict=True):
+        try:
+            held = _features(record)
+        except (IndexError, struct.error, ValueError) as error:
+            raise CorruptFileError(f"record {number} is no tf.train.Example ({error})") from error
+        for name, (kind, lists, length) in wanted.items():
+            values = _values(held, name, kind, number)
+            count = length if lists else 1
+            if count is not None and len(values) != count:
+                raise DataError(
+                    f"record {number}: feature {name.decode()!r} has {len(values)} values, and features= asks for "
+                    f"{count}: correct the length, or write ({kind!r}, None) and pad="
+                )
+            found[name].append(values if lists else values[0])
+    return [_array(found[name], field.type) for name, field in zip(wanted, schema, strict=True)]
+
+
+def _array(rows: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_list(kind):
+        return pa.array(rows, kind)
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in rows])]).astype(np.int32)
+    values: Any = np.concatenate(rows) if rows else []
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, kind.value_type))
+
+
+def _values(held: Mapping[bytes, bytes], name: bytes, kind: str, number: int) -> Any:
+    feature = held.get(name)
+    if feature is None:
+        names = ", ".join(sorted(repr(each.decode(errors="replace")) for each in held))
+        raise DataError(f"record {number} has no feature {name.decode()!r}; its features are {names or 'none'}")
+    try:
+        found, values = _feature(feature)
+    except (IndexError, struct.error, ValueError) as error:
+        raise CorruptFileError(f"feature {name.decode()!r} of record {number} is corrupt ({error})") from error
+    if found != kind and found:
+        raise DataError(
+            f"record {number}: feature {name.decode()!r} has {found} values, and features= asks for {kind}: write "
+            f"{found!r}"
+        )
+    return values
+
+
+def _parsed(spelled: str) -> _Spec:
+    """Type, whether it is a list, and its length if that is fixed."""
+    found = _SPELLED.fullmatch(spelled)
+    if found is None:
+        raise BugError(f"feature {spelled!r} has no type")
+    return found[1], found[2] is not None, int(found[3]) if found[3] else None
+
+
+def _features(record: bytes) -> dict[bytes, bytes]:
+    """The encoded features of an example, by name."""
+    held: dict[bytes, bytes] = {}
+    for number, features in fields_of(record):
+        if number != 1:
+            continue
+        for each, entry in fields_of(features):
+            if each == 1:
+                pair = dict(fields_of(entry))
+                held[pair.get(1, b"")] = pair.get(2, b"")
+    return held
+
+
+def _feature(data: bytes) -> tuple[str, Any]:
+    """Type and values of a feature; an empty type and no values for one that is not set."""
+    kind = ""
+    values: Any = []
+    for number, content in fields_of(data):
+        if number in KINDS:
+            kind = KINDS[number]
+            values = _LISTS[kind](content)
+    return kind, values
+
+
+def _bytes_list(data: bytes) -> list[bytes]:
+    return [content for number, content in fields_of(data) if number == 1]
+
+
+def _float_list(data: bytes) -> Any:
+    parts = [np.frombuffer(content, "<f4") for number, content in fields_of(data) if number == 1]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
+
+
+def _int64_list(data: bytes) -> Any:
+    """Packed, or one by one as old writers have them."""
+    parts = [varints(content) for number, content in fields_of(data) if number == 1]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+_LISTS = {"bytes": _bytes_list, "float32": _float_list, "int64": _int64_list}

@@ -1,0 +1,341 @@
+"""The cache of a host: each group is fetched once, whatever becomes of processes, files and the disk."""
+
+import errno
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparktrain.datasets import host_cache
+from sparktrain.datasets.host_cache import HostCache
+from sparktrain.errors import DataError, StoreTimeoutError
+
+KIB = 1024
+
+
+def batch_of(number: int, size: int = 8 * KIB) -> pa.RecordBatch:
+    """A group of `size` bytes."""
+    return pa.record_batch([pa.array(np.full(size // 8, number, np.int64))], names=["x"])
+
+
+def never() -> pa.RecordBatch:
+    raise AssertionError("fetched again")
+
+
+def number_in(batch: pa.RecordBatch) -> int:
+    [number] = set(batch.column("x").to_pylist())
+    return int(number)
+
+
+def files_in(root: Path) -> list[str]:
+    return sorted(each.name for each in root.rglob("*") if each.is_file() and each.name != "lock")
+
+
+class Once:
+    """Counts its calls."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch, self.calls = batch, 0
+
+    def __call__(self) -> pa.RecordBatch:
+        self.calls += 1
+        return self.batch
+
+
+def test_a_group_is_fetched_once_and_mapped_from_then_on(tmp_path: Path) -> None:
+    fetch = Once(batch_of(3))
+    caches = [HostCache(tmp_path, "digest") for _ in range(2)]
+    found = [cache.get(7, fetch) for cache in (*caches, *caches)]
+
+    assert fetch.calls == 1
+    assert [number_in(each) for each in found] == [3] * 4
+    [folder] = tmp_path.glob("sparktrain-data-*/*")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    maps = Path("/proc/self/maps").read_text()
+    assert str(folder / "7.arrow") in maps
+
+
+def test_datasets_have_groups_of_their_own(tmp_path: Path) -> None:
+    one, other = HostCache(tmp_path, "one"), HostCache(tmp_path, "other")
+    one.get(0, lambda: batch_of(1))
+
+    assert other.held(0) is None
+    assert number_in(other.get(0, lambda: batch_of(2))) == 2
+
+
+def test_threads_that_want_a_group_at_once_fetch_it_once(tmp_path: Path) -> None:
+    cache, begun, go = HostCache(tmp_path, "digest"), threading.Barrier(8), threading.Event()
+    fetched: list[int] = []
+
+    def fetch() -> pa.RecordBatch:
+        fetched.append(1)
+        go.wait(10)
+        return batch_of(1)
+
+    def read(_: int) -> int:
+        begun.wait(10)
+        return number_in(cache.get(0, fetch))
+
+    def content(_: int) -> bytes:
+        begun.wait(10)
+        return cache.content(lambda: fetched.append(1) or b"manifest")  # type: ignore[func-returns-value]
+
+    with ThreadPoolExecutor(8) as pool:
+        reads = [pool.submit(read, each) for each in range(8)]
+        while not fetched:
+            pass
+        go.set()
+        assert [each.result(10) for each in reads] == [1] * 8
+        assert len(fetched) == 1
+        assert list(pool.map(content, range(8))) == [b"manifest"] * 8
+    assert len(fetched) == 2
+
+
+FETCHER = """
+import os, sys, pathlib
+from sparktrain.datasets.host_cache import HostCache
+from tests.unit.datasets.test_host_cache import batch_of
+root, number, hold = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+cache = HostCache(root, "digest")
+def fetch():
+    (root / f"fetch-{os.getpid()}").touch()
+    print("fetching", flush=True)
+    if hold:
+        sys.stdin.read()
+    return batch_of(number)
+print(cache.get(0, fetch).column("x")[0], flush=True)
+"""
+
+
+def process(root: Path, number: int, *hold: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", FETCHER, str(root), str(number), *hold]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def line_of(each: "subprocess.Popen[str]") -> str:
+    assert each.stdout is not None
+    return each.stdout.readline().strip()
+
+
+def test_a_process_that_dies_while_it_fetches_leaves_the_group_to_others(tmp_path: Path) -> None:
+    with process(tmp_path, 1, "hold") as first:
+        assert line_of(first) == "fetching"
+        cache, fetch = HostCache(tmp_path, "digest", wait_s=0.05), Once(batch_of(2))
+        with pytest.raises(
+            StoreTimeoutError, match=r"reads group 0 of a dataset for more than 0.05 s \(its lock is in"
+        ):
+            cache.get(0, fetch)
+        assert fetch.calls == 0
+        first.send_signal(signal.SIGKILL)
+        first.wait(10)
+        assert number_in(HostCache(tmp_path, "digest", wait_s=10).get(0, fetch)) == 2
+    assert fetch.calls == 1
+
+
+def test_processes_wait_for_the_one_that_fetches(tmp_path: Path) -> None:
+    with process(tmp_path, 1, "hold") as first:
+        assert line_of(first) == "fetching"
+        with process(tmp_path, 2) as second:
+            first.communicate("", timeout=20)
+            assert line_of(second) == "1"
+    assert len(list(tmp_path.glob("fetch-*"))) == 1
+
+
+def test_what_was_used_longest_ago_is_evicted_at_the_limit_while_others_map_it(tmp_path: Path) -> None:
+    cache = HostCache(tmp_path, "digest", limit_bytes=100 * KIB)
+    mapped = cache.get(0, lambda: batch_of(0))
+    for group in range(1, 9):
+        cache.get(group, lambda group=group: batch_of(group))  # type: ignore[misc]
+        os.utime(cache._path(group), (group, group))
+    os.utime(cache._path(0), (0.5, 0.5))
+    cache.get(3, never)  # used now
+    for group in range(9, 14):
+        cache.get(group, lambda group=group: batch_of(group))  # type: ignore[misc]
+
+    held = {group for group in range(14) if cache.held(group) is not None}
+    assert sum(each.stat().st_size for each in tmp_path.rglob("*.arrow")) <= 100 * KIB
+    assert held >= {3, 9, 10, 11, 12, 13}
+    assert not held & {0, 1, 2}
+    assert number_in(mapped) == 0, "memory of a deleted file stays"
+    assert number_in(cache.get(0, lambda: batch_of(0))) == 0
+
+
+def test_a_limit_below_one_group_serves_it_without_a_second_fetch(tmp_path: Path) -> None:
+    cache = HostCache(tmp_path, "digest", limit_bytes=KIB)
+    for group in range(5):
+        fetch = Once(batch_of(group))
+        assert number_in(cache.get(group, fetch)) == group
+        assert fetch.calls == 1
+    assert len(list(tmp_path.rglob("*.arrow"))) == 1
+
+
+def test_the_limit_holds_for_all_datasets_and_leaves_young_files_in_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = HostCache(tmp_path, "first")
+    for group in range(10):
+        first.get(group, lambda: batch_of(1))
+    young, abandoned = first._path(90).with_suffix(".a.new"), first._path(91).with_suffix(".b.new")
+    for each in (young, abandoned):
+        each.write_bytes(bytes(9 * KIB))
+    os.utime(abandoned, (1, 1))
+    HostCache(tmp_path, "second", limit_bytes=50 * KIB).get(0, lambda: batch_of(2))
+
+    assert young.exists()
+    assert not abandoned.exists()
+    assert sum(each.stat().st_size for each in tmp_path.rglob("*.*") if each.is_file()) <= 50 * KIB
+
+
+@pytest.fixture
+def small_files() -> Callable[[int], None]:
+    """Lets files of this process be no larger than so many bytes, until the end of the test."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(size: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+
+    yield limit  # type: ignore[misc]
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_that_cannot_be_written_is_an_error_with_the_next_step(
+    tmp_path: Path, small_files: Callable[[int], None]
+) -> None:
+    cache = HostCache(tmp_path, "digest")
+    small_files(4 * KIB)
+    with pytest.raises(DataError, match=r"8\.0 KiB of data do not fit into the cache in .*large\): free space there"):
+        cache.get(0, lambda: batch_of(1))
+    assert files_in(tmp_path) == []
+    small_files(-1)
+    assert number_in(cache.get(0, lambda: batch_of(1))) == 1
+
+
+FULL = """
+import pathlib, subprocess, sys
+from sparktrain.datasets.host_cache import HostCache
+from sparktrain.errors import DataError
+from tests.unit.datasets.test_host_cache import batch_of, never, number_in, KIB
+disk = pathlib.Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
+cache = HostCache(disk, "digest", limit_bytes=10**9)
+for group in range(12):
+    assert number_in(cache.get(group, lambda: batch_of(group))) == group
+cache.get(11, never)
+try:
+    cache.get(99, lambda: batch_of(1, 256 * KIB))
+except DataError as error:
+    print(error)
+print(sorted(each.name for each in disk.rglob("*.new")), number_in(cache.get(5, lambda: batch_of(5))))
+"""
+
+
+def test_a_full_disk_evicts_all_else_and_then_says_what_to_do(tmp_path: Path) -> None:
+    own = ["--mount"] if os.getuid() == 0 else ["--mount", "--map-root-user"]
+    command = ["unshare", *own, sys.executable, "-c", FULL, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    error, rest = done.stdout.splitlines()
+    assert "do not fit into the cache in" in error
+    assert "free (" in error
+    assert "No space left on device" in error
+    assert error.endswith("free space there, or set data_cache to a directory with more")
+    assert rest == "[] 5"
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    HostCache(tmp_path, "digest")
+    [home] = tmp_path.iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getuid", lambda: 4321)
+        home.rename(tmp_path / "sparktrain-data-4321")
+        with pytest.raises(DataError, match=r"it belongs to another user: .*set data_cache"):
+            HostCache(tmp_path, "digest")
+    (tmp_path / "sparktrain-data-4321").rename(home)
+    home.rename(tmp_path / "moved")
+    home.symlink_to(tmp_path / "moved")
+    with pytest.raises(DataError, match="it belongs to another user"):
+        HostCache(tmp_path, "digest")
+
+
+def test_a_place_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(DataError, match=r"no cache of data can be kept in .*Not a directory.*set data_cache"):
+        HostCache(tmp_path / "file", "digest")
+
+
+def test_files_of_an_earlier_boot_are_not_used_and_go_when_room_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(host_cache, "_boot", lambda: "before")
+        HostCache(tmp_path, "digest").get(0, lambda: batch_of(1))
+    fetch = Once(batch_of(2))
+    cache = HostCache(tmp_path, "digest", limit_bytes=20 * KIB)
+    assert number_in(cache.get(0, fetch)) == 2
+    cache.get(1, lambda: batch_of(3))
+
+    assert fetch.calls == 1
+    assert list(tmp_path.glob("*/before-*")) == []
+
+
+@pytest.mark.parametrize("size", [0, 100, 8 * KIB])
+def test_a_truncated_file_is_fetched_again(tmp_path: Path, size: int, caplog: pytest.LogCaptureFixture) -> None:
+    cache = HostCache(tmp_path, "digest")
+    cache.get(0, lambda: batch_of(1))
+    os.truncate(cache._path(0), size)
+
+    assert number_in(cache.get(0, lambda: batch_of(2))) == 2
+    assert "0.arrow is corrupt" in caplog.text
+    cache.get(0, never)
+
+
+def test_a_folder_that_was_cleaned_away_is_made_again(tmp_path: Path) -> None:
+    cache = HostCache(tmp_path, "digest")
+    mapped = cache.get(0, lambda: batch_of(1))
+    shutil.rmtree(next(tmp_path.glob("sparktrain-data-*")))
+
+    assert number_in(cache.get(0, lambda: batch_of(2))) == 2
+    assert number_in(mapped) == 1
+    assert cache.content(lambda: b"again") == b"again"
+
+
+def test_a_failed_fetch_leaves_nothing_and_releases_the_group(tmp_path: Path) -> None:
+    cache = HostCache(tmp_path, "digest", wait_s=0.05)
+
+    def fail() -> pa.RecordBatch:
+        raise OSError(errno.EIO, "the store is away")
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="the store is away"):
+            cache.get(0, fail)
+    assert files_in(tmp_path) == []
+    assert number_in(cache.get(0, lambda: batch_of(1))) == 1
+
+
+@pytest.mark.parametrize("limit", [None, 20 * KIB])
+def test_folders_that_a_cleaner_has_deleted_come_back_for_their_user_alone(tmp_path: Path, limit: int | None) -> None:
+    cache = HostCache(tmp_path / "cache", "digest", limit)
+
+    def fetched_while_a_cleaner_runs(number: int) -> pa.RecordBatch:
+        shutil.rmtree(tmp_path / "cache")
+        return batch_of(number)
+
+    shutil.rmtree(tmp_path / "cache")
+    assert number_in(cache.get(0, lambda: batch_of(0))) == 0
+    for number in (1, 2):
+        assert number_in(cache.get(number, lambda number=number: fetched_while_a_cleaner_runs(number))) == number
+        assert number_in(cache.get(number, never)) == number
+    [home] = (tmp_path / "cache").iterdir()
+    assert [each.stat().st_mode & 0o777 for each in (home, *home.iterdir())] == [0o700, 0o700]
