@@ -13,6 +13,7 @@ from sparktrain.errors import (
     AgentsLostError,
     BugError,
     CheckpointError,
+    DataError,
     DeposedError,
     DriverUnreachableError,
     EnvironmentMismatchError,
@@ -43,16 +44,19 @@ from sparktrain.errors import (
     StoreRefusedError,
     StoreTimeoutError,
     StrategyError,
+    StreamError,
     UserError,
 )
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from sparktrain import testing
+    from sparktrain import data, ml, testing
     from sparktrain.api import Pool, launch, pool, resume, run, sweep
     from sparktrain.config.gang_spec import Backend, Role
+    from sparktrain.datasets.columns import Column, ColumnKind
     from sparktrain.driver.engines.local_engine import LocalMachine, local
+    from sparktrain.prediction import predict, register_predict
     from sparktrain.results.run_result import RunResult
     from sparktrain.results.stored_result import load
     from sparktrain.results.sweep_result import SweepResult
@@ -63,9 +67,13 @@ if TYPE_CHECKING:
     from sparktrain.state.trial import TrialStatus
     from sparktrain.training.checkpoint.saver import CheckpointSaver, Restored
     from sparktrain.training.context import TrainContext
+    from sparktrain.training.data.stream.stream_data import StreamData
+    from sparktrain.training.data.training_data import TrainingData
     from sparktrain.training.keras.lr_schedule import Warmup
 
 _HOMES = {
+    "Column": "sparktrain.datasets.columns",
+    "ColumnKind": "sparktrain.datasets.columns",
     "Pool": "sparktrain.api",
     "launch": "sparktrain.api",
     "pool": "sparktrain.api",
@@ -74,6 +82,8 @@ _HOMES = {
     "sweep": "sparktrain.api",
     "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
+    "predict": "sparktrain.prediction",
+    "register_predict": "sparktrain.prediction",
     "MemberResult": "sparktrain.runs.trial_result",
     "RunResult": "sparktrain.results.run_result",
     "SweepResult": "sparktrain.results.sweep_result",
@@ -99,6 +109,8 @@ _HOMES = {
     "CheckpointSaver": "sparktrain.training.checkpoint.saver",
     "Restored": "sparktrain.training.checkpoint.saver",
     "TrainContext": "sparktrain.training.context",
+    "StreamData": "sparktrain.training.data.stream.stream_data",
+    "TrainingData": "sparktrain.training.data.training_data",
     "Warmup": "sparktrain.training.keras.lr_schedule",
 }
 """Public names that are imported on first use: executors import this package too, and need none of the driver."""
@@ -107,8 +119,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "testing":
-        return import_module("sparktrain.testing")
+    if name in ("data", "ml", "testing"):
+        return import_module(f"sparktrain.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'sparktrain' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
@@ -120,7 +132,7 @@ _FOUND_FIRST = ("InfraError", "RunFailedError", "SparktrainError", "UserError")
 
 def __dir__() -> list[str]:
     """Names for completion in a notebook, including those that are imported on first use."""
-    return [*_HOMES, *_FOUND_FIRST, "errors", "testing", "__doc__", "__version__"]
+    return [*_HOMES, *_FOUND_FIRST, "data", "errors", "ml", "testing", "__doc__", "__version__"]
 
 
 __all__ = [
@@ -130,6 +142,9 @@ __all__ = [
     "Cases",
     "CheckpointError",
     "CheckpointSaver",
+    "Column",
+    "ColumnKind",
+    "DataError",
     "DeposedError",
     "DriverUnreachableError",
     "EnvironmentMismatchError",
@@ -172,9 +187,12 @@ __all__ = [
     "StoreRefusedError",
     "StoreTimeoutError",
     "StrategyError",
+    "StreamData",
+    "StreamError",
     "SweepResult",
     "SweepStatus",
     "TrainContext",
+    "TrainingData",
     "TrialResult",
     "TrialStatus",
     "UserError",
@@ -182,11 +200,15 @@ __all__ = [
     "When",
     "Zipped",
     "cases",
+    "data",
     "grid",
     "launch",
     "load",
     "local",
+    "ml",
     "pool",
+    "predict",
+    "register_predict",
     "resume",
     "run",
     "sweep",

@@ -3,6 +3,7 @@
     SparktrainError
     |-- UserError                  change the call, the function, the file or the Spark configuration
     |   |-- SpecError              a value that was passed or read from a file is wrong
+    |   |-- DataError              the data of a call cannot be trained on as it is
     |   |-- FunctionError          the training function cannot be used
     |   |-- SessionError           there is no Spark session, or it cannot do what is asked
     |   |-- ResourceError          more slots, memory or GPUs are wanted than the session has
@@ -25,6 +26,7 @@
     |   |-- StoreError             a store failed, and may work later
     |   |   |-- StoreTimeoutError  a call of a store did not return in time
     |   |   `-- StoreRefusedError  a store refused for a reason that persists until a person acts: permission, quota
+    |   |-- StreamError            rows of a stream do not arrive: a feeder, a member or the feeding job failed
     |   `-- DeposedError           another driver has taken over the run
     |-- NoBestTrialError           a result has no best trial: none succeeded, or there is no metric to compare them by
     |-- MissingFileError           a trial has no such model or log
@@ -50,6 +52,10 @@ class UserError(SparktrainError):
 
 class SpecError(UserError, ValueError):
     """A value that was passed or read from a file is wrong."""
+
+
+class DataError(UserError, ValueError):
+    """The data that was passed as `data=` cannot be trained on as it is: a column, a value, a file or its place."""
 
 
 class FunctionError(UserError, TypeError):
@@ -138,6 +144,10 @@ class StoreTimeoutError(StoreError, TimeoutError):
 
 class StoreRefusedError(StoreError, PermissionError):
     """A store refused for a reason that persists until a person acts: a permission, a quota, a full disk."""
+
+
+class StreamError(InfraError, RuntimeError):
+    """Rows of a stream do not arrive: a feeder or a member is gone, or the job that feeds it failed."""
 
 
 class DeposedError(InfraError, RuntimeError):

@@ -74,7 +74,7 @@ class Declared(Struct, frozen=True):
                 raise SpecError(f"{subject or self.name} is {described(None)}: pass a value")
             return self.option.rule.check(value, subject or self.name)
 
-    def read(self, words: str, subject: str) -> Any:
+    def read(self, words: Any, subject: str) -> Any:
         """Parse and check the text of a command-line flag. Raises SpecError, as `checked`."""
         with self._documented():
             value = self.option.rule.read(words, subject)

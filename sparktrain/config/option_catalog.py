@@ -7,10 +7,11 @@ parameter file, the checks of values and the tables in docs/ are made from it.
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Annotated, Literal, Required, TypedDict
+from typing import Annotated, Any, Literal, Required, TypedDict
 
 from sparktrain.config import environment, gang_spec, sweep_spec
 from sparktrain.config.call_option import CallOption
+from sparktrain.config.data_sources import named_paths, sources_of
 from sparktrain.config.option_rules import (
     CHANGED,
     FLAG,
@@ -52,6 +53,42 @@ _AGENTS = CallOption(
     says="one for each slot",
     page="sessions.md",
 )
+
+
+class DataKeywords(TypedDict, total=False):
+    """Options of all calls that give trials data."""
+
+    data: Annotated[
+        Mapping[str, Any],
+        CallOption(
+            "Data for `ctx.dataset(name)`: Spark DataFrames, tables, or files, by name.",
+            ValueRule(sources_of, "NAME=PATH", named_paths, repeats=True),
+            default={},
+            says="none",
+            flag_doc="Files for ctx.dataset(NAME): Parquet, Arrow or TFRecord, such as train=hdfs:///x/*.parquet. "
+            "Repeatable.",
+            more="A DataFrame is written once into the run directory before training starts.",
+            page="data.md",
+        ),
+    ]
+    data_cache: Annotated[
+        str | None,
+        CallOption(
+            "Local directory on executor hosts where data is kept that was read once.",
+            PLACE,
+            says="the temporary directory",
+            page="data.md#read-once-for-each-host",
+        ),
+    ]
+    data_cache_limit: Annotated[
+        int | None,
+        CallOption(
+            "Bytes that this directory may take on each host, for the data of all runs.",
+            whole(1),
+            says="a quarter of the free disk",
+            page="data.md#read-once-for-each-host",
+        ),
+    ]
 
 
 class EnvironmentKeywords(TypedDict, total=False):
@@ -222,7 +259,7 @@ class DirectoryKeywords(TypedDict, total=False):
     ]
 
 
-class CommonKeywords(DirectoryKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
+class CommonKeywords(DirectoryKeywords, DataKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
     """Options of sweeps and of runs of one gang."""
 
 

@@ -24,8 +24,8 @@ class ValueRule(Struct, frozen=True):
     """Checks and converts a value."""
     metavar: str
     """What help shows for the value; empty for a flag without one."""
-    read: Callable[[str, str], Any] = lambda text, subject: text
-    """Parses text of the command line."""
+    read: Callable[[Any, str], Any] = lambda text, subject: text
+    """Parses text of the command line, or the list of texts of a flag that repeats."""
     repeats: bool = False
     """Whether the flag may be repeated."""
 

@@ -28,7 +28,14 @@ PUBLIC = set(sparktrain.__all__)
 WITH_TENSORFLOW = {"Warmup"}
 """Names that load TensorFlow, in four seconds: tests/training/test_schedule.py has the same tests for them."""
 each_name = pytest.mark.parametrize("name", sorted(PUBLIC - WITH_TENSORFLOW))
-ANYTHING = {"pd": pandas, "np": numpy, "CheckpointSaver": sparktrain.CheckpointSaver, "Session": object}
+ANYTHING = {
+    "pd": pandas,
+    "np": numpy,
+    **dict.fromkeys(("Session", "DataFrame", "SparkSession"), object),
+    "StreamData": sparktrain.StreamData,
+    "CheckpointSaver": sparktrain.CheckpointSaver,
+    "TrainingData": sparktrain.TrainingData,
+}
 """Names in annotations that are imported only for type checkers."""
 
 
@@ -72,8 +79,9 @@ def met(name: str) -> set[str]:
     """The classes that a user of this public name meets."""
     thing = getattr(sparktrain, name)
     if inspect.ismodule(thing):
-        thing = thing.local_context
-    found = members(thing) if isinstance(thing, type) else [inspect.unwrap(thing)]
+        found: Any = [inspect.unwrap(getattr(thing, each)) for each in thing.__all__ if each[0].islower()]
+    else:
+        found = members(thing) if isinstance(thing, type) else [inspect.unwrap(thing)]
     return {
         each.__name__
         for part in found
@@ -85,7 +93,7 @@ def met(name: str) -> set[str]:
 
 @each_name
 def test_classes_in_signatures_are_public(name: str) -> None:
-    assert sorted(met(name) - PUBLIC - set(sparktrain.testing.__all__)) == []
+    assert sorted(met(name) - PUBLIC - {*sparktrain.testing.__all__, *sparktrain.data.__all__}) == []
 
 
 def test_the_walk_finds_known_classes() -> None:
@@ -94,6 +102,7 @@ def test_the_walk_finds_known_classes() -> None:
     assert {"Failure", "MemberResult", "Restart", "TrialStatus"} <= met("TrialResult")
     assert {"FailureKind", "Loss"} <= met("Failure")
     assert {"CheckpointSaver"} <= met("TrainContext")
+    assert {"FileSource"} <= met("data")
 
 
 @each_name
@@ -126,6 +135,8 @@ def test_each_public_name_is_documented(name: str) -> None:
 INTERNAL = {
     "AttemptError",
     "ClientError",
+    "CorruptFileError",
+    "CorruptGroupError",
     "FilesGoneError",
     "LinkClosedError",
     "ListenError",
@@ -133,6 +144,7 @@ INTERNAL = {
     "OverdueError",
     "HadoopCallError",
     "UnfitError",
+    "UnreachableMemberError",
     "Unreachable",
     "UploadRefusedError",
     "ZygoteLostError",

@@ -72,6 +72,7 @@ FLAGS = {
 }
 WRONG_WORDS = {
     "N": "many", "TIME": "soon", "max|min": "up", "K1,K2": "cod", "PATH": "", "NAME[=VALUE]": "1x=2",
+    "NAME=PATH": "train",
 }  # fmt: skip
 WRONG_NAMES = {"name": "a b", "metric": "", "backend": "nccl"}
 
