@@ -28,7 +28,7 @@ _PARAMS_AT_LEAST = 20
 _COUNTED = (TrialStatus.FAILED, TrialStatus.LOST, TrialStatus.STOPPED)
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column: its heading, and one cell for each row."""
 
     heading: str
@@ -98,7 +98,7 @@ def as_html(result: SweepOutcome) -> str:
     columns = [*_leading(result, rows), *_metrics(result, rows), *_trailing(rows, leader(result))]
     causes = [formatting.plain(trial.error.summary) if trial.error else "" for trial in rows]
     if any(causes):
-        columns.append(Column("cause", causes))
+        columns.append(TableColumn("cause", causes))
     best = leader(result)
     lines = [f"<p><b>{escape(headline(result))}</b></p>", "<table>", html_row(_html_cells(columns, None), "th")]
     for number, trial in enumerate(rows):
@@ -152,22 +152,22 @@ def varying(trials: Sequence[TrialResult]) -> list[str]:
     return [name for name in names(trial.params for trial in trials) if name not in fixed]
 
 
-def _leading(result: SweepOutcome, rows: list[TrialResult], limit: int = _CELL_LIMITS[0]) -> list[Column]:
+def _leading(result: SweepOutcome, rows: list[TrialResult], limit: int = _CELL_LIMITS[0]) -> list[TableColumn]:
     """The trial's number and one column for each parameter in which trials differ."""
-    columns = [Column("trial", [str(trial.id) for trial in rows], right=True)]
+    columns = [TableColumn("trial", [str(trial.id) for trial in rows], right=True)]
     for name in varying(result.trials):
         cells = [formatting.value(trial.params[name]) if name in trial.params else "" for trial in rows]
         columns.append(
-            Column(
+            TableColumn(
                 formatting.shorten(formatting.plain(name), limit), [formatting.shorten(cell, limit) for cell in cells]
             )
         )
     return columns
 
 
-def _metrics(result: SweepOutcome, rows: list[TrialResult]) -> list[Column]:
+def _metrics(result: SweepOutcome, rows: list[TrialResult]) -> list[TableColumn]:
     return [
-        Column(
+        TableColumn(
             formatting.shorten(formatting.plain(name), _CELL_LIMITS[0]),
             [formatting.number(trial.metrics[name]) if name in trial.metrics else "" for trial in rows],
             right=True,
@@ -176,15 +176,15 @@ def _metrics(result: SweepOutcome, rows: list[TrialResult]) -> list[Column]:
     ]
 
 
-def _trailing(rows: list[TrialResult], best: TrialResult | None) -> list[Column]:
-    columns = [Column("status", [trial.status.value for trial in rows])]
-    columns.append(Column("time", [formatting.duration(trial.seconds) for trial in rows], right=True))
+def _trailing(rows: list[TrialResult], best: TrialResult | None) -> list[TableColumn]:
+    columns = [TableColumn("status", [trial.status.value for trial in rows])]
+    columns.append(TableColumn("time", [formatting.duration(trial.seconds) for trial in rows], right=True))
     if best is not None:
-        columns.append(Column("", [BEST if trial is best else "" for trial in rows]))
+        columns.append(TableColumn("", [BEST if trial is best else "" for trial in rows]))
     return columns
 
 
-def _fitting(result: SweepOutcome, rows: list[TrialResult], width: int) -> list[Column]:
+def _fitting(result: SweepOutcome, rows: list[TrialResult], width: int) -> list[TableColumn]:
     """As many columns as fit into `width`; parameters share one column when they have no room each."""
     metrics, trailing = _metrics(result, rows), _trailing(rows, leader(result))
     candidates = (_leading(result, rows, limit) for limit in _CELL_LIMITS)
@@ -193,27 +193,27 @@ def _fitting(result: SweepOutcome, rows: list[TrialResult], width: int) -> list[
         trial = _leading(result, rows)[0]
         rest = width - _total([trial, *metrics[:1], *trailing]) - GAP
         leading = [trial, _joined(result, rows, max(_PARAMS_AT_LEAST, rest))]
-    extra: list[Column] = []
+    extra: list[TableColumn] = []
     for column in metrics[1:]:
         if _total([*leading, *metrics[:1], *extra, column, *trailing]) <= width:
             extra.append(column)
     return [*leading, *metrics[:1], *extra, *trailing]
 
 
-def _joined(result: SweepOutcome, rows: list[TrialResult], width: int) -> Column:
+def _joined(result: SweepOutcome, rows: list[TrialResult], width: int) -> TableColumn:
     differing = varying(result.trials)
     cells = [
         formatting.params({name: trial.params[name] for name in differing if name in trial.params}, width)
         for trial in rows
     ]
-    return Column("parameters", cells)
+    return TableColumn("parameters", cells)
 
 
-def _total(columns: list[Column]) -> int:
+def _total(columns: list[TableColumn]) -> int:
     return sum(column.width for column in columns) + GAP * (len(columns) - 1)
 
 
-def _html_cells(columns: list[Column], number: int | None) -> list[tuple[str, str]]:
+def _html_cells(columns: list[TableColumn], number: int | None) -> list[tuple[str, str]]:
     """The cells of row `number`, or the headings."""
     return [
         (column.heading if number is None else column.cells[number], "right" if column.right else "left")

@@ -1,9 +1,13 @@
 """The checks of a run's engine before anything starts: the fast part of the doctor."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
+from sparktrain.config.data_sources import StreamSource
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.prepare import PreparedRun
+from sparktrain.state.feeding_slots import FeedingSlots, feeding_slots
 
 
 class Admitted(Struct, frozen=True):
@@ -24,7 +28,25 @@ def admit(prepared: PreparedRun, engine: Engine, agents: int | None) -> Admitted
     Raises UserError; writes nothing but a probe of the store.
     """
     engine.check_run(prepared.spec)
+    engine.check_data(prepared.data)
     engine.check_cluster()
     count, without_gpus = engine.agents_for(prepared.spec, agents, prepared.trials, prepared.concurrent)
+    slots_of_feeds(prepared, engine, count)
     ready = prepared.authorized(engine.tokens).attached()
     return Admitted(engine, ready, count, without_gpus)
+
+
+def slots_of_feeds(prepared: PreparedRun, engine: Engine, agents: int) -> FeedingSlots:
+    """As `feeding_slots`, for the streams of a run. Raises ResourceError; SessionError for a session that is gone."""
+    streams = prepared.data.streams
+    slots = engine.slots if engine.runs_jobs else _slots_beside(streams)
+    return feeding_slots(tuple(streams), prepared.spec.gang, agents, slots, held=engine.runs_jobs)
+
+
+def _slots_beside(streams: Mapping[str, StreamSource]) -> int | None:
+    """The slots of the session that streams come from, where agents have none of them."""
+    if not streams:
+        return None
+    from sparktrain.driver.feed_job import slots_of  # a run on this machine alone needs no Spark
+
+    return slots_of(next(iter(streams.values())))

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from sparktrain.clock import Clock
 from sparktrain.cluster.executor_loss import UnexplainedLosses
@@ -68,6 +69,8 @@ class Server:
         self._gpu_claims = GpuClaims(clock)
         self._feed: Callable[[on.Event], None] = lambda event: None
         self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
+        self.on_feed: Callable[[m.MemberFeed, Callable[[m.FeedEnded], None]], None] = lambda message, answer: None
+        """Called with each message about a stream, and with what sends an answer from any thread."""
 
     async def open(
         self,
@@ -93,6 +96,11 @@ class Server:
         if link is not None:
             with suppress(LinkClosedError):
                 link.post(message)
+
+    def _send_soon(self, loop: asyncio.AbstractEventLoop, agent: AgentId, message: m.ToAgent) -> None:
+        """As `send`, for other threads."""
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(self.send, agent, message)
 
     def hand_out(self, tokens: m.Tokens) -> None:
         """Send `tokens` to all agents, and to those that join later, in place of earlier ones."""
@@ -213,6 +221,9 @@ class Server:
         match message:
             case m.MemberStored(member=member, problem=problem):
                 self._stored(agent, member, problem)
+                return
+            case m.MemberFeed():
+                self.on_feed(message, partial(self._send_soon, asyncio.get_running_loop(), agent))
                 return
             case m.Heartbeat():
                 with suppress(LinkClosedError):

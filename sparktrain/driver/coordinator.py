@@ -116,6 +116,7 @@ class Coordinator:
         self._background(self._server.keep_certificates())
         if self._words is not None:
             self._background(self._explain_losses(self._words))
+        self._server.on_feed = self._on_feed
         return await self._server.open(self._receive, self._on_stored, self._on_upload)
 
     async def close(self, reason: str) -> None:
@@ -312,6 +313,8 @@ class Coordinator:
             store=run.work.store.address,
             checkpoint=start.checkpoint,
             env=run.work.env,
+            data=run.work.data,
+            streams=run.work.stream_keys,
         )
         self._server.send(start.agent, message)
 
@@ -426,6 +429,11 @@ class Coordinator:
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:
         if self._run is not None:
             self._run.uploads.stored(agent, member, problem)
+
+    def _on_feed(self, message: m.MemberFeed, answer: Callable[[m.FeedEnded], None]) -> None:
+        run = self._run
+        if run is not None and run.id == message.member.run and run.work.streams is not None:
+            run.work.streams.on_feed(message, answer)
 
     async def _on_upload(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
         if self._run is None or self._run.id != header.member.run:

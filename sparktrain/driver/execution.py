@@ -1,18 +1,22 @@
 """The only path from a prepared run to its result: with agents of its own, or on the agents of a pool."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from sparktrain.cluster import preflight
 from sparktrain.display.progress import Display
-from sparktrain.driver.admission import admit
+from sparktrain.driver.admission import admit, slots_of_feeds
 from sparktrain.driver.backend_choice import HOROVOD
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
 from sparktrain.driver.prepare import PreparedRun
+from sparktrain.driver.slot_holders import HOLDERS
+from sparktrain.driver.stream_feeds import FeedSettings, StreamFeeds
+from sparktrain.errors import PoolError
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.state.sweep import Ending
 
@@ -48,7 +52,7 @@ class OwnAgents:
             return done
         own = AgentPool(there.engine, there.agents, there.prepared.plan.preload, None, there.without_gpus, self._times)
         try:
-            own.open()
+            own.open(agents=not (there.engine.runs_jobs and there.prepared.waits_for_spark()))
             return _run(own, there.prepared, display)
         finally:
             own.close()
@@ -80,7 +84,9 @@ class PoolAgents:
         """See base class. Raises PoolError when the pool is closed, or on another run."""
         engine = self._pool.engine
         engine.check_run(prepared.spec)
+        engine.check_data(prepared.data)
         preflight.check_pool(self._pool.agents, prepared.spec.gang.size)
+        slots_of_feeds(prepared, engine, self._pool.agents)
         self._pool.check_free()
         prepared = prepared.authorized(engine.tokens).attached(self._pool.who())
         if (done := _finished(prepared, display)) is not None:
@@ -102,12 +108,18 @@ def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepRes
     if prepared.choice is not None and prepared.choice.tentative:
         prepared = prepared.settled(agents.have(HOROVOD, prepared.spec.start_timeout_s))
     prepared = prepared.started()
-    work = prepared.work(agents.agents, display, agents.who())
     display.start()
-    for line in (*opening(prepared), *(f"{prepared.spec.name}: {note}" for note in agents.engine.notes)):
-        display.print_line(line)
     try:
-        ran, was_interrupted = agents.run(work)
+        for line in (*opening(prepared), *(f"{prepared.spec.name}: {note}" for note in agents.engine.notes)):
+            display.print_line(line)
+        prepared = prepared.owned(agents.who())
+        with ExitStack() as feeding:
+            with _given_back(prepared):
+                prepared = _with_data(prepared, agents, display)
+                streams = feeding.enter_context(_streams(prepared, agents))
+                work = replace(prepared.work(agents.agents, display, agents.who()), streams=streams)
+            with _given_back(prepared, PoolError):  # its slots were taken while data was written
+                ran, was_interrupted = agents.run(work)
     finally:
         display.close()
     made = result(prepared, ran, work.journal)
@@ -118,3 +130,41 @@ def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepRes
     if (failure := agents.failure(ran, prepared.spec.start_timeout_s)) is not None:
         raise failure
     return made
+
+
+@contextmanager
+def _given_back(prepared: PreparedRun, kind: type[BaseException] = BaseException) -> Iterator[None]:
+    """Give up the run where an error keeps it from starting: a pool that stays open would answer as its owner."""
+    try:
+        yield
+    except kind as error:
+        prepared.give_back((str(error).strip() or type(error).__name__).splitlines()[0])
+        raise
+
+
+@contextmanager
+def _streams(prepared: PreparedRun, agents: AgentPool) -> Iterator[StreamFeeds | None]:
+    """What feeds the streams of the run, until it ends; None without any."""
+    if not (sources := prepared.data.streams):
+        yield None
+        return
+    engine, there = agents.engine, slots_of_feeds(prepared, agents.engine, agents.agents)
+    columns = {name: prepared.data.columns[name] for name in sources}
+    settings = FeedSettings(there.tasks, warns=engine.runs_jobs and engine.slots is None)
+    feeds = StreamFeeds(prepared.spec.name, sources, columns, prepared.spec.gang.workers, settings)
+    if engine.runs_jobs:
+        HOLDERS.take(feeds, engine.holder, there.slots, engine.slots, "slot for feeding tasks")
+    try:
+        with closing(feeds):
+            yield feeds
+    finally:
+        HOLDERS.free(feeds)
+
+
+def _with_data(prepared: PreparedRun, agents: AgentPool, display: Display) -> PreparedRun:
+    """The run once its datasets are written: by Spark's jobs, which need the slots that agents would hold."""
+    if not prepared.documents:
+        return prepared
+    if agents.engine.runs_jobs and prepared.waits_for_spark():
+        agents.vacate("its slots write data first")
+    return prepared.with_data(lambda line: display.print_line(f"{prepared.spec.name}: {line}"))

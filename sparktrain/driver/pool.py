@@ -112,19 +112,19 @@ class AgentPool:
 
     # ---- life
 
-    def open(self) -> None:
-        """Listen and submit the agents' job; does not wait for agents to join.
+    def open(self, *, agents: bool = True) -> None:
+        """Listen and submit the agents' job, or leave that to `run`; does not wait for agents to join.
 
         Raises SessionError when the coordinator can listen nowhere, PoolError when others hold the slots.
         """
         try:
-            self._open()
+            self._open(agents)
         except BaseException:
             self.close()
             raise
         _OPEN.add(self)
 
-    def _open(self) -> None:
+    def _open(self, agents: bool) -> None:
         address = self.engine.address()
         self._certificates = CertificateKeeper(self._id)
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
@@ -136,7 +136,8 @@ class AgentPool:
         except ListenError as error:
             raise SessionError(f"{error}; see {PORT_KEY}, {HOST_KEY} and spark.driver.bindAddress") from error
         self._hosts = address.hosts
-        self._want_jobs()
+        if agents:
+            self._want_jobs()
 
     def close(self) -> None:
         """Dismiss the agents and release their slots; a second call does nothing. Blocks for some seconds at most."""
@@ -150,6 +151,17 @@ class AgentPool:
         except Exception as error:  # the slots are released anyway
             logger.warning("the pool did not close in order: %s: %s", type(error).__name__, error)
         _end(jobs)
+
+    def vacate(self, reason: str) -> None:
+        """Dismiss the agents, so that their slots are free until the next run. Blocks for some seconds at most.
+
+        Raises PoolError when the pool is closed, or on a run.
+        """
+        coordinator = self.check_free()
+        self._cancel_idle()
+        if jobs := self._retire_jobs():
+            call(coordinator.dismiss(reason), CLOSE_TIMEOUT_S)
+            _end(jobs)
 
     def who(self) -> DriverIdentity:
         """This driver, as others find it in the journal of its run."""

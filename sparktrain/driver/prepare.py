@@ -24,12 +24,15 @@ from sparktrain.config.quantities import seconds
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec, metric_name
 from sparktrain.config.uses import STRATEGY, names
+from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice
 from sparktrain.driver.options import Options
+from sparktrain.driver.run_data import DataPlan, changes_of, missing, plan_data, write_data
 from sparktrain.driver.run_request import RunRequest, Watcher
-from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
+from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError, SpecError
 from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
+from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
@@ -39,7 +42,8 @@ from sparktrain.runs.plan import Plan, check_unchanged, spec_fields
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import Space, as_space
 from sparktrain.search.space_json import from_document, to_document
-from sparktrain.state.records import AnyRecord, DriverStarted
+from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded
+from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
@@ -81,6 +85,12 @@ class PreparedRun:
     """Delegation tokens for the store, where agents need some."""
     concurrent: int | None = None
     """Most trials that train at a time, of a sweep; None where only the slots of the session limit them."""
+    data: DataPlan = field(default_factory=DataPlan)
+    """The datasets of this call; empty where the run directory alone describes them."""
+    datasets: MemberData = field(default_factory=MemberData)
+    """Where members find the datasets, once they are written."""
+    claimed: tuple[Journal, JournalContents] | None = field(default=None, repr=False)
+    """The journal of the run, once this driver owns it."""
     replaces: bool = False
     """YARN has started this driver for the same call, in place of the last owner of the run."""
 
@@ -103,6 +113,38 @@ class PreparedRun:
             at=SystemClock().wall(),
             retry_failed=self.retry_failed,
         )
+
+    @property
+    def documents(self) -> dict[str, Any]:
+        """The descriptions of the datasets that the run has."""
+        return {} if self.plan.data is msgspec.UNSET else self.plan.data
+
+    def waits_for_spark(self) -> bool:
+        """Whether Spark jobs must write datasets before agents take the slots. Blocks on the store."""
+        frames = self.data.frames
+        return bool(frames) and bool(set(frames) & set(missing(self.documents, self.store, self.layout)))
+
+    def owned(self, driver: DriverIdentity) -> "PreparedRun":
+        """The same once `driver` owns the run: others find it in the journal. Blocks on the store; raises OSError."""
+        return replace(self, claimed=Journal.claim(self.store, self.layout.journal, driver))
+
+    def give_back(self, reason: str) -> None:
+        """Record that this driver ends the run before it started: any driver may have it. Blocks on the store."""
+        assert self.claimed is not None
+        journal, _ = self.claimed
+        try:
+            journal.append([RunEnded(ending=Ending.UNPREPARED, reason=reason)])
+        except (OSError, DeposedError) as error:
+            logger.debug("run %s stays with this driver: %s", self.spec.name, error)
+
+    def with_data(self, show: Callable[[str], None]) -> "PreparedRun":
+        """The same once every dataset is written; `show` gets lines about it. Blocks on the store and Spark's jobs.
+
+        Raises DataError, also for fewer rows than members, ResumeError where a dataset is missing and has no source
+        here, OSError.
+        """
+        found = write_data(self.data, self.documents, self.store, self.layout, show, self.spec.gang.workers)
+        return replace(self, datasets=msgspec.structs.replace(self.datasets, sets=found))
 
     @property
     def needs_session(self) -> bool:
@@ -130,7 +172,9 @@ class PreparedRun:
         failed = len([each for each in found.sweep().trials.values() if each.status is TrialStatus.FAILED])
         # a failed function would fail once more: a retry is with the corrected code
         allow = self.allow_changed | ({"code"} if self.retry_failed else frozenset())
-        check_unchanged(found.plan, same.plan, self.where, allow, partial(same._code_lines, found.plan), failed)
+        allow |= frozenset() if found.ever_started else {"data"}  # no trial has seen any: its write has failed
+        lines = partial(same._code_lines, found.plan), partial(same._data_lines, found.plan)
+        check_unchanged(found.plan, same.plan, self.where, allow, lines[0], failed, lines[1])
         again = self.retry_failed and not (replaces and found.retried)
         return replace(same, found=found, retry_failed=again, replaces=replaces)
 
@@ -166,11 +210,11 @@ class PreparedRun:
         )
 
     def work(self, agents: int, watcher: Watcher, driver: DriverIdentity) -> RunRequest:
-        """The run for the coordinator; this driver becomes its owner. Blocks on the store.
+        """The run for the coordinator; this driver becomes its owner, unless it is. Blocks on the store.
 
         Raises OSError.
         """
-        journal, opened = Journal.claim(self.store, self.layout.journal, driver)
+        journal, opened = self.claimed or Journal.claim(self.store, self.layout.journal, driver)
         for note in opened.notes:
             logger.warning("%s", note)
         sampler = self._sampler(opened.records)
@@ -190,6 +234,7 @@ class PreparedRun:
             driver_started=self.driver_started,
             tokens=self.tokens,
             env=self.env,
+            data=self.datasets,
         )
 
     def _take_name(self) -> bool:
@@ -216,6 +261,10 @@ class PreparedRun:
             code = Code(before.code, b"")
         return differences((before.parts, self.plan.parts), (before.text, self.plan.text), (code, self.code))
 
+    def _data_lines(self, before: Plan) -> list[str]:
+        """Which files of the data have changed. Blocks on the store."""
+        return changes_of({} if before.data is msgspec.UNSET else before.data, self.data, self.store, self.layout)
+
     def _with_backend(self, choice: Choice) -> "PreparedRun":
         if self.spec.gang.size > self.spec.gang.workers and choice.backend is not Backend.TENSORFLOW:
             return self  # with parameter servers there is no other: the roles differ too, and that is reported
@@ -230,7 +279,10 @@ class PreparedRun:
 
 
 def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> PreparedRun:
-    """Check a call, and pickle its function. Touches neither Spark nor the run directory. Raises UserError."""
+    """Check a call and its data, and pickle its function. Raises UserError.
+
+    Touches neither the run directory nor Spark, but for the schemas of DataFrames; blocks on the stores of data files.
+    """
     target = function if isinstance(function, Target) else Target.of(function)
     if (module := target.module) is not None:
         check_imported(options.kind, sys.modules.get(module), module)
@@ -257,6 +309,7 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
     directory = os.fspath(asked["dir"])
     patience_s = cast(float, seconds(asked["store_timeout"], "store_timeout"))  # it refuses None
     store = open_store(StoreAddress(directory, timeout_s=patience_s))
+    data = plan_data(asked["data"], patience_s, gang.workers, asked["data_version"])
     sources = Sources()
     needed = preload_for(target, spec.gang, env, sources=sources) if asked["preload"] is None else asked["preload"]
     code = pack(target, options.most_code(), sources=sources)
@@ -268,6 +321,7 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         preload=tuple(needed),
         space=to_document(trial_space, spec.trials),
         data_version=asked["data_version"],
+        data=dict(data.documents) or msgspec.UNSET,
         spec=spec_fields(spec),
         text=text_of(target),
         env=tuple(sorted(env)),
@@ -286,6 +340,8 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         allow_changed=frozenset(asked["allow_changed"]),
         retry_failed=asked["retry_failed"],
         concurrent=options.concurrent,
+        data=data,
+        datasets=MemberData(cache_dir=asked["data_cache"], cache_bytes=asked["data_cache_limit"]),
     )
 
 

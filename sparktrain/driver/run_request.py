@@ -1,13 +1,16 @@
 """What one call of `sweep()` passes to the coordinator, and what that returns."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Progress
 from sparktrain.driver.journal_writer import JournalPort
-from sparktrain.protocol.messages import Code
+from sparktrain.protocol.feed_messages import MemberStreams
+from sparktrain.protocol.messages import Code, FeedEnded, MemberFeed
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.sampler import Sampler
@@ -29,6 +32,19 @@ class Watcher(Protocol):
 
     def trial_ended(self, trial: TrialResult) -> None:
         """A trial has its final status; once for each."""
+        ...
+
+
+class FeedPort(Protocol):
+    """What runs the jobs that feed the streams of a run."""
+
+    @property
+    def keys(self) -> MemberStreams:
+        """What members need to be fed."""
+        ...
+
+    def on_feed(self, message: MemberFeed, answer: Callable[[FeedEnded], None]) -> None:
+        """Handle a member's message; `answer` sends to it, in any thread. Does not block."""
         ...
 
 
@@ -56,6 +72,15 @@ class RunRequest:
     """Delegation tokens for the store; None where agents need none."""
     env: dict[str, str] = field(default_factory=dict, repr=False)
     """Variables that trials get, perhaps secrets."""
+    data: MemberData = field(default_factory=MemberData)
+    """Where trials find their datasets."""
+    streams: FeedPort | None = None
+    """Runs the jobs that feed streams; None without any."""
+
+    @property
+    def stream_keys(self) -> MemberStreams:
+        """What members need to be fed."""
+        return self.streams.keys if self.streams is not None else MemberStreams()
 
     def limits(self) -> RunLimits:
         """The part that decisions depend on."""

@@ -16,8 +16,8 @@ class Holders:
         self._held: dict[Hashable, tuple[object, int]] = {}
         """The session, and how many of its slots."""
 
-    def take(self, holder: Hashable, session: object, count: int, there: int | None) -> None:
-        """Have `holder` hold `count` of the `there` slots of `session`; None where their number is unknown.
+    def take(self, holder: Hashable, session: object, count: int, there: int | None, what: str = "agent") -> None:
+        """Have `holder` hold `count` of the `there` slots of `session` for `what`; None where their number is unknown.
 
         Raises PoolError when others leave too few: Spark would let it wait for their end.
         """
@@ -25,7 +25,7 @@ class Holders:
             others = sum(held for each, (other, held) in self._held.items() if other is session and each != holder)
             if others and there is not None and others + count > there:
                 raise PoolError(
-                    f"{formatting.count(count, 'agent')} {'is' if count == 1 else 'are'} wanted, and other calls or "
+                    f"{formatting.count(count, what)} {'is' if count == 1 else 'are'} wanted, and other calls or "
                     f"pools hold {others} of the {formatting.count(there, 'slot')} of the session: wait for their "
                     "end, call the pool itself (pool.sweep(...)) or close it, or share the slots with "
                     "max_concurrent_trials= of sweep() and agents= of pool()"

@@ -20,7 +20,7 @@ from sparktrain.executor.scratch import held, tidy
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
-from sparktrain.executor.zygote_process import ZygoteLostError, scratch_root, thread_limits
+from sparktrain.executor.zygote_process import ZygoteLostError, resource_limits, scratch_root
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
@@ -54,7 +54,7 @@ def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
     root = scratch_root()
     spawn(lambda: tidy(root))
     with held(root) as scratch, closing(TokenFile(scratch)) as tokens:
-        warm = WarmZygote(scratch, sys.path, thread_limits(place.cpus), SystemClock())
+        warm = WarmZygote(scratch, sys.path, resource_limits(place.cpus), SystemClock())
         warm.start()
         return asyncio.run(Attendance(place, ticket, warm, tokens).run())
 
@@ -237,6 +237,8 @@ class Agent:
                     mine.pass_on(pm.Form(places))
                 case m.PeerShared(member=member, key=key, value=value) if (mine := self._mine(member)) is not None:
                     mine.pass_on(pm.SharedValue(key, value))
+                case m.FeedEnded(member=member, feed=feed) as end if (mine := self._mine(member)) is not None:
+                    mine.pass_on(pm.FeedOver(feed, end.epoch, end.problem))
                 case m.AckCheckpoint() as ack:
                     self._snapshots.acknowledged(ack)
                 case m.Dismiss(reason=reason):

@@ -27,6 +27,7 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.transport import Dialer
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
+from sparktrain.store.hadoop.token_file import token_variables
 
 T = TypeVar("T")
 Post = Callable[[m.FromAgent], None]
@@ -193,6 +194,10 @@ class MemberSession:
                     post(m.MemberReserved(self.member, port))
                 case pm.SharedValue(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
+                case pm.FeedPhase(feed=feed, epoch=epoch, phase=phase, address=address):
+                    post(m.MemberFeed(self.member, feed, epoch, phase, address))
+                case pm.RowsAwaited(feed=feed, waiting=waiting):
+                    post(m.MemberAwaits(self.member, feed, waiting))
                 case pm.Snapshot() as snapshot:
                     self._flush(post)  # the coordinator gets them before the later checkpoint
                     self._keeping = asyncio.create_task(self._keep(child, snapshot, post))
@@ -275,7 +280,9 @@ class MemberSession:
             address=place.address,
             backend=start.backend,
             restore_dir=restore_dir,
-            env=start.env,
+            env={**token_variables(), **start.env} if start.data.sets else start.env,
+            data=start.data,
+            streams=start.streams,
         )
 
     # ---- requests of the agent

@@ -25,6 +25,8 @@ END_TIMEOUT_S = 2.5
 _POLL_S = 0.005
 _POLLS = int(END_TIMEOUT_S / _POLL_S)
 _LOG_LINES = 8
+_LEAST_ARENAS = 2
+"""One for the main thread alone makes the others wait for each other."""
 _ROOT = str(Path(__file__).parents[2])
 
 _SECRETS = frozenset({"_SPARK_AUTH_SECRET", "SPARK_CONNECT_AUTHENTICATE_TOKEN", token_file.VARIABLE})
@@ -286,13 +288,17 @@ def scratch_root() -> str | None:
     return os.path.abspath("tmp") if "CONTAINER_ID" in os.environ and os.path.isdir("tmp") else None
 
 
-def thread_limits(cores: int | None) -> dict[str, str]:
-    """The environment that limits TensorFlow to `cores`, unless the user sets it; empty for None.
+def resource_limits(cores: int | None) -> dict[str, str]:
+    """The environment that limits TensorFlow to `cores`, and what allocators keep; None: all cores of the host.
 
-    Without it each trial would start threads for all cores of the host, and trials side by side would slow each other.
+    What the user sets is left out. Without the first, each trial would start threads for all cores of the host, and
+    trials side by side would slow each other. Without the second, memory grows with the rows of a stream, which one
+    thread frees and another has allocated: glibc has 8 arenas for a core, and Arrow's own allocator a heap a thread.
     """
-    limits = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-    return {name: str(cores) for name in limits if cores is not None and name not in os.environ}
+    limits = {} if cores is None else dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(cores))
+    limits["MALLOC_ARENA_MAX"] = str(max(_LEAST_ARENAS, cores or os.cpu_count() or 1))
+    limits["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    return {name: value for name, value in limits.items() if name not in os.environ}
 
 
 def _zygote_env(inherited: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:

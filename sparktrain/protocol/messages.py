@@ -7,14 +7,16 @@ A message about training carries its `Member`, and so its generation; an agent's
 its `Join` opened, and an `AgentId` lives only once.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.store_address import StoreAddress
+from sparktrain.datasets.manifest import MemberData
 from sparktrain.ids import AgentId, Member, RunId, SparkTask
 from sparktrain.protocol.credentials import CertificateBundle
+from sparktrain.protocol.feed_messages import FeedAddress, MemberStreams
 from sparktrain.state.agent_messages import (
     AckCheckpoint,
     Advise,
@@ -22,6 +24,7 @@ from sparktrain.state.agent_messages import (
     CheckpointWritten,
     FormGang,
     Heartbeat,
+    MemberAwaits,
     MemberEnded,
     MemberReported,
     MemberReserved,
@@ -47,13 +50,16 @@ __all__ = [
     "CheckpointWritten",
     "Code",
     "Dismiss",
+    "FeedEnded",
     "FormGang",
     "FromAgent",
     "Heartbeat",
     "HeartbeatAck",
     "Join",
     "Leave",
+    "MemberAwaits",
     "MemberEnded",
+    "MemberFeed",
     "MemberReported",
     "MemberReserved",
     "MemberShared",
@@ -109,13 +115,25 @@ class MemberStored(Large, frozen=True, tag=True):
     """What could not be uploaded, and why."""
 
 
+class MemberFeed(Small, frozen=True, tag=True):
+    """Where a member is with an epoch of a stream."""
+
+    member: Member
+    feed: str
+    epoch: int
+    phase: Literal["asked", "flowing", "enough"]
+    """It wants the rows, has the first ones, or needs no more."""
+    address: FeedAddress | None = None
+    """Where it listens, with `asked`."""
+
+
 class Leave(Small, frozen=True, tag=True):
     """Last message of an agent that leaves by itself."""
 
     reason: str
 
 
-FromAgent = Join | MemberStored | Leave | StateInput
+FromAgent = Join | MemberStored | MemberFeed | Leave | StateInput
 
 
 PARCEL_FILES = 128
@@ -210,6 +228,18 @@ class StartMember(Message, frozen=True, tag=True):
     """To resume from."""
     env: dict[str, str] = field(default_factory=dict)
     """Variables of its environment, perhaps secrets: never written or logged."""
+    data: MemberData = MemberData()
+    streams: MemberStreams = MemberStreams()
+
+
+class FeedEnded(Message, frozen=True, tag=True):
+    """The job that fed an epoch of a stream has ended: the member gets no more rows of it."""
+
+    member: Member
+    feed: str
+    epoch: int
+    problem: str = ""
+    """Why it failed."""
 
 
 class Dismiss(Message, frozen=True, tag=True):
@@ -252,4 +282,6 @@ def certificates(bundle: CertificateBundle) -> Certificates:
     return Certificates(bundle.authority, bundle.certificate, bundle.key)
 
 
-ToAgent = Welcome | Refuse | HeartbeatAck | Prepare | StartMember | Dismiss | Tokens | Certificates | StateOutput
+ToAgent = (
+    Welcome | Refuse | HeartbeatAck | Prepare | StartMember | Dismiss | Tokens | Certificates | FeedEnded | StateOutput
+)

@@ -6,12 +6,14 @@ agent <-- FromMember -- member, forked by the zygote    over the socket pair mad
 agent --- ToMember ---> member
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from sparktrain.config.gang_spec import Backend
+from sparktrain.datasets.manifest import MemberData
 from sparktrain.ids import Member
+from sparktrain.protocol.feed_messages import FeedAddress, MemberStreams
 from sparktrain.state.message import LARGE_BYTES, Message
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress
@@ -103,6 +105,8 @@ class Assignment(Message, frozen=True, tag=True):
     """Directory with the verified files of the checkpoint to resume from; empty without one."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     """Environment variables of the user."""
+    data: MemberData = MemberData()
+    streams: MemberStreams = MemberStreams()
 
 
 class Reserved(Message, frozen=True, tag=True):
@@ -126,6 +130,25 @@ class SharedValue(Message, frozen=True, tag=True):
     value: bytes
 
 
+class FeedPhase(Message, frozen=True, tag=True):
+    """Where this member is with an epoch of a stream. `asked` is answered by `FeedOver` in the end."""
+
+    feed: str
+    epoch: int
+    phase: Literal["asked", "flowing", "enough"]
+    """It wants the rows, has the first ones, or needs no more."""
+    address: FeedAddress | None = None
+    """Where it listens, with `asked`."""
+
+
+class FeedOver(Message, frozen=True, tag=True):
+    """The job that fed an epoch of a stream has ended, or failed for `problem`."""
+
+    feed: str
+    epoch: int
+    problem: str = ""
+
+
 class Entered(Message, frozen=True, tag=True):
     """The function is loaded, and its call starts now."""
 
@@ -138,6 +161,13 @@ class Reported(Message, frozen=True, tag=True):
     most_bytes: ClassVar[int] = LARGE_BYTES
 
     report: Report
+
+
+class RowsAwaited(Message, frozen=True, tag=True):
+    """The member has waited for rows of a stream for some time, or waits no more."""
+
+    feed: str
+    waiting: bool
 
 
 class Stepped(Message, frozen=True, tag=True):
@@ -189,5 +219,7 @@ class StopAdvised(Message, frozen=True, tag=True):
     """`ctx.should_stop()` answers True from now on."""
 
 
-ToMember = Assignment | Form | SharedValue | SnapshotStored | StopAdvised
-FromMember = Reserved | SharedValue | Entered | Reported | Stepped | Snapshot | Unsaved | FunctionEnded
+ToMember = Assignment | Form | SharedValue | SnapshotStored | StopAdvised | FeedOver
+FromMember = (
+    Reserved | SharedValue | FeedPhase | RowsAwaited | Entered | Reported | Stepped | Snapshot | Unsaved | FunctionEnded
+)

@@ -46,7 +46,7 @@ class Shard(Struct, frozen=True):
     sha256: str
 
 
-class Manifest(Struct, frozen=True):
+class CheckpointManifest(Struct, frozen=True):
     """The content and origin of a checkpoint."""
 
     version: int
@@ -204,14 +204,14 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
             continue
         size, problem = 0, ""
         try:
-            size = sum(shard.size for shard in msgspec.json.decode(store.read(path), type=Manifest).shards)
+            size = sum(shard.size for shard in msgspec.json.decode(store.read(path), type=CheckpointManifest).shards)
         except msgspec.MsgspecError as error:
             problem = f"not a manifest: {error}"
         entries.append(Listed(path, Generation(int(found["number"])), int(found["manifest"]), size, problem))
     return sorted(entries, key=lambda each: (each.generation, each.step))
 
 
-def manifest_of(store: Store, checkpoint: Checkpoint) -> Manifest:
+def manifest_of(store: Store, checkpoint: Checkpoint) -> CheckpointManifest:
     """The manifest of an acknowledged checkpoint. Blocks.
 
     Raises CheckpointError when it is corrupt, and any other OSError when the store fails.
@@ -219,12 +219,12 @@ def manifest_of(store: Store, checkpoint: Checkpoint) -> Manifest:
     return _decode(store, checkpoint, _manifest_content(store, checkpoint, None))
 
 
-def files_of(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
+def files_of(checkpoint: Checkpoint, manifest: CheckpointManifest) -> list[str]:
     """The paths of all files of a checkpoint, the manifest first."""
     return [checkpoint.manifest, *(manifest.path(shard) for shard in manifest.shards)]
 
 
-def verified(store: Store, checkpoint: Checkpoint, manifest: Manifest, fast: bool = False) -> Iterator[int]:
+def verified(store: Store, checkpoint: Checkpoint, manifest: CheckpointManifest, fast: bool = False) -> Iterator[int]:
     """Read and verify the shards, or only their sizes with `fast`; yields the number of bytes of each piece. Blocks.
 
     Raises CheckpointError for the first corrupt shard, and any other OSError when the store fails.
@@ -284,9 +284,9 @@ def _put_shard(store: Store, path: str, file: Path, check: Callable[[], None]) -
     return shard
 
 
-def _manifest(draft: Draft, data: str, shards: tuple[Shard, ...]) -> Manifest:
+def _manifest(draft: Draft, data: str, shards: tuple[Shard, ...]) -> CheckpointManifest:
     member = draft.member
-    return Manifest(
+    return CheckpointManifest(
         version=VERSION,
         run=member.run,
         trial=member.trial,
@@ -301,7 +301,7 @@ def _manifest(draft: Draft, data: str, shards: tuple[Shard, ...]) -> Manifest:
     )
 
 
-def _publish(store: Store, path: str, manifest: Manifest) -> bytes:
+def _publish(store: Store, path: str, manifest: CheckpointManifest) -> bytes:
     """Put the manifest at `path`, and return its content: perhaps from an earlier attempt with a lost answer."""
     content, failed = msgspec.json.encode(manifest), None
     try:
@@ -320,10 +320,10 @@ def _publish(store: Store, path: str, manifest: Manifest) -> bytes:
     return found
 
 
-def _is_same(found: bytes, manifest: Manifest) -> bool:
+def _is_same(found: bytes, manifest: CheckpointManifest) -> bool:
     """Whether a manifest is from an earlier attempt to write this one: only the prefix of the shards differs."""
     try:
-        other = msgspec.json.decode(found, type=Manifest)
+        other = msgspec.json.decode(found, type=CheckpointManifest)
     except msgspec.MsgspecError:
         return False
     return msgspec.structs.replace(other, data=manifest.data) == manifest
@@ -347,10 +347,10 @@ def _manifest_content(store: Store, checkpoint: Checkpoint, cache: Path | None) 
     return content
 
 
-def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> Manifest:
+def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> CheckpointManifest:
     """Decode a manifest, and check its version, its checkpoint, and that its names stay in their folder."""
     try:
-        manifest = msgspec.json.decode(content, type=Manifest)
+        manifest = msgspec.json.decode(content, type=CheckpointManifest)
     except msgspec.MsgspecError as error:
         raise _corrupt(store, checkpoint, f"its manifest is invalid: {error}") from error
     if manifest.version != VERSION:

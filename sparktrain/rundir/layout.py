@@ -145,6 +145,23 @@ class RunLayout:
         return f"{self.path}/code/{digest[:16]}.msgpack"
 
     @property
+    def datasets(self) -> str:
+        """The folder of all datasets of the run."""
+        return f"{self.path}/data"
+
+    def dataset(self, name: str, digest: str) -> str:
+        """The folder of a dataset of the run; `digest` is that of its description."""
+        return f"{self.datasets}/{name}-{digest}"
+
+    def data_manifest(self, name: str, digest: str) -> str:
+        """The manifest of a dataset: the dataset exists once this file does."""
+        return f"{self.dataset(name, digest)}/manifest.json"
+
+    def is_manifest(self, path: str) -> bool:
+        """Whether this is the path of a dataset's manifest."""
+        return path.startswith(f"{self.datasets}/") and path.endswith("/manifest.json")
+
+    @property
     def journal(self) -> JournalLayout:
         """The records of the run's drivers."""
         return JournalLayout(f"{self.path}/journal")

@@ -13,6 +13,7 @@ from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal import salvage, writer
 from sparktrain.rundir.journal.salvage import SalvageReport
 from sparktrain.runs import plan as plans
+from sparktrain.runs.dataset_files import corrupt_files
 from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records
@@ -47,7 +48,7 @@ class RunFinding:
 
     severity: Severity
     subject: str
-    """`run.json`, `journal`, `plan`, `code`, `checkpoint` or `results.json`."""
+    """`run.json`, `journal`, `plan`, `code`, `checkpoint`, `data` or `results.json`."""
     problem: str
     trial: TrialId | None = None
     checkpoint: Checkpoint | None = None
@@ -153,6 +154,7 @@ class RunExaminer:
         checked = _Checked()
         if view is not None:
             findings += self._of_checkpoints(view, checked)
+            findings += self._of_datasets(view)
             findings += self._of_results(view)
         return Examined(
             name=layout.path,
@@ -229,6 +231,12 @@ class RunExaminer:
         )
         return view_of(known)
 
+    def _of_datasets(self, view: RunView) -> Iterator[RunFinding]:
+        """The files of datasets that a trial could not read; they block a resume that has trials left."""
+        left = len(view.trials) != view.total or any(not each.result.status.observed for each in view.trials)
+        for path, problem in corrupt_files(self._place.store, self._place.layout, fast=self._fast):
+            yield RunFinding(Severity.BLOCKING if left else Severity.CORRUPT, "data", problem, path=path)
+
     # ---- checkpoints
 
     def _of_checkpoints(self, view: RunView, checked: _Checked) -> Iterator[RunFinding]:
@@ -250,7 +258,9 @@ class RunExaminer:
         for trial in view.trials:
             yield from _of_trial(trial, checked.corrupt)
 
-    def _verify(self, checkpoint: Checkpoint, manifest: checkpoints.Manifest, checked: _Checked, total: int) -> None:
+    def _verify(
+        self, checkpoint: Checkpoint, manifest: checkpoints.CheckpointManifest, checked: _Checked, total: int
+    ) -> None:
         before = checked.size
         try:
             for size in checkpoints.verified(self._place.store, checkpoint, manifest, self._fast):

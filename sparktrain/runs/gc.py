@@ -12,6 +12,7 @@ from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.runs.dataset_files import unnamed_files
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.runs.watcher import Observer
@@ -57,7 +58,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Orphan:
-    """A file that belongs to no checkpoint."""
+    """A file that belongs to no checkpoint and to no dataset."""
 
     file: str
     """Its path in the store."""
@@ -260,6 +261,11 @@ class Tidier:
                     seen = store.stat(file)
                     if file not in named and seen.modified < before:
                         yield Orphan(file, store.where(file), seen.size)
+        for file in unnamed_files(store, layout):
+            with suppress(FileNotFoundError):
+                seen = store.stat(file)
+                if seen.modified < before:
+                    yield Orphan(file, store.where(file), seen.size)
 
 
 def _records(dropped: Sequence[Dropped]) -> list[CheckpointsDropped]:

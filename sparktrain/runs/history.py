@@ -58,6 +58,11 @@ class StoredRun:
         return self._last if isinstance(self._last, RunEnded) else None
 
     @property
+    def ever_started(self) -> bool:
+        """A driver had all that its trials need, and has started to run them."""
+        return any(isinstance(each, DriverStarted) for each in self.opened.records)
+
+    @property
     def retried(self) -> bool:
         """The newest driver has queued failed trials for a retry, as its caller asked."""
         start = next((each for each in reversed(self.opened.records) if isinstance(each, DriverStarted)), None)

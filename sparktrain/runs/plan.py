@@ -46,6 +46,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The fields of a `SweepSpec`."""
     text: str = ""
     """The source of the function, for people; see `code_changes.text_of`."""
+    data: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """A description of each dataset; absent without any."""
     env: tuple[str, ...] = ()
     """The names of the variables that trials get; their values, which may be secrets, are stored nowhere."""
 
@@ -148,16 +150,20 @@ def check_unchanged(
     allow: frozenset[str],
     code_lines: Callable[[], list[str]] | None = None,
     failed: int = 0,
+    data_lines: Callable[[], list[str]] | None = None,
 ) -> None:
     """Raises ResumeError, with what is different, when the run at `where` is not the one that is asked for.
 
-    `code_lines` makes the lines about changed code, and is called only for it; `failed` trials of the run have failed.
+    `code_lines` makes the lines about changed code, and is called only for it; `data_lines` those about changed files
+    of the data, in place of their digests. `failed` trials of the run have failed.
     """
     found = {kind: lines for kind, lines in _differences(old, new, allow).items() if lines}
     if not found:
         return
     if "code" in found and code_lines is not None:
         found["code"] = code_lines()
+    if "data" in found and data_lines is not None and (files := data_lines()):
+        found["data"] = [*files, *(line for line in found["data"] if not line[2:].startswith('"files": '))]
     shown = {kind: part if kind == "code" else _shortened(part) for kind, part in found.items()}
     lines = [line for kind, part in shown.items() for line in (f"{kind}:", *part)]
     raise ResumeError(
@@ -182,7 +188,7 @@ def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[
         {
             "code": plan.parts,
             "space": plan.space["values"],
-            "data": plan.data_version,
+            "data": _data_of(plan),
             "metric": {name: plan.spec[name] for name in ("metric", "mode")},
             "seed": plan.spec["seed"],
             "gang": {name: plan.spec["gang"][name] for name in ("workers", "ps", "evaluator", "backend")},
@@ -190,6 +196,13 @@ def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[
         for plan in (old, new)
     ]
     return {kind: _diff(*(side[kind] for side in sides)) for kind in CHANGES if kind not in allow}
+
+
+def _data_of(plan: Plan) -> object:
+    """What must not change of the data."""
+    if plan.data is msgspec.UNSET:
+        return plan.data_version
+    return {"data_version": plan.data_version, "data": plan.data}
 
 
 def _diff(old: object, new: object) -> list[str]:

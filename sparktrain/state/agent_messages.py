@@ -62,6 +62,14 @@ class MemberStepped(Small, frozen=True, tag=True):
     """More steps follow: a long silence is a hang."""
 
 
+class MemberAwaits(Small, frozen=True, tag=True):
+    """A member has waited for rows of a stream for some time, or waits no more. Meanwhile it does not hang."""
+
+    member: Member
+    feed: str
+    waiting: bool
+
+
 class MemberReported(Large, frozen=True, tag=True):
     """Reports of a running member, in order. Those of the chief are the trial's; others stay in the member's files."""
 
@@ -99,6 +107,7 @@ MemberMessage = (
     | MemberShared
     | MemberStarted
     | MemberStepped
+    | MemberAwaits
     | MemberReported
     | CheckpointWritten
     | CheckpointFailed

@@ -35,12 +35,16 @@ def _state(gang: Gang, rank: Rank) -> str:
 
 
 def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
-    """The failure of a gang with a member that has finished no step for too long, if its members report steps."""
+    """The failure of a gang with a member that has finished no step for too long, if its members report steps.
+
+    A member that waits for rows of a stream does not hang: these may take any time.
+    """
     if gang.status is not GangStatus.RUNNING:
         return None
     stuck = [rank for rank, pace in gang.paces.items() if _overdue(pace, limits.hang_timeout_s, at)]
     silent = [rank for rank, pace in gang.reported.items() if rank not in gang.paces and _silent(pace, limits, at)]
-    live = [rank for rank in (*stuck, *silent) if rank not in gang.ended]
+    awaiting = {rank for rank, _ in gang.awaiting}
+    live = [rank for rank in (*stuck, *silent) if rank not in gang.ended and rank not in awaiting]
     if not live:
         return None
     # In a ring all members wait for one: the one that is behind holds up the others.

@@ -73,6 +73,8 @@ class Gang:
     paces: dict[Rank, Pace] = field(default_factory=dict)
     reported: dict[Rank, Pace] = field(default_factory=dict)
     """Steps of the newest reports."""
+    awaiting: set[tuple[Rank, str]] = field(default_factory=set)
+    """Members that wait for rows, or for other members that may, with the name of the stream."""
     running_since: float | None = None
     cause: Failure | None = None
     follower: Failure | None = None
@@ -122,6 +124,16 @@ class Gang:
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""
         self.paces[rank] = pace
+
+    def awaits(self, rank: Rank, feed: str, waiting: bool, at: float) -> None:
+        """Member `rank` waits for rows of `feed`, or no more. The time of that is no silence of the member."""
+        if waiting:
+            self.awaiting.add((rank, feed))
+        elif (rank, feed) in self.awaiting:
+            self.awaiting.remove((rank, feed))
+            for pace in (self.paces.get(rank), self.reported.get(rank)):
+                if pace is not None:
+                    pace.at = max(pace.at, at)
 
     def postpone(self, seconds: float) -> None:
         """The coordinator was suspended for `seconds`: move all deadlines by as much."""

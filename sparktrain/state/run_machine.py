@@ -82,6 +82,9 @@ class RunMachine:
             case m.MemberStepped():
                 gang.step(message.member.rank, Pace(message.step, at, message.steps_per_s, message.training))
                 return []
+            case m.MemberAwaits(feed=feed, waiting=waiting):
+                gang.awaits(message.member.rank, feed, waiting, at)
+                return []
             case m.CheckpointWritten():
                 return self._on_checkpoint(gang, agent, message)
             case m.CheckpointFailed():

@@ -46,6 +46,7 @@ class Ending(StrEnum):
     NO_AGENTS = "no agents"  # fewer agents than a gang needs, for too long
     UNAVAILABLE = "unavailable"  # the agents' Spark job is over for good
     UNLOADABLE = "unloadable"  # executors cannot load the training function
+    UNPREPARED = "unprepared"  # before it started: its data could not be written, or its slots were taken meanwhile
     FAILING = "failing"  # too many trials failed, or all of the first ones in the same way
 
     @property

@@ -59,6 +59,22 @@ def pack(function: Callable[..., Any] | Target, limit: int = CODE_BYTES, *, sour
     return Code(hashlib.sha256(data + archive).hexdigest(), data, target.reference is not None, archive)
 
 
+def pickled(function: Callable[..., Any], limit: int = CODE_BYTES) -> bytes:
+    """The function alone, without the modules that it imports, for a file that `unpickled` reads.
+
+    Raises FunctionError when it cannot be pickled, or has more than `limit` bytes.
+    """
+    return _pickle(function, limit)
+
+
+def unpickled(data: bytes) -> Any:
+    """The function in `data`. Runs code from there: only for files that the user asks to load.
+
+    Raises ImportError or AttributeError when a module that it refers to is missing or has changed.
+    """
+    return cloudpickle.loads(data)
+
+
 def preload_for(
     function: Callable[..., Any] | Target,
     gang: GangSpec = ALONE,

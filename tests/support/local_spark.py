@@ -13,6 +13,8 @@ from sparktrain.cluster.spark_session import jvm_here
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executor JVMs, each with one slot."""
+ONE_EXECUTOR = "local-cluster[1,2,1024]"
+"""One executor JVM with two slots, for a session that one test starts: each JVM costs four seconds of a core."""
 
 
 def spark_home() -> str:

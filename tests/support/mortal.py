@@ -208,9 +208,9 @@ def call(what: str, folder: Path) -> None:
 
 def main(what: str, folder: Path) -> None:
     """Run as a driver on Spark."""
-    from tests.support.local_spark import LOCAL_CLUSTER, spark_session  # drivers without Spark use this module, too
+    from tests.support.local_spark import ONE_EXECUTOR, spark_session  # drivers without Spark use this module, too
 
-    with spark_session(LOCAL_CLUSTER, folder):
+    with spark_session(ONE_EXECUTOR, folder):
         call(what, folder)
 
 

@@ -10,6 +10,7 @@ from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver.run_data import DataPlan
 from sparktrain.protocol.ticket import AgentTicket
 
 
@@ -89,6 +90,15 @@ class Engine(Protocol):
     @property
     def ended(self) -> bool:
         """Whether the engine has stopped, so that no agent can start. Blocks for a moment."""
+        ...
+
+    @property
+    def runs_jobs(self) -> bool:
+        """Whether Spark jobs, such as those that write data, need the slots of the agents."""
+        ...
+
+    def check_data(self, plan: DataPlan) -> None:
+        """Check that what writes the datasets of a call goes with this engine. Raises SessionError."""
         ...
 
     def check_run(self, spec: SweepSpec) -> None:

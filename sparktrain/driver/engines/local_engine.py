@@ -18,6 +18,7 @@ from sparktrain.driver.engines.engine import OnBatchEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
 from sparktrain.driver.engines.local_gpus import gpus_here, share_out
 from sparktrain.driver.engines.nursery_process import NurseryProcess
+from sparktrain.driver.run_data import DataPlan
 from sparktrain.errors import ResourceError, SessionError
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.store.hadoop.token_file import has_token_file
@@ -65,6 +66,7 @@ class LocalEngine:
     """The slots of this machine; see `Engine`."""
 
     batch_name = "the agents of this machine"
+    runs_jobs = False
 
     def __init__(
         self,
@@ -118,6 +120,9 @@ class LocalEngine:
     def _gpus(self) -> tuple[tuple[str, ...], ...]:
         """The GPUs of each slot."""
         return share_out(gpus_here() if self._given_gpus is None else self._given_gpus, self.slots)
+
+    def check_data(self, plan: DataPlan) -> None:
+        """Nothing to check: DataFrames have a session of their own, which holds no slots of this machine."""
 
     def check_run(self, spec: SweepSpec) -> None:
         """See base class."""

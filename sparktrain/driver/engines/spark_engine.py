@@ -18,6 +18,7 @@ from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.engines.engine import OnBatchEnd
+from sparktrain.driver.run_data import DataPlan, check_sessions
 from sparktrain.driver.spark_job import AgentJob, refused_s, without_gpus
 from sparktrain.protocol.ticket import AgentTicket
 
@@ -26,6 +27,7 @@ class SparkEngine:
     """The slots of one Spark session; see `Engine`."""
 
     notes = ()
+    runs_jobs = True
     batch_name = "the Spark job of the agents"
 
     def __init__(self, session: SparkSession, facts: Facts) -> None:
@@ -51,6 +53,10 @@ class SparkEngine:
     def ended(self) -> bool:
         """See base class."""
         return spark_facts.is_stopped(self._session)
+
+    def check_data(self, plan: DataPlan) -> None:
+        """See base class."""
+        check_sessions(plan, self.holder)
 
     def check_run(self, spec: SweepSpec) -> None:
         """See base class."""

@@ -2,16 +2,20 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from sparktrain.config.data_sources import TableSource
 from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.finish import run_end
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare import compose
-from sparktrain.errors import SpecError
+from sparktrain.errors import DataError, ResumeError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.history import look, this_driver
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.space import grid, single
@@ -27,6 +31,10 @@ def train(lr: float) -> float:
 def prepared(folder: Path, **options: object):  # type: ignore[no-untyped-def]
     values = {"workers": 2, "backend": "none", "dir": str(folder), "name": "big", **options}
     return compose(train, single({"lr": 0.1}), RunOptions(**values))  # type: ignore[arg-type]
+
+
+def table(values: list[int]) -> dict[str, TableSource]:
+    return {"train": TableSource(pa.table({"x": values}))}
 
 
 def ended(status: TrialStatus, generations: int = 2) -> SweepResult:
@@ -73,3 +81,29 @@ def test_a_limit_of_trials_is_for_a_sweep_and_a_number_of_agents_for_a_run(tmp_p
         SpecError, match=r"^agents \(3\) is for a run, and .* holds a sweep: pass max_concurrent_trials$"
     ):
         many.limited(None, 3)
+
+
+def test_data_that_no_trial_has_seen_may_be_corrected(tmp_path: Path) -> None:
+    first = prepared(tmp_path, data=table([1, 2])).attached().started().owned(this_driver())
+    corrected = prepared(tmp_path, data=table([3, 4])).attached().started()
+    work = corrected.with_data(print).work(2, NullDisplay(), this_driver())
+    assert work.data.sets["train"].path.startswith("big/data/train-")
+    assert first.found is None
+    work.journal.append([work.driver_started])
+    prepared(tmp_path, data=table([3, 4])).attached()
+    with pytest.raises(ResumeError, match="was started with other data"):
+        prepared(tmp_path, data=table([1, 2])).attached()
+
+
+def test_a_gang_without_a_row_for_each_member_is_refused_before_its_directory_exists(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"data\['train'\] has 1 row for 2 members, and each needs at least one"):
+        prepared(tmp_path, data=table([1]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_driver_finds_the_owner_while_data_is_written(tmp_path: Path) -> None:
+    made = prepared(tmp_path, data=table([1, 2])).attached().started().owned(this_driver("host:1", "print"))
+    found = look(made.store, made.layout)
+    assert found is not None
+    assert found.driver is not None
+    assert found.driver.address == "host:1"

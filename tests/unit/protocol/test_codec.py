@@ -49,6 +49,8 @@ def of_type(kind: Any) -> st.SearchStrategy[Any]:
     if kind == dict[str, Any]:
         return st.dictionaries(text, values)
     arguments = [argument for argument in get_args(kind) if argument is not Ellipsis]
+    if getattr(kind, "__origin__", None) is dict:
+        return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=2)
     if getattr(kind, "__origin__", None) is tuple:
         return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
     if type(None) in arguments:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from sparktrain.ids import Generation, Member, RunId, TrialId
-from sparktrain.rundir.checkpoints import Draft, Manifest, write
+from sparktrain.rundir.checkpoints import CheckpointManifest, Draft, write
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from tests.unit.rundir.snapshots import NAMES, content, draft, loaded, put, quick_folder, resumed
@@ -27,7 +27,7 @@ class Shelf:
         self.store = MemoryStore()
         self.before, self.newest = put(self.store, local, 1), put(self.store, local, 2)
         self.files = dict(self.store.files)
-        self.data = msgspec.json.decode(self.store.read(self.newest.manifest), type=Manifest).data
+        self.data = msgspec.json.decode(self.store.read(self.newest.manifest), type=CheckpointManifest).data
 
     def paths(self) -> list[str]:
         return [self.newest.manifest, *(f"{self.data}.{name}" for name in NAMES)]
@@ -99,7 +99,7 @@ def test_files_of_other_checkpoints_are_found(shelf: Shelf) -> None:
     shelf.files = dict(shelf.store.files)
     for what, other in others:
         manifest = shelf.files[other.manifest]
-        data = msgspec.json.decode(manifest, type=Manifest).data
+        data = msgspec.json.decode(manifest, type=CheckpointManifest).data
         shards = {f"{shelf.data}.{name}": shelf.files[f"{data}.{name}"] for name in NAMES}
         assert all(shelf.files[path] != shard for path, shard in shards.items()), what
         for path, shard in shards.items():

@@ -7,7 +7,6 @@ from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.deadlines import FIRST_STEP_TIMEOUT_S
 from sparktrain.state.gang import GangStatus
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import SaveFailed, TrialConcluded, TrialReported
@@ -315,65 +314,6 @@ def test_a_damaged_checkpoint_is_passed_over_and_without_another_the_trial_ends(
     summary = trial(world).failure.summary
     assert summary.startswith("none of the 2 checkpoints can be read (gen-1/manifest-20: ")
     assert "gen-1/manifest-10" in summary
-
-
-# ---- hangs
-
-
-def test_the_member_that_is_behind_is_the_one_that_hangs(world: World) -> None:
-    first, second = gang(world, hang_timeout_s=30.0)
-    for agent, step in ((first, 57), (second, 56)):
-        world.step(agent, step)
-    assert world.tick(30) == []
-    stops = world.tick(1)
-    assert {each.agent for each in stops} == {first, second}
-    world.fail(first, FailureKind.STOPPED)
-    world.fail(second, FailureKind.STOPPED)
-    [restart] = trial(world).restarts
-    assert (restart.kind, restart.rank) == (FailureKind.HANG, 1)
-    assert "rank 1 on host-a1 has finished no training step for" in restart.cause
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_a_trial_that_has_reported_and_falls_silent_hangs_where_that_is_limited(world: World, size: int) -> None:
-    agents = gang(world, size, report_timeout_s=30.0)
-    world.tick(100.0)
-    for agent in agents:
-        world.report(agent, step=7)
-    world.tick(20.0)
-    for agent in agents[1:]:
-        world.report(agent, step=8)
-    assert world.tick(10.0) == []
-    assert [each.agent for each in world.tick(1.0)] == agents
-    for agent in agents:
-        world.fail(agent, FailureKind.STOPPED)
-    [restart] = trial(world).restarts
-    assert (restart.kind, restart.rank) == (FailureKind.HANG, 0)
-    assert "has reported no step for 31 s after step 7" in restart.cause
-
-
-def test_a_trial_that_only_reports_may_be_silent_where_nothing_limits_that(world: World) -> None:
-    [agent] = gang(world, 1, hang_timeout_s=30.0)
-    world.report(agent)
-    assert world.tick(3600.0) == []
-
-
-def test_steps_prevail_over_reports(world: World) -> None:
-    [agent] = gang(world, 1, report_timeout_s=30.0)
-    world.report(agent)
-    world.step(agent, 100, training=False)
-    assert world.tick(3600.0) == []
-
-
-def test_slow_steps_a_first_step_and_the_time_after_training_are_no_hang(world: World) -> None:
-    first, second = gang(world, hang_timeout_s=30.0)
-    world.step(first, 0, per_s=0.0)
-    assert world.tick(FIRST_STEP_TIMEOUT_S - 1) == []
-    world.step(first, 5, per_s=0.1)
-    assert world.tick(99) == []
-    world.step(first, 6, per_s=1.0, training=False)
-    assert world.tick(1000) == []
-    assert world.running[second]
 
 
 # ---- sizes

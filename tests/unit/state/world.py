@@ -90,6 +90,10 @@ class World:
         """The agent's member has finished steps."""
         self.receive(agent, m.MemberStepped(self.running[agent], step, per_s, training))
 
+    def wait_for_rows(self, agent: AgentId, feed: str, waiting: bool) -> None:
+        """The agent's member waits for rows of a stream, or has them."""
+        self.receive(agent, m.MemberAwaits(self.running[agent], feed, waiting))
+
     def write(self, agent: AgentId, step: int, score: float | None = None, keep: int = 2) -> list[do.Command]:
         """The agent has published a checkpoint of its member."""
         member = self.running[agent]

@@ -1,0 +1,1 @@
+"""Spark DataFrames: written as datasets, and fed as streams, by ordinary Spark tasks."""

@@ -1,0 +1,205 @@
+"""One exchange between a feeder and the member that it feeds: sends rows, receives answers, and watches for silence.
+
+Three threads beside that of the caller: one receives, one sends heartbeats, one cancels the exchange when the member is
+silent for the lease. A blocked write can be ended only by cancelling the reader.
+"""
+
+import queue
+import threading
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from sparktrain.clock import SystemClock
+from sparktrain.errors import ProtocolError, StreamError
+from sparktrain.protocol.codec import decode, encode
+from sparktrain.protocol.credentials import SERVER_NAME
+from sparktrain.protocol.feed_messages import (
+    AUTHORIZATION,
+    HEARTBEAT_S,
+    Enough,
+    FeedAddress,
+    FeedAnswer,
+    FeederHeartbeat,
+    FeedRefused,
+    FeedTicket,
+    FromFedMember,
+    FromFeeder,
+    LastAnswer,
+    OpenFeed,
+    SendFrom,
+)
+from sparktrain.threads import spawn
+
+_LAST_WORD_S = 5.0
+"""How long a failed write waits for the thread that receives to find the reason."""
+
+
+class UnreachableMemberError(StreamError):
+    """No member listens at the address yet, or any more."""
+
+
+class FeedExchange:
+    """One exchange. Its methods belong to one thread; `close` ends it, and is always called."""
+
+    def __init__(self, ticket: FeedTicket, address: FeedAddress, asked: OpenFeed) -> None:
+        """Connect, and ask. Raises StreamError; UnreachableMemberError when the member cannot be reached."""
+        self._address = address
+        self._lease_s = ticket.lease_s
+        self._clock = SystemClock()
+        self._heard_at = self._clock.now()
+        self._answers: queue.SimpleQueue[FeedAnswer | Exception] = queue.SimpleQueue()
+        self._enough = threading.Event()
+        self._closed = threading.Event()
+        self._silent = False
+        self._sending = threading.Lock()
+        certificates = ticket.certificates
+        self._client = flight.FlightClient(
+            f"grpc+tls://{address.host}:{address.port}",
+            tls_root_certs=certificates.authority,
+            cert_chain=certificates.certificate,
+            private_key=certificates.key,
+            override_hostname=SERVER_NAME,
+        )
+        options = flight.FlightCallOptions(headers=[(AUTHORIZATION.encode(), f"Bearer {ticket.token}".encode())])
+        descriptor = flight.FlightDescriptor.for_command(encode(asked))
+        try:
+            self._writer, self._reader = self._client.do_exchange(descriptor, options)
+        except (pa.ArrowException, OSError) as error:
+            self._client.close()
+            raise self._explained(error) from error
+        self._begun = False
+        self._answered_last = False
+        """The member has sent its last message, and closes the exchange."""
+        spawn(self._receive, "sparktrain-feed-answers")
+        spawn(self._watch, "sparktrain-feed-lease")
+
+    @property
+    def enough(self) -> bool:
+        """Whether the member needs no more rows."""
+        return self._enough.is_set()
+
+    def ask(self) -> FeedAnswer:
+        """The member's answer to the command of the exchange. Blocks as long as the member sends heartbeats."""
+        with suppress(pa.ArrowException, OSError), self._sending:  # the thread that receives gets the reason
+            self._writer.write_metadata(encode(FeederHeartbeat()))  # the first message carries the command
+        answer = self.answer()
+        spawn(self._beat, "sparktrain-feed-heartbeats")
+        return answer
+
+    def answer(self) -> FeedAnswer:
+        """The next answer. Blocks as long as the member sends heartbeats. Raises as the constructor."""
+        answer = self._answers.get()
+        if isinstance(answer, FeedRefused):
+            raise StreamError(f"the member at {self._address} refused rows: {answer.reason}")
+        if isinstance(answer, Exception):
+            raise self._explained(answer) from answer
+        return answer
+
+    def send(self, message: FromFeeder, batch: pa.RecordBatch | None = None) -> bool:
+        """Send `message`, with rows; returns False when the member needs no more. Blocks while the member has no room.
+
+        Raises StreamError when the member is gone, or refuses the rows.
+        """
+        if self.enough:
+            return False
+        try:
+            with self._sending:
+                self._write(message, batch)
+        except (pa.ArrowException, OSError) as error:
+            with suppress(queue.Empty):  # the last answer before the member closed the exchange has the reason
+                answer = self._answers.get(timeout=_LAST_WORD_S)
+                if isinstance(answer, FeedRefused):
+                    raise StreamError(f"the member at {self._address} refused rows: {answer.reason}") from error
+            if not self.enough:
+                raise self._explained(error) from error
+        return not self.enough
+
+    def _write(self, message: FromFeeder, batch: pa.RecordBatch | None) -> None:
+        if batch is None:
+            self._writer.write_metadata(encode(message))
+            return
+        if not self._begun:
+            self._writer.begin(batch.schema)
+            self._begun = True
+        self._writer.write_with_metadata(batch, encode(message))
+
+    def close(self) -> None:
+        """End the exchange: all rows that have been acknowledged stay. Blocks for the lease at most."""
+        with suppress(pa.ArrowException, OSError):
+            if not self._answered_last:
+                self._reader.cancel()  # else the member closes the exchange, too
+            self._writer.close()
+        self._closed.set()
+        with suppress(pa.ArrowException, OSError):
+            self._client.close()
+
+    # ---- threads
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                metadata = self._reader.read_chunk().app_metadata
+                self._heard_at = self._clock.now()
+                message = decode(metadata.to_pybytes() if metadata is not None else b"", FromFedMember)
+                if isinstance(message, SendFrom):
+                    self._answers.put(message)
+        except StopIteration:
+            self._answers.put(StreamError("it closed the exchange"))
+        except Exception as error:  # Arrow's, or of the decoder: the caller raises it
+            self._answers.put(self._last_answer(error) or error)
+
+    def _last_answer(self, error: Exception) -> FeedAnswer | None:
+        """What the member has ended the exchange with, if it has."""
+        status = getattr(error, "extra_info", None)
+        if not status:
+            return None
+        try:
+            answer: FeedAnswer = decode(status, LastAnswer)
+        except ProtocolError:  # the caller raises the error itself
+            return None
+        self._answered_last = True
+        if isinstance(answer, Enough):
+            self._enough.set()
+        return answer
+
+    def _watch(self) -> None:
+        while not self._closed.wait(min(0.5, self._lease_s / 4)):
+            if self._clock.now() - self._heard_at > self._lease_s:
+                self._silent = True
+                with suppress(pa.ArrowException, OSError):
+                    self._reader.cancel()
+                return
+
+    def _beat(self) -> None:
+        while not self._closed.wait(HEARTBEAT_S):
+            if self._sending.acquire(blocking=False):  # else rows are on their way
+                try:
+                    self._writer.write_metadata(encode(FeederHeartbeat()))
+                except (pa.ArrowException, OSError):  # the caller finds out
+                    return
+                finally:
+                    self._sending.release()
+
+    def _explained(self, error: Any) -> StreamError:
+        """What an error of the exchange means."""
+        if self._silent:
+            return StreamError(
+                f"the member at {self._address} gave no heartbeat for {self._lease_s:g} s: its process is stopped, or "
+                "its network is down"
+            )
+        if isinstance(error, flight.FlightUnauthenticatedError):
+            return StreamError(f"the member at {self._address} refused the token: it belongs to another run")
+        if isinstance(error, flight.FlightUnavailableError):
+            return UnreachableMemberError(
+                f"the member at {self._address} cannot be reached: it has ended, it belongs to another run, which has "
+                f"other certificates, or a firewall is between it and this host ({_short(error)})"
+            )
+        return StreamError(f"the exchange with the member at {self._address} broke off: {_short(error)}")
+
+
+def _short(error: BaseException) -> str:
+    """The first sentence of one of Flight's long texts."""
+    return str(error).split(". gRPC client debug context", 1)[0]

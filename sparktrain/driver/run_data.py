@@ -1,0 +1,198 @@
+"""The datasets of a run: checked before anything starts, written once into its directory, found again by a resume.
+
+`data_planning` and `data_writing` do the work where a call has data: both load Arrow.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from sparktrain import formatting
+from sparktrain.config.data_sources import FrameSource, Source, StreamSource, is_frame
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.datasets.columns import Column
+from sparktrain.datasets.file_changes import changed_files
+from sparktrain.datasets.manifest import DataRef, Manifest, decode, digest_of
+from sparktrain.errors import DataError, ResumeError, SessionError
+from sparktrain.rundir.layout import RunLayout
+from sparktrain.store.base import Store
+from sparktrain.store.parallel import spread
+from sparktrain.store.url import open_store
+
+_THREADS = 8
+STREAM = "stream"
+"""The kind of a dataset that is never written."""
+
+Show = Callable[[str], None]
+
+logger = logging.getLogger("sparktrain")
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """The datasets of a call."""
+
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    documents: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """What each is, for the plan of the run: a resume compares it."""
+    manifests: Mapping[str, Manifest] = field(default_factory=dict)
+    """Of the files that members read where they are."""
+    columns: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """The names of the datasets that only Spark can write."""
+        return tuple(
+            name for name, each in self.sources.items() if isinstance(each, FrameSource) and name not in self.manifests
+        )
+
+    @property
+    def streams(self) -> dict[str, StreamSource]:
+        """The streams, by name."""
+        return {name: each for name, each in self.sources.items() if isinstance(each, StreamSource)}
+
+
+def plan_data(
+    sources: Mapping[str, Source], timeout_s: float, members: int = 1, version: str | None = None
+) -> DataPlan:
+    """Check types and files of all datasets, and that each of `members` gets a row of files and tables.
+
+    Blocks on the stores of files, and on a Connect server for schemas.
+
+    `version` is the user's name for the version of the data: with another one, a dataset is written again. Raises
+    DataError, SessionError; nothing is written, and no Spark job runs.
+    """
+    if not sources:
+        return DataPlan()
+    from sparktrain.driver.data_planning import planned  # few runs need Arrow in their driver
+
+    return planned(sources, timeout_s, members, version)
+
+
+def missing(documents: Mapping[str, Any], store: Store, layout: RunLayout) -> list[str]:
+    """The datasets of a run that its directory does not have yet. Blocks on the store."""
+    return [
+        name
+        for name, each in documents.items()
+        if each["kind"] != STREAM and not store.exists(_manifest_path(layout, name, each))
+    ]
+
+
+def changes_of(before: Mapping[str, Any], plan: DataPlan, store: Store, layout: RunLayout) -> list[str]:
+    """The lines about files that differ between the run's datasets and those of the call. Blocks on the store.
+
+    `before` are the documents of the run's plan, which have digests alone; the manifests that it has written have the
+    names. Nothing for a dataset without one.
+    """
+    lines: list[str] = []
+    for name, document in before.items():
+        now = plan.manifests.get(name)
+        if now is None or document.get("files") in (None, now.digest):
+            continue
+        path = _manifest_path(layout, name, document)
+        with suppress(OSError, DataError):  # without it, the digests are still reported
+            lines += changed_files(name, decode(store.read(path), path), now)
+    return lines
+
+
+def write_data(
+    plan: DataPlan, documents: Mapping[str, Any], store: Store, layout: RunLayout, show: Show, members: int = 1
+) -> dict[str, DataRef]:
+    """Write what the run directory does not have; returns where members find each dataset. Blocks.
+
+    `documents` are those of the run's plan, `members` how many share the rows. Raises DataError, ResumeError where a
+    dataset is missing and has no source here, OSError, and Spark's error for a job that fails.
+    """
+    for name, each in documents.items():
+        if each["kind"] == STREAM and name not in plan.sources:
+            raise ResumeError(
+                f"data[{name!r}] of the run at {store.where(layout.path)} is a stream, which is stored nowhere: repeat "
+                "the call that started the run, with its data"
+            )
+    stored = {name: each for name, each in documents.items() if each["kind"] != STREAM}
+    return {name: _written(plan, name, each, store, layout, show, members) for name, each in stored.items()}
+
+
+def _written(
+    plan: DataPlan, name: str, document: dict[str, Any], store: Store, layout: RunLayout, show: Show, members: int
+) -> DataRef:
+    folder, path = layout.dataset(name, _digest(document)), _manifest_path(layout, name, document)
+    try:
+        content = store.read(path)
+    except FileNotFoundError:
+        if name not in plan.sources:
+            raise ResumeError(
+                f"data[{name!r}] of the run at {store.where(layout.path)} was not written before its driver ended: "
+                "repeat the call that started the run, with its data"
+            ) from None
+        from sparktrain.driver.data_writing import written_manifest
+
+        made = written_manifest(plan, name, folder, store, show)
+        check_share(made.rows, members, f"data[{name!r}]")  # without a manifest, the same call writes other rows
+        content = made.encode()
+        if not store.put_if_absent(path, content):
+            content = store.read(path)
+    manifest = decode(content, store.where(path))
+    if manifest.root and name not in plan.sources:
+        _check_files(manifest, store.address.timeout_s)
+    check_share(manifest.rows, members, f"data[{name!r}]")
+    rows = f"{manifest.rows:,} row{'s' * (manifest.rows != 1)}"
+    show(f"data[{name!r}]: {rows} in {formatting.count(len(manifest.files), 'file')}")
+    files = (
+        open_store(StoreAddress(manifest.root, timeout_s=store.address.timeout_s)).address if manifest.root else None
+    )
+    return DataRef(store.address, path, digest_of(content), files)
+
+
+def check_sessions(plan: DataPlan, holder: object) -> None:
+    """Check that DataFrames belong to the session with this `Engine.holder`. Raises SessionError."""
+    for name in (*plan.frames, *plan.streams):
+        frame = plan.sources[name].frame  # type: ignore[union-attr]
+        if _holder(frame) is not holder:
+            kind = "a DataFrame" if is_frame(frame) else "an RDD"
+            raise SessionError(
+                f"data[{name!r}] is {kind} of {_named(_holder(frame))}, and {_named(holder)} trains: pass its own "
+                "session as spark=, or write it to files and pass their path"
+            )
+
+
+def _named(holder: Any) -> str:
+    """Where DataFrames belong, for messages: see `Engine.holder`."""
+    application = getattr(holder, "applicationId", None)
+    return f"the application {application}" if application else f"the Connect session {holder.session_id}"
+
+
+def _holder(frame: Any) -> object:
+    """The `Engine.holder` of the session of a DataFrame, or of an RDD."""
+    return (getattr(frame.sparkSession, "_sc", None) or frame.sparkSession) if is_frame(frame) else frame.ctx
+
+
+def _manifest_path(layout: RunLayout, name: str, document: Mapping[str, Any]) -> str:
+    """Where the manifest of a dataset is, or will be, by its document in the plan."""
+    return layout.data_manifest(name, _digest(document))
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(document, order="deterministic")).hexdigest()[:12]
+
+
+def _check_files(manifest: Manifest, timeout_s: float) -> None:
+    """Check before agents start that the files of the user are those of the manifest. Blocks; raises DataError."""
+    from sparktrain.datasets.file_formats import check_unchanged  # it loads Arrow
+
+    files = open_store(StoreAddress(manifest.root, timeout_s=timeout_s))
+    spread(lambda file, _: check_unchanged(files, file), manifest.files, _THREADS)
+
+
+def check_share(rows: int, members: int, subject: str) -> None:
+    """Raises DataError where a member would have no row."""
+    if rows < members:
+        raise DataError(
+            f"{subject} has {formatting.count(rows, 'row')} for {members} members, and each needs at least one: give "
+            "more data, or start fewer members (workers=)"
+        )

@@ -1,0 +1,216 @@
+"""The jobs that feed the streams of a run: one for each epoch that all members of a gang have asked for."""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from sparktrain.config.data_sources import StreamSource
+from sparktrain.datasets.columns import Column
+from sparktrain.ids import Member
+from sparktrain.protocol import certificates
+from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket, MemberStreams
+from sparktrain.protocol.messages import FeedEnded, MemberFeed
+from sparktrain.state.feeding_slots import ADVICE
+from sparktrain.threads import spawn
+
+FIRST_BATCH_S = 30.0
+"""Members that another one has waited for so long are reported; where slots are not known, a job without rows, too."""
+
+Answer = Callable[[FeedEnded], None]
+
+logger = logging.getLogger("sparktrain")
+
+
+class FeedingJob(Protocol):
+    """One feeding job."""
+
+    def start(self) -> None:
+        """Submit it; returns at once."""
+        ...
+
+    def cancel(self) -> None:
+        """End its tasks; waits some seconds for that."""
+        ...
+
+
+Launch = Callable[[StreamSource, FeedTicket, str, Callable[[str], None]], FeedingJob]
+"""Makes the job of a source: its ticket, its tag, and what to call at its end."""
+
+
+def _spark_job(source: StreamSource, ticket: FeedTicket, tag: str, on_end: Callable[[str], None]) -> FeedingJob:
+    from sparktrain.driver.feed_job import FeedJob  # a run on this machine alone needs no Spark
+
+    return FeedJob(source, ticket, tag, on_end)
+
+
+@dataclass(frozen=True)
+class FeedSettings:
+    """How the feeding jobs of a run are launched."""
+
+    tasks: int | None = None
+    """The most tasks of one job, which then all run at the same time; None: as many as there are partitions."""
+    warns: bool = False
+    """Report a job without rows, which may lack slots: their number is not known."""
+    first_batch_s: float = FIRST_BATCH_S
+    launch: Launch = _spark_job
+
+
+@dataclass
+class _Epoch:
+    """One epoch of one stream, of one generation of a gang."""
+
+    number: int
+    generation: int
+    asked: dict[int, tuple[Member, FeedAddress, Answer]] = field(default_factory=dict)
+    """By rank."""
+    enough: set[int] = field(default_factory=set)
+    job: FeedingJob | None = None
+    timer: threading.Timer | None = None
+    flowing: bool = False
+    over: bool = False
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class StreamFeeds:
+    """Runs the feeding jobs of one run. Any thread may call it; nothing blocks but `close`."""
+
+    def __init__(
+        self,
+        run: str,
+        sources: Mapping[str, StreamSource],
+        columns: Mapping[str, tuple[Column, ...]],
+        size: int,
+        settings: FeedSettings | None = None,
+    ) -> None:
+        """`size` is the number of members of a gang."""
+        self._run = run
+        self._sources = sources
+        self._columns = columns
+        self._size = size
+        self._settings = settings or FeedSettings()
+        self._lock = threading.Lock()
+        self._epochs: dict[tuple[int, str], _Epoch] = {}
+        """The newest, by trial and stream."""
+        self._closed = False
+        made = certificates.issue(f"{run} streams")
+        self._feeder = made.agent
+        server = made.server
+        self.keys = MemberStreams(
+            dict(columns), server.authority, server.certificate, server.key, secrets.token_urlsafe(32)
+        )
+        """What members need to listen for feeders."""
+
+    def on_feed(self, message: MemberFeed, answer: Answer) -> None:
+        """Handle a member's message: start the job once all members want the epoch, cancel it when none needs more."""
+        with self._lock:
+            epoch = self._epoch_of(message)
+            if epoch is None or self._closed:
+                return
+            rank = message.member.rank
+            match message.phase:
+                case "asked" if message.address is not None:
+                    epoch.asked[rank] = (message.member, message.address, answer)
+                    if len(epoch.asked) == self._size and epoch.job is None:
+                        self._start(message, epoch)
+                    elif len(epoch.asked) == 1:
+                        self._look_later(epoch, self._look_for_askers, message.feed)
+                case "flowing":
+                    epoch.flowing = True
+                case "enough":
+                    epoch.enough.add(rank)
+                    if len(epoch.enough) == self._size and epoch.job is not None and not epoch.over:
+                        spawn(epoch.job.cancel, "sparktrain-feed-cancel")
+
+    def close(self) -> None:
+        """Cancel all jobs. Blocks for some seconds at most."""
+        with self._lock:
+            self._closed = True
+            for each in self._epochs.values():
+                each.stop_timer()
+            jobs = [each.job for each in self._epochs.values() if each.job is not None and not each.over]
+        for job in jobs:
+            job.cancel()
+
+    # ---- internal; the caller holds the lock
+
+    def _epoch_of(self, message: MemberFeed) -> _Epoch | None:
+        """The epoch that the message is about; None for one that another has followed. Cancels what it replaces."""
+        key = message.member.trial, message.feed
+        generation, number = message.member.generation, message.epoch
+        known = self._epochs.get(key)
+        if known is not None and (known.generation, known.number) > (generation, number):
+            return None
+        if known is None or (known.generation, known.number) < (generation, number):
+            if known is not None:
+                known.stop_timer()
+                if known.job is not None and not known.over:
+                    spawn(known.job.cancel, "sparktrain-feed-cancel")
+            self._epochs[key] = _Epoch(number, generation)
+        return self._epochs[key]
+
+    def _start(self, message: MemberFeed, epoch: _Epoch) -> None:
+        feed, rank_order = message.feed, sorted(epoch.asked)
+        addresses = tuple(epoch.asked[rank][1] for rank in rank_order)
+        columns = self._columns.get(feed, ())
+        ticket = FeedTicket(feed, addresses, self._feeder, self.keys.token, columns, epoch.number)
+        tag = f"sparktrain-feed-{secrets.token_hex(8)}"
+        source = self._sources[feed]
+        if source.checkpoint is not None:
+            source = replace(source, checkpoint=f"{source.checkpoint}/trial-{message.member.trial}/{feed}")
+        if self._settings.tasks is not None:
+            source = replace(source, frame=source.frame.coalesce(self._settings.tasks))
+        epoch.job = self._settings.launch(source, ticket, tag, partial(self._ended, feed, epoch))
+        epoch.job.start()
+        epoch.stop_timer()
+        if self._settings.warns:
+            self._look_later(epoch, self._look_for_rows, feed)
+
+    def _look_later(self, epoch: _Epoch, look: Callable[[str, _Epoch], None], feed: str) -> None:
+        epoch.timer = threading.Timer(self._settings.first_batch_s, look, (feed, epoch))
+        epoch.timer.daemon = True
+        epoch.timer.start()
+
+    def _look_for_askers(self, feed: str, epoch: _Epoch) -> None:
+        """Report members that have not asked for an epoch that others wait for."""
+        with self._lock:
+            missing = [str(rank) for rank in range(self._size) if rank not in epoch.asked]
+        if missing and not self._closed:
+            logger.warning(
+                "%s: a member waits for epoch %d of data[%r], and rank %s has not asked for it for %g s: every member "
+                "of a gang must read a stream",
+                self._run,
+                epoch.number,
+                feed,
+                ", ".join(missing),
+                self._settings.first_batch_s,
+            )
+
+    def _ended(self, feed: str, epoch: _Epoch, problem: str) -> None:
+        """Called in the job's thread."""
+        with self._lock:
+            epoch.over = True
+            epoch.stop_timer()
+            asked = list(epoch.asked.values())
+        if problem:
+            logger.warning("%s: the job that feeds data[%r] has failed: %s", self._run, feed, problem)
+        for member, _, answer in asked:
+            answer(FeedEnded(member, feed, epoch.number, problem))
+
+    def _look_for_rows(self, feed: str, epoch: _Epoch) -> None:
+        """Report a job that has fed nothing yet."""
+        if not (epoch.flowing or epoch.over or self._closed):
+            logger.warning(
+                "%s: data[%r] has given no rows for %g s: either it computes for long, or its tasks lack slots beside "
+                "the agents of a session that does not show its number of slots; %s",
+                self._run,
+                feed,
+                self._settings.first_batch_s,
+                ADVICE,
+            )

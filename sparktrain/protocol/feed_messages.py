@@ -1,0 +1,168 @@
+"""Every message between a feeder, which is a Spark task, and the member that it feeds, and the ticket of a feeder.
+
+The feeder opens one exchange of Arrow Flight for each attempt of its task. Messages travel as metadata of that
+exchange, in both directions; a `Chunk` accompanies a batch of rows. The last answer of a member travels in the status
+of the call.
+"""
+
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from sparktrain.datasets.columns import Column
+from sparktrain.protocol.credentials import CertificateBundle
+from sparktrain.state.message import Message
+
+HEARTBEAT_S = 2.0
+"""Interval at which both sides send a heartbeat, also while rows wait."""
+FEED_LEASE_S = 15.0
+"""A side that has sent nothing for so long is gone."""
+PICKLED = "pickled"
+"""The only column of an RDD's rows: each value is the pickle of a list of rows."""
+AUTHORIZATION = "authorization"
+"""The header with the token."""
+
+
+@dataclass(frozen=True)
+class FeedAddress:
+    """Where one member listens for feeders."""
+
+    host: str
+    port: int
+    server: str
+    """Random name of the process: another process behind the same port refuses the exchange."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class MemberStreams(Struct, frozen=True):
+    """The streams of a run, and what a member needs to listen for their feeders. Secret: never shown or logged."""
+
+    feeds: dict[str, tuple[Column, ...]] = {}
+    """The columns of each; none for Python objects of an RDD."""
+    authority: bytes = b""
+    certificate: bytes = b""
+    key: bytes = b""
+    token: str = ""
+
+    @property
+    def certificates(self) -> CertificateBundle:
+        """The certificates as the server takes them."""
+        return CertificateBundle(self.authority, self.certificate, self.key)
+
+    def __repr__(self) -> str:
+        return f"MemberStreams({', '.join(self.feeds)})"
+
+
+@dataclass(frozen=True)
+class FeedTicket:
+    """Pickled by Spark into every feeder's task; it holds a key and a token, which its repr does not show.
+
+    Never put it into argv, environment, Spark configuration or a file.
+    """
+
+    feed: str
+    """The name of the stream in `data=`."""
+    addresses: tuple[FeedAddress, ...]
+    """Those of all members, by rank: partition p feeds member p modulo their number."""
+    certificates: CertificateBundle = field(repr=False)
+    token: str = field(repr=False)
+    columns: tuple[Column, ...] = ()
+    """Those of a DataFrame, which its tasks check; none for the Python objects of an RDD."""
+    epoch: int = 1
+    micro_batch: int = 0
+    """The id of a micro-batch of Structured Streaming; 0 for other streams."""
+    connect_s: float = 15.0
+    """How long a feeder tries to connect to its member before its task fails."""
+    lease_s: float = FEED_LEASE_S
+    """A member that has sent no heartbeat for so long is gone."""
+
+
+# ---- feeder -> member
+
+
+class OpenFeed(Message, frozen=True, tag=True):
+    """The command of an exchange: which rows follow. Answered by a `FeedAnswer`, perhaps after heartbeats."""
+
+    server: str
+    feed: str
+    epoch: int
+    micro_batch: int
+    partition: int
+    attempt: int
+    """The attempt of the task, as Spark counts it."""
+    task: int
+    """Spark's id of this attempt, unique in the application."""
+
+
+class Chunk(Message, frozen=True, tag=True):
+    """Beside a batch of rows."""
+
+    first_row: int
+    """The number of rows of the partition before this batch."""
+    checksum: int
+    """CRC-32C of all batches of the partition up to this one, in Arrow's IPC format."""
+
+
+class PartitionEnd(Message, frozen=True, tag=True):
+    """The partition has no more rows. Answered by `Delivered`."""
+
+    rows: int
+
+
+class FeederHeartbeat(Message, frozen=True, tag=True):
+    """The feeder is alive, and computes rows."""
+
+
+FromFeeder = Chunk | PartitionEnd | FeederHeartbeat
+
+
+# ---- member -> feeder
+
+
+class SendFrom(Message, frozen=True, tag=True):
+    """Answer to `OpenFeed`: send the rows after the first `rows`, which the member has from an earlier attempt."""
+
+    rows: int
+    batches: int
+    """In how many batches it got them."""
+    checksum: int
+    """CRC-32C of those batches."""
+
+
+class Delivered(Message, frozen=True, tag=True):
+    """The member has all rows of the partition, from this attempt or another one."""
+
+    rows: int
+    batches: int
+
+
+class Enough(Message, frozen=True, tag=True):
+    """The member needs no more rows of this epoch: the feeder returns."""
+
+
+class Busy(Message, frozen=True, tag=True):
+    """The member has as many exchanges as it allows: open another one later."""
+
+    streams: int
+
+
+class FeedRefused(Message, frozen=True, tag=True):
+    """The member does not accept what the feeder sent; another attempt may."""
+
+    reason: str
+
+
+class MemberHeartbeat(Message, frozen=True, tag=True):
+    """The member is alive, and perhaps slow."""
+
+
+LastAnswer = Delivered | Enough | Busy | FeedRefused
+"""Ends an exchange, as the extra information of the call's status.
+
+As a message it might be lost: when a feeder's write fails, because the member has ended the exchange in that moment,
+Flight drops all messages that the feeder has not read yet.
+"""
+FeedAnswer = SendFrom | LastAnswer
+FromFedMember = SendFrom | MemberHeartbeat

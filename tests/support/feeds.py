@@ -1,0 +1,252 @@
+"""Members and feeders of streams as processes of their own, which a test drives line by line, stops and kills."""
+
+import json
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sparktrain.clock import SystemClock
+from sparktrain.protocol.certificates import RunCertificates
+from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket
+from sparktrain.threads import spawn
+from tests.support.hosts import Host
+
+ROOT = Path(__file__).parents[2]
+ANSWER_S = 60.0
+TOKEN = "token-of-the-run"
+ROWS_PER_BATCH = 1000
+FIRST_ROW = 10**9
+"""Row i of partition p has the id p * FIRST_ROW + i."""
+
+
+class LineProcess:
+    """A process that answers one line of JSON to each line."""
+
+    def __init__(self, kind: str, setup: Any, host: Host | None = None, env: Mapping[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [*(host.enter if host is not None else ()), sys.executable, "-m", "tests.support.feeds", kind],
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+        )
+        self._received = b""
+        data = pickle.dumps(setup)
+        assert self.process.stdin is not None
+        self.process.stdin.write(len(data).to_bytes(8, "big") + data)
+
+    def ask(self, *command: Any) -> Any:
+        """Send a command, and return its answer."""
+        self.send(*command)
+        return self.answer()
+
+    def send(self, *command: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+
+    def answer(self, timeout_s: float = ANSWER_S) -> Any:
+        """The next line. AssertionError when none comes in time, or the process has ended."""
+        assert self.process.stdout is not None
+        clock = SystemClock()
+        until = clock.now() + timeout_s
+        while b"\n" not in self._received:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, until - clock.now()))
+            assert ready, f"no answer within {timeout_s:g} s"
+            part = self.process.stdout.read(2**16)
+            assert part, f"the process has ended: {self.process.wait(5)}"
+            self._received += part
+        line, _, self._received = self._received.partition(b"\n")
+        return json.loads(line)
+
+    def silent(self, seconds: float) -> bool:
+        """Whether it answers nothing for so long."""
+        assert self.process.stdout is not None
+        return b"\n" not in self._received and not select.select([self.process.stdout], [], [], seconds)[0]
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+class FedMember(LineProcess):
+    """A process with a feed server, which takes batches on request."""
+
+    def __init__(
+        self,
+        certificates: RunCertificates,
+        lease_s: float = 15.0,
+        host: Host | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """`env` is added to the environment."""
+        self._certificates = certificates
+        self._lease_s = lease_s
+        address = host.address if host is not None else "127.0.0.1"
+        super().__init__("member", (address, certificates.server, TOKEN, lease_s), host, env)
+        self.address = FeedAddress(*self.answer())
+
+    def ticket(self, feed: str = "train", *more: "FedMember", **changes: Any) -> FeedTicket:
+        """The ticket of feeders for this member and `more`."""
+        addresses = tuple(each.address for each in (self, *more))
+        return replace(
+            FeedTicket(feed, addresses, self._certificates.agent, TOKEN, connect_s=3.0, lease_s=self._lease_s),
+            **changes,
+        )
+
+
+class FeederProcess(LineProcess):
+    """A process that feeds one partition of numbered rows, and answers with the outcome."""
+
+    def __init__(
+        self,
+        ticket: FeedTicket,
+        partition: int,
+        rows: int,
+        *,
+        attempt: int = 0,
+        width: int = 0,
+        pause_at: int | None = None,
+        seed: int = 0,
+        host: Host | None = None,
+        batch: int = ROWS_PER_BATCH,
+    ) -> None:
+        """Before batch `pause_at` it answers "paused", and waits for any line."""
+        super().__init__("feeder", (ticket, partition, rows, attempt, width, pause_at, seed, batch), host)
+
+
+@contextmanager
+def closing_all() -> Iterator[list[LineProcess]]:
+    """A list of processes that are ended at the end."""
+    started: list[LineProcess] = []
+    try:
+        yield started
+    finally:
+        for each in started:
+            each.close()
+
+
+def numbered(partition: int, rows: int, width: int, seed: int, batch: int = ROWS_PER_BATCH) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition."""
+    for start in range(0, rows, batch):
+        ids = range(start + seed, min(rows, start + batch) + seed)
+        columns = {"id": pa.array([partition * FIRST_ROW + i for i in ids], pa.int64())}
+        if width:
+            columns["pixels"] = pa.array([b"x" * width] * len(ids), pa.binary(width))
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def _say(answer: Any) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _member(setup: Any) -> None:
+    import psutil
+
+    from sparktrain.training.data.stream.feed_server import FeedServer
+
+    host, certificates, token, lease_s = setup
+    server = FeedServer(host, certificates, token, lease_s=lease_s, heartbeat_s=min(2.0, lease_s / 4))
+    _say([server.address.host, server.address.port, server.address.server])
+    for line in sys.stdin.buffer:
+        match json.loads(line):
+            case ["start", feed, epoch]:
+                server.feed(feed).start(epoch)
+                _say(None)
+            case ["end", feed, epoch, problem]:
+                server.feed(feed).end(epoch, problem)
+            case ["stop", feed, epoch]:
+                _say(server.feed(feed).stop(epoch))
+            case ["take", feed, count]:
+                taken = [server.feed(feed).take(ANSWER_S) for _ in range(count)]
+                _say([batch.column("id").to_pylist() for batch in taken if batch is not None])
+            case ["take all", feed]:
+                spawn(partial(_take_all, server.feed(feed)), "trainer")
+            case ["drain", feed, rows]:
+                _say(_drained(server.feed(feed), rows))
+            case ["streams"]:
+                _say(server.streams)
+            case ["memory"]:
+                _say(psutil.Process().memory_info().rss)
+
+
+def _take_all(queue: Any) -> None:
+    """Answer with ranges of consecutive ids, the first and the last of each, or with an error."""
+    try:
+        _say(_ranges(queue))
+    except Exception as error:
+        _say([type(error).__name__, str(error)])
+
+
+def _drained(queue: Any, rows: int) -> int:
+    """Take so many rows; returns the largest memory on the way."""
+    import psutil
+
+    process, peak = psutil.Process(), 0
+    while rows > 0:
+        rows -= queue.take(ANSWER_S).num_rows
+        peak = max(peak, process.memory_info().rss)
+    return peak
+
+
+def _ranges(queue: Any) -> list[list[int]]:
+    ids: list[int] = []
+    while (batch := queue.take(ANSWER_S)) is not None:
+        ids += batch.column("id").to_pylist()
+    ranges: list[list[int]] = []
+    for each in sorted(ids):
+        if ranges and each == ranges[-1][1] + 1:
+            ranges[-1][1] = each
+        else:
+            ranges.append([each, each])
+    return ranges
+
+
+def _feeder(setup: Any) -> None:
+    import psutil
+
+    from sparktrain.dataframes.feeder import TaskAttempt, feed
+
+    ticket, partition, rows, attempt, width, pause_at, seed, batch_rows = setup
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(numbered(partition, rows, width, seed, batch_rows)):
+            if number == pause_at:
+                _say("paused")
+                sys.stdin.buffer.readline()
+            yield batch
+
+    try:
+        _say(["fed", *feed(batches(), ticket, TaskAttempt(partition, attempt, 100 * partition + attempt))])
+    except Exception as error:
+        _say([type(error).__name__, str(error)])
+    for line in sys.stdin.buffer:
+        assert json.loads(line) == ["memory"]
+        _say(psutil.Process().memory_info().rss)
+
+
+def _main() -> None:
+    size = int.from_bytes(sys.stdin.buffer.read(8), "big")
+    setup = pickle.loads(sys.stdin.buffer.read(size))
+    {"member": _member, "feeder": _feeder}[sys.argv[1]](setup)
+
+
+if __name__ == "__main__":
+    _main()
