@@ -46,6 +46,7 @@ class AgentWire:
         self._places: tuple[MemberAddress, ...] | None = None
         self._shared: deque[tuple[str, bytes]] = deque()
         self._kept: deque[m.SnapshotStored] = deque()
+        self._over: deque[m.FeedOver] = deque()
 
     def send(self, message: m.FromMember) -> None:
         """See base class. Waits only while the agent, which reads all the time, is not scheduled."""
@@ -81,6 +82,17 @@ class AgentWire:
         """A key and value that another member has shared, each once; None when none came in time."""
         return self._await(self._shared, timeout_s)
 
+    # ---- streams
+
+    def feed_over(self, timeout_s: float) -> m.FeedOver | None:
+        """The end of a job that feeds this member, each once; None when none came in time."""
+        return self._await(self._over, timeout_s)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the agent is gone."""
+        return self._pipe.ended
+
     # ---- receiving
 
     def _await(self, queue: deque[T], timeout_s: float) -> T | None:
@@ -111,6 +123,8 @@ class AgentWire:
                 self._places = places
             case m.SharedValue(key=key, value=value):
                 self._shared.append((key, value))
+            case m.FeedOver():
+                self._over.append(message)
             case m.SnapshotStored():
                 self._kept.append(message)
 

@@ -9,9 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.clock import Clock
+from sparktrain.config.param_values import did_you_mean
+from sparktrain.errors import SpecError
 from sparktrain.protocol.pipe_messages import Assignment, Reported, Stepped
 from sparktrain.state.outcome import Report
-from sparktrain.training.agent_pipe import Wire, sendable
+from sparktrain.training.agent_pipe import AgentWire, Wire, sendable
 from sparktrain.training.data.position import Position
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.metrics import MAX_STEP, NotANumberError, number, size_problem
@@ -21,6 +23,10 @@ from sparktrain.training.strategies.tf_cluster import cluster_spec
 if TYPE_CHECKING:
     from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.collectives.ring import Ring
+    from sparktrain.training.data.open_data import OpenData
+    from sparktrain.training.data.stream.open_streams import OpenStreams
+    from sparktrain.training.data.stream.stream_data import StreamData
+    from sparktrain.training.data.training_data import TrainingData
 
 SNAPSHOTS = "snapshots"
 """The folder beside the log directory with snapshots of the chief for its agent."""
@@ -40,6 +46,8 @@ class TrainContext:
         self._checkpoints: CheckpointSaver | None = None
         self._position = Position()
         self._strategies: Strategies | None = None
+        self._data: OpenData | None = None
+        self._streams: OpenStreams | None = None
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -158,6 +166,8 @@ class TrainContext:
 
     def finish(self) -> None:
         """Wait for the last save after the training function has returned; sparktrain calls it."""
+        if self._streams is not None:
+            self._streams.close()
         if self._checkpoints is not None:
             self._checkpoints.finish()
 
@@ -239,6 +249,40 @@ class TrainContext:
             class_weight=class_weight,
             position=self._position,
         )
+
+    def dataset(self, name: str, *, whole: bool = False) -> "TrainingData":
+        """The dataset `name` of `data=`, for this member: `to_tf()` for `fit`, `iter_batches()`, `to_numpy()`.
+
+        Every member of a gang calls it, and gets its balanced share of the rows; with `whole`, this member gets all of
+        them, such as the chief to evaluate, and its feeds of them do not resume. Blocks on the store the first time,
+        for the manifest only. See `sparktrain.training.data.training_data.TrainingData`.
+
+        Raises SpecError for an unknown name, DataError, StoreError.
+        """
+        if name in self._assignment.streams.feeds:
+            raise SpecError(f"ctx.dataset({name!r}): data[{name!r}] is a stream; read it by ctx.stream({name!r})")
+        if self._data is None:
+            from sparktrain.training.data.open_data import OpenData
+
+            seed = self.seed % 2**31
+            self._data = OpenData(self._assignment.data, self.rank, self.size, seed, self._position)
+        return self._data.get(name, whole)
+
+    def stream(self, name: str) -> "StreamData":
+        """The stream `name` of `data=`, for this member: `to_tf()` for `fit`, `iter_batches()`, `next_batch()`.
+
+        Every member of a gang calls it. Blocks until a socket listens. See
+        `sparktrain.training.data.stream.stream_data.StreamData`. Raises SpecError for an unknown name, StreamError.
+        """
+        feeds = self._assignment.streams.feeds
+        if name not in feeds or not isinstance(self._wire, AgentWire):
+            there = f"this run has {', '.join(map(repr, feeds))}" if feeds else "this run was given no stream"
+            raise SpecError(f"ctx.stream({name!r}): {there}{did_you_mean(name, feeds)}; see ctx.dataset for other data")
+        if self._streams is None:
+            from sparktrain.training.data.stream.open_streams import OpenStreams
+
+            self._streams = OpenStreams(self._assignment.streams, self._assignment.address, self._wire, self._gang)
+        return self._streams.get(name)
 
     def scale_lr(self, lr: float) -> float:
         """`lr` times the number of members, because a step uses a batch of each (arXiv 1706.02677, section 2.1).
@@ -325,11 +369,9 @@ class TrainContext:
 
     def _known_ring(self) -> "Ring":
         """The ring, after patching Keras in this process to use it."""
-        from sparktrain.training.collectives.sync_batch_norm import synchronize_batches
-        from sparktrain.training.keras.loss_scaling import weigh_losses
+        from sparktrain.training.keras.glue import prepare_keras
 
-        weigh_losses(self._gang.ring)
-        synchronize_batches(self._gang.ring)
+        prepare_keras(self._gang.ring)
         return self._gang.ring
 
     def _stepped(self, step: int, training: bool) -> None:

@@ -23,6 +23,7 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.training import attempt, failure, gang_join, process_setup
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
+from sparktrain.training.horovod_names import serving
 from sparktrain.training.source_homes import find
 from sparktrain.training.strategies.tf_cluster import serve_if_server
 
@@ -78,6 +79,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     try:
         function = _load(assignment)
         gang = gang_join.form(assignment, wire, function)
+        serving.connect(gang, assignment.backend)
         process_setup.seed(assignment.seed)
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))

@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sparktrain.errors import SessionError
+from sparktrain.training.patched_import import PatchingLoader
 
 _GATEWAY = "pyspark.java_gateway"
 _STARTER = "launch_gateway"
@@ -44,30 +45,6 @@ def refused() -> Iterator[None]:
                 setattr(sys.modules[name], _STARTER, allowed)
 
 
-class _RefusingLoader(Loader):
-    """Loads the module as `loader` does, then replaces its starter.
-
-    Modules of a zip archive share one loader, which stays as it is.
-    """
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """See base class."""
-        created: ModuleType | None = self._loader.create_module(spec)
-        return created
-
-    def exec_module(self, module: ModuleType) -> None:
-        """See base class."""
-        self._loader.exec_module(module)
-        setattr(module, _ALLOWED, getattr(module, _STARTER))
-        setattr(module, _STARTER, _refused)
-
-
 class _Finder(MetaPathFinder):
     """Finds one module as Python does, and gives it a loader that replaces its starter."""
 
@@ -77,8 +54,13 @@ class _Finder(MetaPathFinder):
         """See base class."""
         spec = PathFinder.find_spec(fullname, path, target) if fullname == _GATEWAY else None
         if spec is not None and spec.loader is not None:
-            spec.loader = _RefusingLoader(spec.loader)
+            spec.loader = PatchingLoader(spec.loader, _refuse_in)
         return spec
+
+
+def _refuse_in(gateway: ModuleType) -> None:
+    setattr(gateway, _ALLOWED, getattr(gateway, _STARTER))
+    setattr(gateway, _STARTER, _refused)
 
 
 def _refused(*_: object, **__: object) -> NoReturn:

@@ -101,6 +101,15 @@ def out_of_step(ring: Ring) -> Any:
     return _error_of(lambda: ring.allreduce([tf.ones([3 + ring.rank])], average=True, name="one"), None)
 
 
+def closed_after_an_error(ring: Ring) -> Any:
+    """The operations that a ring calls in `close` after an error."""
+    out_of_step(ring)
+    called: list[str] = []
+    ring.allreduce = lambda tensors, *, average, name: called.append(name)  # type: ignore[assignment,method-assign]
+    ring.close()
+    return called
+
+
 def joined(joining: Joining, backend: str, thief: int) -> Any:
     """Another process takes the port of rank `thief` as soon as it is released."""
     port = joining.formation.mine.port

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -57,6 +58,58 @@ def fit(member: Member) -> dict[str, Any]:
         "predict": made.predict(x[:90], batch_size=BATCH, verbose=0).ravel().tolist(),
         "call": made(x[:90]).numpy().ravel().tolist(),
     }
+
+
+def shares(member: Member) -> dict[str, Any]:
+    """`fit` and `evaluate` on shares of a dataset and of arrays: the rows of each step, and the weights.
+
+    One process alone takes batches as large as those of two members together.
+    """
+    import tempfile
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from sparktrain.training.data.shard import shard
+    from tests.training import rowed
+
+    strategy, rank, size = member.strategy(), member.formation.rank, member.formation.size
+    batch = BATCH * 2 // size
+    x, y = data()
+    x[:, 0] = [row / ROWS for row in range(ROWS)]
+    folder = Path(tempfile.mkdtemp())
+    ref = rowed.parquet(folder, pa.table({"x": x.tolist(), "y": y[:, 0]}))
+
+    def rows() -> Any:
+        opened = rowed.opened(ref, rank, size, cache=folder / "cache")
+        return opened.to_tf(batch_size=batch, feature_columns="x", label_columns="y", shuffle=True)
+
+    feeds = {
+        "dataset": rows(),
+        "mapped": rows().map(lambda a, b: (a, b)),
+        "arrays": shard((x, y), batch_size=batch, rank=rank, size=size),
+    }
+    found = {}
+    for name, feed in feeds.items():
+        seen: list[list[int]] = []
+        with strategy.scope():
+            made = model()
+        made.train_step = _noting(made.train_step, seen)
+        made.fit(feed, epochs=EPOCHS, verbose=0)
+        found[name] = {"seen": seen, "weights": weights(made), "evaluate": made.evaluate(feed, verbose=0)}
+    shutil.rmtree(folder)
+    return found
+
+
+def _noting(train_step: Callable[[Any], Any], seen: list[list[int]]) -> Callable[[Any], Any]:
+    """`train_step`, which notes the rows of each batch."""
+    import tensorflow as tf
+
+    def step(batch: Any) -> Any:
+        tf.numpy_function(lambda x: seen.append([round(float(row) * ROWS) for row in x[:, 0]]), [batch[0]], [])
+        return train_step(batch)
+
+    return step
 
 
 def loop(member: Member) -> dict[str, Any]:
@@ -200,6 +253,8 @@ def limits(member: Member) -> dict[str, Any]:
     """What Keras cannot do between members: refused on each of them, before they talk."""
     import keras
 
+    from sparktrain.training.collectives import tf_collectives
+
     x, y = data()
     strategy = member.strategy()
     foreign = keras.metrics.MeanSquaredError(name="foreign")
@@ -214,6 +269,7 @@ def limits(member: Member) -> dict[str, Any]:
         "jit": error_of(lambda: compiled.fit(x, y, verbose=0)),
         "metric": error_of(lambda: own.fit(x, y, verbose=0)),
         "predict_on_batch": error_of(lambda: own.predict_on_batch(x)),
+        "ring": error_of(lambda: tf_collectives._start_server(member.formation)),
     }
 
 

@@ -1,7 +1,7 @@
 """Shared by the tests of feeds and callbacks: data with numbers as examples, and models that note what they see."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from sparktrain.training.data.shard import shard
 from sparktrain.training.keras.callbacks import CallbackDeps, keras_callbacks
 from sparktrain.training.keras.fit_stages import StagePosition
 from sparktrain.training.keras.user_callbacks import InternalCallback
+from tests.training import rowed
 
 EXAMPLES = 90
 BATCH = 4
@@ -64,6 +65,10 @@ def feed_of(kind: str, position: Position | None, *, rank: int = 0, size: int = 
     place: Any = {"rank": rank, "size": size, "uneven": uneven, "position": position}
     if kind == "arrays":
         return shard((ids, ids), batch_size=BATCH, shuffle=True, seed=8, **place)
+    if kind == "rows":
+        ref, cache = rowed.numbers(EXAMPLES)
+        data = rowed.opened(ref, rank, size, position, cache)
+        return data.to_tf(batch_size=BATCH, feature_columns="x", label_columns="x", shuffle=True, uneven=uneven)
     if kind == "generator":
         return shard(generator, **place)
     return shard(globals()[kind](), **place)
@@ -194,7 +199,7 @@ def member(**compiled: Any) -> Witness:
 
 
 def fitted(
-    kind: str,
+    kind: str | Callable[[Position], Any],
     memory: Memory,
     *,
     every: Any,
@@ -203,10 +208,13 @@ def fitted(
     fits: int = 1,
     **fit: Any,
 ) -> tuple[Witness, Any]:
-    """One process's life: the model after `fit`, and its history; or None for that, where it was killed."""
+    """One process's life: the model after `fit`, and its history; or None for that, where it was killed.
+
+    `kind` is that of `feed_of`, or makes the feed of a member of a gang.
+    """
     outside = Outside()
     model = member(**(options or {}))
-    data = feed_of(kind, outside.position)
+    data = feed_of(kind, outside.position) if isinstance(kind, str) else kind(outside.position)
     callbacks = keras_callbacks(outside.ties(snapshots=memory), checkpoint_every=every)
     callbacks += [Kill(kill)] if kill else []
     try:

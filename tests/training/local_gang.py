@@ -39,3 +39,16 @@ def fit(seed: int, data: Any, optimizer: Any, **options: Any) -> tuple[Any, list
     pairs = {"x": data} if "batch_size" not in options else dict(zip("xy", data, strict=True))
     history = model.fit(**pairs, epochs=EPOCHS, verbose=0, **options)
     return np.concatenate([each.ravel() for each in model.get_weights()]), history.history["loss"]
+
+
+def train_by_horovod(folder: str) -> dict[str, float]:
+    """Train as Horovod's documentation has it, and write what this member computed to `folder`."""
+    import horovod.keras as hvd
+
+    hvd.init()
+    share = [each[hvd.rank() :: hvd.size()] for each in rows()]
+    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+    options = {"batch_size": BATCH // hvd.size(), "shuffle": False, "callbacks": callbacks}
+    weights, losses = fit(0, share, hvd.DistributedOptimizer(sgd()), **options)
+    np.savez(Path(folder, f"rank-{hvd.rank()}.npz"), weights=weights, losses=losses)
+    return {"loss": losses[-1], "size": hvd.size()}

@@ -9,16 +9,19 @@ from typing import Any
 
 import keras
 import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend
+from sparktrain.datasets.manifest import MemberData
 from sparktrain.errors import SparktrainError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.context import TrainContext
 from sparktrain.training.gang_join import JoinedGang
+from tests.training import rowed
 
 ROWS, BATCH, EPOCHS = 48, 12, 2
 
@@ -28,6 +31,10 @@ PROGRAMS: dict[str, Callable[[Any], keras.Model]] = {}
 def program(function: Callable[[Any], keras.Model]) -> Callable[[Any], keras.Model]:
     PROGRAMS[function.__name__] = function
     return function
+
+
+FED = ("a_dataset_of_the_run", "a_shuffled_dataset_of_the_run")
+"""Programs with data."""
 
 
 class NullWire:
@@ -56,8 +63,9 @@ def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
             log_dir.mkdir()
             member = Member(RunId("run"), TrialId(0), Generation(1), Rank(joining.formation.rank))
             assignment = m.Assignment(
-                member, joining.formation.size, {}, 7, None, "", False, (), folder, str(log_dir), f"{folder}/log.txt"
-            )
+                member, joining.formation.size, {}, 7, None, "", False, (), folder, str(log_dir), f"{folder}/log.txt",
+                data=dataset(Path(folder)) if name in FED else MemberData(),
+            )  # fmt: skip
             gang = JoinedGang(joining.formation, lambda: ring, lambda: None)
             try:
                 _ = gang.ring
@@ -78,6 +86,14 @@ def data() -> tuple[Any, Any]:
     rng = np.random.default_rng(3)
     x = rng.normal(size=(ROWS, 5)).astype("float32")
     return x, np.sin(x.sum(1, keepdims=True)).astype("float32")
+
+
+def dataset(folder: Path) -> MemberData:
+    """The same numbers as `data`, as a dataset with groups of 10 rows."""
+    x, y = data()
+    columns = {f"x{number}": x[:, number] for number in range(5)}
+    ref = rowed.parquet(folder / "rows", pa.table({**columns, "label": y[:, 0]}))
+    return MemberData({"train": ref}, str(folder / "cache"))
 
 
 def words() -> tuple[Any, Any]:
@@ -101,6 +117,25 @@ def fit(ctx: Any, model: keras.Model, values: Any, *, optimizer: Any = None, **c
     share = ctx.shard(values, batch_size=BATCH // ctx.size)
     model.fit(share, epochs=EPOCHS, verbose=0, callbacks=ctx.keras_callbacks(checkpoint_every=None))
     return model
+
+
+def fit_dataset(ctx: Any, **options: Any) -> keras.Model:
+    """Train on this member's share of a dataset."""
+    model = mlp()
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", jit_compile=False)
+    feed = ctx.dataset("train").to_tf(batch_size=BATCH // ctx.size, label_columns="label", stack=True, **options)
+    model.fit(feed, epochs=EPOCHS, verbose=0, callbacks=ctx.keras_callbacks(checkpoint_every=None))
+    return model
+
+
+@program
+def a_dataset_of_the_run(ctx: Any) -> keras.Model:
+    return fit_dataset(ctx)
+
+
+@program
+def a_shuffled_dataset_of_the_run(ctx: Any) -> keras.Model:
+    return fit_dataset(ctx, shuffle=True)
 
 
 # ---- losses that are no plain mean

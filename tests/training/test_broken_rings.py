@@ -61,6 +61,10 @@ def test_other_shapes_are_an_error_on_all_members(backend: str) -> None:
         assert "passed another shape" in result["text"]
 
 
+def test_a_ring_of_tensorflow_is_not_used_again_after_an_error() -> None:
+    assert run_gang(breaking.closed_after_an_error, 2, "tensorflow", ring_timeout_s=TIMEOUT_S) == [[], []]
+
+
 @both
 def test_a_member_that_does_not_join_is_named(backend: str) -> None:
     first, _, third = run_gang(breaking.never_comes, 3, backend, ring_timeout_s=1.0, missing=1)

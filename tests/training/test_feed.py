@@ -14,7 +14,7 @@ from sparktrain.training.data.position import Position
 from sparktrain.training.data.shard import order_of, shard, steps_of
 from tests.training.gluing import BATCH, EXAMPLES, feed_of, generator, ids
 
-KINDS = ("known", "unknown", "arrays", "generator")
+KINDS = ("known", "unknown", "arrays", "generator", "rows")
 BATCHES = -(-EXAMPLES // BATCH)
 
 
@@ -125,6 +125,12 @@ def test_steps_are_known_beforehand_where_they_can_be() -> None:
     assert steps_of(feed_of("known", None, rank=1, size=4, uneven="pad")) == 6
     assert steps_of(feed_of("unknown", None)) is None
     assert steps_of(feed_of("endless", None)) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_strategy_shards_a_share_again(kind: str) -> None:
+    options = feed_of(kind, None, rank=1, size=4).options()
+    assert options.experimental_distribute.auto_shard_policy is tf.data.experimental.AutoShardPolicy.OFF
 
 
 def test_datasets_in_another_order_have_other_numbers() -> None:
@@ -298,3 +304,13 @@ def test_classes_have_weights_beside_those_of_padding(classes: Any) -> None:
 def test_weights_that_no_class_has_are_an_error(data: Any, weights: Any, words: str) -> None:
     with pytest.raises(SpecError, match=re.escape(words)):
         shard(data, rank=0, size=1, batch_size=2, class_weight=weights)
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "a"], [b"a", b"b", b"a"], np.array(["a", "b", "a"], dtype=object)])
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+def test_weights_of_texts_are_refused_with_how_to_index_them(labels: Any, kind: str) -> None:
+    arrays = np.zeros((3, 1), "float32"), np.asarray(labels)
+    data = arrays if kind == "arrays" else tf.data.Dataset.from_tensor_slices(arrays).batch(2)
+    options = {"batch_size": 2} if kind == "arrays" else {}
+    with pytest.raises(SpecError, match="classes as numbers from 0, and labels are string: index them, in Spark with"):
+        shard(data, rank=0, size=1, class_weight={0: 1.0}, **options)

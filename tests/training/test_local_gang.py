@@ -37,3 +37,17 @@ def test_a_local_gang_trains_what_one_process_trains(
         member = np.load(tmp_path / f"rank-{rank}.npz")
         np.testing.assert_allclose(member["weights"], weights, rtol=0, atol=EQUAL)
         np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)
+
+
+def test_a_program_of_horovod_trains_what_one_process_trains(tmp_path: Path, alone: tuple[Any, list[float]]) -> None:
+    weights, losses = alone
+    result = st.run(
+        local_gang.train_by_horovod, {"folder": str(tmp_path)}, workers=2, backend="horovod", spark=st.local(slots=2),
+        dir=str(tmp_path / "runs"), progress=False,
+    )  # fmt: skip
+
+    assert result.metrics["size"] == 2
+    for rank in range(2):
+        member = np.load(tmp_path / f"rank-{rank}.npz")
+        np.testing.assert_allclose(member["weights"], weights, rtol=0, atol=EQUAL)
+        np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)

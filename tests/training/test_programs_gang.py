@@ -33,6 +33,8 @@ TABLE: dict[str, float | str] = {
     "each_on_the_same_data": EQUAL,
     "without_shard": EQUAL,
     "averaged_by_hand": EQUAL,
+    "a_dataset_of_the_run": EQUAL,
+    "a_shuffled_dataset_of_the_run": EQUAL,
 }
 """How far the weights of a gang may be from those of one process; or the text of the error that refuses it."""
 
@@ -81,6 +83,16 @@ def test_a_gang_trains_what_one_process_trains_or_names_the_reason(
     np.testing.assert_allclose(second["weights"], first["weights"], rtol=0, atol=limit)
     assert len(first["printed"]) == len(NOTICES.get(name, []))
     assert all(words in line for words, line in zip(NOTICES.get(name, []), first["printed"], strict=True))
+
+
+def test_a_gang_of_three_trains_on_datasets_what_one_process_trains(alone: dict[str, Any]) -> None:
+    members = run_gang(programs.run, 3, "tensorflow", names=list(programs.FED))
+
+    for name in programs.FED:
+        assert [each[name].get("error") for each in members] == [None] * 3
+        for member in members:
+            np.testing.assert_allclose(member[name]["weights"], alone[name]["weights"], rtol=0, atol=EQUAL)
+    assert np.abs(np.subtract(*(alone[name]["weights"] for name in programs.FED))).max() > 100 * EQUAL
 
 
 def test_a_loop_is_checked_too() -> None:

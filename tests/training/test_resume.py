@@ -6,14 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.training.gluing import EXAMPLES, Memory, fitted
+from sparktrain.training.data.position import Position
+from tests.training import rowed
+from tests.training.gluing import BATCH, EXAMPLES, Memory, fitted
 
-KINDS = ("known", "unknown", "twice_shuffled", "shuffled_and_cached", "arrays", "generator")
+KINDS = ("known", "unknown", "twice_shuffled", "shuffled_and_cached", "arrays", "generator", "rows")
 
 
 OFTEN = {
     *(("known", 1), ("unknown", 4), ("twice_shuffled", 1)),
     *(("shuffled_and_cached", 4), ("arrays", 1), ("generator", 4)),
+    *(("rows", 1), ("rows", 4)),
 }
 """Cases of `make test`: each kind, each number of steps; `make test-all` has their product."""
 MIDDLES = [pytest.param(*case, marks=() if case in OFTEN else pytest.mark.all) for case in product(KINDS, (1, 4))]
@@ -52,6 +55,8 @@ def _epochs(seen: list[list[int]]) -> list[list[list[int]]]:
         pytest.param("known", 23, marks=pytest.mark.all),
         pytest.param("known", 5, marks=pytest.mark.all),
         ("generator", 5),
+        ("rows", 5),
+        pytest.param("rows", 23, marks=pytest.mark.all),
     ],
 )
 def test_resumes_with_a_given_number_of_steps_per_epoch(kind: str, per_epoch: int) -> None:
@@ -92,3 +97,44 @@ def test_a_checkpoint_that_is_due_with_an_epoch_resumes_in_the_next() -> None:
 
     assert [(at.step, at.epoch, at.batch) for at, _, _ in memory.saved] == [(23, 1, 0), (46, 2, 0)]
     assert all(earlier.step < later.step for (earlier, _, _), (later, _, _) in pairwise(memory.saved))
+
+
+ROWS = 96
+"""Batches of 4 fill each step of gangs of one, two and three."""
+
+
+def rows_of_a_gang(size: int, memory: Memory, kill: int = 0) -> list[list[int]]:
+    """The life of a gang, one member after the other: the rows of each step of all its members that counts.
+
+    Those after the newest checkpoint of a killed gang do not. Each member restores what the chief has saved.
+    """
+    ref, cache = rowed.numbers(ROWS)
+    before = list(memory.saved)
+    seen = []
+    for rank in range(size):
+
+        def share(position: Position, rank: int = rank) -> Any:
+            data = rowed.opened(ref, rank, size, position, cache)
+            return data.to_tf(batch_size=BATCH, feature_columns="x", label_columns="x", shuffle=True)
+
+        own = memory if rank == 0 else Memory()
+        own.saved = own.saved or list(before)
+        model, _ = fitted(share, own, every=2, kill=kill, epochs=3)
+        seen.append(model.seen)
+    base = memory.restored[-1].step if before else 0
+    steps = [list(chain.from_iterable(step)) for step in zip(*seen, strict=True)]
+    return steps[: memory.saved[-1][0].step - base] if kill else steps
+
+
+@pytest.mark.parametrize(("sizes", "kills"), [((3, 2, 1), (11, 10)), ((1, 2), (39,))], ids=["shrinks twice", "grows"])
+def test_rows_come_once_in_an_epoch_in_a_gang_of_another_size(sizes: tuple[int, ...], kills: tuple[int, ...]) -> None:
+    memory = Memory()
+    lives = [rows_of_a_gang(size, memory, kill) for size, kill in zip(sizes, (*kills, 0), strict=True)]
+    rows = list(chain.from_iterable(chain.from_iterable(lives)))
+    epochs = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
+
+    assert [sorted(each) for each in epochs] == [list(range(ROWS))] * 3
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert [len(life[0]) for life in lives] == [size * BATCH for size in sizes]
+    taken = [sum(len(step) for step in life) % ROWS for life in lives[:-1]]
+    assert all(taken), "each gang ends within an epoch"

@@ -21,8 +21,17 @@ def alone() -> dict[str, Any]:
     return weights
 
 
-@both
-@pytest.mark.parametrize(("size", "names"), [(2, EVERY), pytest.param(3, SOME, marks=pytest.mark.all)], ids=["2", "3"])
+@pytest.mark.parametrize(
+    ("backend", "size", "names"),
+    [
+        ("tensorflow", 2, EVERY),
+        ("horovod", 2, SOME),
+        pytest.param("horovod", 2, EVERY, marks=pytest.mark.all),
+        pytest.param("tensorflow", 3, SOME, marks=pytest.mark.all),
+        pytest.param("horovod", 3, SOME, marks=pytest.mark.all),
+    ],
+    ids=["tensorflow-2", "horovod-2-some", "horovod-2", "tensorflow-3", "horovod-3"],
+)
 def test_equals_one_process(backend: str, size: int, names: list[str], alone: dict[str, Any]) -> None:
     members = run_gang(fits.train, size, backend, names=names)
 

@@ -52,6 +52,7 @@ def test_what_keras_cannot_do_between_members_is_refused_by_each() -> None:
         assert "jit_compile=True fails there" in result["jit"]
         assert "metric 'foreign' was made outside of the scope" in result["metric"]
         assert "model.predict_on_batch() under strategy 'multi_worker_mirrored'" in result["predict_on_batch"]
+        assert "StrategyError: ctx.strategy() connects the members of this gang in place of a ring" in result["ring"]
 
 
 def test_keras_still_has_the_bugs_of_the_workaround() -> None:

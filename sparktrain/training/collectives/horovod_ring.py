@@ -27,6 +27,7 @@ from sparktrain.training.collectives.ring import LocalRing, Ring, averaged
 
 try:
     import horovod.tensorflow as hvd
+    from horovod.tensorflow import mpi_ops  # its init and shutdown: those of `hvd` are replaced for users
 except (ImportError, tf.errors.NotFoundError) as error:
     raise ImportError(
         f"backend 'horovod' needs a Horovod that is built for TensorFlow {tf.__version__}: run `make horovod` or "
@@ -48,11 +49,11 @@ def join(joining: Joining) -> Ring:
         os.environ.pop("HOROVOD_ELASTIC", None)
         os.environ.update(_environment(formation, rendezvous.address, joining))
         try:
-            hvd.init()
+            mpi_ops.init()
         except Exception as error:
             raise FormError(_not_formed(formation, rendezvous.heard, error)) from error
     # At exit it would wait for dead members; `close` leaves the living ones.
-    atexit.unregister(hvd.shutdown)
+    atexit.unregister(mpi_ops.shutdown)
     return HorovodRing(formation, joining.operation_s)
 
 
@@ -148,7 +149,7 @@ class HorovodRing(Ring):
         self._closed = True
         with suppress(RingError):  # a member that is gone does not undo the work of the others
             self.allreduce([tf.zeros([1])], average=False, name="closing")
-            hvd.shutdown()
+            mpi_ops.shutdown()
 
     def _sums(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
         sums = list(tensors)

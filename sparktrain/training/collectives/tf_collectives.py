@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context
 
 from sparktrain.clock import SystemClock
-from sparktrain.errors import FormError, FunctionError, RingError
+from sparktrain.errors import FormError, FunctionError, RingError, StrategyError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
@@ -38,7 +38,7 @@ _MOVED = (tf.float32, tf.float64, tf.half, tf.int32, tf.int64)
 def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`. No TensorFlow operation may have run in this process.
 
-    Raises FunctionError when one has.
+    Raises FunctionError when one has, StrategyError when a strategy has connected the members already.
     """
     formation = joining.formation
     if formation.size == 1:
@@ -57,7 +57,7 @@ def join(joining: Joining) -> Ring:
 
 
 def _start_server(formation: Formation) -> None:
-    """Start this member's server of the cluster. Raises FormError, FunctionError."""
+    """Start this member's server of the cluster. Raises FormError, FunctionError, StrategyError."""
     addresses = [f"{place.address}:{place.port}" for place in formation.places]
     cluster = tf.train.ClusterSpec({_JOB: addresses}).as_cluster_def()
     server = tensorflow_server_pb2.ServerDef(cluster=cluster, job_name=_JOB, task_index=formation.rank, protocol="grpc")
@@ -74,6 +74,12 @@ def _start_server(formation: Formation) -> None:
         raise FunctionError(
             "a gang of backend 'tensorflow' cannot be formed in a process that has run a TensorFlow operation: "
             "move what the training function's module does with TensorFlow when imported into the function"
+        ) from error
+    except ValueError as error:  # collective ops are configured already
+        raise StrategyError(
+            "ctx.strategy() connects the members of this gang in place of a ring, which ctx.keras_callbacks(), "
+            "ctx.distribute() and ctx.allreduce() need: leave these out, and use ctx.report and ctx.checkpoint; or "
+            "leave ctx.strategy() out, and train on a ring"
         ) from error
     try:
         eager.ensure_initialized()
@@ -139,7 +145,11 @@ class CollectiveRing(Ring):
             return back(tf.ensure_shape(whole, [None, *carried.shape[1:]]))
 
     def close(self) -> None:
-        """See base class. The members wait for each other, so that none ends while another still needs it."""
+        """See base class. The members wait for each other, so that none ends while another still needs it.
+
+        Does nothing once an operation has failed: TensorFlow has ended all further ones of the process then, and may
+        crash in one.
+        """
         if not self._closed:
             self._closed = True
             with suppress(RingError):  # a member that is gone does not undo the work of the others
@@ -153,6 +163,7 @@ class CollectiveRing(Ring):
             with tf.name_scope(PREFIX), tf.device("/CPU:0"), tf.control_dependencies([noted]):
                 yield self._names.unique(name)
         except tf.errors.OpError as error:
+            self._closed = True
             raise RingError(
                 f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone, has "
                 f"not called it for {self.timeout_s:g} s, or passed another shape ({error.message})"

@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from sparktrain.config.param_values import did_you_mean, shown
+from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError
 
 Indices = NDArray[np.int64]
@@ -74,6 +74,15 @@ def share(rank: int, size: int, uneven: str) -> BatchShare:
     if uneven not in names:
         raise SpecError(f"uneven ({shown(uneven)}) must be one of {', '.join(names)}{did_you_mean(uneven, names)}")
     return BatchShare(rank, size, Uneven(uneven))
+
+
+def batch_of(batch_size: object) -> int:
+    """The rows of one member's batch. Raises SpecError."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer):
+        raise SpecError(f"batch_size is {described(batch_size)}; pass the examples of one member's batch, such as 32")
+    if batch_size < 1:
+        raise SpecError(f"batch_size ({batch_size}) must be at least 1")
+    return int(batch_size)
 
 
 def too_few(found: str, size: int) -> str:

@@ -15,7 +15,8 @@ def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
     """Multiply the weights of examples in `data`, arrays or a dataset of batches, by that of their class, by default 1.
 
     A class is an integer, or the index of the largest of several outputs. Raises SpecError for data other than
-    `(x, y)`, for several outputs with classes of their own, and for weights that are not numbers by class.
+    `(x, y)`, for several outputs with classes of their own, for labels that are texts, and for weights that are not
+    numbers by class.
     """
     if class_weight is None:
         return data
@@ -23,6 +24,7 @@ def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
     structure = data.element_spec if isinstance(data, tf.data.Dataset) else data
     if not isinstance(structure, tuple) or len(structure) not in (2, 3) or len(tf.nest.flatten(structure[1])) != 1:
         raise SpecError(f"class_weight needs (x, y) with classes of one output, not {shown(structure)}")
+    _check_numbers(tf.nest.flatten(structure[1])[0])
     if isinstance(data, tf.data.Dataset):
         known, last = tf.constant(table), len(table) - 1
 
@@ -33,6 +35,16 @@ def by_class(data: Any, class_weight: Mapping[int, float] | None) -> Any:
         return data.map(weigh)
     x, y, *given = data
     return x, y, _times(table[np.minimum(_classes(np, np.asarray(y)), len(table) - 1)], *given)
+
+
+def _check_numbers(labels: Any) -> None:
+    """Raises SpecError for labels that no number identifies."""
+    kind = tf.as_dtype(getattr(labels, "dtype", None) or np.asarray(labels).dtype)
+    if not (kind.is_integer or kind.is_floating or kind.is_bool):
+        raise SpecError(
+            f"class_weight needs classes as numbers from 0, and labels are {kind.name}: index them, in Spark with "
+            "StringIndexer, in Keras with a StringLookup layer in dataset.map(...)"
+        )
 
 
 def _table(class_weight: Any) -> np.ndarray[Any, Any]:

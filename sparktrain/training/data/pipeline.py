@@ -1,5 +1,6 @@
 """The TensorFlow graphs of a feed: passes that start at a position, and a member's share of batches."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -22,6 +23,9 @@ _AT_ONCE = {
     *("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset", "_AssertCardinalityDataset"),
 }
 """Datasets with an iterator that creates those of its inputs at once, and only once."""
+
+_SHARES: "weakref.WeakSet[Any]" = weakref.WeakSet()
+"""The feeds of this process that are shares of a member already."""
 
 
 def passes(cursor: Cursor, begin: Callable[[Any, Any, Any], Any], steps: int | None) -> Any:
@@ -51,9 +55,25 @@ def untuned(feed: Any) -> Any:
     options = tf.data.Options()
     options.autotune.enabled = False
     cardinality = feed.cardinality
-    feed = feed.with_options(options)
+    feed = _share_with(feed, options)
     feed.cardinality = cardinality
     return feed
+
+
+def is_share(dataset: Any) -> bool:
+    """Whether `dataset` is the share of a member, or is made of one by `map` and the like."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return False
+    return dataset in _SHARES or any(is_share(each) for each in dataset._inputs())
+
+
+def _share_with(feed: Any, options: Any) -> Any:
+    """`feed` with `options`, as a share that a strategy of several members leaves whole: see `is_share`."""
+    made = tf.data.Options().merge(options)  # those of a dataset cannot be changed
+    made.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    share = feed.with_options(made)
+    _SHARES.add(share)
+    return share
 
 
 def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
@@ -72,7 +92,7 @@ def resumable(cursor: Cursor, batches: Any, share: BatchShare) -> Any:
 
     feed = passes(cursor, begin, share.steps(cardinality) if cardinality >= 0 else None)
     cardinality_of = feed.cardinality
-    feed = feed.with_options(batches.options())
+    feed = _share_with(feed, batches.options())
     feed.cardinality = cardinality_of
     return feed
 

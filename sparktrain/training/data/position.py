@@ -121,6 +121,29 @@ class Position:
             for cursor, (base, count) in zip(self.feeds, passes, strict=False):
                 cursor.recall(base, count)
 
+    def rows(self) -> list[list[int] | None]:
+        """For each feed: its pass and how many rows of it the gang has taken; None for a feed that counts no rows."""
+        with self.lock:
+            return [cursor.rows() for cursor in self.feeds]
+
+    def recall_rows(self, rows: Sequence[Sequence[int] | None]) -> None:
+        """Continue where `rows` was in an earlier process, also where its gang had another size."""
+        with self.lock:
+            for cursor, each in zip(self.feeds, rows, strict=False):
+                if each is not None:
+                    cursor.recall_rows(*each)
+
+    def place_now(self, epoch: int, batch: int) -> tuple[int, int]:
+        """The epoch and its finished steps after `batch` steps of `epoch`, in steps of this gang.
+
+        So many steps are finished as leave the rest of the rows; an epoch with too few rows for a step is over.
+        """
+        with self.lock:
+            left = [each.left for each in self.feeds if each.steps == self.per_epoch and each.left is not None]
+            if not batch or not left or self.per_epoch is None:
+                return epoch, batch
+            return (epoch, max(0, self.per_epoch - left[0])) if left[0] else (epoch + 1, 0)
+
     @property
     def fed(self) -> bool:
         """Whether this fit trains on a feed."""
@@ -187,6 +210,18 @@ class Cursor:
     def recall(self, base: int, count: int) -> None:
         """Continue the counts that `passes` returned in an earlier process."""
         self._recalled, self._count = base, max(count, self._count)
+
+    def rows(self) -> list[int] | None:
+        """The pass and the rows of it that the gang has taken; None where the feed counts no rows."""
+        return None
+
+    def recall_rows(self, number: int, taken: int) -> None:
+        """Continue in pass `number` after `taken` rows, if this feed counts rows."""
+
+    @property
+    def left(self) -> int | None:
+        """Steps that are left of the recalled pass; None where none was recalled."""
+        return None
 
     def _target(self) -> tuple[int, int]:
         position = self._position

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.config.param_values import described, shown, type_name
+from sparktrain.config.param_values import shown, type_name
 from sparktrain.errors import SpecError
 from sparktrain.training.data import assignment, class_weights, pipeline
 from sparktrain.training.data.assignment import BatchShare, Uneven
@@ -72,7 +72,11 @@ def shard(
         turns = EpochOrder(data, seed) if changes(data) else None
         return _of_batches(class_weights.by_class(_generated(turns or data), class_weight), share, where, turns)
     return _of_arrays(
-        class_weights.by_class(tupled(data), class_weight), share, _batch(batch_size), seed if shuffle else None, where
+        class_weights.by_class(tupled(data), class_weight),
+        share,
+        assignment.batch_of(batch_size),
+        seed if shuffle else None,
+        where,
     )
 
 
@@ -96,14 +100,6 @@ def _check_unused(kind: str, batch_size: int | None, shuffle: bool) -> None:
     for name, value in {"batch_size": batch_size, "shuffle": shuffle}.items():
         if value:
             raise SpecError(f"{name} ({shown(value)}) is for arrays, and the data is {kind}: {name} it yourself")
-
-
-def _batch(batch_size: Any) -> int:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer):
-        raise SpecError(f"batch_size is {described(batch_size)}; pass the examples of one member's batch, such as 32")
-    if batch_size < 1:
-        raise SpecError(f"batch_size ({batch_size}) must be at least 1")
-    return int(batch_size)
 
 
 # --- datasets of batches

@@ -160,9 +160,11 @@ class Resume(InternalCallback):
                 "epoch, in the same order"
             )
             batch = 0
-        self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else place.epoch
         start_step, first = content.get("start_step", 0), content.get("first", 0)
-        position.resume(place.epoch, batch, place.step, start_step=start_step, first=first)
+        position.recall_rows(content.get("rows", []))
+        epoch, batch = position.place_now(place.epoch, batch)
+        self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else epoch
+        position.resume(epoch, batch, place.step, start_step=start_step, first=first)
         position.reported = max(position.reported, content.get("reported", -1))
         position.recall(content.get("passes", []))
         held = [*self.model.variables, *self.model.optimizer.variables]
@@ -171,7 +173,7 @@ class Resume(InternalCallback):
         if batch:
             metrics = [each for metric in self.model.metrics for each in metric.variables]
             self._metrics = [(each, each.numpy()) for each in metrics]
-        continue_files(self, self._past, place.epoch)
+        continue_files(self, self._past, epoch)
 
 
 class SaveCheckpoints(InternalCallback):
@@ -236,6 +238,7 @@ class SaveCheckpoints(InternalCallback):
             "first": position.first,
             "reported": position.reported,
             "passes": position.passes(),
+            "rows": position.rows(),
             "fed": position.fed,
             "stopped": self.model.stop_training and not position.stopped,
             "callbacks": self._keep.states(),

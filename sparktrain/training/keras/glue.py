@@ -7,10 +7,12 @@ from sparktrain.clock import Clock
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.collectives.consistency import check_equal, check_same_program
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.sync_batch_norm import synchronize_batches
 from sparktrain.training.data.position import Position
 from sparktrain.training.keras.callbacks import CallbackDeps
 from sparktrain.training.keras.callbacks import keras_callbacks as callbacks
 from sparktrain.training.keras.fit_stages import StagePosition
+from sparktrain.training.keras.loss_scaling import weigh_losses
 
 _FIT = "fit()"
 """The name under which `fit` saves its state beside the model."""
@@ -42,6 +44,12 @@ class KerasSnapshots:
         self._checkpoints.save(
             place.step, model, epoch=place.epoch, batch=place.batch, score=score, keep=self._keep, **content
         )
+
+
+def prepare_keras(ring: Ring) -> None:
+    """Have Keras's losses and batch normalization in this process know the ring. Later calls do nothing."""
+    weigh_losses(ring)
+    synchronize_batches(ring)
 
 
 def keras_callbacks(

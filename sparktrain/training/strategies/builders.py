@@ -9,7 +9,7 @@ from tensorflow.python.eager import context
 
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError, StrategyError
-from sparktrain.training.strategies import keras_guards
+from sparktrain.training.strategies import keras_guards, member_shares
 
 _TF_CONFIG = "TF_CONFIG"
 _COMMUNICATION = ("ring", "nccl")
@@ -36,6 +36,7 @@ def multi_worker(tf_config: str, communication: str | None = None) -> tf.distrib
     os.environ[_TF_CONFIG] = tf_config
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=hints)
     keras_guards.install()
+    member_shares.keep_whole(strategy)
     return strategy
 
 

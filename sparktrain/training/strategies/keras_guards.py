@@ -20,6 +20,7 @@ from keras.src.backend.tensorflow import trainer
 
 from sparktrain.errors import StrategyError
 from sparktrain.training.keras.keras_patches import replace
+from sparktrain.training.strategies import member_shares
 
 WORKED_AROUND = ("3.15.1",)
 """Versions of Keras that have the two bugs, with these names, and train correctly with the workaround."""
@@ -196,13 +197,26 @@ def _built_from_own_part(build: Callable[..., None]) -> Callable[..., None]:
         if strategy is None or not _is_multi_worker(strategy):
             build(self, iterator, data_batch)
             return
-        for _, _, batches in iterator or ():
-            data_batch = keras.tree.map_structure(lambda part: _own(strategy, part), next(batches))
-            break
-        build(self, None, data_batch)
+        if not _built_without_reading(build, self, iterator):
+            for _, _, batches in iterator or ():
+                data_batch = keras.tree.map_structure(lambda part: _own(strategy, part), next(batches))
+                break
+            build(self, None, data_batch)
         _check_metrics(self)
 
     return built
+
+
+def _built_without_reading(build: Callable[..., None], model: Any, iterator: Any) -> bool:
+    """Build `model` for a share, and read no row for that; returns whether that was possible."""
+    batch = None if iterator is None else member_shares.batch_like(iterator.data_adapter.get_tf_dataset())
+    if batch is None:
+        return False
+    try:
+        build(model, None, batch)
+    except ValueError:  # it takes batches of one size alone
+        return False
+    return True
 
 
 def _reduced_over_members(reduce: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,72 @@
+"""Opens the datasets of a run in a member: the manifest once for each host, rows when they are needed."""
+
+import os
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from sparktrain.config.param_values import did_you_mean, shown
+from sparktrain.datasets.group_fetch import GroupFetcher
+from sparktrain.datasets.group_reader import GroupReader
+from sparktrain.datasets.host_cache import HostCache
+from sparktrain.datasets.manifest import DataRef, Manifest, MemberData, decode
+from sparktrain.errors import SpecError
+from sparktrain.store.localfs import LocalStore
+from sparktrain.store.url import open_store
+from sparktrain.training.data.position import Position
+from sparktrain.training.data.training_data import TrainingData
+
+
+class OpenData:
+    """The datasets of one member, each opened once. One thread uses it."""
+
+    def __init__(self, data: MemberData, rank: int, size: int, seed: int, position: Position) -> None:
+        self._data = data
+        self._rank = rank
+        self._size = size
+        self._seed = seed
+        self._position = position
+        self._open: dict[str, tuple[Manifest, GroupReader]] = {}
+
+    def get(self, name: str, whole: bool = False) -> TrainingData:
+        """The dataset `name`, this member's share of it or all. Blocks on the store the first time.
+
+        Raises SpecError, DataError, StoreError.
+        """
+        if name not in self._open:
+            known = self._data.sets
+            if name not in known:
+                there = f"this run has {', '.join(map(repr, known))}" if known else "this run was given no data="
+                raise SpecError(f"ctx.dataset({shown(name)}): {there}{did_you_mean(name, known)}")
+            pa.set_cpu_count(_cores())
+            self._open[name] = open_reader(known[name], self._data)
+        if whole and self._size > 1:  # members differ in such feeds: their passes are not those of the gang
+            return TrainingData(*self._open[name], 0, 1, self._seed)
+        return TrainingData(*self._open[name], self._rank, self._size, self._seed, self._position)
+
+
+def open_reader(ref: DataRef, data: MemberData) -> tuple[Manifest, GroupReader]:
+    """The manifest of a dataset, and a reader of its rows. Blocks on the store. Raises DataError, OSError."""
+    store = open_store(ref.store)
+    cache = _lazily(ref, data)
+    content = store.read(ref.path) if isinstance(store, LocalStore) else cache().content(lambda: store.read(ref.path))
+    manifest = decode(content, store.where(ref.path), ref.digest)
+    fetcher = GroupFetcher(manifest, store if ref.files is None else open_store(ref.files))
+    return manifest, GroupReader(manifest, fetcher, cache)
+
+
+def _lazily(ref: DataRef, data: MemberData) -> Callable[[], HostCache]:
+    made: list[HostCache] = []
+
+    def open_cache() -> HostCache:
+        if not made:
+            made.append(HostCache(data.cache_dir, ref.digest, data.cache_bytes, ref.store.timeout_s))
+        return made[0]
+
+    return open_cache
+
+
+def _cores() -> int:
+    """The cores of this member's slot, as Spark and the local engine set them for native libraries."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))

@@ -1,0 +1,56 @@
+"""The passes of a feed of rows: a position is a number of rows, which a gang of any size can resume from. Pure."""
+
+from dataclasses import replace
+
+from sparktrain.training.data.position import Cursor, Position
+from sparktrain.training.data.row_order import RowShare
+
+
+class RowCursor(Cursor):
+    """The passes of a feed of rows with known numbers: it resumes after the rows that a gang of any size has taken."""
+
+    def __init__(self, position: Position, share: RowShare) -> None:
+        super().__init__(position, share.steps)
+        self._share = share
+        self._at: tuple[int, int, int] | None = None
+        """The pass in training, the rows taken before this process read it, and the step at that time."""
+        self._resumes: tuple[int, int] | None = None
+        """The recalled pass, and its rows that were taken."""
+        self._left: int | None = None
+
+    def start_pass(self) -> tuple[int, int, int]:
+        """Start a pass; returns its number, its rows that were taken before, and how many steps after them to skip."""
+        with self._position.lock:
+            started, training = self._position.step, self._position.training
+            resumes = self._resumes if training and self._position.resumed and self.fit != self._position.fit else None
+            number, _, skipped = super().start_pass()
+            if not training:
+                return number, 0, skipped
+            taken, self._resumes, self._left = 0, None, None
+            if resumes is not None:
+                number, taken = resumes
+                skipped, left = 0, replace(self._share, taken=taken).steps
+                self._count = self._made = number + 1
+                self._trained = number, started - (self._share.steps - left)
+                self._position.end_pass_after(started + left)
+            self._at = number, self._share.taken_after(skipped) if skipped else taken, started
+            return number, taken, skipped
+
+    def rows(self) -> list[int] | None:
+        """See base class."""
+        if self._at is None or self.fit != self._position.fit:
+            return None
+        number, taken, started = self._at
+        taken = replace(self._share, taken=taken).taken_after(self._position.step - started)
+        # A gang of another size could take what this one drops: it must not, once the pass is over.
+        return [number, taken if replace(self._share, taken=taken).steps else self._share.rows]
+
+    def recall_rows(self, number: int, taken: int) -> None:
+        """See base class. A pass without a further step is followed by the next one."""
+        self._left = replace(self._share, taken=taken).steps
+        self._resumes = (number, taken) if self._left else (number + 1, 0)
+
+    @property
+    def left(self) -> int | None:
+        """See base class."""
+        return self._left

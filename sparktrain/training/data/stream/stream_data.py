@@ -1,0 +1,134 @@
+"""A stream of `data=` as a training function sees it: rows that Spark sends while the member trains."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparktrain.datasets.columns import Column, ColumnKind, chosen
+from sparktrain.datasets.values import check_values, shaped, to_numpy
+from sparktrain.errors import DataError, SpecError, StreamError
+from sparktrain.training.data import assignment
+from sparktrain.training.data.stream.feed_reader import Agree, FeedReader
+
+Names = str | Sequence[str]
+
+
+class StreamData:
+    """The rows of one stream for one member. One thread uses it, and each method that reads starts the next epoch.
+
+    Partition p of the DataFrame feeds member p modulo the size of the gang. Each row comes once in an epoch, as long as
+    the gang is not restarted: then the epoch starts again.
+    """
+
+    def __init__(self, name: str, columns: Sequence[Column], reader: FeedReader, agree: Agree, size: int) -> None:
+        self.name = name
+        """Its name in `data=`."""
+        self._columns = tuple(columns)
+        self._reader = reader
+        self._agree = agree
+        self._size = size
+        self._schema: tuple[Column, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"StreamData({self.name!r}, columns {', '.join(self.columns) or 'of Python objects'})"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns; none for the Python objects of an RDD."""
+        return tuple(each.name for each in self._columns)
+
+    @property
+    def schema(self) -> tuple[Column, ...]:
+        """The columns, with the shapes of the first rows. Blocks for these the first time. Raises StreamError."""
+        if self._schema is None:
+            self._check_columns()
+            first = self._reader.peek()
+            if first is None:
+                raise StreamError(f"stream {self.name!r} gave no rows to this member: give it more partitions")
+            self._schema = shaped(self._columns, check_values(first, self._columns, self._subject), self._subject)
+        return self._schema
+
+    def to_tf(
+        self,
+        *,
+        batch_size: int,
+        feature_columns: Names | None = None,
+        label_columns: Names | None = None,
+        weight_column: str | None = None,
+        stack: bool = False,
+    ) -> Any:
+        """A `tf.data.Dataset` for `fit`, in batches `(x, y)`, or `x` without labels; each pass reads the next epoch.
+
+        All members have the same number of steps: a pass ends when the first one lacks a full batch, and drops the
+        rest. The arguments are those of `TrainingData.to_tf`. Blocks for the first rows. Raises SpecError, DataError,
+        StreamError.
+        """
+        batch_size = assignment.batch_of(batch_size)
+        from sparktrain.training.data.stream.stream_feed import stream_feed  # it loads TensorFlow
+
+        selected = (feature_columns, label_columns, weight_column, stack, self._subject)
+        return stream_feed(self._chunks, self.schema, selected, batch_size, ahead=self._size == 1)
+
+    def iter_batches(
+        self, *, batch_size: int, columns: Sequence[str] | None = None
+    ) -> Iterator[dict[str, NDArray[Any]]]:
+        """The next epoch as dicts of NumPy arrays of shape (batch_size, *shape) by column.
+
+        As many batches on all members, as with `to_tf`; every member calls it. Blocks for rows without limit. Feeders
+        end when the iterator is closed early. Raises SpecError, DataError, StreamError.
+        """
+        batch_size = assignment.batch_of(batch_size)
+        wanted = self.columns if columns is None else columns
+        names = tuple(each.name for each in chosen(self.schema, wanted, self._subject))
+        for chunk in self._chunks(batch_size, names):
+            rows = len(next(iter(chunk.values())))
+            for start in range(0, rows, batch_size):
+                yield {name: each[start : start + batch_size] for name, each in chunk.items()}
+
+    def next_batch(self, count: int) -> list[Any]:
+        """The next `count` rows: Python objects of an RDD, or tuples of a DataFrame's values; fewer only at the end.
+
+        Blocks for rows without limit. After the end of an epoch, the next call starts another one. Raises StreamError.
+        """
+        return self._reader.next_batch(count)
+
+    def should_stop(self) -> bool:
+        """Whether `next_batch` has reached the end of the epoch."""
+        return self._reader.should_stop()
+
+    def terminate(self) -> None:
+        """Need no more rows of this epoch: the feeding job ends well."""
+        self._reader.terminate()
+
+    def close(self) -> None:
+        """As `terminate`, for every way to read; sparktrain calls it at the end."""
+        self._reader.close()
+
+    @property
+    def _subject(self) -> str:
+        return f"data[{self.name!r}]"
+
+    def _check_columns(self) -> None:
+        if not self._columns:
+            raise SpecError(f"{self._subject} holds Python objects of an RDD: read them by next_batch(n)")
+
+    def _chunks(self, batch_size: int, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+        """The next epoch in chunks of whole steps."""
+        schema = chosen(self.schema, names, self._subject)
+        for batch in self._reader.steps(batch_size, self._agree):
+            self._check_shapes(batch)
+            yield {each.name: np.asarray(to_numpy(batch.column(each.name), each)) for each in schema}
+
+    def _check_shapes(self, batch: pa.RecordBatch) -> None:
+        lengths = check_values(batch, self._columns, self._subject)
+        for column in self.schema:
+            levels = lengths.get(column.name, ())
+            if column.shape and any(each != (size, size) for each, size in zip(levels, column.shape, strict=True)):
+                kind = "bytes" if column.kind is ColumnKind.BINARY else "values"
+                raise DataError(
+                    f"{self._subject}: column {column.name!r} has rows of {levels[0][0]} to {levels[0][1]} {kind}, and "
+                    f"the first rows had {column.shape[0]}: make them equal in Spark"
+                )

@@ -1,0 +1,170 @@
+"""A dataset of `data=` as a training function sees it: shares of its rows, as tensors or as NumPy arrays."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparktrain.config.param_values import described
+from sparktrain.datasets.columns import Column, chosen
+from sparktrain.datasets.group_reader import GroupReader
+from sparktrain.datasets.manifest import Manifest
+from sparktrain.errors import SpecError
+from sparktrain.training.data import assignment
+from sparktrain.training.data.ordered_reader import OrderedReader
+from sparktrain.training.data.position import Position
+from sparktrain.training.data.row_order import RowOrder, RowShare, contiguous
+
+Names = str | Sequence[str]
+
+
+class TrainingData:
+    """The rows of one dataset for one member of a gang. One thread uses it; its feeds have threads of their own."""
+
+    def __init__(
+        self, manifest: Manifest, reader: GroupReader, rank: int, size: int, seed: int, position: Position | None = None
+    ) -> None:
+        self._manifest = manifest
+        self._reader = reader
+        self._rank = rank
+        self._size = size
+        self._seed = seed
+        self._position = position or Position()
+
+    def __repr__(self) -> str:
+        return f"TrainingData({self.name!r}, {self.num_rows} rows, columns {', '.join(self.columns)})"
+
+    @property
+    def name(self) -> str:
+        """Its name in `data=`."""
+        return self._manifest.name
+
+    @property
+    def schema(self) -> tuple[Column, ...]:
+        """The columns: each has `name`, `kind`, NumPy's `dtype`, and the `shape` of one row."""
+        return self._manifest.columns
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(each.name for each in self.schema)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of the whole dataset, over all members."""
+        return self._reader.rows
+
+    def to_tf(
+        self,
+        *,
+        batch_size: int,
+        feature_columns: Names | None = None,
+        label_columns: Names | None = None,
+        weight_column: str | None = None,
+        shuffle: bool = False,
+        seed: int | None = None,
+        uneven: str = "drop",
+        stack: bool = False,
+        class_weight: Mapping[int, float] | None = None,
+    ) -> Any:
+        """A `tf.data.Dataset` for `fit`: this member's share of each pass, in batches `(x, y)`, or `x` without labels.
+
+        Each row comes once in a pass, over all members, and all members have the same number of steps. With
+        `ctx.keras_callbacks()`, training resumes in the middle of a pass after a restart, also in a gang of another
+        size. Does not block; its threads read groups of rows from this host's cache, and from the store the first time.
+
+        Args:
+            batch_size: rows in one member's batch.
+            feature_columns: one name: `x` is a tensor of shape (batch, *shape); several: a dict of such tensors by
+                name; None: all columns that are neither label nor weight.
+            label_columns: the same for `y`; None: there is none.
+            weight_column: the sample weights, third part of a batch.
+            shuffle: whether to draw a new order of all rows for each pass, the same on all members: a function of seed
+                and pass. Groups of rows are permuted, and rows within windows of 262,144 rows or 256 MiB.
+            seed: the seed of `shuffle`, by default `ctx.seed`.
+            uneven: what to do with a last step that lacks rows: "drop", "repeat" or "pad", as of `ctx.shard`.
+            stack: make one float tensor of shape (batch, columns) of several number columns in `feature_columns`.
+            class_weight: weights by class, in place of the argument of `fit`.
+
+        Float64 columns become Keras' `floatx`; strings, and bytes of unequal lengths, become `tf.string`.
+        Raises SpecError for fewer rows than members and wrong arguments, DataError for unknown columns.
+        """
+        from sparktrain.training.data.row_feed import Selection, row_feed
+
+        share = assignment.share(self._rank, self._size, uneven)
+        selection = Selection.of(self.schema, feature_columns, label_columns, weight_column, stack, self._subject)
+        return row_feed(
+            self._reader,
+            RowShare(share, self.num_rows, assignment.batch_of(batch_size)),
+            selection,
+            self._seed_of(seed) if shuffle else None,
+            self._position,
+            class_weight,
+        )
+
+    def iter_batches(
+        self,
+        *,
+        batch_size: int,
+        columns: Sequence[str] | None = None,
+        shuffle: bool = False,
+        seed: int | None = None,
+        epoch: int = 0,
+        skip: int = 0,
+        uneven: str = "drop",
+    ) -> Iterator[dict[str, NDArray[Any]]]:
+        """This member's share of one pass, as dicts of NumPy arrays of shape (rows, *shape) by column.
+
+        For loops of your own: batch i of pass `epoch` is the same in every process, so a loop that has saved i resumes
+        with `skip=i`. The order is that of `to_tf` with the same arguments. Arrays may be views of read-only memory.
+        Blocks on the store for groups that are not on this host yet. `uneven="pad"` is refused, because there are no
+        weights. Raises SpecError, DataError, StoreError.
+        """
+        share = assignment.share(self._rank, self._size, uneven)
+        if share.uneven is assignment.Uneven.PAD:
+            raise SpecError("uneven ('pad') weighs rows, and iter_batches has no weights: use 'drop' or 'repeat'")
+        _check_count(epoch, "epoch")
+        _check_count(skip, "skip")
+        rows = RowShare(share, self.num_rows, assignment.batch_of(batch_size))
+        names = self._names(columns)
+        order = self._order(self._seed_of(seed) if shuffle else None, epoch)
+        return self._batches(rows, order, names, range(skip, rows.steps))
+
+    def to_numpy(self, columns: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+        """This member's share, in the order of the dataset: an array of shape (rows, *shape) for each column.
+
+        Shares differ by one row at most; in a gang of one it is all of it. Copies, so that it takes memory for all its
+        rows. Blocks on the store. Raises DataError, StoreError.
+        """
+        first, last = contiguous(self.num_rows, self._rank, self._size)
+        found = self._reader.span(first, last, self._names(columns))
+        return {name: np.array(each) for name, each in found.items()}
+
+    @property
+    def _subject(self) -> str:
+        return f"data[{self.name!r}]"
+
+    def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
+        wanted = self.columns if columns is None else ([columns] if isinstance(columns, str) else columns)
+        return tuple(each.name for each in chosen(self.schema, wanted, self._subject))
+
+    def _seed_of(self, seed: int | None) -> int:
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer)):
+            raise SpecError(f"seed is {described(seed)}, a whole number is expected; pass an int")
+        return self._seed if seed is None else int(seed)
+
+    def _order(self, seed: int | None, number: int) -> RowOrder:
+        return RowOrder(self._reader.group_rows, self._reader.group_sizes, seed, number)
+
+    def _batches(
+        self, rows: RowShare, order: RowOrder, names: Sequence[str], steps: range
+    ) -> Iterator[dict[str, NDArray[Any]]]:
+        reader = OrderedReader(self._reader, order, names)
+        for step in steps:
+            yield reader.read(rows.positions(step, step + 1))
+
+
+def _check_count(given: object, option: str) -> None:
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 0:
+        raise SpecError(f"{option} is {described(given)}, a number from 0 is expected")

@@ -1,0 +1,148 @@
+"""Gives a training function this package's modules where it imports Horovod's. Imports no framework itself."""
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.config.gang_spec import Backend
+from sparktrain.errors import SpecError
+from sparktrain.training.patched_import import PatchingLoader
+
+if TYPE_CHECKING:
+    from sparktrain.state.topology import Formation
+    from sparktrain.training.collectives.ring import Ring
+    from sparktrain.training.gang_join import JoinedGang
+
+TENSORFLOW = "horovod.tensorflow"
+"""Horovod's own module, with a few names replaced."""
+_HERE = __package__
+_SERVED = {
+    f"{parent}{module}": f"{_HERE}.{home}"
+    for parent in ("horovod.keras", "horovod.tensorflow.keras")
+    for module, home in (("", "keras_names"), (".callbacks", "keras_callbacks"))
+}
+"""Modules with other content than Horovod's, and where it is."""
+
+
+_replaced: dict[str, Any] = {}
+"""Horovod's own functions that others stand in for."""
+
+
+class _Served:
+    """What the names work with: the gang of this process."""
+
+    gang: "JoinedGang | None" = None
+    backend = Backend.NONE
+
+
+def serve() -> None:
+    """Have later imports in this process give the names, and replace modules that are loaded. Call it once."""
+    sys.meta_path.insert(0, _Finder())
+    for name in sorted(_SERVED):
+        if sys.modules.pop(name, None) is not None:
+            _put(name, importlib.import_module(name))
+    if TENSORFLOW in sys.modules:
+        _replace_names(sys.modules[TENSORFLOW])
+
+
+@contextmanager
+def served() -> Iterator[None]:
+    """Serve the names within this context, as `serve` does; Horovod's own modules are back after it."""
+    before = {name: sys.modules[name] for name in _SERVED if name in sys.modules}
+    serve()
+    finder = sys.meta_path[0]
+    try:
+        yield
+    finally:
+        _Served.gang = None
+        with suppress(ValueError):  # the function has removed it
+            sys.meta_path.remove(finder)
+        for name in _SERVED:
+            sys.modules.pop(name, None)
+        for name, module in sorted(before.items()):
+            _put(name, module)
+        if TENSORFLOW in sys.modules:
+            vars(sys.modules[TENSORFLOW]).update(_replaced)
+
+
+def connect(gang: "JoinedGang", backend: Backend) -> None:
+    """Have the names use this gang. Call it before the training function."""
+    _Served.gang, _Served.backend = gang, backend
+
+
+def served_ring(name: str) -> "Ring":
+    """The ring for the function `name` of Horovod. Its first use connects it, on all members, and blocks until they do.
+
+    Raises SpecError outside of a training function, and in a gang of another backend; FormError.
+    """
+    return _served_gang(name).ring
+
+
+def served_formation(name: str) -> "Formation":
+    """Who is in the gang, for the function `name` of Horovod. Does not block. Raises as `served_ring`."""
+    return _served_gang(name).formation
+
+
+def _served_gang(name: str) -> "JoinedGang":
+    if _Served.gang is None:
+        raise SpecError(
+            f"{name} was called before this process has joined its gang: call it in the training function, and not "
+            "where a module is imported"
+        )
+    if _Served.gang.formation.size > 1 and _Served.backend is not Backend.HOROVOD:
+        raise SpecError(
+            f"{name} needs a gang that is connected by Horovod, and this one has backend {_Served.backend.value!r}: "
+            "pass backend='horovod' (--backend horovod)"
+        )
+    return _Served.gang
+
+
+def _replace_names(module: ModuleType) -> None:
+    names: dict[str, Any] = importlib.import_module(f"{_HERE}.tensorflow_names").REPLACED
+    _replaced.update((name, vars(module)[name]) for name in names if name in vars(module))
+    vars(module).update(names)
+
+
+def _put(name: str, module: ModuleType) -> None:
+    """Make `module` what imports of `name` find, also as an attribute of its package."""
+    sys.modules[name] = module
+    parent, _, own = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], own, module)
+
+
+class _ServedLoader(Loader):
+    """Fills a module with the public names of one of this package."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """See base class."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See base class."""
+        home = importlib.import_module(self._home)
+        vars(module).update({name: getattr(home, name) for name in home.__all__})
+        vars(module).update({"__all__": home.__all__, "__doc__": home.__doc__, "__getattr__": home.__getattr__})
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of `_SERVED`, and Horovod's own for TensorFlow."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See base class."""
+        if (home := _SERVED.get(fullname)) is not None:
+            return ModuleSpec(fullname, _ServedLoader(home), is_package=f"{fullname}.callbacks" in _SERVED)
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == TENSORFLOW else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = PatchingLoader(spec.loader, _replace_names)
+        return spec

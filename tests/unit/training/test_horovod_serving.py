@@ -1,0 +1,42 @@
+"""Which modules an import of Horovod's names finds."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sparktrain.errors import SpecError
+from sparktrain.training.horovod_names import serving
+from sparktrain.training.horovod_names.serving import _Finder
+
+
+@pytest.mark.parametrize("parent", ["horovod.keras", "horovod.tensorflow.keras"])
+def test_the_modules_for_keras_are_served(parent: str) -> None:
+    finder = _Finder()
+    for name in (parent, f"{parent}.callbacks"):
+        spec = finder.find_spec(name, None)
+        assert spec is not None
+        assert type(spec.loader).__name__ == "_ServedLoader"
+    assert finder.find_spec(f"{parent}.other", None) is None
+    assert finder.find_spec("horovod", None) is None
+
+
+def test_names_outside_of_a_training_function_say_where_to_call_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving._Served, "gang", None)
+    with pytest.raises(SpecError, match=r"hvd.init\(\) was called before .*: call it in the training function"):
+        serving.served_ring("hvd.init()")
+
+
+def test_serving_imports_no_framework_and_leaves_absent_packages_absent() -> None:
+    program = (
+        "import sys\n"
+        "from sparktrain.training.horovod_names import serving\n"
+        "serving.serve()\n"
+        "sys.modules['horovod'] = None\n"
+        "try:\n"
+        "    import horovod.keras\n"
+        "except ModuleNotFoundError as error:\n"
+        "    print(sorted({'tensorflow', 'keras', 'numpy'} & sys.modules.keys()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
