@@ -45,6 +45,8 @@ class CheckRequest(Struct, frozen=True):
     metric: str | None = None
     seed: int = 0
     env: dict[str, str] = {}
+    data: dict[str, list[str]] = {}
+    """Files for `ctx.dataset`, by name."""
     timeout_s: float = 120.0
 
 
@@ -173,6 +175,7 @@ class FunctionCheck:
             metric=request.metric,
             seed=request.seed,
             env=request.env,
+            data=request.data,
         )
         with context as ctx:
             self._context = ctx

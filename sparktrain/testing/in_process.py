@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ from sparktrain import nesting
 from sparktrain.boundary import users_call
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.config import gang_spec as gangs
+from sparktrain.config.data_sources import sources_of
 from sparktrain.config.environment import variables
 from sparktrain.config.gang_spec import AUTO, Backend
 from sparktrain.config.param_values import described
 from sparktrain.config.quantities import count
+from sparktrain.config.store_address import STORE_TIMEOUT_S
 from sparktrain.config.sweep_spec import metric_name
 from sparktrain.driver.backend_choice import choose
+from sparktrain.driver.run_data import plan_data
 from sparktrain.errors import NestedCallError, RunFailedError, SpecError
 from sparktrain.protocol.pipe_messages import Assignment, Reported
 from sparktrain.search.space import single
@@ -31,6 +35,7 @@ from sparktrain.testing.lone_member import lone_gang, lone_strategies, refuse_cl
 from sparktrain.testing.process_guard import guarded
 from sparktrain.training import attempt, gang_join, process_setup
 from sparktrain.training.context import TrainContext
+from sparktrain.training.horovod_names import serving
 from sparktrain.training.notices import given
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.strategies.tf_cluster import tf_config
@@ -119,6 +124,7 @@ def local_context(
     metric: str | None = None,
     seed: int = 0,
     env: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] | None = None,
 ) -> AbstractContextManager[LocalContext]:
     """The `ctx` to call a training function with in this very process, for pytest and debuggers.
 
@@ -142,14 +148,17 @@ def local_context(
         metric: the entry that the result must have, for `LocalContext.call` and `LocalContext.outcome`.
         seed: `ctx.seed`.
         env: variables of the environment, as of `sparktrain.run`.
+        data: datasets for `ctx.dataset`, as of `sparktrain.run`. In a gang of `size` this process has its first share.
 
     Raises:
         SpecError: an argument is wrong.
+        DataError: a dataset cannot be trained on as it is.
         NestedCallError: the process is in a context already, or is a trial.
         OSError: the directory cannot be used.
         CheckpointError: none of the checkpoints in the directory can be read.
     """
     wanted = _wanted(params, size, backend, metric, seed, env)
+    wanted = replace(wanted, data=plan_data(sources_of(data or {}), STORE_TIMEOUT_S))
     if directory is not None and "://" in os.fspath(directory):
         raise SpecError(
             f"directory ({os.fspath(directory)!r}) is a URL, and a local context writes to a local directory: pass the "
@@ -168,6 +177,7 @@ def _context(wanted: FunctionCall, directory: Path | None, mirrored: bool) -> It
         stack.enter_context(guarded())
         gang = lone_gang(wanted.size, wanted.backend, mirrored) if wanted.size > 1 else gang_join.alone()
         _be_trial(assignment, gang)
+        serving.connect(gang, wanted.backend)
         context = LocalContext(assignment, run, SystemClock(), gang)
         stack.callback(context.finish)
         yield context

@@ -20,6 +20,8 @@ import msgspec
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.store_address import StoreAddress
+from sparktrain.datasets.manifest import DataRef, MemberData
+from sparktrain.driver.run_data import DataPlan, write_data
 from sparktrain.errors import CheckpointError
 from sparktrain.executor.folders import remove
 from sparktrain.executor.snapshots import SnapshotKeeper
@@ -61,6 +63,7 @@ class FunctionCall:
     metric: str | None
     seed: int
     env: dict[str, str] = field(default_factory=dict)
+    data: DataPlan = field(default_factory=DataPlan)
 
 
 class LocalRun:
@@ -116,6 +119,7 @@ class LocalRun:
             backend=wanted.backend,
             restore_dir=self._restore_dir(),
             env=wanted.env,
+            data=MemberData(sets=self._written()),
         )
 
     def stop(self) -> None:
@@ -155,6 +159,11 @@ class LocalRun:
         return _completed(self._keeper.keep(self._start_of(None), self._home, snapshot))
 
     # ---- the coordinator's part
+
+    def _written(self) -> dict[str, DataRef]:
+        """The datasets, written into the directory where it has none yet."""
+        plan = self._wanted.data
+        return write_data(plan, plan.documents, self._store, self._layout, lambda line: None)
 
     def _fold(self, records: tuple[AnyRecord, ...]) -> int:
         """Take over the checkpoints of earlier generations; returns the number of the newest generation."""

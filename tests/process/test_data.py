@@ -1,0 +1,65 @@
+"""Trials of one host read data from its store once, over all of them."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sparktrain as st
+from sparktrain.store.url import open_store
+from tests.support.object_storage import s3_server
+from tests.unit.datasets.data_files import parquet_bytes
+
+TRIALS, SLOTS = 20, 4
+ROWS, GROUP = 200_000, 50_000
+OPTIONS: dict[str, Any] = {"metric": "result", "mode": "max", "preload": ["numpy"], "progress": False}
+
+
+def total(x: int, ctx: Any) -> float:
+    """Read all rows in an order of this trial, and check them."""
+    data = ctx.dataset("train")
+    found = np.concatenate([batch["id"] for batch in data.iter_batches(batch_size=5000, shuffle=True, seed=x)])
+    assert np.array_equal(np.sort(found), np.arange(ROWS))
+    assert not np.array_equal(found, np.arange(ROWS))
+    return float(found.sum())
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Credentials that agents and members find."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing-secret")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.mark.usefixtures("aws")
+@pytest.mark.parametrize("kind", ["table", pytest.param("files", marks=pytest.mark.all)])
+def test_a_sweep_reads_each_group_and_the_manifest_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table = pa.table({"id": np.arange(ROWS)})
+    with s3_server(tmp_path / "requests") as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+        if kind == "files":
+            put("input/rows.parquet", parquet_bytes(table, GROUP))
+        data = table if kind == "table" else "s3://runs/input/rows.parquet"
+        result = st.sweep(
+            total, {"x": list(range(TRIALS))}, spark=st.local(slots=SLOTS), dir="s3://runs/runs", name="swept",
+            data={"train": data}, data_cache=str(tmp_path / "cache"), **OPTIONS,
+        )  # fmt: skip
+        assert [each.metrics for each in result.trials] == [{"result": sum(range(ROWS))}] * TRIALS
+    reads = Counter(line for line in (tmp_path / "requests").read_text().splitlines() if line.startswith("GET /"))
+    [manifest] = [line for line in reads if line.startswith("GET /runs/runs/swept/data/") and "manifest.json" in line]
+    ranges = {line: count for line, count in reads.items() if re.search(r"\.(arrow|parquet) bytes=", line)}
+    assert reads[manifest] == 2, "the driver looks for it, and the first trial of the host reads it"
+    assert sorted(ranges.values())[:4] == [1] * 4, "the groups of rows"
+    assert len(ranges) == (4 if kind == "table" else 5), "and the footer of the Parquet file"
+    assert max(ranges.values()) <= SLOTS + 2
+
+
+def put(key: str, content: bytes) -> None:
+    assert open_store("s3://runs/").put_if_absent(key, content)
