@@ -31,6 +31,9 @@ Env = Annotated[
     list[str] | None,
     option(FUNCTION, "NAME[=VALUE]", "An environment variable; NAME alone takes its value here. Repeatable.", "--env"),
 ]
+Data = Annotated[
+    list[str] | None, option(FUNCTION, "NAME=PATH", "Files for ctx.dataset(NAME), as of `sparktrain run`. Repeatable.")
+]
 _SHOWN = 5
 """Lines of a list at most."""
 
@@ -62,6 +65,7 @@ def check(
         int, option(FUNCTION, "N", "The value of ctx.seed, and the seed of the generators (default: 0).")
     ] = 0,
     env: Env = None,
+    data: Data = None,
     timeout: Annotated[
         str, option(OUTPUT, "TIME", "End the function after so long, as in 90s, 5m (default: 2m).")
     ] = "2m",
@@ -74,7 +78,7 @@ def check(
     """
 
     def work(out: Output) -> int:
-        return show_check(out, _request(target, param, (metric, backend), (workers, seed), env, timeout))
+        return show_check(out, _request(target, param, (metric, backend), (workers, seed), (env, data), timeout))
 
     return common.look(work, as_json=as_json, debug=debug)
 
@@ -97,11 +101,12 @@ def _request(
     param: list[str] | None,
     words: tuple[str | None, str | None],
     numbers: tuple[int, int],
-    env: list[str] | None,
+    lists: tuple[list[str] | None, list[str] | None],
     timeout: str,
 ) -> "CheckRequest":
     """The checked options of a check. Raises SpecError."""
     from sparktrain.config import gang_spec as gangs
+    from sparktrain.config.data_sources import named_paths
     from sparktrain.config.gang_spec import AUTO
     from sparktrain.config.load import parse_params
     from sparktrain.config.quantities import count, seconds
@@ -109,7 +114,7 @@ def _request(
     from sparktrain.driver.forwarded_env import environment
     from sparktrain.testing.function_check import CheckRequest
 
-    (metric, backend), (workers, seed) = words, numbers
+    (metric, backend), (workers, seed), (env, data) = words, numbers, lists
     timeout_s = seconds(timeout, "--timeout")
     if timeout_s is None:
         raise SpecError("--timeout is none, and a check must end: pass a time, such as 2m")
@@ -124,6 +129,7 @@ def _request(
         metric=metric_name(metric, "--metric"),
         seed=seed,
         env=environment(variables.get("env", {}), variables.get("forward_env", ())),
+        data=named_paths(data or (), "--data"),
         timeout_s=timeout_s,
     )
 

@@ -103,7 +103,7 @@ def settings_of(keywords: type, given: Mapping[str, Any]) -> dict[str, Any]:
         for name, words in given.items():
             if name == "env":
                 found |= {key: known[key].checked(value, "--env") for key, value in variables_of(words).items()}
-            elif words not in (None, False):
+            elif words not in (None, False, []):
                 declared = known[name]
                 found[name] = words if words is True else declared.read(words, str(declared.flag))
     except SpecError as error:

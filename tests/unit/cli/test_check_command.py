@@ -22,7 +22,7 @@ def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     code = cli.main([*CALL, *options, "--metric", "acc", "--seed", "3", "--env", "A=1", "--timeout", "1m30s"])
 
     params = {"lr": 0.1, "layers": [64, 32]}
-    assert asked == [CheckRequest("train.py:train", params, 4, "tensorflow", "acc", 3, {"A": "1"}, 90.0)]
+    assert asked == [CheckRequest("train.py:train", params, 4, "tensorflow", "acc", 3, {"A": "1"}, timeout_s=90.0)]
     assert code == 0
     assert capfd.readouterr().out.startswith("train.py:train(lr=0.1, layers=[64, 32]): ok")
 

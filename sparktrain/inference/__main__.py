@@ -1,0 +1,23 @@
+"""Writes the signature of a model for its driver: `python -m sparktrain.inference MODEL.keras ANSWER MODULE...`."""
+
+import sys
+from pathlib import Path
+
+from sparktrain.errors import SparktrainError
+from sparktrain.inference.loaded_model import LoadedModel, set_up
+from sparktrain.inference.signature_of_file import REFUSED
+
+
+def main(model: str, answer: str, *modules: str) -> int:
+    """The exit code."""
+    try:
+        set_up(1, None)
+        Path(answer).write_bytes(LoadedModel(Path(model), modules=modules).signature().encoded())
+    except SparktrainError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

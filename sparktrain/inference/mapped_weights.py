@@ -1,0 +1,70 @@
+"""Weights in one file that all processes of a host map: their memory counts once, however many workers predict."""
+
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+LEAST_BYTES = 2**20
+"""Smaller variables stay copies: a page of a file for each would save nothing."""
+_PAGE = 4096
+_MAGIC = b"sparktrain weights 1\n"
+
+
+class MappedVariable(Struct, frozen=True, array_like=True):
+    """One variable in the file."""
+
+    index: int
+    """Its place among the variables of the model."""
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+
+class MappedWeights:
+    """The large variables of a model, in a private mapping of a file: TensorFlow reads its pages, and copies none."""
+
+    def __init__(self, path: Path) -> None:
+        """Map the file at `path`. Raises OSError."""
+        with path.open("rb") as file:
+            # Private and writable: DLPack refuses what is read-only; predictions write no weights.
+            self._map = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        end = self._map.find(b"\n", len(_MAGIC))
+        self._variables = msgspec.json.decode(self._map[len(_MAGIC) : end], type=list[MappedVariable])
+
+    def give_to(self, model: Any) -> None:
+        """Replace the values of the model's variables by those in the file, which must be of the same model."""
+        import tensorflow as tf
+
+        variables = model.variables
+        for each in self._variables:
+            count = int(np.prod(each.shape))
+            flat = np.frombuffer(self._map, np.dtype(each.dtype), count, each.offset)
+            # convert_to_tensor copies arrays; a tensor from DLPack is a view, and a variable keeps the tensor itself.
+            tensor = tf.experimental.dlpack.from_dlpack(flat.reshape(each.shape).__dlpack__())
+            variables[each.index].value.assign(tensor)
+
+    @staticmethod
+    def write(model: Any, path: Path) -> None:
+        """Write the large variables of the model. Raises OSError."""
+        found: list[tuple[MappedVariable, Any]] = []
+        offset = 0
+        for index, variable in enumerate(model.variables):
+            values = np.ascontiguousarray(variable.numpy())
+            if values.nbytes >= LEAST_BYTES and values.dtype.kind in "fiu" and values.dtype.isnative:
+                found.append((MappedVariable(index, values.dtype.name, values.shape, offset), variable))
+                offset += -(-values.nbytes // _PAGE) * _PAGE
+        head = -(-(len(_MAGIC) + 128 * (len(found) + 1)) // _PAGE) * _PAGE
+        placed = [msgspec.structs.replace(each, offset=head + each.offset) for each, _ in found]
+        with path.open("wb") as file:
+            file.write(_MAGIC + msgspec.json.encode(placed) + b"\n")
+            for each, (_, variable) in zip(placed, found, strict=True):
+                file.seek(each.offset)
+                file.write(np.ascontiguousarray(variable.numpy()).tobytes())
+            file.truncate(max(file.tell(), head))
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,160 @@
+"""The files of a model on this host: made once for all processes of a user, and kept while one of them uses it."""
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from sparktrain.backoff import Backoff, RetryBudget
+from sparktrain.clock import BlockingClock
+from sparktrain.errors import InfraError, SessionError
+
+WAIT_S = 900.0
+"""How long a process waits until another one has made a file: reading a large model may take minutes."""
+_HELD = "held"
+_GONE = ".gone-"
+_PART = ".part-"
+
+
+class ModelFolder:
+    """The files of one model. While it is held, no other process evicts them. One thread uses it."""
+
+    def __init__(self, path: Path, held: int, clock: BlockingClock | None = None) -> None:
+        self.path = path
+        self._held: int | None = held
+        self._clock = clock
+
+    @classmethod
+    def hold(cls, digest: str, root: Path | None = None, clock: BlockingClock | None = None) -> "ModelFolder":
+        """The folder of the model with this digest, held; those that no process holds are deleted.
+
+        Raises SessionError when the folder for models belongs to another user, OSError when the disk fails.
+        """
+        root = root if root is not None else models_folder()
+        path = root / digest
+        while True:
+            path.mkdir(mode=0o700, exist_ok=True)
+            try:
+                held = os.open(path / _HELD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue  # evicted meanwhile
+            try:
+                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                if _is_at(held, path / _HELD):
+                    break
+            except BlockingIOError:
+                pass  # another process evicts it, under another name
+            os.close(held)
+        _evict(root, but=path)
+        return cls(path, held, clock)
+
+    def file(self, name: str, make: Callable[[Path], None]) -> Path:
+        """The file `name`, which `make` writes to the path that it gets, once for all processes of the host.
+
+        Blocks while another process makes it, at most 15 minutes: InfraError then. Raises what `make` raises.
+        """
+        path = self.path / name
+        if path.exists():
+            return path
+        with self._alone(f"{name}.lock"):
+            if not path.exists():
+                unfinished = self.path / f"{_PART}{name}"  # what a killed maker has left is overwritten
+                try:
+                    make(unfinished)
+                    os.replace(unfinished, path)
+                finally:
+                    unfinished.unlink(missing_ok=True)
+        return path
+
+    def release(self) -> None:
+        """Allow other processes to evict the files. A second call does nothing."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        lock = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        budget = RetryBudget(WAIT_S, Backoff(0.01, 0.25), self._clock)
+        try:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not budget.wait():
+                        raise InfraError(
+                            f"{self.path / name} is locked for {WAIT_S:g} s by a process that reads the model: end "
+                            "that process, or call again"
+                        ) from None
+            yield
+        finally:
+            os.close(lock)
+
+
+def models_folder(temporary: str | None = None) -> Path:
+    """The folder for the models of this user on this host, which no other user can read. It outlives processes.
+
+    Raises SessionError when something else is in its place, or another user's folder.
+    """
+    path = Path(temporary or tempfile.gettempdir(), f"sparktrain-models-{os.getuid()}")
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise SessionError(
+            f"{path} must be a folder of user {os.getuid()}, for models, and it is not: delete it, or set TMPDIR for "
+            "the executors"
+        )
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        path.chmod(0o700)
+    return path
+
+
+@contextmanager
+def arriving(root: Path | None = None) -> Iterator[Path]:
+    """An empty file for a model of unknown digest, beside the folders of models. Deleted at the end of the
+    block if it is still there, or by the next process that holds a model when this one is killed."""
+    path = (root if root is not None else models_folder()) / f"{_PART}{uuid4().hex}"
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _evict(root: Path, but: Path) -> None:
+    """Delete the folders of other models that no process holds, and what killed processes have left."""
+    for path in root.iterdir():
+        if path == but:
+            continue
+        if path.name.startswith(_GONE):
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        locked = path if path.name.startswith(_PART) else path / _HELD
+        with suppress(OSError):  # held, evicted by another process, or not ours to delete
+            lock = os.open(locked, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(lock, locked):
+                    gone = root / f"{_GONE}{uuid4().hex}"
+                    os.rename(path, gone)
+                    shutil.rmtree(gone, ignore_errors=True) if gone.is_dir() else gone.unlink()
+            finally:
+                os.close(lock)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`."""
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), there)

@@ -1,0 +1,167 @@
+"""The files of models on a host: made once, kept while they are held, deleted when another model comes."""
+
+import hashlib
+import os
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparktrain.errors import DataError, InfraError, MissingFileError, SessionError, SpecError
+from sparktrain.inference import model_folder
+from sparktrain.inference.model_file import FETCHED, ModelFile, model_at
+from sparktrain.inference.model_folder import ModelFolder, arriving, models_folder
+
+
+class Paused:
+    """A clock with pauses that take no time."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def pause(self, seconds: float) -> None:
+        self.time += seconds
+
+
+def writes(text: str, calls: list[str]) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        calls.append(text)
+        path.write_text(text)
+
+    return make
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(model_folder.tempfile, "gettempdir", lambda: str(tmp_path))
+    return models_folder()
+
+
+def test_processes_that_need_a_file_at_once_make_it_once(root: Path) -> None:
+    calls: list[str] = []
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(path: Path) -> None:
+        inside.set()
+        assert go_on.wait(10)
+        writes("made", calls)(path)
+
+    folders = [ModelFolder.hold("d") for _ in range(4)]
+    threads = [threading.Thread(target=each.file, args=("model", slow)) for each in folders]
+    threads[0].start()
+    assert inside.wait(10)
+    for each in threads[1:]:
+        each.start()
+    go_on.set()
+    for each in threads:
+        each.join(10)
+    assert calls == ["made"]
+    assert (root / "d" / "model").read_text() == "made"
+
+
+def test_a_maker_that_fails_leaves_nothing_and_the_next_one_makes_the_file(root: Path) -> None:
+    folder = ModelFolder.hold("d")
+
+    def fail(path: Path) -> None:
+        path.write_text("half")
+        raise OSError("the store is gone")
+
+    with pytest.raises(OSError, match="the store is gone"):
+        folder.file("model", fail)
+    assert sorted(each.name for each in folder.path.iterdir()) == ["held", "model.lock"]
+    assert folder.file("model", writes("whole", [])).read_text() == "whole"
+
+
+def test_a_process_does_not_wait_for_ever(root: Path) -> None:
+    clock = Paused()
+    folder, other = ModelFolder.hold("d"), ModelFolder.hold("d", clock=clock)
+
+    def make(path: Path) -> None:
+        with pytest.raises(InfraError, match=r"model.lock is locked for 900 s by a process that reads the model"):
+            other.file("model", writes("never", []))
+        path.write_text("made")
+
+    folder.file("model", make)
+    assert clock.time > 800
+
+
+def test_another_model_evicts_those_that_no_process_holds(root: Path) -> None:
+    free, held = ModelFolder.hold("free"), ModelFolder.hold("held")
+    free.file("model", writes("free", []))
+    held.file("model", writes("held", []))
+    free.release()
+    free.release()
+    new = ModelFolder.hold("new")
+    assert sorted(each.name for each in root.iterdir()) == ["held", "new"]
+    assert (held.path / "model").read_text() == "held"
+    new.release()
+    assert ModelFolder.hold("new").path.exists(), "it survives the processes that used it"
+
+
+def test_what_killed_processes_have_left_is_deleted(root: Path) -> None:
+    (root / ".gone-1").mkdir()
+    (root / ".gone-1" / "model").write_text("x")
+    (root / ".part-1").write_text("x")
+    with arriving() as path:
+        ModelFolder.hold("d").release()
+        assert path.exists(), "its process lives"
+    assert [each.name for each in root.iterdir()] == ["d"]
+
+
+def test_the_folder_is_the_users_alone(root: Path, tmp_path: Path) -> None:
+    assert root == tmp_path / f"sparktrain-models-{os.getuid()}"
+    assert root.stat().st_mode & 0o777 == 0o700
+    root.chmod(0o755)
+    assert models_folder().stat().st_mode & 0o777 == 0o700
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / root.name).symlink_to(root)
+    with pytest.raises(SessionError, match=r"must be a folder of user .*: delete it, or set TMPDIR"):
+        models_folder(str(elsewhere))
+
+
+def archive(path: Path, *names: str) -> Path:
+    with zipfile.ZipFile(path, "w") as made:
+        for name in names:
+            made.writestr(name, "{}")
+    return path
+
+
+def test_a_model_is_fetched_once_and_known_by_its_digest(root: Path, tmp_path: Path) -> None:
+    path = archive(tmp_path / "m.keras", "config.json", "model.weights.h5", "metadata.json")
+    content = path.read_bytes()
+    file, folder = model_at(str(path))
+    assert file == ModelFile(str(path), len(content), hashlib.sha256(content).hexdigest())
+    path.unlink()
+    other = ModelFolder.hold(file.sha256)
+    assert file.fetch(other).read_bytes() == content
+    assert (folder.path, other.path.name, FETCHED) == (other.path, file.sha256, "model.keras")
+
+
+def test_a_model_that_has_changed_is_refused_where_the_old_one_is_expected(root: Path, tmp_path: Path) -> None:
+    path = archive(tmp_path / "m.keras", "config.json", "model.weights.h5")
+    file, folder = model_at(str(path))
+    (folder.path / FETCHED).unlink()
+    archive(path, "config.json", "model.weights.h5", "more")
+    with pytest.raises(DataError, match=r"m.keras has changed since the call that predicts with it"):
+        file.fetch(folder)
+    assert not (folder.path / FETCHED).exists()
+
+
+def test_what_is_no_model_is_refused(root: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.keras"
+    text.write_text("weights")
+    with pytest.raises(DataError, match=r"text.keras is no model of Keras 3 \(it has .* and is no zip archive\)"):
+        model_at(str(text))
+    with pytest.raises(DataError, match=r"\(it has no model.weights.h5\): save it with model.save\('name.keras'\)"):
+        model_at(str(archive(tmp_path / "half.keras", "config.json")))
+    with pytest.raises(MissingFileError, match=r"there is no model .*none.keras that host .* can read"):
+        model_at(str(tmp_path / "none.keras"))
+    with pytest.raises(SpecError, match=r"model \(old.h5\) must be a .keras file"):
+        model_at("old.h5")
+    assert [each.name for each in root.iterdir()] == []
