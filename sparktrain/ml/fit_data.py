@@ -1,0 +1,66 @@
+"""The datasets of an estimator: the columns that it trains on, and the rows that it validates with."""
+
+from typing import Any
+
+from pyspark.sql import functions
+from pyspark.sql.types import BooleanType
+
+from sparktrain.errors import DataError, SpecError
+from sparktrain.ml.keras_model import check_columns
+from sparktrain.ml.stage_params import KerasFitParams
+from sparktrain.ml.training_function import TRAIN, VALIDATION, FitColumns
+
+BUCKETS = 1_000_000
+"""Rows are spread over so many buckets by their hash: a split is exact to a millionth."""
+
+
+def columns_of(params: KerasFitParams) -> FitColumns:
+    """The columns of a batch. Raises SpecError for params that exclude each other."""
+    split, indicator = params.getOrDefault("validationSplit"), params.value("validationIndicatorCol")
+    if split and indicator is not None:
+        raise SpecError(
+            f"validationSplit ({split:g}) and validationIndicatorCol ({indicator!r}) both choose the validation data: "
+            "set one"
+        )
+    if params.isSet("featuresCol") and params.isSet("inputCols"):
+        raise SpecError("featuresCol and inputCols are both set: set one")
+    label, weight, features = params.getOrDefault("labelCol"), params.value("weightCol"), params.feature_columns
+    if twice := [each for each in (label, weight) if each in features]:
+        raise SpecError(f"{twice[0]!r} is a column of the features too: leave it out of inputCols")
+    return FitColumns(tuple(features), label, weight, params.stacked, bool(split) or indicator is not None)
+
+
+def datasets(params: KerasFitParams, dataset: Any) -> dict[str, Any]:
+    """The value of `data=`: DataFrames with the columns of the params. Starts no job. Raises DataError, SpecError."""
+    columns = columns_of(params)
+    indicator = params.value("validationIndicatorCol")
+    wanted = {"features": list(columns.features), "label": [columns.label]}
+    wanted |= {"weights": [columns.weight]} if columns.weight is not None else {}
+    wanted |= {"validation data": [indicator]} if indicator is not None else {}
+    check_columns(dataset, wanted)
+    names = [*columns.features, columns.label, *([columns.weight] if columns.weight is not None else [])]
+    chosen = [functions.col(_quoted(each)) for each in names]
+    if not columns.validated:
+        return {TRAIN: dataset.select(*chosen)}
+    if indicator is not None:
+        kind = dataset.schema[indicator].dataType
+        if not isinstance(kind, BooleanType):
+            raise DataError(
+                f"validationIndicatorCol ({indicator!r}) has the type {kind.simpleString()}, boolean is expected: cast "
+                "it, true for rows of the validation data"
+            )
+        held = functions.coalesce(functions.col(_quoted(indicator)), functions.lit(False))
+    else:
+        bucket = functions.pmod(
+            functions.xxhash64(*chosen, functions.lit(params.getOrDefault("seed"))), functions.lit(BUCKETS)
+        )
+        held = bucket < functions.lit(round(params.getOrDefault("validationSplit") * BUCKETS))
+    return {
+        TRAIN: dataset.filter(~held).select(*chosen),
+        VALIDATION: dataset.filter(held).select(*chosen),
+    }
+
+
+def _quoted(name: str) -> str:
+    """The name for `col`, which reads dots as fields of structs."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,176 @@
+"""`KerasEstimator`: trains a Keras model on a DataFrame, and those of several param maps as trials of one sweep."""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self, Unpack
+
+from pyspark.ml import Estimator
+from pyspark.ml.util import MLReadable, MLWritable
+from pyspark.sql import DataFrame
+
+from sparktrain.api import launch, run
+from sparktrain.ids import TrialId
+from sparktrain.ml.fit_data import columns_of, datasets
+from sparktrain.ml.keras_model import KerasModel, fitted
+from sparktrain.ml.stage_files import StageReader, StageWriter, check_class
+from sparktrain.ml.stage_function import restored, stored
+from sparktrain.ml.stage_params import EstimatorParams, KerasFitParams, with_accessors
+from sparktrain.ml.trained_models import TrainedModels, failed
+from sparktrain.ml.user_function import UserFunction, user_function
+from sparktrain.state.trial import TrialStatus
+
+_OF_TRIALS = {
+    "model_params": "modelParams",
+    "batch_size": "batchSize",
+    "epochs": "epochs",
+    "shuffle": "shuffle",
+    "optimizer": "optimizer",
+    "learning_rate": "learningRate",
+    "loss": "loss",
+    "metrics": "metrics",
+}
+"""Params that trials of one sweep may differ in, by the parameters of the training function."""
+_OF_RUNS = (
+    "featuresCol", "inputCols", "stackInputs", "labelCol", "weightCol", "validationIndicatorCol", "validationSplit",
+    "seed", "workers", "backend", "dir", "namePrefix", "runOptions",
+)  # fmt: skip
+"""Params that all trials of a sweep share: param maps that differ in them make another sweep."""
+
+
+@with_accessors
+class KerasEstimator(Estimator[KerasModel], KerasFitParams, MLWritable, MLReadable["KerasEstimator"]):
+    """Trains a Keras model on a Spark DataFrame, in a gang of `workers` processes on executors.
+
+    Pass one of two functions. `model` builds a Keras model, compiled or not, from `modelParams`; the estimator fits it,
+    distributes its optimizer over the gang, and exports it. `train_fn(ctx, ...)` trains as any function of
+    `sparktrain.run`: it reads `ctx.dataset("train")` and, with validation data, `ctx.dataset("validation")`, and calls
+    `ctx.export(model)`. It gets `modelParams` by name, and of `batch_size`, `epochs`, `shuffle`, `feature_columns`,
+    `label_columns`, `weight_column`, `stack`, `optimizer`, `learning_rate`, `loss` and `metrics` those that it has
+    parameters for.
+
+    `fit` writes the columns of the features, the label and the weights once into the directory of a new run, trains,
+    and blocks until the model is there. With a list of param maps, the models train as trials of one sweep, side by
+    side: so do the param maps of each fold of a `CrossValidator`. It raises what `sparktrain.run` raises, and DataError
+    for columns that the DataFrame lacks before any job starts.
+
+    Raises FunctionError and SpecError for functions and params that cannot work, TypeError for a value of a wrong type.
+    """
+
+    __module__ = "sparktrain.ml"  # saved stages have this name, whichever module defines the class
+    STAGE = "KerasEstimator"
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | None = None,
+        *,
+        train_fn: Callable[..., Any] | None = None,
+        **params: Unpack[EstimatorParams],
+    ) -> None:
+        super().__init__()
+        self._function: UserFunction = user_function(model, train_fn)
+        self.setParams(**params)
+
+    def fitMultiple(
+        self, dataset: DataFrame, paramMaps: Sequence[Mapping[Any, Any]]
+    ) -> Iterator[tuple[int, KerasModel]]:
+        """Train one model for each param map, as trials of one sweep; blocks until all have ended.
+
+        Param maps that differ in columns, data, workers, seed or options of the run make sweeps of their own, one after
+        another. Returns a thread-safe iterator over the index of a param map and its model; its `next` raises
+        RunFailedError in place of a model that could not be trained.
+        """
+        stages = [self.copy(dict(each)) for each in paramMaps]
+        for stage in stages:
+            stage._check()
+        groups: dict[str, list[int]] = {}
+        for index, stage in enumerate(stages):
+            groups.setdefault(repr([stage.value(name) for name in _OF_RUNS]), []).append(index)
+        models: dict[int, KerasModel | Exception] = {}
+        for indices in groups.values():
+            made = _swept([stages[each] for each in indices], dataset)
+            models.update(zip(indices, made, strict=True))
+        return TrainedModels([models[index] for index in range(len(stages))])
+
+    def copy(self, extra: Mapping[Any, Any] | None = None) -> Self:
+        """A copy with the values of a param map."""
+        made: Self = super().copy(dict(extra or {}))
+        return made
+
+    def write(self) -> StageWriter:
+        """The writer of `save`, for params and function. Raises SpecError, FunctionError for what cannot be saved."""
+        check_class(self)
+        extra, files = stored(self._function)
+        return StageWriter(self, {"stage": self.STAGE, **extra}, files)
+
+    @classmethod
+    def read(cls) -> StageReader:
+        """The reader of `load`, which runs the code of the saved function: load only what you trust."""
+        return StageReader(cls)
+
+    @classmethod
+    def _restored(cls, extra: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
+        found = restored(extra, files)
+        return cls(found.function) if found.builds else cls(train_fn=found.function)
+
+    def _fit(self, dataset: DataFrame) -> KerasModel:
+        self._check()
+        data = datasets(self, dataset)
+        result = run(
+            self._function.for_run(columns_of(self)),
+            self._trial(),
+            spark=dataset.sparkSession,
+            workers=self.getOrDefault("workers"),
+            data=data,
+            metric=self._metric,
+            **self._options(),
+        )
+        return fitted(self, result.model_path, result.metrics, result.directory)
+
+    def _check(self) -> None:
+        self._function.check(self.getOrDefault("modelParams"), columns_of(self))
+
+    @property
+    def _metric(self) -> str | None:
+        """What runs compare models by, where the estimator itself returns the metrics."""
+        if not self._function.builds:
+            return None
+        return "val_loss" if columns_of(self).validated else "loss"
+
+    def _trial(self) -> dict[str, Any]:
+        """The parameters of the training function."""
+        return {name: self.value(param) for name, param in _OF_TRIALS.items()}
+
+    def _options(self) -> dict[str, Any]:
+        """The options that `run` and `launch` share. Each call has another name: no run is taken for another one."""
+        return {
+            "name": f"{self.getOrDefault('namePrefix')}-{uuid.uuid4().hex[:12]}",
+            "dir": self.getOrDefault("dir"),
+            "backend": self.getOrDefault("backend"),
+            "seed": self.getOrDefault("seed"),
+            **self.getOrDefault("runOptions"),
+        }
+
+
+def _swept(stages: Sequence[KerasEstimator], dataset: DataFrame) -> list[KerasModel | Exception]:
+    """Train the models of stages that differ in the params of trials alone, as one sweep; errors of trials in place of
+    their models. Blocks."""
+    first = stages[0]
+    trials = [each._trial() for each in stages]
+    result = launch(
+        dataset.sparkSession,
+        first._function.for_run(columns_of(first)),
+        {name: [each[name] for each in trials] for name in _OF_TRIALS},
+        workers_per_trial=first.getOrDefault("workers"),
+        data=datasets(first, dataset),
+        metric=first._metric,
+        **first._options(),
+    )
+    found = {each.id: each for each in result.trials}
+    models: list[KerasModel | Exception] = []
+    for number, stage in enumerate(stages):
+        trial = found.get(TrialId(number))
+        if trial is None or trial.status is not TrialStatus.SUCCEEDED:
+            models.append(failed(trial, result.directory))
+        else:
+            models.append(fitted(stage, trial.model_path, trial.metrics, result.directory))
+    return models

@@ -1,0 +1,45 @@
+"""The models of a sweep, for Spark's tuning."""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from sparktrain.errors import RunFailedError
+from sparktrain.ml.keras_model import KerasModel
+from sparktrain.runs.trial_result import TrialResult
+
+
+class TrainedModels(Iterator[tuple[int, KerasModel]]):
+    """Models by index, or the error in place of one. Any thread may call `next`, which does not block."""
+
+    def __init__(self, models: Sequence[KerasModel | Exception]) -> None:
+        self._models = models
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def __next__(self) -> tuple[int, KerasModel]:
+        with self._lock:
+            index = self._next
+            self._next += 1
+        if index >= len(self._models):
+            raise StopIteration
+        found = self._models[index]
+        if isinstance(found, Exception):
+            raise found
+        return index, found
+
+
+def failed(trial: TrialResult | None, directory: str | None) -> RunFailedError:
+    """The error in place of the model of a trial that did not succeed, or of one that never ran."""
+    if trial is None or trial.error is None:
+        error = RunFailedError(
+            f"the model of a param map was not trained, because the sweep at {directory} ended before: see its other "
+            "trials"
+        )
+    else:
+        error = RunFailedError(
+            f"training the model of a param map failed (trial {trial.id} of {directory}): {trial.error}"
+        )
+        error.traceback, error.log_tail = trial.error.traceback, trial.error.log_tail
+        error.rank, error.host, error.log = trial.error.rank, trial.error.host, trial.log
+    error.directory = directory
+    return error

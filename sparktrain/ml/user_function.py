@@ -1,0 +1,88 @@
+"""The function that the user gives an estimator, checked, and the training function for `run` around it."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sparktrain.config.param_values import CONTEXT_NAME
+from sparktrain.errors import FunctionError, SpecError
+from sparktrain.ml.training_function import SETTINGS, FitColumns
+from sparktrain.usercode.closure import describe
+from sparktrain.usercode.imports import plain_function_of
+from sparktrain.usercode.target import check_call
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """The user's function: one that builds a model, or one that trains it."""
+
+    function: Callable[..., Any]
+    builds: bool
+
+    def check(self, model_params: Mapping[str, Any], columns: FitColumns) -> None:
+        """Raise FunctionError or SpecError when it cannot be called with these hyperparameters."""
+        if self.builds:
+            check_call(self.function, [model_params], "modelParams")
+            return
+        if CONTEXT_NAME not in _parameters(self.function):
+            raise FunctionError(
+                f"{describe(self.function)} has no parameter 'ctx', by which it gets its data: write def "
+                "train(ctx, ...) and read ctx.dataset('train')"
+            )
+        offered = self._offered(columns)
+        if both := [name for name in model_params if name in offered]:
+            raise SpecError(
+                f"modelParams has {both[0]!r}, which {describe(self.function)} gets from the params of the estimator: "
+                "set it there, or rename the parameter"
+            )
+        check_call(self.function, [{**dict.fromkeys(offered), **model_params}], "modelParams")
+
+    def for_run(self, columns: FitColumns) -> Callable[..., Any]:
+        """The training function for `run` and `launch`; its parameters are those of `fit_built`."""
+        given, builds, offered = self.function, self.builds, self._offered(columns)
+
+        def train(ctx: Any, model_params: dict[str, Any], **settings: Any) -> Any:
+            if not builds:
+                known = {**settings, **columns.of_batch()}
+                return given(ctx=ctx, **{name: known[name] for name in offered}, **model_params)
+            from sparktrain.ml.training_function import fit_built
+
+            return fit_built(ctx, given(**model_params), columns, **settings)
+
+        train.__module__ = getattr(plain_function_of(given), "__module__", "__main__")  # its imports are the user's
+        return train
+
+    def _offered(self, columns: FitColumns) -> tuple[str, ...]:
+        """The settings of the estimator that a function of the user has parameters for, by the names of `to_tf`."""
+        parameters = _parameters(self.function)
+        return tuple(name for name in (*SETTINGS, *columns.of_batch()) if name in parameters)
+
+
+def user_function(model: object, train_fn: object) -> UserFunction:
+    """The function of an estimator. Raises FunctionError unless exactly one is given."""
+    if (model is None) == (train_fn is None):
+        raise FunctionError(
+            "KerasEstimator takes one of model= (a function that returns a Keras model) and train_fn= (a function that "
+            f"trains one): {'pass one' if model is None else 'leave one out'}"
+        )
+    given: Any = train_fn if model is None else model
+    if not callable(given) or isinstance(given, type) or _is_model(given):
+        name = "train_fn" if model is None else "model"
+        raise FunctionError(
+            f"{name} is a {type(given).__name__}, a function is expected: write def build(units=8): ... that returns a "
+            f"keras.Model, and pass {name}=build"
+        )
+    return UserFunction(given, model is not None)
+
+
+def _is_model(value: object) -> bool:
+    """Whether it is a Keras model, without importing Keras."""
+    return any(each.__module__.startswith("keras.") for each in type(value).__mro__)
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
