@@ -27,19 +27,35 @@ DAEMONS = "tests/hadoop/"
 """The ring that mostly waits for daemons."""
 READERS = ("tests/architecture/", "tests/unit/test_docs.py", "tests/unit/test_public_names.py")
 """Tests that parse all sources, which takes most of their time: one worker does it for all of them."""
+SESSION = "tests/spark/"
+"""The ring that shares a session of Spark: three JVMs, and Python workers that have loaded TensorFlow."""
+OWN_SESSIONS = tuple(
+    f"{SESSION}test_{name}.py" for name in ("command_line", "connect", "gpus", "missing", "notebook", "submit")
+)
+"""Its files that use none of that."""
+FORKED = tuple(
+    f"tests/training/test_{name}.py" for name in ("broken_rings", "out_of_step", "programs_gang", "rings", "staged")
+)
+"""Tests of gangs that are forked from one process, which has loaded TensorFlow and Horovod for all of them."""
 EARLY = ("hadoop", "architecture", "unit", "histories", "contract")
-LATE = ("examples", "faults", "training", "spark", "process")
+LATE = ("spark", "examples", "faults", "training", "process")
 """Rings in the order in which workers start them. Of the late ones, the longest files come before short ones, so that
 all workers end at about the same time."""
+LONG = ("tests/process/test_streams.py",)
+"""Files that come first in their ring, for the same reason."""
 
 
 class Rings(LoadScopeScheduling):
-    """How workers share the tests of `make test`: one starts with the ring of daemons, which tests of several files
-    share, and the others, and it too from then on, take a file at a time."""
+    """How workers share the tests of `make test`: one worker takes all files that share what is dear to start, such as
+    daemons or a session, and the others take a file at a time, as it does too from then on."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(READERS):
             return READERS[0]
+        if nodeid.startswith(FORKED):
+            return FORKED[0]
+        if nodeid.startswith(SESSION) and not nodeid.startswith(OWN_SESSIONS):
+            return SESSION
         return DAEMONS if nodeid.startswith(DAEMONS) else nodeid.partition("::")[0]
 
 
@@ -59,4 +75,5 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: "list[pytest.Item]") -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: (*EARLY, *LATE).index(item.nodeid.split("/")[1]))
+        rings = (*EARLY, *LATE)
+        items.sort(key=lambda item: (rings.index(item.nodeid.split("/")[1]), not item.nodeid.startswith(LONG)))

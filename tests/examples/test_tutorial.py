@@ -1,15 +1,13 @@
 """The tutorial, from top to bottom: its files, its commands, and their output."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.examples.readme import shape
-from tests.spark.command import environment
+from tests.examples.test_readme import activated
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 RUN_S = 240.0
@@ -23,8 +21,7 @@ def typed(text: str) -> list[str]:
 
 @pytest.mark.timeout(900)
 def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
-    shell = environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    ran, printed = [], ""
+    shell, ran, printed = activated(), list[str](), ""
     for language, title, text in _BLOCK.findall(PAGE.read_text()):
         if title:
             (tmp_path / title).write_text(text)

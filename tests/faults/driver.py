@@ -9,12 +9,12 @@ from pathlib import Path
 
 import sparktrain as st
 from tests.support.functions import breed
-from tests.support.local_spark import LOCAL_CLUSTER, spark_session
+from tests.support.local_spark import ONE_EXECUTOR, spark_session
 from tests.support.processes import wait_until
 
 
 def main(how: str, folder: Path) -> None:
-    with spark_session(LOCAL_CLUSTER, folder, connect=how == "connect") as spark:
+    with spark_session(ONE_EXECUTOR, folder, connect=how == "connect") as spark:
         if how == "stop":
             threading.Thread(target=stop_on_request, args=(spark, folder / "stop"), daemon=True).start()
         space = {"x": [0, 1], "pids": [str(folder / "pids")]}

@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -19,16 +19,18 @@ _URL = re.compile(r"spark://127\.0\.0\.1:\d+")
 
 
 class Standalone:
-    """A master, and workers with one core each."""
+    """A master, and workers with one core each, on addresses of this machine; an address is a host to Spark."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
         self._folder = folder
         self._stack = ExitStack()
         self._master = self._start(_MASTER, "master", "--port", "0")
         wait_until(lambda: _URL.search(self._log("master")), READY_S, "the master has started")
         [self.url, *_] = _URL.findall(self._log("master"))
-        self._workers = [self._start_worker(number) for number in range(workers)]
-        wait_until(lambda: self._log("master").count("Registering worker") == workers, READY_S, "the workers register")
+        self._workers = [self._start_worker(number, host) for number, host in enumerate(hosts)]
+        wait_until(
+            lambda: self._log("master").count("Registering worker") == len(hosts), READY_S, "the workers register"
+        )
 
     def lose(self, pid: int) -> None:
         """Kill the worker above the process, and everything that it started."""
@@ -40,14 +42,14 @@ class Standalone:
         """Kill master and workers."""
         self._stack.close()
 
-    def _start_worker(self, number: int) -> "subprocess.Popen[bytes]":
+    def _start_worker(self, number: int, host: str) -> "subprocess.Popen[bytes]":
         words = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / f"work-{number}"), self.url]
-        return self._start(_WORKER, f"worker-{number}", *words)
+        return self._start(_WORKER, f"worker-{number}", *words, host=host)
 
-    def _start(self, program: str, name: str, *words: str) -> "subprocess.Popen[bytes]":
+    def _start(self, program: str, name: str, *words: str, host: str = "127.0.0.1") -> "subprocess.Popen[bytes]":
         home = spark_home()
-        line = [os.path.join(home, "bin", "spark-class"), program, "--host", "127.0.0.1", "--webui-port", "0", *words]
-        env = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1"}
+        line = [os.path.join(home, "bin", "spark-class"), program, "--host", host, "--webui-port", "0", *words]
+        env = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": host}
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(line, env=env, stdout=log, stderr=log, cwd=self._folder)
         self._stack.callback(process.wait)
@@ -64,9 +66,9 @@ def _kill_all(pid: int) -> None:
 
 
 @contextmanager
-def standalone(folder: Path, workers: int) -> Iterator[Standalone]:
-    """A cluster that is ready; killed at the end."""
-    cluster = Standalone(folder, workers)
+def standalone(folder: Path, hosts: Sequence[str]) -> Iterator[Standalone]:
+    """A cluster with a worker on each host, an address of this machine, that is ready; killed at the end."""
+    cluster = Standalone(folder, hosts)
     try:
         yield cluster
     finally:

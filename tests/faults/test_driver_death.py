@@ -14,6 +14,7 @@ from sparktrain.driver.prepare import compose_again
 from sparktrain.errors import RunDirectoryError
 from sparktrain.state.records import TrialConcluded
 from sparktrain.state.recovery import DRIVER_LOST
+from tests.faults.learning import EPOCHS, EXAMPLES, examples_of
 from tests.support import drill
 from tests.support.mortal import NAME, Mortal, generations
 from tests.support.processes import Sighted
@@ -116,11 +117,14 @@ def steps(folder: Path) -> dict[tuple[int, int], list[int]]:
 
 
 @pytest.mark.all
-def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(tmp_path: Path, start: Start) -> None:
-    first = start("tests.faults.learning:learn_twice")
+@pytest.mark.parametrize("program", ["learn_twice", "learn_rows_twice"])
+def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
+    tmp_path: Path, start: Start, program: str
+) -> None:
+    first = start(f"tests.faults.learning:{program}")
     first.wait((tmp_path / "run" / "01-0-0014.json").exists, "step 14")
     first.strike("python")
-    resumed, whole = start("tests.faults.learning:learn_twice").result()
+    resumed, whole = start(f"tests.faults.learning:{program}").result()
     assert whole == []
     assert len(resumed) == 1
     assert resumed[0] in (8, 12, 16), "it lost more than two intervals, or wrote no checkpoint"
@@ -128,6 +132,8 @@ def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(tmp_path:
         assert one.files == other.files != []
         for name in one.files:
             np.testing.assert_array_equal(one[name], other[name])
+    for name in ("run", "whole"):
+        assert [sorted(epoch) for epoch in examples_of(tmp_path / name)] == [list(range(EXAMPLES))] * EPOCHS
 
 
 @pytest.mark.all  # tests/histories/test_drivers.py: drivers that sleep

@@ -43,7 +43,7 @@ def train(folder: str, ctx: Any) -> dict[str, float]:
 def cluster(tmp_path: Path) -> Iterator[Standalone]:
     folder = tmp_path / "cluster"
     folder.mkdir()
-    with standalone(folder, workers=2) as made:
+    with standalone(folder, ["127.0.0.1"] * 2) as made:
         yield made
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import sparktrain as st
-from tests.faults.learning import BATCH, EPOCHS, EXAMPLES, learn
+from sparktrain.driver.engines import local_restarts
+from sparktrain.state import run_machine
+from tests.faults.learning import EPOCHS, EXAMPLES, examples_of, learn, table
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -20,45 +22,42 @@ def pool() -> Iterator[st.Pool]:
         yield made
 
 
-def trained(pool: st.Pool, folder: Path, workers: int, backend: str, **faults: Any) -> tuple[st.RunResult, list[Any]]:
+def trained(
+    pool: st.Pool,
+    folder: Path,
+    workers: int,
+    backend: str,
+    min_workers: int | None = None,
+    **faults: Any,
+) -> tuple[st.RunResult, list[Any]]:
     """Train; return the result and the weights of the chief."""
     notes = folder / "notes"
     notes.mkdir(parents=True)
     params = {"folder": str(notes), "kill_at": None, "hang_at": None, **faults}
+    data = {"train": table()} if faults.get("rows") else {}
     result = pool.run(
         learn, params, workers=workers, backend=backend, dir=str(folder), name="run", seed=1, progress=False,
-        hang_timeout="3s",
+        hang_timeout="3s", data=data, min_workers=min_workers,
     )  # fmt: skip
     with np.load(notes / "weights.npz") as weights:
         return result, [weights[name] for name in weights.files]
 
 
-def examples_of(folder: Path, workers: int) -> list[list[int]]:
-    """The examples of each epoch: those of the newest generation that made the step."""
-    steps: dict[tuple[int, int], tuple[int, str]] = {}
-    for path in sorted((folder / "notes").glob("*.json")):
-        generation, rank, step = map(int, path.stem.split("-"))
-        steps[step, rank] = max(steps.get((step, rank), (0, "")), (generation, path.read_text()))
-    epochs: list[list[int]] = [[] for _ in range(EPOCHS)]
-    per_epoch = EXAMPLES // (BATCH * workers)
-    for (step, _), (_, text) in sorted(steps.items()):
-        epochs[(step - 1) // per_epoch] += map(int, text.strip("[]").split(","))
-    return epochs
-
-
 @pytest.mark.parametrize(
-    ("workers", "backend"),
+    ("workers", "backend", "rows"),
     [
-        pytest.param(1, "none", marks=pytest.mark.all),
-        pytest.param(2, "tensorflow", marks=pytest.mark.all),
-        (2, "horovod"),
+        pytest.param(1, "none", False, marks=pytest.mark.all),
+        pytest.param(2, "tensorflow", False, marks=pytest.mark.all),
+        pytest.param(2, "horovod", False, marks=pytest.mark.all),
+        pytest.param(1, "none", True, marks=pytest.mark.all),
+        (2, "horovod", True),
     ],
 )
 def test_a_killed_training_ends_with_the_same_weights(
-    pool: st.Pool, tmp_path: Path, workers: int, backend: str
+    pool: st.Pool, tmp_path: Path, workers: int, backend: str, rows: bool
 ) -> None:
-    whole, weights = trained(pool, tmp_path / "whole", workers, backend)
-    killed, resumed = trained(pool, tmp_path / "killed", workers, backend, kill_at=14)
+    whole, weights = trained(pool, tmp_path / "whole", workers, backend, rows=rows)
+    killed, resumed = trained(pool, tmp_path / "killed", workers, backend, kill_at=14, rows=rows)
     assert not whole.restarts
     [restart] = killed.restarts
     assert restart.resumed_from_step in (8, 12)
@@ -68,7 +67,37 @@ def test_a_killed_training_ends_with_the_same_weights(
         else:
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
     for folder in ("whole", "killed"):
-        assert [sorted(epoch) for epoch in examples_of(tmp_path / folder, workers)] == [list(range(EXAMPLES))] * EPOCHS
+        assert_each_row_once(tmp_path / folder / "notes")
+
+
+def assert_each_row_once(notes: Path) -> None:
+    assert [sorted(epoch) for epoch in examples_of(notes)] == [list(range(EXAMPLES))] * EPOCHS
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("victim", ["agent", "executor"])
+def test_rows_come_once_in_an_epoch_over_kills(request: pytest.FixtureRequest, tmp_path: Path, victim: str) -> None:
+    engine = request.getfixturevalue("spark") if victim == "executor" else st.local(slots=2)
+    with st.pool(engine, preload=["tensorflow", "keras"]) as pool:
+        killed, _ = trained(pool, tmp_path / "killed", 2, "tensorflow", kill_at=14, rows=True, victim=victim)
+    assert len(killed.restarts) == 1
+    assert_each_row_once(tmp_path / "killed" / "notes")
+
+
+def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot of the killed agent is lost for good, and the gang waits for no other."""
+    monkeypatch.setattr(run_machine, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+    with st.pool(st.local(slots=2), preload=["tensorflow", "keras"]) as pool:
+        smaller, _ = trained(
+            pool, tmp_path, 2, "tensorflow", min_workers=1, kill_at=18, rows=True, victim="agent", dropout=0.0
+        )  # fmt: skip
+    [restart] = smaller.restarts
+    assert restart.resumed_from_step == 16, "in the middle of the second epoch, which has 12 steps of two members"
+    assert sorted({path.stem[:5] for path in (tmp_path / "notes").glob("*.json")}) == ["01-0-", "01-1-", "02-0-"]
+    assert_each_row_once(tmp_path / "notes")
 
 
 def test_a_member_without_progress_is_named_and_replaced(pool: st.Pool, tmp_path: Path) -> None:

@@ -25,3 +25,7 @@ class TestReportsByWebHdfs(MetricLogContract):
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
         url = hdfs_cluster.webhdfs_url.replace("http://", "webhdfs://")
         return WebHdfsStore.at(StoreAddress(f"{url}{tmp_path}", timeout_s=30.0))
+
+    @pytest.mark.all  # TestReportsInHdfs has it in the same HDFS
+    def test_stored_appends_survive_a_crash_anywhere(self, store: Store) -> None:
+        super().test_stored_appends_survive_a_crash_anywhere(store)

@@ -16,7 +16,7 @@ from tests.hadoop.endurance import EVERY, endure, expected
 from tests.hadoop.following import wait_running
 from tests.hadoop.sessions import BackgroundCall
 from tests.support.hadoop import HaHdfs, Hdfs
-from tests.support.local_spark import LOCAL_CLUSTER, spark_session
+from tests.support.local_spark import ONE_EXECUTOR, spark_session
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(300)
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
     """Two warm agents, in executors of their own, which have no configuration of Hadoop."""
     folder = tmp_path_factory.mktemp("spark")
-    with spark_session(LOCAL_CLUSTER, folder) as spark, st.pool(spark, agents=2, preload=["numpy"]) as made:
+    with spark_session(ONE_EXECUTOR, folder) as spark, st.pool(spark, agents=2, preload=["numpy"]) as made:
         yield made
 
 

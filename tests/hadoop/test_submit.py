@@ -72,7 +72,10 @@ def test_a_run_from_a_pack_with_a_driver_lost_for_good_is_reported_and_resumed_b
     assert [each["status"] for each in trials] == ["failed", "succeeded", "succeeded"]
     assert [each["metrics"] for each in trials[1:]] == [{"y": 2}, {"y": 0}]
     assert "x (-1) is below zero" in trials[0]["error"]["summary"]
-    assert {path.name for path in marks.iterdir()} == {"-1-1", "1-1", "0-1", "0-2"}
+    ran = {path.name for path in marks.iterdir()}
+    assert {"-1-1", "1-1", "0-1"} < ran
+    # The executors of a lost driver end one after the other: it may have placed the trial on the last one in between.
+    assert ran - {"-1-1", "1-1", "0-1"} <= {"0-2", "0-3"}, "no other trial was restarted"
     check_python(marks)
 
 

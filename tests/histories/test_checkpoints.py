@@ -166,7 +166,7 @@ def _manifest_first() -> Any:
         data = file.read_bytes()
         return product.Shard(file.name, len(data), product.hashlib.sha256(data).hexdigest())
 
-    def publish(store: Store, path: str, manifest: product.Manifest) -> bytes:
+    def publish(store: Store, path: str, manifest: product.CheckpointManifest) -> bytes:
         content = real_publish(store, path, manifest)
         while later:
             real_put(*later.pop(0))
@@ -204,7 +204,7 @@ def _nothing_is_verified() -> Any:
 def _errors_are_success() -> Any:
     """When putting the manifest fails, it is taken for an answer that was lost."""
 
-    def publish(store: Store, path: str, manifest: product.Manifest) -> bytes:
+    def publish(store: Store, path: str, manifest: product.CheckpointManifest) -> bytes:
         content = product.msgspec.json.encode(manifest)
         try:
             created = store.put_if_absent(path, content)

@@ -1,6 +1,7 @@
 """What many short trials cost their driver: bytes of the journal, memory, and the work of showing progress. Counted."""
 
 import asyncio
+import gc
 import sys
 import tracemalloc
 from collections import deque
@@ -181,9 +182,11 @@ def _counted(work: Callable[[], object]) -> int:
         nonlocal calls
         calls += event in ("call", "c_call")
 
+    gc.disable()  # a collection runs callbacks, such as that of Hypothesis
     sys.setprofile(count)
     try:
         work()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls

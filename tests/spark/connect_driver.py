@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sparktrain as st
 from tests.support.functions import square
-from tests.support.local_spark import LOCAL_CLUSTER, spark_session
+from tests.support.local_spark import ONE_EXECUTOR, spark_session
 
 
 def train(x: int) -> float:
@@ -22,7 +22,7 @@ def train(x: int) -> float:
 def main(folder: Path) -> None:
     module = folder / "brought.py"
     module.write_text("def double(x):\n    return 2 * x\n")
-    with spark_session(LOCAL_CLUSTER, folder, connect=True) as spark:
+    with spark_session(ONE_EXECUTOR, folder, connect=True) as spark:
         spark.addArtifacts(str(module), pyfile=True)
         options = {"dir": str(folder / "runs"), "progress": False}
         swept = st.sweep(square, {"x": [1, 2, 3]}, metric="y", mode="max", name="sweep", **options)

@@ -53,7 +53,7 @@ import json, sys
 from pathlib import Path
 import beside
 import sparktrain as st
-from tests.support.local_spark import LOCAL_CLUSTER, spark_session
+from tests.support.local_spark import ONE_EXECUTOR, spark_session
 
 OFFSET = 100
 
@@ -78,7 +78,7 @@ def refused(**options):
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     printed = {"before": refused()}
-    with spark_session(LOCAL_CLUSTER, folder) as spark:
+    with spark_session(ONE_EXECUTOR, folder) as spark:
         result = st.sweep(
             train, {"x": [1, 2]}, metric="y", mode="max", dir=str(folder / "runs"), name="script", progress=False
         )

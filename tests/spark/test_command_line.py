@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.command import MASTER, finish, start, write_files
+from tests.spark.command import finish, start, write_files
+from tests.support.local_spark import ONE_EXECUTOR
 from tests.support.processes import Sighted, descendants, wait_until, written_pids
 
 GONE_S = 5.0
@@ -27,7 +28,7 @@ def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> N
         "--mode",
         "max",
         "--master",
-        MASTER,
+        ONE_EXECUTOR,
         "--dir",
         runs,
         "--name",
@@ -44,7 +45,7 @@ def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> N
     assert Path(result["trials"][0]["log"]).read_text().splitlines()[-1] == "scale 1"
     assert "run: 3 of 3 trials done" in stderr
     others = [line for line in stderr.splitlines() if not line.startswith("[0:")]
-    before = ["imported", f"starting Spark on {MASTER} ...", "run: metric y, higher is better"]
+    before = ["imported", f"starting Spark on {ONE_EXECUTOR} ...", "run: metric y, higher is better"]
     assert others == before, "stderr has lines of the run alone"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "runs", "tmp"], "Spark left files behind"
     assert not list((tmp_path / "tmp").glob("sparktrain-spark-*"))
@@ -55,7 +56,7 @@ def test_a_sweep_with_failed_trials_alone_reports_the_cause_and_exits_with_3(tmp
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
     grid = ("--grid", "x=-1,-2", "--metric", "y", "--mode", "max", "--quiet")
     code, out, stderr = finish(
-        start(tmp_path, "sweep", target, *grid, "--master", MASTER, "--dir", runs, "--name", "bad")
+        start(tmp_path, "sweep", target, *grid, "--master", ONE_EXECUTOR, "--dir", runs, "--name", "bad")
     )
     assert code == 3, stderr
     table = out.decode()
@@ -74,7 +75,7 @@ def test_ctrl_c_keeps_results_and_leaves_no_process(tmp_path: Path) -> None:
     pids.mkdir()
     target, runs = f"{write_files(tmp_path)}:hold", str(tmp_path / "runs")
     grid = ("--grid", "x=0,1", "--grid", f"pids={pids}", "--metric", "y", "--mode", "max", "--json")
-    process = start(tmp_path, "sweep", target, *grid, "--master", MASTER, "--dir", runs, "--name", "cut")
+    process = start(tmp_path, "sweep", target, *grid, "--master", ONE_EXECUTOR, "--dir", runs, "--name", "cut")
     everything = Sighted([process.pid])
     try:
         wait_until(lambda: len(list(pids.glob("ready-*"))) == 2 or process.poll() is not None, 100.0, "training")

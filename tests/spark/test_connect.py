@@ -4,14 +4,64 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def seen_by(driver: str, folder: Path, timeout_s: int) -> Any:
+    """What a driver of this folder, a process of its own, prints about its Connect session."""
+    command = [sys.executable, "-m", f"tests.spark.{driver}", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_sweep_and_pool_work_on_a_connect_session(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.spark.connect_driver", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = seen_by("connect_driver", tmp_path, 100)
     assert seen["session"] == "pyspark.sql.connect.session"
     assert seen["sweep"] == [1.0, 4.0, 9.0]
     assert seen["pool"] == [{"result": 8.0}, {"result": 10.0}]
     assert seen["afterwards"] == 10
+
+
+@pytest.mark.all
+def test_stages_train_save_and_load_on_a_connect_session(tmp_path: Path) -> None:
+    seen = seen_by("ml_connect_driver", tmp_path, 110)
+    assert (seen["session"], seen["metrics"]) == ("pyspark.sql.connect.session", 2)
+    assert len(seen["found"]) == 60
+    assert seen["loaded"] == seen["found"]
+
+
+@pytest.mark.all
+def test_streams_feed_members_on_a_connect_session(tmp_path: Path) -> None:
+    seen = seen_by("stream_connect_driver", tmp_path, 110)
+    assert seen["finite"] == {"rows": 20_000, "different": 20_000}
+    assert seen["endless"] == {"rows": 1500, "different": 1500}
+    assert seen["queries"] == {"active": 0}
+
+
+@pytest.mark.all
+def test_dataframes_of_a_connect_session_train_or_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    seen = seen_by("data_connect_driver", tmp_path, 110)
+    assert seen["session"] == "pyspark.sql.connect.session"
+    assert seen["ids"] == list(range(280))
+    assert seen["metrics"] == {"rows": 280, "noted": 140, "right": 140, "steps": 20}
+    assert seen["files"] == 5
+
+    refused = {name: text.partition(": ") for name, text in seen["refused"].items()}
+    assert {name: kind for name, (kind, _, _) in refused.items()} == {
+        "types": "DataError", "query": "DataError", "nulls": "DataError", "classic": "SessionError",
+        "other": "SessionError", "released": "SessionError", "stopped": "SessionError",
+    }  # fmt: skip
+    texts = {name: text for name, (_, _, text) in refused.items()}
+    assert "column 'day' is a date32[day]: a tensor has no dates; select unix_date(day)" in texts["types"]
+    assert texts["types"].endswith("\nits schema is struct<id:bigint,day:date,p:decimal(9,2)>")
+    assert "partition 0: column 'x' has 1 null" in texts["nulls"]
+    assert "cannot analyze: [UNRESOLVED_COLUMN.WITH_SUGGESTION]" in texts["query"]
+    assert "is a DataFrame of the application" in texts["classic"]
+    assert "is a DataFrame of the Connect session" in texts["other"]
+    assert "does not answer" in texts["released"]
+    assert "a session that is stopped" in texts["stopped"]
+    assert not [name for name, text in texts.items() if "stacktrace" in text]
+    assert seen["runs"] == ["nulls", "trained"], "only what shows in rows is found after the run has started"

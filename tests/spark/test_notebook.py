@@ -16,11 +16,11 @@ OPEN = """
 import sparktrain as st
 from pathlib import Path
 from tests.support.functions import breed
-from tests.support.local_spark import LOCAL_CLUSTER, spark_session
+from tests.support.local_spark import ONE_EXECUTOR, spark_session
 
 folder = Path({folder!r})
 options = {{"metric": "accuracy", "dir": str(folder / "runs")}}
-session = spark_session(LOCAL_CLUSTER, folder)
+session = spark_session(ONE_EXECUTOR, folder)
 spark = session.__enter__()
 pool = st.pool(spark, agents=2, preload=[])
 """

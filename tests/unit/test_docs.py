@@ -24,7 +24,8 @@ FIRST_PATH = ["installation.md", "tutorial.md", "training-function.md", "results
 """Pages for data scientists."""
 TERMS = {
     "agent", "attempt", "barrier", "checkpoint", "chief", "collective", "coordinator", "corrupt", "decommission",
-    "evaluator", "fencing", "gang", "generation", "heartbeat", "journal", "lease", "member", "owner", "pool",
+    "dataset", "evaluator", "fencing", "gang", "generation", "group", "heartbeat", "host cache", "journal", "lease",
+    "manifest", "materialise", "member", "owner", "pool", "share", "window",
     "preemption", "ps", "put-if-absent", "rank", "rendezvous", "resume", "retry", "ring", "role", "run", "slot",
     "snapshot", "store", "straggler", "sweep", "term", "trial", "worker", "zygote", "container loss", "node loss",
     "run directory", "training function",

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from scripts.check_site import fetched, problems
+from scripts.notebooks import cells, notebook, with_cells
 from scripts.site_pages import command_line_page, example_page, examples
 from sparktrain.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +63,24 @@ def test_the_command_line_page_has_every_command_and_option() -> None:
 
 
 def test_each_example_is_a_page() -> None:
-    assert [source.stem for source in examples()] == sorted(
-        path.stem for path in (Path(__file__).parents[2] / "examples").glob("*.py")
-    )
+    assert [source.stem for source in examples()] == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
     source = examples()[0]
     assert source.read_text() in example_page(source)
+
+
+def test_an_example_with_cells_is_a_page_of_text_and_code() -> None:
+    page = example_page(ROOT / "examples" / "churn.py")
+    assert page.startswith("# Which customers leave?\n")
+    assert page.count("```python\n") == page.count("\n```\n") > 5
+    assert "# %%" not in page
+
+
+@pytest.mark.parametrize("source", with_cells(), ids=lambda source: source.stem)
+def test_each_notebook_has_the_cells_of_its_program_and_no_outputs(source: Path) -> None:
+    assert source.with_suffix(".ipynb").read_text() == notebook(source.read_text())
+    code = [cell.source for cell in cells(source.read_text()) if not cell.is_text]
+    assert "st.run(" in "\n".join(code)
+
+
+def test_no_notebook_lacks_its_program() -> None:
+    assert [path.with_suffix(".ipynb") for path in with_cells()] == sorted((ROOT / "examples").glob("*.ipynb"))
