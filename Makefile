@@ -4,12 +4,12 @@ BIN := .venv/bin
 RINGS := architecture unit histories contract process spark hadoop training faults examples
 BENCHMARKS := local_start coordinator grpc_agents isolation keras_trials first_line heavy_tail \
     recovery first_allreduce step_time checkpoint_stall kills driver_death resume \
-    hdfs_throughput journal short_trials fusion yarn doctor
+    hdfs_throughput journal short_trials fusion data_feed data_step data_write stream inference yarn doctor
 WORKERS := 3
 ARGS :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help setup horovod hadoop classes demo demo-gang demo-yarn test test-unit test-all test-rig bench try-readme check lint types imports \
+.PHONY: help setup horovod hadoop classes demo demo-data demo-gang demo-yarn test test-unit test-all test-rig bench try-readme check lint types imports \
     words docs format lock clean
 
 help: ## list the targets
@@ -31,6 +31,9 @@ classes: setup ## stores Spark's classes as JVMs need them, once, a minute: then
 demo: setup ## a sweep of four trials on real images, on a Spark of this machine
 	$(BIN)/sparktrain sweep examples/fashion_mnist.py:train \
 	    --grid learning_rate=0.1,0.01 --grid dropout=0.2,0.5 --metric accuracy
+
+demo-data: setup ## a table of 200,000 rows made by Spark, a gang of two that trains on it, and a scored table
+	$(BIN)/python examples/churn.py
 
 demo-gang: setup horovod ## a ring of two members on the same images; one is killed in the middle
 	$(BIN)/sparktrain run examples/fashion_mnist.py:train --workers 2 \

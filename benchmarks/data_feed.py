@@ -1,0 +1,177 @@
+"""Rows of `data=` into `tf.data` in one member, beside the ways of TensorFlowOnSpark and petastorm on the same rows.
+
+    python -m benchmarks.data_feed [--rounds 5] [--rows 500000] [--petastorm PYTHON]
+
+The member is this process: it opens a dataset that a Spark task could have written, and TensorFlow reads one pass in
+batches of 256. Each pass is the first of a reader, which verifies checksums. Files are in the page cache of this
+machine, also those of HDFS's DataNodes. Rounds alternate between all ways. CPU time is that of all threads, without
+the daemons of HDFS. `--petastorm`: the interpreter of an environment with petastorm and TensorFlow.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.machine import at_least, show
+from benchmarks.member_data import FLOATS, Rate, cells, counted, floats, images, opened, rate_of, written
+from sparktrain.datasets.manifest import DataRef
+from tests.support.hadoop import hdfs
+
+BATCH = 256
+SLOW_ROWS = 5_000
+"""For the ways that take rows one by one."""
+TARGETS = {
+    "784 bytes, local files": 250e3,
+    "784 bytes, HDFS the first time": 150e3,
+    "784 bytes, HDFS, from the host's cache": 250e3,
+    "20 floats as one tensor": 1e6,
+}
+"""Rows a second."""
+SHUFFLED = ", shuffled"
+OF_UNSHUFFLED = 0.9
+PETASTORM = "784 bytes, petastorm"
+
+Ways = dict[str, Callable[[], Rate]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--petastorm", default=sys.executable)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="sparktrain-benchmark-")))
+        cluster = stack.enter_context(hdfs(folder / "hdfs"))
+        ways = _ways(folder, f"{cluster.url}/data", given.rows)
+        why_not = _petastorm(given.petastorm, folder, ways, given.rows)
+        found: dict[str, list[Rate]] = {name: [] for name in ways}
+        for _ in range(given.rounds):
+            for name, measure in ways.items():
+                found[name].append(measure())
+    title = f"One pass over {given.rows:,} rows of 784 bytes, {5 * given.rows:,} of {FLOATS} floats, batches of {BATCH}"
+    note = f"petastorm does not run with the packages below: {why_not}" if why_not else ""
+    show(title, ("thousand rows/s", "median", "all", "us CPU a row", "target"), _rows(found), note)
+
+
+def _ways(folder: Path, url: str, rows: int) -> Ways:
+    pixels, numbers = images(rows), floats(5 * rows)
+    local, remote = written(str(folder / "local"), "images", pixels), written(url, "images", pixels)
+    table = written(str(folder / "local"), "floats", numbers)
+    _parquet(folder / "parquet", pixels)
+    caches = (folder / f"cache-{number}" for number in count())
+    names = [f"f{i}" for i in range(FLOATS)]
+    return {
+        **_both("784 bytes, local files", local, rows, feature_columns="x"),
+        "784 bytes, iter_batches": lambda: _iterated(local, rows),
+        **_remote(remote, caches, rows),
+        **_both("20 floats as one tensor", table, 5 * rows, feature_columns=names, stack=True),
+        **_both("20 floats as a dict", table, 5 * rows, feature_columns=names),
+        "784 bytes, from_tensor_slices of arrays": _in_memory(pixels, rows),
+        "784 bytes, TensorFlowOnSpark, by rows": lambda: _tfos("rows"),
+        "784 bytes, TensorFlowOnSpark, by batches": lambda: _tfos("batches"),
+    }
+
+
+def _fed(ref: DataRef, rows: int, cache: Path | None = None, **options: Any) -> Rate:
+    feed = opened(ref, cache).to_tf(batch_size=BATCH, label_columns="y", **options)
+    return rate_of(rows, lambda: counted(feed))
+
+
+def _both(name: str, ref: DataRef, rows: int, **options: Any) -> Ways:
+    """In order, and shuffled."""
+    return {
+        name: lambda: _fed(ref, rows, **options),
+        name + SHUFFLED: lambda: _fed(ref, rows, shuffle=True, **options),
+    }
+
+
+def _remote(ref: DataRef, caches: Iterator[Path], rows: int) -> Ways:
+    cache = Path()
+
+    def first() -> Rate:
+        nonlocal cache
+        cache = next(caches)
+        return _fed(ref, rows, cache, feature_columns="x")
+
+    return {
+        "784 bytes, HDFS the first time": first,
+        "784 bytes, HDFS, from the host's cache": lambda: _fed(ref, rows, cache, feature_columns="x"),
+    }
+
+
+def _iterated(ref: DataRef, rows: int) -> Rate:
+    batches = opened(ref).iter_batches(batch_size=BATCH)
+    return rate_of(rows, lambda: sum(len(each["y"]) for each in batches))
+
+
+def _in_memory(table: pa.Table, rows: int) -> Callable[[], Rate]:
+    import numpy as np
+    import tensorflow as tf
+
+    x = np.frombuffer(table["x"].combine_chunks().buffers()[2], np.uint8).reshape(rows, -1)
+    y = table["y"].to_numpy()
+    feed = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH).prefetch(tf.data.AUTOTUNE)
+    return lambda: rate_of(rows, lambda: counted(feed))
+
+
+def _parquet(folder: Path, table: pa.Table) -> None:
+    folder.mkdir()
+    pq.write_table(table, folder / "rows.parquet", compression="none", row_group_size=20_000)
+
+
+def _petastorm(interpreter: str, folder: Path, ways: Ways, rows: int) -> str:
+    """Add the way of petastorm; returns why it does not work, or nothing."""
+    tried = subprocess.run(
+        [interpreter, "-c", "import petastorm.tf_utils"], capture_output=True, text=True, timeout=300, check=False
+    )
+    if tried.returncode:
+        return tried.stderr.strip().splitlines()[-1]
+
+    def measure() -> Rate:
+        script = Path(__file__).with_name("petastorm_feed.py")
+        return _printed([interpreter, str(script), str(folder / "parquet"), "x", str(BATCH)], rows)
+
+    ways[PETASTORM] = measure
+    return ""
+
+
+def _tfos(way: str) -> Rate:
+    return _printed([sys.executable, "-m", "benchmarks.tfos_feed", str(SLOW_ROWS), str(BATCH), way], SLOW_ROWS)
+
+
+def _printed(command: Sequence[str], rows: int) -> Rate:
+    """The rate that a process prints."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr}")
+    found = Rate(**json.loads(done.stdout.splitlines()[-1]))
+    assert found.rows == rows, f"{found.rows} rows of {rows}"
+    return found
+
+
+def _rows(found: dict[str, list[Rate]]) -> Iterator[tuple[str, ...]]:
+    for name, rates in found.items():
+        target = ""
+        if name in TARGETS:
+            target = at_least(median(each.per_s for each in rates) / 1e3, TARGETS[name] / 1e3)
+        elif name.endswith(SHUFFLED):
+            pairs = zip(rates, found[name.removesuffix(SHUFFLED)], strict=True)
+            ratio = median(each.per_s / plain.per_s for each, plain in pairs)
+            target = f"{ratio:.2f} of in order, {at_least(ratio, OF_UNSHUFFLED)}"
+        yield *cells(name, rates), target
+
+
+if __name__ == "__main__":
+    main()
