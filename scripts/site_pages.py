@@ -16,12 +16,13 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 COMMAND_LINE = "reference/command-line-options.md"
-_TO_EXAMPLE = re.compile(r"\((?:\.\./)+examples/(\w+)\.py\)")
+_TO_EXAMPLE = re.compile(r"\((?:\.\./)+examples/(\w+)\.(?:py|ipynb)\)")
 _TO_CHANGELOG = re.compile(r"\((?:\.\./)+CHANGELOG\.md(#[^)]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the examples into the navigation, in place of their folder."""
+    sys.path.insert(0, str(ROOT))  # mkdocs loads a hook from its file
     config.nav = _with_examples(config.nav)
     return config
 
@@ -48,13 +49,17 @@ def examples() -> list[Path]:
 
 
 def example_page(source: Path) -> str:
-    """A page with the source of one example."""
-    return f"# {source.name}\n\n```python\n{source.read_text('utf-8')}```\n"
+    """A page with the source of one example; texts between its cells are texts of the page."""
+    from scripts.notebooks import cells
+
+    program = source.read_text("utf-8")
+    if not (parts := cells(program)):
+        return f"# {source.name}\n\n```python\n{program}```\n"
+    return "\n\n".join(each.source if each.is_text else f"```python\n{each.source}\n```" for each in parts) + "\n"
 
 
 def command_line_page() -> str:
     """Each command with its usage, arguments and options, in the order of `sparktrain --help`."""
-    sys.path.insert(0, str(ROOT))
     from sparktrain.cli import app
 
     group: Any = typer.main.get_command(app)
