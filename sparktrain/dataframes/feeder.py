@@ -10,7 +10,6 @@ import pyarrow as pa
 from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.clock import pause
 from sparktrain.dataframes.feed_exchange import FeedExchange, UnreachableMemberError
-from sparktrain.dataframes.row_pickles import pickled
 from sparktrain.datasets.group_file import cut
 from sparktrain.datasets.values import check_values, plain_batch
 from sparktrain.errors import DataError, StreamError
@@ -25,6 +24,7 @@ from sparktrain.protocol.feed_messages import (
     PartitionEnd,
     SendFrom,
 )
+from sparktrain.protocol.row_pickles import pickled
 
 FEED_SCHEMA = "partition int, rows long, batches long, enough boolean"
 """The schema of one row for each task: what the member has of its partition, and whether it wanted no more."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.columns import Column
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.state.message import Message
@@ -77,6 +78,32 @@ class FeedTicket:
     """How long a feeder tries to connect to its member before its task fails."""
     lease_s: float = FEED_LEASE_S
     """A member that has sent no heartbeat for so long is gone."""
+    until_taken: bool = False
+    """A partition is delivered when the training function has taken its rows, and not when they are in the queue."""
+
+
+@dataclass(frozen=True)
+class FeedDirectory:
+    """Where the driver publishes the addresses of a feed's members, each time a gang opens the feed.
+
+    Pickled by Spark into tasks, as a ticket is.
+    """
+
+    store: StoreAddress = field(repr=False)
+    """Its settings may include secrets."""
+    path: str
+    """A folder of the store."""
+
+
+class FeedAddresses(Struct, frozen=True):
+    """Where the members of one generation of a gang listen: a file of a `FeedDirectory`. Holds no secrets."""
+
+    generation: int
+    epoch: int
+    addresses: tuple[FeedAddress, ...] = ()
+    """Those of all members, by rank."""
+    ended: str = ""
+    """Why no member takes rows of the feed any more; empty while members do."""
 
 
 # ---- feeder -> member
@@ -94,6 +121,10 @@ class OpenFeed(Message, frozen=True, tag=True):
     """The attempt of the task, as Spark counts it."""
     task: int
     """Spark's id of this attempt, unique in the application."""
+    until_taken: bool = False
+    """`Delivered` waits until the training function has taken all rows of the partition, and wants more."""
+    answers: bool = False
+    """The member answers each batch of rows with `Results`, which stay on this exchange."""
 
 
 class Chunk(Message, frozen=True, tag=True):
@@ -105,8 +136,19 @@ class Chunk(Message, frozen=True, tag=True):
     """CRC-32C of all batches of the partition up to this one, in Arrow's IPC format."""
 
 
+class AskedRows(Message, frozen=True, tag=True):
+    """Beside a batch of rows of an answered exchange: one value of `PICKLED`, the pickle of a list. Answered by
+    `Results` with the same numbers."""
+
+    first_row: int
+    """The number of rows of the partition before this batch."""
+    rows: int
+    """The length of the list."""
+
+
 class PartitionEnd(Message, frozen=True, tag=True):
-    """The partition has no more rows. Answered by `Delivered`."""
+    """The partition has no more rows. Answered by `Delivered`; not at all on an answered exchange, which the feeder
+    closes once it has all results."""
 
     rows: int
 
@@ -115,7 +157,7 @@ class FeederHeartbeat(Message, frozen=True, tag=True):
     """The feeder is alive, and computes rows."""
 
 
-FromFeeder = Chunk | PartitionEnd | FeederHeartbeat
+FromFeeder = Chunk | AskedRows | PartitionEnd | FeederHeartbeat
 
 
 # ---- member -> feeder
@@ -129,6 +171,14 @@ class SendFrom(Message, frozen=True, tag=True):
     """In how many batches it got them."""
     checksum: int
     """CRC-32C of those batches."""
+
+
+class Results(Message, frozen=True, tag=True):
+    """Beside a batch of results, in the order of rows: values of `PICKLED`, each the pickle of a list."""
+
+    first_row: int
+    """The number of rows of the partition before those that are answered."""
+    rows: int
 
 
 class Delivered(Message, frozen=True, tag=True):
@@ -165,4 +215,4 @@ As a message it might be lost: when a feeder's write fails, because the member h
 Flight drops all messages that the feeder has not read yet.
 """
 FeedAnswer = SendFrom | LastAnswer
-FromFedMember = SendFrom | MemberHeartbeat
+FromFedMember = SendFrom | Results | MemberHeartbeat

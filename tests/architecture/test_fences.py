@@ -156,7 +156,7 @@ FENCES = [
         but_not=(
             "sparktrain/usercode/serialize.py",
             "sparktrain/training/member.py",
-            "sparktrain/dataframes/row_pickles.py",  # rows of an RDD
+            "sparktrain/protocol/row_pickles.py",  # rows of an RDD
             "sparktrain/training/data/stream/feed_reader.py",
         ),
     ),

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.dataframes.row_pickles import pickled
 from sparktrain.errors import SpecError
+from sparktrain.protocol.row_pickles import pickled
 from sparktrain.training.data.stream.feed_queue import MOST_BATCHES, Feeder, FeedQueue, PartitionKey
 from sparktrain.training.data.stream.feed_reader import FeedReader, alone
 from sparktrain.training.data.stream.row_wait import RowWait

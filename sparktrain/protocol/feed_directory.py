@@ -1,0 +1,28 @@
+"""Where tasks find the members that a feed has now: files in a folder of a store, one for each generation of a gang."""
+
+from sparktrain.protocol.codec import decode, encode
+from sparktrain.protocol.feed_messages import FeedAddresses
+from sparktrain.store.base import Store
+
+_ENDED = "ended"
+
+
+def publish_addresses(store: Store, folder: str, found: FeedAddresses) -> None:
+    """Publish the addresses of a generation, or that the feed has ended. The driver alone calls it.
+
+    Nothing is overwritten: what the folder has already, stays. Blocks on the store. Raises OSError when it fails.
+    """
+    name = _ENDED if found.ended else f"{found.generation:010d}-{found.epoch:010d}"
+    store.put_if_absent(f"{folder}/{name}", encode(found))
+
+
+def newest_addresses(store: Store, folder: str) -> FeedAddresses | None:
+    """What was published last; None before the first. The end of a feed is the last, whatever follows it.
+
+    Blocks on the store. Raises OSError when it fails, ProtocolError for a file that the driver has not written.
+    """
+    names = [each for each in store.entries(folder) if not each.endswith("/")]
+    if not names:
+        return None
+    found: FeedAddresses = decode(store.read(f"{folder}/{max(names)}"), FeedAddresses)  # "ended" is after all digits
+    return found
