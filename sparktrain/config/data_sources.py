@@ -71,7 +71,15 @@ class StreamSource:
     """Where Spark keeps the last acknowledged micro-batch of Structured Streaming; None: in no place that lasts."""
 
 
-Source = FileSource | TableSource | FrameSource | StreamSource
+@dataclass(frozen=True)
+class PushedSource:
+    """Rows that calls in the driver send while training runs; `sparktrain.tensorflowonspark` makes it."""
+
+    feed: Any
+    """A `driver.pushed_feed.PushedFeed`."""
+
+
+Source = FileSource | TableSource | FrameSource | StreamSource | PushedSource
 
 
 def sources_of(value: object, subject: str = "data") -> dict[str, Source]:
@@ -94,7 +102,7 @@ def named_paths(entries: Sequence[str], subject: str) -> dict[str, list[str]]:
 
 def source_of(value: Any, subject: str) -> Source:
     """The source that a value stands for. Raises SpecError."""
-    if isinstance(value, FileSource | TableSource | FrameSource | StreamSource):
+    if isinstance(value, FileSource | TableSource | FrameSource | StreamSource | PushedSource):
         return value
     if is_frame(value):
         return FrameSource(value)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from sparktrain.config.data_sources import StreamSource
+from sparktrain.config.data_sources import PushedSource, StreamSource
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.state.feeding_slots import FeedingSlots, feeding_slots
@@ -43,10 +43,11 @@ def slots_of_feeds(prepared: PreparedRun, engine: Engine, agents: int) -> Feedin
     return feeding_slots(tuple(streams), prepared.spec.gang, agents, slots, held=engine.runs_jobs)
 
 
-def _slots_beside(streams: Mapping[str, StreamSource]) -> int | None:
+def _slots_beside(streams: Mapping[str, StreamSource | PushedSource]) -> int | None:
     """The slots of the session that streams come from, where agents have none of them."""
-    if not streams:
+    source = next((each for each in streams.values() if isinstance(each, StreamSource)), None)
+    if source is None:
         return None
     from sparktrain.driver.feed_job import slots_of  # a run on this machine alone needs no Spark
 
-    return slots_of(next(iter(streams.values())))
+    return slots_of(source)

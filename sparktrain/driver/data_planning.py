@@ -5,7 +5,15 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from sparktrain.config.data_sources import FileSource, FrameSource, Source, StreamSource, TableSource, is_frame
+from sparktrain.config.data_sources import (
+    FileSource,
+    FrameSource,
+    PushedSource,
+    Source,
+    StreamSource,
+    TableSource,
+    is_frame,
+)
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.columns import Column, check_alike, check_pad, described
 from sparktrain.datasets.file_plans import plan_files
@@ -46,9 +54,12 @@ def planned(sources: Mapping[str, Source], timeout_s: float, members: int, versi
                     _frame_columns(source, subject) if is_frame(source.frame) else _rdd_columns(source, subject)
                 )
                 documents[name] = _document(STREAM, columns[name])
+            case PushedSource():
+                columns[name] = ()
+                documents[name] = _document(STREAM, ())
         if isinstance(source, FrameSource):
             check_pad(columns[name], source.pad, subject)
-        if not isinstance(source, StreamSource):
+        if not isinstance(source, StreamSource | PushedSource):
             documents[name] |= {"pad": dict(source.pad)} if source.pad else {}
         if isinstance(source, TableSource):
             check_share(source.table.num_rows, members, subject)

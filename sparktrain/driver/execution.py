@@ -29,6 +29,14 @@ class AgentSource(Protocol):
         ...
 
 
+class StoppableAgents(AgentSource, Protocol):
+    """A source whose run another thread may stop."""
+
+    def stop(self, reason: str, grace_s: float) -> None:
+        """Stop the run that it performs, if any: it is advised to stop, and ended `grace_s` later. Any thread."""
+        ...
+
+
 def execute(prepared: PreparedRun, agents: AgentSource, display: Display) -> SweepResult:
     """Run the rest of a prepared run on `agents`, write its result, and return it. Blocks.
 
@@ -44,6 +52,12 @@ class OwnAgents:
         self._times = times
         self._engine = engine
         self._wanted = wanted
+        self._pool: AgentPool | None = None
+
+    def stop(self, reason: str, grace_s: float) -> None:
+        """See `StoppableAgents`."""
+        if (own := self._pool) is not None:
+            own.stop(reason, grace_s)
 
     def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class."""
@@ -51,6 +65,7 @@ class OwnAgents:
         if (done := _finished(there.prepared, display)) is not None:
             return done
         own = AgentPool(there.engine, there.agents, there.prepared.plan.preload, None, there.without_gpus, self._times)
+        self._pool = own
         try:
             own.open(agents=not (there.engine.runs_jobs and there.prepared.waits_for_spark()))
             return _run(own, there.prepared, display)
@@ -79,6 +94,10 @@ class PoolAgents:
 
     def __init__(self, pool: AgentPool) -> None:
         self._pool = pool
+
+    def stop(self, reason: str, grace_s: float) -> None:
+        """See `StoppableAgents`."""
+        self._pool.stop(reason, grace_s)
 
     def perform(self, prepared: PreparedRun, display: Display) -> SweepResult:
         """See base class. Raises PoolError when the pool is closed, or on another run."""

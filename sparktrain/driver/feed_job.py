@@ -15,7 +15,7 @@ from sparktrain.config.data_sources import StreamSource
 from sparktrain.dataframes.feeder import FEED_SCHEMA, feed_rdd_task, feed_task
 from sparktrain.datasets.spark_names import map_in_arrow
 from sparktrain.driver.spark_job import SlotJob, first_line
-from sparktrain.errors import StreamError
+from sparktrain.errors import DataError, StreamError
 from sparktrain.protocol.feed_messages import FeedTicket
 
 _CAUSE = re.compile(r"^(?:\S*\.)?((?:Data|Stream|UnreachableMember)Error: .+)", re.MULTILINE)
@@ -37,6 +37,10 @@ class FeedJob(SlotJob):
         self._query: Any = None
         self._cancelled = False
 
+    def finish(self) -> None:
+        """No member needs more rows: as `cancel`."""
+        self.cancel()
+
     def cancel(self) -> None:
         """See base class."""
         self._cancelled = True
@@ -55,12 +59,10 @@ class FeedJob(SlotJob):
         self._on_end("" if self._cancelled or problem.endswith(_ENOUGH) else problem)
 
     def _feed(self) -> None:
-        if not hasattr(self._source, "mapInArrow"):
-            self._source.mapPartitions(partial(feed_rdd_task, ticket=self._ticket)).collect()
-        elif self._source.isStreaming:
+        if getattr(self._source, "isStreaming", False):
             self._follow()
         else:
-            map_in_arrow(self._source, partial(feed_task, ticket=self._ticket), FEED_SCHEMA).collect()
+            send_all(self._source, self._ticket)
 
     def _follow(self) -> None:
         """Feed the micro-batches of a streaming DataFrame, each once, until its query ends."""
@@ -71,6 +73,34 @@ class FeedJob(SlotJob):
         while not self._query.awaitTermination(QUERY_LOOK_S):
             if self._cancelled:
                 self._query.stop()
+
+
+class PushJob(SlotJob):
+    """Sends the rows of one RDD or DataFrame to the members of a ticket: a `pushed_feed.SendingJob`."""
+
+    def __init__(self, source: Any, ticket: FeedTicket, tag: str, tasks: int | None) -> None:
+        super().__init__(_session(source), tag, range(1))
+        self._source = source if tasks is None else source.coalesce(tasks)
+        self._ticket = ticket
+        self.error: Exception | None = None
+        """Why it failed, a StreamError where it has lost its members; None while it runs, and when it is done."""
+
+    def _work(self) -> None:
+        try:
+            self._add_tag()
+            send_all(self._source, self._ticket)
+        except Exception as error:  # whatever Spark, Py4J or gRPC raise: it is the end of the job
+            found = _CAUSE.search(str(error))
+            kinds = {"DataError": DataError, "StreamError": StreamError, "UnreachableMemberError": StreamError}
+            self.error = error if found is None else kinds[found[1].partition(":")[0]](found[1].partition(": ")[2])
+
+
+def send_all(source: Any, ticket: FeedTicket) -> None:
+    """Send the rows of an RDD or a DataFrame; blocks until members have them. Raises whatever Spark raises."""
+    if hasattr(source, "mapInArrow"):
+        map_in_arrow(source, partial(feed_task, ticket=ticket), FEED_SCHEMA).collect()
+    else:
+        source.mapPartitions(partial(feed_rdd_task, ticket=ticket)).collect()
 
 
 def feed_micro_batch(frame: DataFrame, micro_batch: int, ticket: FeedTicket, kept: bool) -> None:

@@ -231,7 +231,7 @@ class AgentPool:
 
     def _interrupted(self, running: "Future[RunOutcome]", work: RunRequest) -> RunOutcome:
         """Ctrl-C: the outcome of the run once its trials are ended. KeyboardInterrupt when the store hangs."""
-        submit(self._stop("interrupted by Ctrl-C"))
+        self.stop("interrupted by Ctrl-C", 0.0)
         try:
             return running.result(INTERRUPT_TIMEOUT_S)
         except TimeoutError as error:
@@ -257,9 +257,13 @@ class AgentPool:
             f"({start_timeout_s:g} s)"
         )
 
-    async def _stop(self, reason: str) -> None:
+    def stop(self, reason: str, grace_s: float) -> None:
+        """Stop the run, if any: it is advised to stop, and ended `grace_s` later. Any thread; does not block."""
+        submit(self._stop(reason, grace_s))
+
+    async def _stop(self, reason: str, grace_s: float) -> None:
         if self._coordinator is not None:
-            self._coordinator.stop(reason, 0.0)
+            self._coordinator.stop(reason, grace_s)
 
     # ---- the agents' jobs
 

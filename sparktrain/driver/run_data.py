@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from sparktrain import formatting
-from sparktrain.config.data_sources import FrameSource, Source, StreamSource, is_frame
+from sparktrain.config.data_sources import FrameSource, PushedSource, Source, StreamSource, is_frame
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.columns import Column
 from sparktrain.datasets.file_changes import changed_files
@@ -52,9 +52,9 @@ class DataPlan:
         )
 
     @property
-    def streams(self) -> dict[str, StreamSource]:
+    def streams(self) -> dict[str, StreamSource | PushedSource]:
         """The streams, by name."""
-        return {name: each for name, each in self.sources.items() if isinstance(each, StreamSource)}
+        return {name: each for name, each in self.sources.items() if isinstance(each, StreamSource | PushedSource)}
 
 
 def plan_data(
@@ -152,7 +152,10 @@ def _written(
 def check_sessions(plan: DataPlan, holder: object) -> None:
     """Check that DataFrames belong to the session with this `Engine.holder`. Raises SessionError."""
     for name in (*plan.frames, *plan.streams):
-        frame = plan.sources[name].frame  # type: ignore[union-attr]
+        source = plan.sources[name]
+        if isinstance(source, PushedSource):  # its calls check what they send
+            continue
+        frame = source.frame  # type: ignore[union-attr]
         if _holder(frame) is not holder:
             kind = "a DataFrame" if is_frame(frame) else "an RDD"
             raise SessionError(

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from sparktrain.config.data_sources import StreamSource
+from sparktrain.config.data_sources import PushedSource, StreamSource
 from sparktrain.datasets.columns import Column
 from sparktrain.ids import Member
 from sparktrain.protocol import certificates
@@ -32,19 +32,40 @@ class FeedingJob(Protocol):
         """Submit it; returns at once."""
         ...
 
+    def finish(self) -> None:
+        """No member needs more rows: as `cancel`."""
+        ...
+
     def cancel(self) -> None:
         """End its tasks; waits some seconds for that."""
         ...
 
 
-Launch = Callable[[StreamSource, FeedTicket, str, Callable[[str], None]], FeedingJob]
-"""Makes the job of a source: its ticket, its tag, and what to call at its end."""
+class FeedOpening(NamedTuple):
+    """What all members of a gang have asked for: the rows of one epoch of one stream."""
+
+    ticket: FeedTicket
+    generation: int
+    """That of the gang."""
+    tag: str
+    """A tag for the Spark jobs that feed it."""
+    tasks: int | None
+    """The most tasks of one job, which then all run at the same time; None: as many as there are partitions."""
+    on_end: Callable[[str], None]
+    """To call once, in any thread: with the problem that ended the feed, or an empty text."""
 
 
-def _spark_job(source: StreamSource, ticket: FeedTicket, tag: str, on_end: Callable[[str], None]) -> FeedingJob:
+Launch = Callable[[StreamSource | PushedSource, FeedOpening], FeedingJob]
+"""Makes what feeds a source."""
+
+
+def _feeding(source: StreamSource | PushedSource, opening: FeedOpening) -> FeedingJob:
+    if isinstance(source, PushedSource):
+        job: FeedingJob = source.feed.opened(opening)
+        return job
     from sparktrain.driver.feed_job import FeedJob  # a run on this machine alone needs no Spark
 
-    return FeedJob(source, ticket, tag, on_end)
+    return FeedJob(source, opening.ticket, opening.tag, opening.on_end)
 
 
 @dataclass(frozen=True)
@@ -56,7 +77,7 @@ class FeedSettings:
     warns: bool = False
     """Report a job without rows, which may lack slots: their number is not known."""
     first_batch_s: float = FIRST_BATCH_S
-    launch: Launch = _spark_job
+    launch: Launch = _feeding
 
 
 @dataclass
@@ -84,7 +105,7 @@ class StreamFeeds:
     def __init__(
         self,
         run: str,
-        sources: Mapping[str, StreamSource],
+        sources: Mapping[str, StreamSource | PushedSource],
         columns: Mapping[str, tuple[Column, ...]],
         size: int,
         settings: FeedSettings | None = None,
@@ -126,7 +147,7 @@ class StreamFeeds:
                 case "enough":
                     epoch.enough.add(rank)
                     if len(epoch.enough) == self._size and epoch.job is not None and not epoch.over:
-                        spawn(epoch.job.cancel, "sparktrain-feed-cancel")
+                        spawn(epoch.job.finish, "sparktrain-feed-finish")
 
     def close(self) -> None:
         """Cancel all jobs. Blocks for some seconds at most."""
@@ -162,11 +183,13 @@ class StreamFeeds:
         ticket = FeedTicket(feed, addresses, self._feeder, self.keys.token, columns, epoch.number)
         tag = f"sparktrain-feed-{secrets.token_hex(8)}"
         source = self._sources[feed]
-        if source.checkpoint is not None:
+        if isinstance(source, StreamSource) and source.checkpoint is not None:
             source = replace(source, checkpoint=f"{source.checkpoint}/trial-{message.member.trial}/{feed}")
-        if self._settings.tasks is not None:
+        if isinstance(source, StreamSource) and self._settings.tasks is not None:
             source = replace(source, frame=source.frame.coalesce(self._settings.tasks))
-        epoch.job = self._settings.launch(source, ticket, tag, partial(self._ended, feed, epoch))
+        on_end = partial(self._ended, feed, epoch)
+        opening = FeedOpening(ticket, epoch.generation, tag, self._settings.tasks, on_end)
+        epoch.job = self._settings.launch(source, opening)
         epoch.job.start()
         epoch.stop_timer()
         if self._settings.warns:

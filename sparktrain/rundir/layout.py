@@ -161,6 +161,10 @@ class RunLayout:
         """Whether this is the path of a dataset's manifest."""
         return path.startswith(f"{self.datasets}/") and path.endswith("/manifest.json")
 
+    def feed(self, name: str, call: str) -> str:
+        """The folder with the addresses of the members that take the rows of a feed, of one call in a driver."""
+        return f"{self.path}/feeds/{name}-{call}"
+
     @property
     def journal(self) -> JournalLayout:
         """The records of the run's drivers."""

@@ -2,30 +2,33 @@
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sparktrain.config.data_sources import StreamSource
-from sparktrain.driver.stream_feeds import FeedSettings, StreamFeeds
+from sparktrain.driver.stream_feeds import FeedOpening, FeedSettings, StreamFeeds
 from sparktrain.ids import Member, RunId, TrialId
-from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket
+from sparktrain.protocol.feed_messages import FeedAddress
 from sparktrain.protocol.messages import FeedEnded, MemberFeed
 
 
 class Job:
     """A job that the test ends."""
 
-    def __init__(self, source: Any, ticket: FeedTicket, tag: str, on_end: Callable[[str], None]) -> None:
+    def __init__(self, source: Any, opening: FeedOpening) -> None:
         self.source = source
-        self.ticket = ticket
-        self.end = on_end
+        self.opening = opening
+        self.ticket = opening.ticket
+        self.end = opening.on_end
         self.started = False
         self.cancelled = threading.Event()
 
     def start(self) -> None:
         self.started = True
+
+    def finish(self) -> None:
+        self.cancel()
 
     def cancel(self) -> None:
         self.cancelled.set()
