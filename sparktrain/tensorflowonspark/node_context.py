@@ -1,0 +1,193 @@
+"""What `map_fun(args, ctx)` gets as `ctx` in a member, and the training function of the run around it."""
+
+import queue
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sparktrain.config.param_values import did_you_mean
+from sparktrain.errors import StreamError
+from sparktrain.tensorflowonspark.paths import absolute_path
+
+if TYPE_CHECKING:
+    from sparktrain.tensorflowonspark.TFNode import DataFeed
+    from sparktrain.training.context import TrainContext
+    from sparktrain.training.data.stream.stream_data import StreamData
+
+ERROR = "error"
+"""The queue whose entries make a member fail at its end."""
+NOT_FED = ("output", ERROR, "control")
+"""Queues that no call of the driver feeds."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """What every member knows about its cluster."""
+
+    num_ps: int
+    master_node: str | None
+    """The job name of rank 0; None makes it a worker as the others."""
+    eval_node: bool
+    feeds: tuple[str, ...]
+    """The feeds of the cluster; none where members read their data themselves."""
+    default_fs: str
+    working_dir: str
+
+
+class NodeHandle:
+    """`ctx.mgr`: state and queues of one member, in its own process. One thread at a time uses it."""
+
+    def __init__(self, feeds: tuple[str, ...], stream: "Callable[[str], StreamData]") -> None:
+        self._values: dict[str, Any] = {"state": "running"}
+        self._queues: dict[str, queue.Queue[Any]] = {name: queue.Queue() for name in NOT_FED}
+        self._feeds = feeds
+        self._stream = stream
+        self.opened: dict[str, StreamData] = {}
+        """The feeds that were read."""
+
+    def get(self, key: str) -> Any:
+        """The value of `key`, such as `state`; None when it has none."""
+        return self._values.get(key)
+
+    def set(self, key: str, value: Any) -> None:
+        """Set the value of `key`."""
+        self._values[key] = value
+
+    def get_queue(self, name: str) -> "queue.Queue[Any]":
+        """A queue of this member: output, error or control. Raises StreamError for a feed, and an unknown name."""
+        if name in self._feeds:
+            raise StreamError(
+                f"ctx.mgr.get_queue({name!r}): the rows of a feed travel in batches, without a queue of rows; read "
+                f"them by ctx.get_data_feed(qname_in={name!r}).next_batch(n)"
+            )
+        if name not in self._queues:
+            raise StreamError(f"ctx.mgr.get_queue({name!r}): {self._known(name, NOT_FED)}")
+        return self._queues[name]
+
+    def stream(self, name: str) -> "StreamData":
+        """The rows of a feed for this member. Blocks until a socket listens. Raises StreamError for an unknown name."""
+        if name not in self._feeds:
+            where = "" if self._feeds else " (a cluster with InputMode.TENSORFLOW has no feed)"
+            raise StreamError(f"qname {name!r} is no feed of this cluster: {self._known(name, self._feeds)}{where}")
+        if name not in self.opened:
+            self.opened[name] = self._stream(name)
+        return self.opened[name]
+
+    def _known(self, name: str, names: tuple[str, ...]) -> str:
+        return f"it has {', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}"
+
+
+class TFNodeContext:
+    """One member of a cluster, with the attributes that programs for TensorFlowOnSpark read."""
+
+    tmp_socket = None
+    """The original reserves a port by it; members here hold their port in another way."""
+
+    def __init__(self, context: "TrainContext", settings: NodeSettings) -> None:
+        self.sparktrain = context
+        """The context of sparktrain: checkpoints, reports, the ring."""
+        self.cluster_spec = job_addresses(context.cluster_spec, settings.master_node)
+        """The `host:port` of the members of each job, an argument of `tf.train.ClusterSpec`."""
+        self.job_name, self.task_index = job_of(context.role, context.index, settings.master_node)
+        self.executor_id = executor_of(context.rank, context.size, settings)
+        """The number of this member as the original counts: parameter servers, master, evaluator, workers."""
+        self.worker_num = self.executor_id
+        self.defaultFS = settings.default_fs
+        """The default file system of the driver's Hadoop configuration, such as `hdfs://namenode:8020`."""
+        self.working_dir = settings.working_dir
+        """The folder in which the driver runs."""
+        self.mgr = NodeHandle(settings.feeds, context.stream)
+
+    @property
+    def num_workers(self) -> int:
+        """The number of members that train, the master among them."""
+        return sum(len(self.cluster_spec.get(each, ())) for each in ("master", "chief", "worker"))
+
+    def absolute_path(self, path: str) -> str:
+        """The URL of `path`: with a slash in front beneath `defaultFS`, else beneath the home or `working_dir`."""
+        return absolute_path(path, self.defaultFS, self.working_dir)
+
+    def get_data_feed(
+        self,
+        train_mode: bool = True,
+        qname_in: str = "input",
+        qname_out: str = "output",
+        input_mapping: Mapping[str, str] | None = None,
+    ) -> "DataFeed":
+        """The rows that the driver sends to this member. Does not block; see `TFNode.DataFeed`."""
+        from sparktrain.tensorflowonspark.TFNode import DataFeed  # it loads Arrow
+
+        return DataFeed(self.mgr, train_mode, qname_in, qname_out, input_mapping)
+
+    def start_cluster_server(self, num_gpus: int = 1, rdma: bool = False) -> NoReturn:
+        """Raises: TensorFlow 2 programs make a strategy, and TF1 programs their own server."""
+        from sparktrain.tensorflowonspark import TFNode
+
+        TFNode.start_cluster_server(self, num_gpus, rdma)
+
+    def export_saved_model(self, *args: Any, **options: Any) -> NoReturn:
+        """Raises: see `compat.export_saved_model`."""
+        from sparktrain.tensorflowonspark import TFNode
+
+        TFNode.export_saved_model(*args, **options)
+
+    def release_port(self) -> None:
+        """Nothing to do: sparktrain frees a member's port when TensorFlow binds it."""
+
+
+def job_addresses(cluster: Mapping[str, list[str]], master_node: str | None) -> dict[str, list[str]]:
+    """The cluster of a gang, with rank 0 under the name of the master, or as the first worker."""
+    chief, workers = cluster.get("chief", []), cluster.get("worker", [])
+    named = {master_node: chief, "worker": workers} if master_node is not None else {"worker": [*chief, *workers]}
+    others = {name: each for name, each in cluster.items() if name not in ("chief", "worker")}
+    return {name: list(each) for name, each in {**others, **named}.items() if each}
+
+
+def job_of(role: str, index: int, master_node: str | None) -> tuple[str, int]:
+    """Job name and task index of a member with this role in its gang."""
+    if role == "chief":
+        return (master_node, 0) if master_node is not None else ("worker", 0)
+    if role == "worker" and master_node is None:
+        return role, index + 1
+    return role, index
+
+
+def executor_of(rank: int, size: int, settings: NodeSettings) -> int:
+    """The number of a member as the original assigns executors: servers, master, evaluator, workers."""
+    trainers = size - settings.num_ps - settings.eval_node
+    if rank >= trainers + settings.num_ps:  # the evaluator
+        return settings.num_ps + (settings.master_node is not None)
+    if rank >= trainers:
+        return rank - trainers
+    if rank == 0 and settings.master_node is not None:
+        return settings.num_ps
+    return settings.num_ps + settings.eval_node + rank
+
+
+def node_function(map_fun: Callable[..., Any], tf_args: Any, settings: NodeSettings) -> Callable[..., None]:
+    """The training function of the run: it calls `map_fun(tf_args, ctx)` in each member."""
+
+    def node(ctx: Any) -> None:
+        from sparktrain.tensorflowonspark.node_context import run_node
+
+        run_node(ctx, map_fun, tf_args, settings)
+
+    node.__name__ = node.__qualname__ = getattr(map_fun, "__name__", "map_fun")
+    node.__module__ = getattr(map_fun, "__module__", "__main__")  # its imports are the user's
+    return node
+
+
+def run_node(context: "TrainContext", map_fun: Callable[..., Any], tf_args: Any, settings: NodeSettings) -> None:
+    """Call `map_fun` in this member, and drop what its feeds still get until their end. Raises what it raises."""
+    node = TFNodeContext(context, settings)
+    if isinstance(tf_args, list):
+        sys.argv = [str(each) for each in tf_args]
+    map_fun(tf_args, node)
+    errors = node.mgr.get_queue(ERROR)
+    if not errors.empty():
+        raise RuntimeError(str(errors.get_nowait()))
+    node.mgr.set("state", "terminating")
+    for stream in node.mgr.opened.values():
+        stream.wait_for_end()
+    node.mgr.set("state", "stopped")
