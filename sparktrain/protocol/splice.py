@@ -61,15 +61,15 @@ class Splice:
 
     def move(self, ready: Any, events: int) -> None:
         """Forward the bytes that can be forwarded."""
-        try:
-            if events & _WRITE:
-                self._send(ready)
-            if events & _READ and not self.over:
+        if events & _WRITE:
+            self._send_to(ready)
+        if events & _READ and not self.over:
+            try:
                 self._receive(ready)
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._lose(ready)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._end_by_error(ready)
         self._watch()
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class Splice:
         except BlockingIOError:
             pass
         except OSError:
-            self._lose(there)
+            self._stop_sending(there)
 
     def _send(self, there: socket.socket) -> None:
         unsent = self._unsent[there]
@@ -118,13 +118,18 @@ class Splice:
         with suppress(OSError):
             there.shutdown(socket.SHUT_WR)
 
-    def _lose(self, which: socket.socket) -> None:
-        """A connection has broken. The peer's ends both; after the server's, the peer still receives what was sent."""
-        if which is self._outer:
+    def _stop_sending(self, there: socket.socket) -> None:
+        """Nothing can be sent to a connection. The peer's ends both; the server may have sent bytes that wait here."""
+        if there is self._outer:
             self.over = True
         else:
-            self._lost, self._unsent[which] = which, memoryview(b"")
-            self._end(which)
+            self._lost, self._unsent[there] = there, memoryview(b"")
+
+    def _end_by_error(self, here: socket.socket) -> None:
+        """A connection broke, and all that it had sent has been read: see `_stop_sending`."""
+        self._stop_sending(here)
+        if not self.over:
+            self._end(here)
 
     def _watch(self) -> None:
         """Wait for the next bytes that can be forwarded."""
