@@ -63,6 +63,8 @@ class CommandRequest:
     local: bool = False
     """Train in processes of this machine, without Spark."""
     slots: int | None = None
+    tensorflowonspark: bool = False
+    """Serve `import tensorflowonspark` in this process and in those that train."""
 
 
 @dataclass(frozen=True)
@@ -165,13 +167,17 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
         return fail(f"unexpected {type(error).__name__}: {error}{hint}", 1)
 
 
-def load(target: str) -> "Target":
-    """Import the function's module. Raises FunctionError."""
+def load(request: CommandRequest) -> "Target":
+    """Import the module of the function that the request names. Raises FunctionError."""
     from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
     from sparktrain.usercode.target import resolve
 
+    if request.tensorflowonspark:
+        from sparktrain.tensorflowonspark.installation import install
+
+        install()
     with stderr_without(OF_TENSORFLOW):
-        return resolve(target)
+        return resolve(request.target)
 
 
 def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:

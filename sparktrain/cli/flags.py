@@ -62,6 +62,11 @@ Directory = Annotated[
     str, typer.Argument(metavar="DIR", help="The run directory: a path or a URL, such as hdfs:///runs/mnist.")
 ]
 Master = Annotated[str | None, option(SPARK, "URL", "Spark's master (default: two executors on this machine).")]
+TensorFlowOnSpark = Annotated[
+    bool,
+    option(FUNCTION, "", "Have `import tensorflowonspark` give sparktrain's modules of that name, for programs that "
+           "were written for TensorFlowOnSpark.", "--tensorflowonspark"),
+]  # fmt: skip
 Local = Annotated[bool, option(SPARK, "", "Train in processes of this machine, without Spark and Java.", "--local")]
 Slots = Annotated[int | None, option(SPARK, "N", "With --local: how many members train at a time (default: 2).")]
 PyFiles = Annotated[str | None, option(SPARK, "F1,F2", "Python files and archives for the executors.")]

@@ -19,6 +19,7 @@ from sparktrain.cli.flags import (
     Quiet,
     Slots,
     Target,
+    TensorFlowOnSpark,
     option,
     settings_of,
     takes,
@@ -107,6 +108,7 @@ def sweep(
     params: Annotated[
         str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; YAML and JSON may set options too.")
     ] = None,
+    tensorflowonspark: TensorFlowOnSpark = False,
     master: Master = None,
     local: Local = False,
     slots: Slots = None,
@@ -123,7 +125,8 @@ def sweep(
     """
     request = SweepCommandRequest(
         target, settings_of(LaunchKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
-        local=local, slots=slots, grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
+        local=local, slots=slots, tensorflowonspark=tensorflowonspark,
+        grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
     )  # fmt: skip
     return common.perform(request, lambda: perform_sweep(request))
 
@@ -138,6 +141,7 @@ def run(
     params: Annotated[
         str | None, option(FUNCTION, "FILE", "Parameters and options in YAML or JSON; those given here prevail.")
     ] = None,
+    tensorflowonspark: TensorFlowOnSpark = False,
     master: Master = None,
     local: Local = False,
     slots: Slots = None,
@@ -154,7 +158,8 @@ def run(
     """
     request = RunCommandRequest(
         target, settings_of(RunKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
-        local=local, slots=slots, params=tuple(param or ()), file=params,
+        local=local, slots=slots, tensorflowonspark=tensorflowonspark,
+        params=tuple(param or ()), file=params,
     )  # fmt: skip
     return common.perform(request, lambda: perform_run(request))
 
@@ -196,7 +201,7 @@ def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
     """Check everything that needs no Spark, then start the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
     space, settings = _space(request)
     with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
-        target = common.load(request.target)
+        target = common.load(request)
 
         from sparktrain.api import sweep_target
         from sparktrain.display.summary import summary_table
@@ -214,7 +219,7 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
     """
     params, settings = _params(request)
     with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
-        target = common.load(request.target)
+        target = common.load(request)
 
         from sparktrain.api import run_target
         from sparktrain.display.summary import Lines

@@ -85,7 +85,7 @@ class LoadedModel:
         import keras
         import tensorflow as tf
 
-        model, structure = self._model, _structure(self._model)
+        model, structure = self._model, input_structure(self._model)
         specs = [tf.TensorSpec((None, *each.shape), each.dtype, name=f"input_{i}") for i, each in enumerate(inputs)]
 
         def call(*tensors: Any) -> Any:
@@ -139,7 +139,7 @@ def _import(name: str) -> None:
         ) from error
 
 
-def _structure(model: Any) -> Any:
+def input_structure(model: Any) -> Any:
     """The structure of the inputs of a functional model; None for one tensor."""
     import keras
 
@@ -154,7 +154,7 @@ def _inputs(model: Any) -> tuple[TensorField, ...]:
             f"the model ({type(model).__name__}) has no fixed inputs: wrap it in a functional one, "
             "keras.Model(x, model(x)) with x = keras.Input(...), and save that"
         )
-    names = _keys(_structure(model), len(tensors)) or [each.name for each in tensors]
+    names = _keys(input_structure(model), len(tensors)) or [each.name for each in tensors]
     return tuple(
         TensorField(name, tuple(each.shape[1:]), str(each.dtype)) for name, each in zip(names, tensors, strict=True)
     )

@@ -26,6 +26,8 @@ from sparktrain.submit.command import (
 )
 from sparktrain.usercode.imports import NEVER_LOCAL, imports_of_file
 
+SERVED = "tensorflowonspark"
+"""A module that the driver has from this package, and the name of its option."""
 PROGRAMS = {"sweep": "grid_search.py", "run": "run_gang.py", "resume": "resume_run.py"}
 
 
@@ -117,10 +119,11 @@ def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> li
     target = file_of_target(arguments.get("target", ""))
     archives = [path for path in py_files if not path.endswith(".py")]
     found: dict[str, Path] = {}
+    known = NEVER_LOCAL | ({SERVED} if arguments.get(SERVED) else set())
     waiting = [Path(target)] if target is not None else []
     while waiting:
         path = waiting.pop()
-        for name in sorted({each.partition(".")[0] for each in imports_of_file(path).modules} - {*found, *NEVER_LOCAL}):
+        for name in sorted({each.partition(".")[0] for each in imports_of_file(path).modules} - {*found, *known}):
             module, package = path.with_name(f"{name}.py"), path.with_name(name)
             if (package / "__init__.py").is_file() and not archives:
                 raise SpecError(

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from sparktrain.usercode.module_aliases import is_alias
+
 NEVER_SENT = frozenset({"sparktrain", "pyspark", "py4j"})
 """Modules that executors have themselves."""
 NEVER_LOCAL = frozenset({"__main__", "__mp_main__"}) | NEVER_SENT | sys.stdlib_module_names
@@ -65,7 +67,7 @@ def _homes() -> frozenset[Path]:
 
 def find_local(name: str) -> Path | None:
     """The file or package folder of the local top-level module `name`; None for any other. Imports nothing."""
-    if name in NEVER_LOCAL or not name.isidentifier():
+    if name in NEVER_LOCAL or is_alias(name) or not name.isidentifier():
         return None
     loaded = sys.modules.get(name)
     spec = getattr(loaded, "__spec__", None) or importlib.machinery.PathFinder.find_spec(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sparktrain.errors import FunctionError
 from sparktrain.usercode.imports import NEVER_SENT, SKIPPED_FOLDERS, Sources, files_below
+from sparktrain.usercode.module_aliases import is_alias, stub_files
 
 MAX_ARCHIVE_BYTES = 20 * 2**20
 MAX_ARCHIVE_FILES = 20_000
@@ -25,7 +26,7 @@ _CODE_SUFFIXES = frozenset({".py", ".pyi", ".so"})
 
 def archive_beside(folder: Path, sources: Sources, most_files: int = MAX_ARCHIVE_FILES) -> bytes:
     """The modules and packages in `folder`. Raises FunctionError when they are too large, naming the largest."""
-    entries = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() and path.stem not in NEVER_SENT]
+    entries = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() and not _is_known(path.stem)]
     modules = [path for path in entries if path.suffix == ".py" and os.path.isfile(path)]
     packages = [path for path in entries if _may_be_package(path)]
     imported = {name.partition(".")[0] for name in sources.imports_of_files(modules).modules}
@@ -34,15 +35,19 @@ def archive_beside(folder: Path, sources: Sources, most_files: int = MAX_ARCHIVE
 
 
 def archive_of(places: Iterable[Path], most_files: int = MAX_ARCHIVE_FILES) -> bytes:
-    """The module files and package folders in `places`; empty for none. Raises FunctionError when too large."""
-    files = {}
+    """The module files and package folders in `places`, and the stubs of aliases; empty for none of them.
+
+    Raises FunctionError when they are too large.
+    """
+    files, stubs = {}, stub_files()
     for place in places:
         for path in [place] if place.is_file() else _belonging(place, most_files):
             files[path.relative_to(place.parent).as_posix()] = path
-    if not files:
+    if not files and not stubs:
         return b""
     _check_size({name: path.stat().st_size for name, path in files.items()}, list(places))
-    return _zipped(tuple((name, _content(files[name])) for name in sorted(files)))
+    contents = {**{name: _content(path) for name, path in files.items()}, **stubs}
+    return _zipped(tuple((name, contents[name]) for name in sorted(contents)))
 
 
 @functools.lru_cache(maxsize=2)
@@ -56,6 +61,11 @@ def _zipped(contents: tuple[tuple[str, bytes], ...]) -> bytes:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content)
     return buffer.getvalue()
+
+
+def _is_known(name: str) -> bool:
+    """Whether executors import it from this package, or have it themselves."""
+    return name in NEVER_SENT or is_alias(name)
 
 
 def _may_be_package(path: Path) -> bool:

@@ -197,6 +197,14 @@ def test_a_package_beside_the_training_file_must_be_brought(tmp_path: Path) -> N
     assert job.py_files == ("tools.zip",)
 
 
+def test_a_package_that_the_driver_has_by_an_option_is_left(tmp_path: Path) -> None:
+    arguments = beside(tmp_path, train="from tensorflowonspark import dfutil\n", tensorflowonspark="")
+    with pytest.raises(SpecError, match=r"train\.py imports tensorflowonspark, a package beside it"):
+        job_of(asked(), arguments)
+    job, _ = job_of(asked(), {**arguments, "tensorflowonspark": True})
+    assert job.py_files == ()
+
+
 def test_a_job_here_finds_its_files_where_they_are() -> None:
     job, directory = job_of(asked(mode="client"), {**SWEEP, "dir": None})
     assert job.files == ()

@@ -1,0 +1,106 @@
+"""Exports a Keras model as a SavedModel, into any store. Imports TensorFlow when it is used."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from sparktrain.config.store_address import StoreAddress
+from sparktrain.errors import SpecError
+from sparktrain.inference.loaded_model import input_structure
+from sparktrain.store.base import PIECE_BYTES, Store
+from sparktrain.store.url import open_store
+
+GRAPH = "saved_model.pb"
+"""The file that makes a folder a SavedModel: in a store it is written last."""
+ENDPOINT = "serve"
+"""Keras adds `serving_default`, which is the same."""
+_UNNAMED = "keras_tensor"
+
+
+def export(model: Any, target: str) -> None:
+    """Export a built model to the folder `target`, a path or a URL; files of an earlier export there are replaced.
+
+    The names of inputs and outputs are those of Keras 2. Blocks on the store. Raises SpecError for a model without
+    fixed inputs, OSError when the store fails.
+    """
+    parts = urlsplit(target)
+    if not parts.scheme or parts.scheme == "file":
+        _write(model, unquote(parts.path) if parts.scheme else os.path.expanduser(target))
+        return
+    with tempfile.TemporaryDirectory(prefix="sparktrain-export-") as folder:
+        _write(model, folder)
+        _upload(Path(folder), open_store(StoreAddress(target)))
+
+
+def input_names(model: Any) -> list[str]:
+    """The names of the inputs as Keras 2 gave them, where the program has given none."""
+    import keras
+
+    names = [str(each.name) for each in model.inputs]
+    own = [not each.startswith(_UNNAMED) for each in names]
+    if len(names) == 1 and not own[0] and isinstance(model, keras.Sequential):
+        return [f"{model.layers[0].name}_input"]
+    return [
+        name if given else f"input_{number}" for number, (name, given) in enumerate(zip(names, own, strict=True), 1)
+    ]
+
+
+def output_names(model: Any) -> list[str]:
+    """The names of the layers that give the outputs, with a number where one gives several."""
+    known = list(getattr(model, "output_names", ()) or ())
+    if not known:  # of a Sequential model that is not functional
+        known = [model.layers[-1].name]
+    return list(_numbered(known))
+
+
+def _numbered(names: Sequence[str]) -> Iterator[str]:
+    for place, name in enumerate(names):
+        before = names[:place].count(name)
+        yield f"{name}_{before}" if before else name
+
+
+def _write(model: Any, folder: str) -> None:
+    import keras
+    import tensorflow as tf
+
+    if not getattr(model, "inputs", None):
+        raise SpecError(
+            f"the model ({type(model).__name__}) has no fixed inputs, so it cannot be exported: call fit() or "
+            "model.build(input_shape) first, or wrap it in keras.Model(x, model(x)) with x = keras.Input(...)"
+        )
+    structure, outputs = input_structure(model), output_names(model)
+    specs = [
+        tf.TensorSpec((None, *each.shape[1:]), each.dtype, name=name)
+        for each, name in zip(model.inputs, input_names(model), strict=True)
+    ]
+
+    def call(*tensors: Any) -> dict[str, Any]:
+        packed = tensors[0] if structure is None else keras.tree.pack_sequence_as(structure, list(tensors))
+        found = keras.tree.flatten(model(packed, training=False))
+        names = outputs if len(outputs) == len(found) else [f"output_{number}" for number in range(len(found))]
+        return dict(zip(names, found, strict=True))
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint(ENDPOINT, call, input_signature=specs)
+    archive.write_out(folder, verbose=False)
+
+
+def _upload(folder: Path, store: Store) -> None:
+    """Put the files of a SavedModel into the store, so that one with all files is there or none."""
+    store.delete(GRAPH)
+    paths = sorted(each for each in folder.rglob("*") if each.is_file())
+    for path in sorted(paths, key=lambda each: each.name == GRAPH):
+        name = path.relative_to(folder).as_posix()
+        store.delete(name)
+        with path.open("rb") as source:
+            file = store.create(name)
+            try:
+                while piece := source.read(PIECE_BYTES):
+                    file.write(piece)
+                file.publish()
+            finally:
+                file.discard()
