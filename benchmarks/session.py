@@ -24,12 +24,12 @@ _STDERR = 2
 
 
 @contextmanager
-def session(conf: Mapping[str, str] | None = None) -> Iterator[tuple[SparkSession, str]]:
+def session(conf: Mapping[str, str] | None = None, master: str = MASTER) -> Iterator[tuple[SparkSession, str]]:
     """A warm session, and a folder for run directories. Both executors are up and have run Python."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="sparktrain-benchmark-")))
         with _stderr_into(folder / "spark.log"):  # the JVM keeps it, and prints lines that no log level silences
-            spark = stack.enter_context(spark_session(MASTER, folder, {"spark.log.level": "ERROR", **(conf or {})}))
+            spark = stack.enter_context(spark_session(master, folder, {"spark.log.level": "ERROR", **(conf or {})}))
         stage(spark, 4 * SLOTS, lambda _: {})
         yield spark, str(folder / "runs")
 

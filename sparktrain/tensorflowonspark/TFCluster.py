@@ -16,6 +16,7 @@ from sparktrain.config.data_sources import PushedSource
 from sparktrain.config.option_catalog import RunKeywords
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.display.live import choose_display
+from sparktrain.display.progress import Display
 from sparktrain.driver.background_run import BackgroundRun
 from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.driver.engines.selection import engine_of
@@ -245,7 +246,7 @@ def run(
     feeds = {name: PushedFeed(name) for name in queues if name not in NOT_FED} if input_mode == InputMode.SPARK else {}
     if decided := sorted({"workers", "ps", "evaluator", "backend", "data"} & {*options}):
         raise SpecError(f"TFCluster.run({decided[0]}=): num_executors, num_ps and eval_node decide it; leave it out")
-    agents, session = _agents_of(sc)
+    agents, session = _agents_of(sc, options.get("agents"))
     settings = NodeSettings(
         num_ps, master_node, eval_node, tuple(feeds), LOCAL if session is None else default_fs(session), os.getcwd()
     )
@@ -261,12 +262,15 @@ def run(
     }
     chosen = RunOptions(**settled(RunKeywords, asked, "run"))
     prepared = compose(node_function(map_fun, tf_args, settings), single({}), chosen)
-    cluster = TFCluster(sc, _background(prepared, agents, feeds), feeds, settings, num_executors)
+    display = choose_display(quiet=not chosen.asked["progress"])
+    cluster = TFCluster(sc, _background(prepared, agents, feeds, display), feeds, settings, num_executors)
     cluster._start(reservation_timeout)
     return cluster
 
 
-def _background(prepared: PreparedRun, agents: StoppableAgents, feeds: dict[str, PushedFeed]) -> BackgroundRun:
+def _background(
+    prepared: PreparedRun, agents: StoppableAgents, feeds: dict[str, PushedFeed], display: Display
+) -> BackgroundRun:
     for name, feed in feeds.items():
         feed.place(prepared.store, prepared.layout.feed(name, uuid.uuid4().hex[:8]))
 
@@ -274,15 +278,15 @@ def _background(prepared: PreparedRun, agents: StoppableAgents, feeds: dict[str,
         for feed in feeds.values():
             feed.close(error)
 
-    return BackgroundRun(prepared, agents, choose_display(quiet=False), close)
+    return BackgroundRun(prepared, agents, display, close)
 
 
-def _agents_of(sc: Any) -> tuple[StoppableAgents, Any]:
+def _agents_of(sc: Any, wanted: int | None) -> tuple[StoppableAgents, Any]:
     """Where members run, and the session; None without one. Raises SpecError, SessionError."""
     if isinstance(sc, Pool):
         return PoolAgents(sc._agents), None
     if isinstance(sc, LocalMachine):
-        return OwnAgents(engine_of(sc), None), None
+        return OwnAgents(engine_of(sc), wanted), None
     if hasattr(sc, "parallelize"):
         if sc._jsc is None:  # PySpark has no public word for it
             raise SessionError("sc is a SparkContext that is stopped: pass the active one (spark.sparkContext)")
@@ -296,7 +300,7 @@ def _agents_of(sc: Any) -> tuple[StoppableAgents, Any]:
         )
     if is_stopped(sc):
         raise SessionError("sc belongs to a Spark session that is stopped: make another one")
-    return OwnAgents(engine_of(sc), None), sc
+    return OwnAgents(engine_of(sc), wanted), sc
 
 
 def _check_call(
