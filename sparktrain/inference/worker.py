@@ -92,7 +92,7 @@ def one_column(outputs: Sequence[pa.Array], use: ModelUse) -> pa.Array:
 
 def _model(file: ModelFile) -> LoadedModel:
     """The model. This process keeps those that it has used last."""
-    cpus, gpu = _resources()
+    cpus, gpu = task_resources()
     key = (file.sha256, gpu or "")
     for place, entry in enumerate(_entries):
         if entry.key == key:
@@ -120,7 +120,7 @@ def _loaded(file: ModelFile, key: tuple[str, str], cpus: int, gpu: str | None) -
     return _Entry(key, model, folder)
 
 
-def _resources() -> tuple[int, str | None]:
+def task_resources() -> tuple[int, str | None]:
     """The cores of this task, and the address of its GPU if it has one."""
     from pyspark import TaskContext
 

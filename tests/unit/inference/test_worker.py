@@ -110,7 +110,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
 
 
 def test_a_process_keeps_the_models_that_it_used_last(loaded: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "_resources", lambda: (1, None))
+    monkeypatch.setattr(worker, "task_resources", lambda: (1, None))
     for digest in "abcacbdb":
         assert worker._model(ModelFile("m", 1, digest)) == f"model {digest}"
     assert [each for each, _ in loaded] == ["a", "b", "c", "d"]
@@ -120,7 +120,7 @@ def test_a_process_keeps_the_models_that_it_used_last(loaded: list[Any], monkeyp
 
 def test_on_a_gpu_it_keeps_one_for_the_gpu_of_the_task(loaded: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for gpu in ("0", "0", "1"):
-        monkeypatch.setattr(worker, "_resources", lambda gpu=gpu: (2, gpu))
+        monkeypatch.setattr(worker, "task_resources", lambda gpu=gpu: (2, gpu))
         worker._model(ModelFile("m", 1, "a"))
     assert loaded == [("a", "0"), ("a", "1")]
     assert len(worker._entries) == 1

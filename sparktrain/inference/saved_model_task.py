@@ -1,0 +1,144 @@
+"""Predictions with a SavedModel over Arrow batches: what Spark pickles, and the model of a worker."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from sparktrain.errors import DataError
+from sparktrain.inference.feature_rows import feature_batch, tensors_of
+from sparktrain.inference.feeds import Feed
+from sparktrain.inference.model_folder import ModelFolder
+from sparktrain.inference.model_signature import TensorField
+from sparktrain.inference.saved_model_files import SavedModelFiles
+
+_WIDE = {"f": pa.float64(), "i": pa.int64(), "u": pa.int64(), "b": pa.bool_(), "S": pa.binary(), "O": pa.binary()}
+"""The types of columns by the kinds of NumPy's types: those that Spark infers from Python's numbers."""
+
+
+class SavedModelTask(Struct, frozen=True):
+    """A prediction over the batches of a DataFrame."""
+
+    files: SavedModelFiles
+    tags: tuple[str, ...]
+    key: str
+    feeds: tuple[Feed, ...]
+    outputs: tuple[TensorField, ...]
+    names: tuple[str, ...]
+    """The columns that the outputs become."""
+    kept: tuple[int, ...]
+    """The columns of the input that stay, by position."""
+    batch_size: int
+    subject: str
+    """The data, for messages."""
+
+
+class _Loaded:
+    """The model of this process: one stays."""
+
+    key: tuple[str, str, tuple[str, ...]] | None = None
+    folder: ModelFolder | None = None
+    model: Any = None
+    device = ""
+
+
+def column_type(field: TensorField) -> pa.DataType:
+    """The type of the column that an output becomes: a number for one value a row, else nested lists."""
+    kind = _WIDE[_kind(field.dtype)]
+    for _ in field.shape:
+        kind = pa.list_(kind)
+    return kind
+
+
+def output_column(values: NDArray[Any], field: TensorField) -> pa.Array:
+    """The rows of an output as a column. `values` has the shape (rows, *shape)."""
+    flat = values.reshape(-1)
+    array = pa.array(flat.astype(np.float64) if field.dtype == "bfloat16" else flat).cast(_WIDE[_kind(field.dtype)])
+    for axis in range(values.ndim - 1, 0, -1):
+        rows = int(np.prod(values.shape[:axis]))
+        array = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * values.shape[axis]), array)
+    return array
+
+
+def predict_saved(batches: Iterator[pa.RecordBatch], task: SavedModelTask) -> Iterator[pa.RecordBatch]:
+    """The batches with the kept columns and the outputs. Loads the model at the first batch with rows.
+
+    Raises DataError for values that the model cannot take.
+    """
+    for batch in batches:
+        arrays = batch.columns
+        names = [batch.schema.field(place).name for place in range(len(arrays))]
+        features = feature_batch(names, arrays, task.feeds)
+        parts = [
+            _predicted(features.slice(start, task.batch_size), task)
+            for start in range(0, len(features), task.batch_size)
+        ]
+        made = [
+            pa.concat_arrays([part[place] for part in parts]) if parts else pa.array([], column_type(field))
+            for place, field in enumerate(task.outputs)
+        ]
+        kept = [arrays[place] for place in task.kept]
+        yield pa.RecordBatch.from_arrays([*kept, *made], names=[*(names[each] for each in task.kept), *task.names])
+
+
+def _predicted(features: pa.RecordBatch, task: SavedModelTask) -> list[pa.Array]:
+    import tensorflow as tf
+
+    tensors = tensors_of(features, task.feeds, task.subject)
+    function = _function(task)
+    with tf.device(_Loaded.device):
+        given = {feed.input.name: tf.constant(each) for feed, each in zip(task.feeds, tensors, strict=True)}
+        try:
+            found: Mapping[str, Any] = function(**given)
+        except (tf.errors.OpError, ValueError, TypeError) as error:
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise DataError(f"{task.subject}: the model {task.files.url} refuses the rows: {reason}") from error
+    return [_checked(found[each.name].numpy(), each, len(features), task) for each in task.outputs]
+
+
+def _checked(values: NDArray[Any], field: TensorField, rows: int, task: SavedModelTask) -> pa.Array:
+    if values.shape[:1] != (rows,) or values.ndim != len(field.shape) + 1:
+        raise DataError(
+            f"{task.subject}: output {field} of the model {task.files.url} has the shape {values.shape} for {rows} "
+            "rows: a model must give one row for each"
+        )
+    return output_column(values, field)
+
+
+def _function(task: SavedModelTask) -> Any:
+    """The signature of the model, which this process loads once."""
+    from sparktrain.inference.loaded_model import set_up
+    from sparktrain.inference.worker import task_resources
+
+    cpus, gpu = task_resources()
+    key = (task.files.sha256, gpu or "", task.tags)
+    if _Loaded.key != key:
+        import tensorflow as tf
+
+        if _Loaded.folder is not None:
+            _Loaded.folder.release()
+        _Loaded.key, _Loaded.model, _Loaded.folder = None, None, ModelFolder.hold(task.files.sha256)
+        path = task.files.fetch(_Loaded.folder)
+        _Loaded.device = set_up(cpus, gpu)
+        with tf.device(_Loaded.device):
+            _Loaded.model = tf.saved_model.load(str(path), tags=list(task.tags))
+        _Loaded.key = key
+    return _Loaded.model.signatures[task.key]
+
+
+def _kind(dtype: str) -> str:
+    if dtype == "string":
+        return "S"
+    return "f" if dtype == "bfloat16" else str(np.dtype(dtype).kind)
+
+
+def new_names(made: Sequence[str], kept: Sequence[str], subject: str) -> None:
+    """Raise DataError for a new column with the name of another; Spark compares names without their case."""
+    taken = {each.lower() for each in kept}
+    for name in made:
+        if name.lower() in taken:
+            raise DataError(f"{subject} would have two columns {name!r}: give the output another name")
+        taken.add(name.lower())

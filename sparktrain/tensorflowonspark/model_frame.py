@@ -1,0 +1,99 @@
+"""The DataFrame that `TFModel.transform` returns: columns checked against the model's signature before any job."""
+
+import functools
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain.config.param_values import did_you_mean
+from sparktrain.datasets.spark_names import map_in_arrow
+from sparktrain.errors import SpecError
+from sparktrain.inference.feeds import ColumnTable, feeds_of
+from sparktrain.inference.model_file import SUFFIX
+from sparktrain.inference.saved_model_files import saved_model_at
+from sparktrain.inference.saved_model_signature import graphs_in, signature_of
+from sparktrain.inference.saved_model_task import SavedModelTask, column_type, new_names, predict_saved
+from sparktrain.prediction import predict
+
+SUBJECT = "the DataFrame"
+
+logger = logging.getLogger("sparktrain")
+
+
+class ModelMapping(Struct, frozen=True):
+    """A model, and what feeds it and comes from it."""
+
+    url: str
+    inputs: dict[str, str]
+    """Tensors by column."""
+    outputs: dict[str, str]
+    """New columns by tensor, in order."""
+    batch_size: int
+    tag_set: str | None = None
+    key: str | None = None
+    keep: bool = False
+
+
+def transformed(frame: Any, asked: ModelMapping) -> Any:
+    """The lazy DataFrame with the outputs of the model. Blocks on the store. Raises as `TFModel.transform`."""
+    if asked.url.endswith(SUFFIX):
+        columns: Any = {tensor: column for column, tensor in asked.inputs.items()}
+        if len(columns) == 1:  # the only input goes by any name
+            columns = next(iter(columns.values()))
+        return predict(
+            frame, asked.url, output=asked.outputs, batch_size=asked.batch_size, columns=columns, keep=asked.keep
+        )
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    files, graph = saved_model_at(asked.url)
+    found = signature_of(graphs_in(graph, files.url), asked.tag_set, asked.key, files.url)
+    inputs = _matched({tensor: column for column, tensor in asked.inputs.items()}, found.inputs, "input", found.subject)
+    if missing := [each for each in found.inputs if each not in inputs]:
+        raise SpecError(
+            f"input_mapping has no column for the input {missing[0]!r} of {found.subject}: add one for each of "
+            f"{', '.join(map(repr, found.inputs))}"
+        )
+    outputs = _matched(asked.outputs, found.outputs, "output", found.subject)
+    signature = found.given(list(outputs))
+    kept = frame.columns if asked.keep else []
+    new_names(list(outputs.values()), kept, SUBJECT)
+    used = [each for each in frame.columns if asked.keep or each in inputs.values()]
+    selected = frame if asked.keep else frame.select(*("`" + each.replace("`", "``") + "`" for each in used))
+    feeds = feeds_of(signature, ColumnTable(to_arrow_schema(selected.schema), SUBJECT), inputs)
+    task = SavedModelTask(
+        files, found.tags, found.key, feeds, signature.outputs, tuple(outputs.values()), tuple(range(len(kept))),
+        asked.batch_size, SUBJECT,
+    )  # fmt: skip
+    made = [
+        StructField(name, from_arrow_type(column_type(field)))
+        for name, field in zip(task.names, signature.outputs, strict=True)
+    ]
+    return map_in_arrow(
+        selected,
+        functools.partial(predict_saved, task=task),
+        StructType([*(selected.schema[each] for each in kept), *made]),
+    )
+
+
+def _matched(asked: Mapping[str, str], known: Mapping[str, bytes], kind: str, subject: str) -> dict[str, str]:
+    """The columns by the names that the model has: as asked, or the only one under another name.
+
+    Raises SpecError for a name that the model lacks.
+    """
+    names, mapping = list(known), f"{kind}_mapping"
+    unknown = [each for each in asked if each not in known]
+    if len(asked) == len(known) == 1 and unknown:
+        logger.warning(
+            "%s names %r, and the only %s of %s is %r: that one is taken",
+            mapping, unknown[0], kind, subject, names[0],
+        )  # fmt: skip
+        return {names[0]: next(iter(asked.values()))}
+    if unknown:
+        raise SpecError(
+            f"{mapping} names {unknown[0]!r}, and the {kind}s of {subject} are {', '.join(map(repr, names))}"
+            f"{did_you_mean(unknown[0], names)}"
+        )
+    return dict(asked)
