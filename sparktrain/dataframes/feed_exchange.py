@@ -6,8 +6,9 @@ silent for the lease. A blocked write can be ended only by cancelling the reader
 
 import queue
 import threading
+from collections import deque
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -29,6 +30,7 @@ from sparktrain.protocol.feed_messages import (
     FromFeeder,
     LastAnswer,
     OpenFeed,
+    Results,
     SendFrom,
 )
 from sparktrain.threads import spawn
@@ -41,6 +43,17 @@ class UnreachableMemberError(StreamError):
     """No member listens at the address yet, or any more."""
 
 
+class RefusedError(StreamError):
+    """The member does not accept what was sent to it, and would not if it were sent again."""
+
+
+class Answered(NamedTuple):
+    """Results of the member for some rows."""
+
+    message: Results
+    batch: pa.RecordBatch
+
+
 class FeedExchange:
     """One exchange. Its methods belong to one thread; `close` ends it, and is always called."""
 
@@ -50,7 +63,9 @@ class FeedExchange:
         self._lease_s = ticket.lease_s
         self._clock = SystemClock()
         self._heard_at = self._clock.now()
-        self._answers: queue.SimpleQueue[FeedAnswer | Exception] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[FeedAnswer | Answered | Exception] = queue.SimpleQueue()
+        self._early: deque[Answered] = deque()
+        """Results that came before a failed write, and were not asked for yet."""
         self._enough = threading.Event()
         self._closed = threading.Event()
         self._silent = False
@@ -90,13 +105,39 @@ class FeedExchange:
         return answer
 
     def answer(self) -> FeedAnswer:
-        """The next answer. Blocks as long as the member sends heartbeats. Raises as the constructor."""
-        answer = self._answers.get()
+        """The next answer. Blocks as long as the member sends heartbeats. Raises as the constructor, RefusedError."""
+        answer = self._next()
+        if isinstance(answer, Answered):
+            raise StreamError(f"the member at {self._address} sent results on an exchange without answers")
+        return answer
+
+    def results(self, block: bool) -> Answered | None:
+        """The next results; None when there are none yet, and when the member takes no more rows (`enough`).
+
+        `block`: wait as long as the member sends heartbeats. Raises as `answer`.
+        """
+        if self._early:
+            return self._early.popleft()
+        try:
+            answer = self._next(block)
+        except queue.Empty:
+            return None
+        if isinstance(answer, Answered):
+            return answer
+        self._answers.put(answer)  # the last one, for the next call
+        return None
+
+    def _next(self, block: bool = True) -> FeedAnswer | Answered:
+        answer = self._answers.get(block)
         if isinstance(answer, FeedRefused):
-            raise StreamError(f"the member at {self._address} refused rows: {answer.reason}")
+            raise self._refused(answer)
         if isinstance(answer, Exception):
+            self._answers.put(answer)  # for the next call
             raise self._explained(answer) from answer
         return answer
+
+    def _refused(self, answer: FeedRefused) -> RefusedError:
+        return RefusedError(f"the member at {self._address} refused rows: {answer.reason}")
 
     def send(self, message: FromFeeder, batch: pa.RecordBatch | None = None) -> bool:
         """Send `message`, with rows; returns False when the member needs no more. Blocks while the member has no room.
@@ -110,9 +151,11 @@ class FeedExchange:
                 self._write(message, batch)
         except (pa.ArrowException, OSError) as error:
             with suppress(queue.Empty):  # the last answer before the member closed the exchange has the reason
-                answer = self._answers.get(timeout=_LAST_WORD_S)
+                while isinstance(answer := self._answers.get(timeout=_LAST_WORD_S), Answered):
+                    self._early.append(answer)
                 if isinstance(answer, FeedRefused):
-                    raise StreamError(f"the member at {self._address} refused rows: {answer.reason}") from error
+                    raise self._refused(answer) from error
+                self._answers.put(answer)  # for the next call
             if not self.enough:
                 raise self._explained(error) from error
         return not self.enough
@@ -141,11 +184,14 @@ class FeedExchange:
     def _receive(self) -> None:
         try:
             while True:
-                metadata = self._reader.read_chunk().app_metadata
+                chunk = self._reader.read_chunk()
+                metadata = chunk.app_metadata
                 self._heard_at = self._clock.now()
                 message = decode(metadata.to_pybytes() if metadata is not None else b"", FromFedMember)
                 if isinstance(message, SendFrom):
                     self._answers.put(message)
+                elif isinstance(message, Results):
+                    self._answers.put(Answered(message, chunk.data))
         except StopIteration:
             self._answers.put(StreamError("it closed the exchange"))
         except Exception as error:  # Arrow's, or of the decoder: the caller raises it

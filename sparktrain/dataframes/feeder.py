@@ -32,7 +32,7 @@ FEED_SCHEMA = "partition int, rows long, batches long, enough boolean"
 MOST_ROWS = 4096
 MOST_BYTES = 2 * 2**20
 """The most in one batch, whichever comes first."""
-_BUSY_S = (0.2, 5.0)
+BUSY_S = (0.2, 5.0)
 """The first and the longest pause before a feeder asks a busy member once more."""
 
 
@@ -54,7 +54,7 @@ class Fed(NamedTuple):
 
 def feed_task(batches: Iterator[pa.RecordBatch], ticket: FeedTicket) -> Iterator[pa.RecordBatch]:
     """Feed the partition of this task; for `mapInArrow`. Raises StreamError and DataError, which fail the task."""
-    this = _this_task()
+    this = this_task()
     fed = feed(_checked(batches, ticket, this.partition), ticket, this)
     yield pa.RecordBatch.from_pydict(
         {
@@ -78,7 +78,7 @@ def _checked(batches: Iterator[pa.RecordBatch], ticket: FeedTicket, partition: i
 
 def feed_rdd_task(rows: Iterator[Any], ticket: FeedTicket) -> Iterator[tuple[int, int, int, bool]]:
     """As `feed_task` for the rows of an RDD, which are any Python objects; for `mapPartitions`."""
-    this = _this_task()
+    this = this_task()
     yield (this.partition, *feed(pickled(rows), ticket, this))
 
 
@@ -105,10 +105,17 @@ class _Opened:
     def __init__(self, ticket: FeedTicket, this: TaskAttempt) -> None:
         address = ticket.addresses[this.partition % len(ticket.addresses)]
         asked = OpenFeed(
-            address.server, ticket.feed, ticket.epoch, ticket.micro_batch, this.partition, this.attempt, this.task
+            address.server,
+            ticket.feed,
+            ticket.epoch,
+            ticket.micro_batch,
+            this.partition,
+            this.attempt,
+            this.task,
+            until_taken=ticket.until_taken,
         )
         budget = RetryBudget(ticket.connect_s, Backoff(0.2, 2.0, (0.5, 1.0)))
-        busy = Backoff(*_BUSY_S, (0.5, 1.0))
+        busy = Backoff(*BUSY_S, (0.5, 1.0))
         while True:
             try:
                 self.exchange = FeedExchange(ticket, address, asked)
@@ -196,7 +203,8 @@ def _cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from cut(batch, MOST_ROWS, MOST_BYTES)
 
 
-def _this_task() -> TaskAttempt:
+def this_task() -> TaskAttempt:
+    """The task of Spark that calls this. Raises StreamError outside of one."""
     from pyspark import TaskContext  # the tests feed without Spark
 
     context = TaskContext.get()

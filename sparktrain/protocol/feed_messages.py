@@ -18,6 +18,8 @@ HEARTBEAT_S = 2.0
 """Interval at which both sides send a heartbeat, also while rows wait."""
 FEED_LEASE_S = 15.0
 """A side that has sent nothing for so long is gone."""
+NEXT_GENERATION_S = 120.0
+"""A gang that has not opened its feed again for so long after the loss of a member will not."""
 PICKLED = "pickled"
 """The only column of an RDD's rows: each value is the pickle of a list of rows."""
 AUTHORIZATION = "authorization"
@@ -93,6 +95,8 @@ class FeedDirectory:
     """Its settings may include secrets."""
     path: str
     """A folder of the store."""
+    wait_s: float = NEXT_GENERATION_S
+    """How long a task that has lost its member waits for the addresses of a newer generation."""
 
 
 class FeedAddresses(Struct, frozen=True):

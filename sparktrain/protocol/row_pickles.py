@@ -1,4 +1,4 @@
-"""The rows of an RDD, which are any Python objects, as batches of Arrow: only members unpickle them."""
+"""Python objects as batches of Arrow: the rows of an RDD, which only members unpickle, and results, which tasks do."""
 
 import pickle
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
-from sparktrain.errors import DataError
+from sparktrain.errors import DataError, StreamError
 from sparktrain.protocol.feed_messages import PICKLED
 
 MOST_ROWS = 4096
@@ -21,24 +21,50 @@ def pickled(rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
     The lists grow until their pickles have about half a MiB. Raises DataError for a row that cannot be pickled.
     """
+    return (batch for batch, _ in counted_pickles(rows))
+
+
+def counted_pickles(rows: Iterable[Any]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """As `pickled`, each batch with the length of its list."""
     waiting: list[Any] = []
     wanted = 16
     for row in rows:
         waiting.append(row)
         if len(waiting) >= wanted:
-            data = _pickle(waiting)
+            data = _row_pickle(waiting)
             wanted = min(2 * wanted, MOST_ROWS) if len(data) < _PICKLE_BYTES else max(1, wanted // 2)
-            yield pa.RecordBatch.from_pydict({PICKLED: pa.array([data], pa.binary())})
+            yield batch_of([data]), len(waiting)
             waiting = []
     if waiting:
-        yield pa.RecordBatch.from_pydict({PICKLED: pa.array([_pickle(waiting)], pa.binary())})
+        yield batch_of([_row_pickle(waiting)]), len(waiting)
 
 
-def _pickle(rows: list[Any]) -> bytes:
-    with suppress(Exception):  # the plain pickler is several times faster, and knows most rows
-        return pickle.dumps(rows, protocol=pickle.HIGHEST_PROTOCOL)
+def batch_of(pickles: list[bytes]) -> pa.RecordBatch:
+    """Pickles of lists as a batch of one column."""
+    return pa.RecordBatch.from_pydict({PICKLED: pa.array(pickles, pa.binary())})
+
+
+def pickle_of(values: list[Any]) -> bytes:
+    """The pickle of a list. Raises what a pickler raises for values that it does not know."""
+    with suppress(Exception):  # the plain pickler is several times faster, and knows most values
+        return pickle.dumps(values, protocol=pickle.HIGHEST_PROTOCOL)
+    return bytes(cloudpickle.dumps(values))
+
+
+def unpickled(batch: pa.RecordBatch, what: str) -> list[Any]:
+    """The values of the lists in a batch, in order. `what` names them in the StreamError for values unknown here."""
+    found: list[Any] = []
+    for value in batch.column(0):
+        try:
+            found += pickle.loads(value.as_buffer())
+        except Exception as error:
+            raise StreamError(f"{what} cannot be unpickled: {error}") from error
+    return found
+
+
+def _row_pickle(rows: list[Any]) -> bytes:
     try:
-        return bytes(cloudpickle.dumps(rows))
+        return pickle_of(rows)
     except Exception as error:
         raise DataError(
             f"a row of the RDD cannot be pickled: {error}; map rows to plain values first, such as tuples or dicts"

@@ -162,7 +162,6 @@ FENCES = [
             "sparktrain/usercode/serialize.py",
             "sparktrain/training/member.py",
             "sparktrain/protocol/row_pickles.py",  # rows of an RDD
-            "sparktrain/training/data/stream/feed_reader.py",
         ),
     ),
     Fence("errors have specific types", raises_of("Exception", "BaseException"), "raise Exception('no')"),

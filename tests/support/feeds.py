@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -33,9 +33,12 @@ FIRST_ROW = 10**9
 class LineProcess:
     """A process that answers one line of JSON to each line."""
 
+    MODULE = "tests.support.feeds"
+    """Where the process runs."""
+
     def __init__(self, kind: str, setup: Any, host: Host | None = None, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            [*(host.enter if host is not None else ()), sys.executable, "-m", "tests.support.feeds", kind],
+            [*(host.enter if host is not None else ()), sys.executable, "-m", self.MODULE, kind],
             cwd=ROOT,
             env={**os.environ, **(env or {})},
             stdin=subprocess.PIPE,
@@ -153,7 +156,8 @@ def numbered(partition: int, rows: int, width: int, seed: int, batch: int = ROWS
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def _say(answer: Any) -> None:
+def say(answer: Any) -> None:
+    """Answer one line."""
     print(json.dumps(answer), flush=True)
 
 
@@ -164,35 +168,35 @@ def _member(setup: Any) -> None:
 
     host, certificates, token, lease_s = setup
     server = FeedServer(host, certificates, token, lease_s=lease_s, heartbeat_s=min(2.0, lease_s / 4))
-    _say([server.address.host, server.address.port, server.address.server])
+    say([server.address.host, server.address.port, server.address.server])
     for line in sys.stdin.buffer:
         match json.loads(line):
             case ["start", feed, epoch]:
                 server.feed(feed).start(epoch)
-                _say(None)
+                say(None)
             case ["end", feed, epoch, problem]:
                 server.feed(feed).end(epoch, problem)
             case ["stop", feed, epoch]:
-                _say(server.feed(feed).stop(epoch))
+                say(server.feed(feed).stop(epoch))
             case ["take", feed, count]:
                 taken = [server.feed(feed).take(ANSWER_S) for _ in range(count)]
-                _say([batch.column("id").to_pylist() for batch in taken if batch is not None])
+                say([batch.column("id").to_pylist() for batch in taken if batch is not None])
             case ["take all", feed]:
                 spawn(partial(_take_all, server.feed(feed)), "trainer")
             case ["drain", feed, rows]:
-                _say(_drained(server.feed(feed), rows))
+                say(_drained(server.feed(feed), rows))
             case ["streams"]:
-                _say(server.streams)
+                say(server.streams)
             case ["memory"]:
-                _say(psutil.Process().memory_info().rss)
+                say(psutil.Process().memory_info().rss)
 
 
 def _take_all(queue: Any) -> None:
     """Answer with ranges of consecutive ids, the first and the last of each, or with an error."""
     try:
-        _say(_ranges(queue))
+        say(_ranges(queue))
     except Exception as error:
-        _say([type(error).__name__, str(error)])
+        say([type(error).__name__, str(error)])
 
 
 def _drained(queue: Any, rows: int) -> int:
@@ -229,24 +233,25 @@ def _feeder(setup: Any) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         for number, batch in enumerate(numbered(partition, rows, width, seed, batch_rows)):
             if number == pause_at:
-                _say("paused")
+                say("paused")
                 sys.stdin.buffer.readline()
             yield batch
 
     try:
-        _say(["fed", *feed(batches(), ticket, TaskAttempt(partition, attempt, 100 * partition + attempt))])
+        say(["fed", *feed(batches(), ticket, TaskAttempt(partition, attempt, 100 * partition + attempt))])
     except Exception as error:
-        _say([type(error).__name__, str(error)])
+        say([type(error).__name__, str(error)])
     for line in sys.stdin.buffer:
         assert json.loads(line) == ["memory"]
-        _say(psutil.Process().memory_info().rss)
+        say(psutil.Process().memory_info().rss)
 
 
-def _main() -> None:
+def main(kinds: Mapping[str, Callable[[Any], None]]) -> None:
+    """Be the process of the kind that the arguments name."""
     size = int.from_bytes(sys.stdin.buffer.read(8), "big")
     setup = pickle.loads(sys.stdin.buffer.read(size))
-    {"member": _member, "feeder": _feeder}[sys.argv[1]](setup)
+    kinds[sys.argv[1]](setup)
 
 
 if __name__ == "__main__":
-    _main()
+    main({"member": _member, "feeder": _feeder})

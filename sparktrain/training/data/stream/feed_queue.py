@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ import pyarrow as pa
 from sparktrain.clock import Clock, SystemClock
 from sparktrain.errors import StreamError
 from sparktrain.protocol.feed_messages import FEED_LEASE_S
+from sparktrain.training.data.stream.answer_queue import AnsweredExchange, AnswerQueue
+from sparktrain.training.data.stream.partition_use import PartitionKey, PartitionUse
 from sparktrain.training.notices import notice
 
 MOST_BATCHES = 8
@@ -25,13 +28,24 @@ MOST_FEEDING = 8
 LOOK_S = 1.0
 """How often a waiting exchange checks whether its peer is gone. All else wakes it."""
 
+_NO_ANSWERS = (
+    "the training function reads this feed without results: cluster.inference() wants one that calls next_batch() and "
+    "batch_results() of a DataFeed"
+)
 
-class PartitionKey(NamedTuple):
-    """One partition of one epoch, or of one micro-batch."""
 
-    epoch: int
-    micro_batch: int
-    partition: int
+class Taken(NamedTuple):
+    """A batch that has left the queue."""
+
+    batch: pa.RecordBatch
+    key: PartitionKey
+
+
+class Pause(Enum):
+    """Why the function that wants rows gets no more now."""
+
+    END = "the epoch has ended"
+    SHORT = "no more rows may join those that it holds"
 
 
 @dataclass(frozen=True)
@@ -62,12 +76,12 @@ class Feeder:
 
 @dataclass(eq=False)
 class _Claim:
-    """An exchange that waits for its turn."""
+    """An exchange that waits: for its turn, or until the rows of its partition are used."""
 
     feeder: Feeder
     key: PartitionKey
     decided: threading.Condition
-    """It has its turn, or needs none any more."""
+    """It has what it waits for, or needs it no more."""
 
 
 class FeedQueue:
@@ -88,9 +102,14 @@ class FeedQueue:
         """The queue has room for a batch. A feeder that wakes here wakes the next one while there is more."""
         self._claims: list[_Claim] = []
         """In the order in which they get their turns."""
-        self._waiting: deque[pa.RecordBatch] = deque()
+        self._delivered: list[_Claim] = []
+        """Those that wait until their rows are used. They have no turn, so any number may wait."""
+        self.answers = AnswerQueue(name, self._lock, self._rows, self._clock, lease_s)
+        """The rows that wait for results; they share the lock and the thread that trains."""
+        self._waiting: deque[Taken] = deque()
         self._bytes = 0
         self._progress: dict[PartitionKey, PartitionProgress] = {}
+        self._use = PartitionUse()
         self._feeders: dict[PartitionKey, Feeder] = {}
         self._epoch = 0
         self._micro_batch = 0
@@ -100,12 +119,19 @@ class FeedQueue:
 
     # ---- the training thread, and the driver's word
 
-    def start(self, epoch: int) -> None:
-        """Accept the rows of `epoch`, which follows the earlier ones. Drops what is left of those."""
+    def start(self, epoch: int, answers: bool = False) -> None:
+        """Accept the rows of `epoch`, which follows the earlier ones. Drops what is left of those.
+
+        `answers`: the function may answer rows, for it asks for them by `take_for`.
+        """
         with self._lock:
             self._epoch, self._micro_batch, self._open, self._problem = epoch, 0, True, ""
             self._progress.clear()
+            self._use.clear()
             self._drop()
+            self.answers.close("" if answers else _NO_ANSWERS)
+            if answers:
+                self.answers.open()
 
     def end(self, epoch: int, problem: str = "") -> None:
         """The driver has ended the feeding job of `epoch`: no more rows come. `problem` is why it failed."""
@@ -113,14 +139,19 @@ class FeedQueue:
             if epoch == self._epoch:
                 self._open = False
                 self._problem = self._problem or problem
+                self.answers.close()
                 self._wake_all()
 
-    def stop(self, epoch: int) -> bool:
-        """The trainer needs no more rows of `epoch`; returns whether feeders might still have sent some."""
+    def stop(self, epoch: int, refusal: str = "") -> bool:
+        """The trainer needs no more rows of `epoch`; returns whether feeders might still have sent some.
+
+        `refusal` is what tasks that wait for results are refused with; without it they look for another gang.
+        """
         with self._lock:
             if epoch != self._epoch:
                 return False
             was_open, self._open = self._open, False
+            self.answers.close(refusal)
             self._drop()
             return was_open
 
@@ -131,24 +162,38 @@ class FeedQueue:
         """
         until = None if timeout_s is None else self._clock.now() + timeout_s
         with self._lock:
-            while not self._waiting and self._open and not self._problem:
+            while not self._ready():
                 left = None if until is None else until - self._clock.now()
                 if left is not None and left <= 0:
                     raise TimeoutError(f"stream {self.name!r} gave no rows for {timeout_s:g} s")
-                self._rows.wait(left)
-            if self._problem:
-                raise StreamError(f"stream {self.name!r} broke off in epoch {self._epoch}: {self._problem}")
-            if not self._waiting:
-                return None
-            batch = self._waiting.popleft()
-            self._bytes -= batch.nbytes
-            self._room.notify()
-            return batch
+                self._await_rows(left)
+            return self._pop().batch if self._waiting else None
+
+    def take_for(self, count: int, held: PartitionKey | None, whole: bool) -> Taken | AnsweredExchange | Pause:
+        """What serves a function that wants `count` more rows beside those of the partition `held`, if any.
+
+        Rows that wait for results are served when the function holds none. `whole`: a partition's rows have no others
+        beside them. Blocks as long as feeders may send rows. Raises StreamError when the feeding job failed.
+        """
+        with self._lock:
+            while not self._ready():
+                if (asked := self.answers.ready(count)) is not None:
+                    return asked if held is None else Pause.SHORT
+                if whole and held is not None and self._all_taken(held):
+                    return Pause.SHORT
+                self._await_rows(None)
+            return self._pop() if self._waiting else Pause.END
+
+    def used(self, number: int) -> None:
+        """The function has used the first `number` batches that it took of the epoch: it has come back for more."""
+        with self._lock:
+            self._confirm(self._use.use(number))
 
     def close(self) -> None:
         """Take no rows of any epoch any more."""
         with self._lock:
             self._open = False
+            self.answers.close()
             self._drop()
 
     @property
@@ -218,7 +263,7 @@ class FeedQueue:
                 "expected"
             )
         self._progress[key] = PartitionProgress(had.rows + batch.num_rows, had.batches + 1, checksum)
-        self._waiting.append(batch)
+        self._waiting.append(Taken(batch, key))
         self._bytes += batch.nbytes
         self._listen(feeder)
         self._rows.notify()
@@ -242,12 +287,33 @@ class FeedQueue:
             for claim in self._claims:
                 if claim.key == key:
                     claim.decided.notify()
+            self._rows.notify()  # the function may hold its last rows
             return self._progress[key]
+
+    def await_use(self, feeder: Feeder, key: PartitionKey) -> bool:
+        """Wait until all rows of a complete partition are used; False when the trainer needs no more of the epoch.
+
+        They are used when the function has come back for more, or waits for rows. The feeder loses its turn. Raises
+        StreamError when the peer is gone.
+        """
+        with self._lock:
+            self._forget(feeder)
+            claim = _Claim(feeder, key, threading.Condition(self._lock))
+            self._delivered.append(claim)
+            try:
+                while self._takes(key) and not self._is_used(key):
+                    if feeder.gone():
+                        raise StreamError(f"stream {self.name!r}: the feeder of partition {key.partition} is gone")
+                    claim.decided.wait(LOOK_S)
+                return self._is_used(key)
+            finally:
+                self._delivered.remove(claim)
 
     def look(self) -> None:
         """Take the turns of feeders that are gone or silent, and give them to others. Does not block."""
         with self._lock:
             self._give_turns()
+            self.answers.look()
 
     def wants(self, key: PartitionKey) -> bool:
         """Whether the trainer may need more rows of the partition."""
@@ -261,11 +327,45 @@ class FeedQueue:
     def release(self, feeder: Feeder) -> None:
         """The exchange has ended: another may feed its partition."""
         with self._lock:
-            for key in [key for key, each in self._feeders.items() if each is feeder]:
-                del self._feeders[key]
-            self._give_turns()
+            self._forget(feeder)
 
     # ---- internal; the caller holds the lock
+
+    def _ready(self) -> bool:
+        """Whether there is a batch, or the end of the epoch. Raises StreamError when the feeding job failed."""
+        if self._problem:
+            raise StreamError(f"stream {self.name!r} broke off in epoch {self._epoch}: {self._problem}")
+        return bool(self._waiting) or not self._open
+
+    def _await_rows(self, timeout_s: float | None) -> None:
+        """Wait. A function that waits has used what it took: else its partitions would wait for more rows with it."""
+        self._confirm(self._use.use())
+        self._rows.wait(timeout_s)
+
+    def _pop(self) -> Taken:
+        taken = self._waiting.popleft()
+        self._bytes -= taken.batch.nbytes
+        self._use.take(taken.key)
+        self._room.notify()
+        return taken
+
+    def _confirm(self, used: set[PartitionKey]) -> None:
+        for claim in self._delivered:
+            if claim.key in used and self._is_used(claim.key):
+                claim.decided.notify()
+
+    def _is_used(self, key: PartitionKey) -> bool:
+        had = self._known(key)
+        return had.complete and self._use.used(key) >= had.batches
+
+    def _all_taken(self, key: PartitionKey) -> bool:
+        had = self._known(key)
+        return had.complete and self._use.taken(key) >= had.batches
+
+    def _forget(self, feeder: Feeder) -> None:
+        for key in [key for key, each in self._feeders.items() if each is feeder]:
+            del self._feeders[key]
+        self._give_turns()
 
     def _drop(self) -> None:
         self._waiting.clear()
@@ -275,7 +375,7 @@ class FeedQueue:
     def _wake_all(self) -> None:
         self._rows.notify_all()
         self._room.notify_all()
-        for claim in self._claims:
+        for claim in self._claims + self._delivered:
             claim.decided.notify()
 
     def _give_turns(self) -> None:
@@ -299,6 +399,7 @@ class FeedQueue:
         if micro_batch > self._micro_batch:
             self._micro_batch = micro_batch
             self._progress = {key: each for key, each in self._progress.items() if key.micro_batch >= micro_batch}
+            self._use.forget(micro_batch)
 
     def _takes(self, key: PartitionKey) -> bool:
         return self._open and key.epoch == self._epoch

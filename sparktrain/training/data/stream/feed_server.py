@@ -20,6 +20,7 @@ from sparktrain.protocol.feed_messages import (
     AUTHORIZATION,
     FEED_LEASE_S,
     HEARTBEAT_S,
+    AskedRows,
     Busy,
     Chunk,
     Delivered,
@@ -35,7 +36,9 @@ from sparktrain.protocol.feed_messages import (
     SendFrom,
 )
 from sparktrain.threads import spawn
-from sparktrain.training.data.stream.feed_queue import Feeder, FeedQueue, PartitionKey
+from sparktrain.training.data.stream.answer_queue import Answer, AnsweredExchange, AnswerQueue
+from sparktrain.training.data.stream.feed_queue import Feeder, FeedQueue, PartitionProgress
+from sparktrain.training.data.stream.partition_use import PartitionKey
 
 MOST_STREAMS = 32
 """Exchanges at the same time. Each holds a thread; further ones are asked to come back."""
@@ -96,7 +99,7 @@ class FeedServer:
         if not self._exchanges.add(exchange):
             return Busy(MOST_STREAMS)
         try:
-            return self._feed_from(exchange)
+            return self._answer_to(exchange) if exchange.asked.answers else self._feed_from(exchange)
         except (StreamError, ProtocolError) as error:
             return FeedRefused(str(error)[:MOST_REASON])
         finally:
@@ -115,7 +118,7 @@ class FeedServer:
             if progress is None:
                 return Enough()
             if progress.complete:
-                return Delivered(progress.rows, progress.batches)
+                return _delivered(queue, feeder, key, exchange.asked, progress)
             with suppress(pa.ArrowException, OSError):  # its peer is gone, which the next line finds out
                 exchange.send(SendFrom(progress.rows, progress.batches, progress.checksum))
             return self._receive(exchange, queue, feeder, key)
@@ -132,14 +135,63 @@ class FeedServer:
                     if not queue.put(feeder, key, batch, first, checksum):
                         return Enough()
                 case PartitionEnd(rows=rows):
-                    done = queue.complete(feeder, key, rows)
-                    return Enough() if done is None else Delivered(done.rows, done.batches)
+                    return _delivered(queue, feeder, key, exchange.asked, queue.complete(feeder, key, rows))
                 case FeederHeartbeat():
                     if not queue.wants(key):  # it may compute for long before it sends again
                         return Enough()
                 case _:
                     raise ProtocolError(f"a feeder sent {type(message).__name__} without rows")
         return None
+
+    def _answer_to(self, exchange: "_Exchange") -> LastAnswer | None:
+        """Serve an exchange with answers; its feeder ends it when it has all results."""
+        queue = self._feeds.get(exchange.asked.feed)
+        if exchange.asked.server != self._name or queue is None:
+            return Enough()  # another process listens here now: the task looks for its successor
+        answers = queue.answers
+        asked = answers.enter(exchange.asked.partition, exchange.gone, exchange.peer)
+        try:
+            with suppress(pa.ArrowException, OSError):  # its peer is gone, which the next line finds out
+                exchange.send(SendFrom(0, 0, 0))
+            spawn(lambda: _send_answers(exchange, answers, asked), "sparktrain-feed-results")
+            return _receive_asked(exchange, answers, asked)
+        finally:
+            answers.leave(asked)
+
+
+def _delivered(
+    queue: FeedQueue, feeder: Feeder, key: PartitionKey, asked: OpenFeed, done: PartitionProgress | None
+) -> LastAnswer:
+    """The answer to the end of a partition, once it is used where the feeder asked for that."""
+    if done is None or (asked.until_taken and not queue.await_use(feeder, key)):
+        return Enough()
+    return Delivered(done.rows, done.batches)
+
+
+def _receive_asked(exchange: "_Exchange", answers: AnswerQueue, asked: AnsweredExchange) -> LastAnswer | None:
+    """Pass rows that wait for results to the queue, until the exchange ends."""
+    while (last := answers.last_answer(asked)) is None and (received := exchange.receive()) is not None:
+        answers.heard(asked)
+        message, batch = received
+        match message:
+            case AskedRows(first_row=first, rows=rows) if batch is not None:
+                answers.put(asked, batch, first, rows)
+            case PartitionEnd():
+                answers.end(asked)
+            case FeederHeartbeat():
+                pass
+            case _:
+                raise ProtocolError(f"a feeder sent {type(message).__name__} on an exchange with answers")
+    return last
+
+
+def _send_answers(exchange: "_Exchange", answers: AnswerQueue, asked: AnsweredExchange) -> None:
+    """Send results as they come, in a thread of their own: the training thread waits for no network."""
+    while (answer := answers.next_answer(asked)) is not None:
+        try:
+            exchange.answer(answer)
+        except (pa.ArrowException, OSError):  # its peer is gone
+            answers.leave(asked)
 
 
 class _Exchange:
@@ -158,12 +210,23 @@ class _Exchange:
         self._reader = reader
         self._writer = writer
         self._sending = threading.Lock()
+        self._begun = False
         self._ended = False
 
     def send(self, message: SendFrom) -> None:
         """Send `message`. Raises what Arrow raises when the peer is gone."""
         with self._sending:
             self._writer.write_metadata(encode(message))
+
+    def answer(self, answer: Answer) -> None:
+        """Send results. Blocks while the peer has no room. Raises what Arrow raises when it is gone."""
+        with self._sending:
+            if self._ended:
+                return
+            if not self._begun:
+                self._writer.begin(answer.batch.schema)
+                self._begun = True
+            self._writer.write_with_metadata(answer.batch, encode(answer.message))
 
     def heartbeat(self) -> None:
         """Send a heartbeat, unless another message is on its way."""

@@ -1,6 +1,6 @@
 """A stream of `data=` as a training function sees it: rows that Spark sends while the member trains."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,20 +88,38 @@ class StreamData:
             for start in range(0, rows, batch_size):
                 yield {name: each[start : start + batch_size] for name, each in chunk.items()}
 
-    def next_batch(self, count: int) -> list[Any]:
+    def next_batch(self, count: int, *, whole: bool = False) -> list[Any]:
         """The next `count` rows: Python objects of an RDD, or tuples of a DataFrame's values; fewer only at the end.
 
-        Blocks for rows without limit. After the end of an epoch, the next call starts another one. Raises StreamError.
+        `whole`: fewer also at the end of a partition; no batch has rows of two. Blocks for rows without limit. After
+        the end of an epoch, the next call starts another one. Raises StreamError.
         """
-        return self._reader.next_batch(count)
+        return self._reader.next_batch(count, whole=whole)
+
+    def next_arrow(self, count: int) -> pa.RecordBatch | None:
+        """As `next_batch`, a DataFrame's rows as a record batch; None at the end. Copies only where batches are joined.
+
+        Raises StreamError, also for the Python objects of an RDD.
+        """
+        return self._reader.next_arrow(count)
+
+    def answer(self, results: Iterable[Any]) -> None:
+        """The results for the rows of the last `next_batch`, one for each, which its Spark task waits for.
+
+        Raises StreamError for another number of results, and for some that cannot be pickled.
+        """
+        self._reader.answer(results)
 
     def should_stop(self) -> bool:
         """Whether `next_batch` has reached the end of the epoch."""
         return self._reader.should_stop()
 
-    def terminate(self) -> None:
-        """Need no more rows of this epoch: the feeding job ends well."""
-        self._reader.terminate()
+    def terminate(self, *, ask: bool = False) -> None:
+        """Need no more rows of this epoch: the feeding job ends well, and tasks that wait for results fail.
+
+        `ask`: inform the driver even when nothing was read yet, for it waits until every member has asked for rows.
+        """
+        self._reader.terminate(ask)
 
     def close(self) -> None:
         """As `terminate`, for every way to read; sparktrain calls it at the end."""

@@ -1,0 +1,255 @@
+"""The Spark task of `cluster.inference`: sends the rows of its partition to a member, and yields a result for each.
+
+The task keeps the rows that have no results yet. When its member is gone, it sends them to the member's successor, and
+never yields a result twice; so each row has exactly one, whatever happens to members. Two threads: that of the task
+sends and yields, and that of the exchange receives.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from sparktrain.backoff import Backoff
+from sparktrain.clock import SystemClock, pause
+from sparktrain.dataframes.feed_exchange import Answered, FeedExchange, RefusedError
+from sparktrain.dataframes.feeder import BUSY_S, TaskAttempt, this_task
+from sparktrain.errors import ProtocolError, StreamError
+from sparktrain.protocol.feed_directory import newest_addresses
+from sparktrain.protocol.feed_messages import (
+    AskedRows,
+    Busy,
+    FeedAddress,
+    FeedAddresses,
+    FeedDirectory,
+    FeedTicket,
+    OpenFeed,
+    PartitionEnd,
+    SendFrom,
+)
+from sparktrain.protocol.row_pickles import counted_pickles, unpickled
+from sparktrain.store.url import open_store
+
+_RETRY_S = (0.2, 2.0)
+"""The first and the longest pause before a task looks for its member once more."""
+_LOOK_S = 10.0
+"""How long one look into the directory may take."""
+
+
+def infer_rdd_task(rows: Iterator[Any], ticket: FeedTicket, directory: FeedDirectory) -> Iterator[Any]:
+    """The results for the rows of this task's partition, in their order; for `mapPartitions`.
+
+    A partition without rows asks no member. Blocks as long as the member lives, however slow it is. Raises StreamError
+    when the member refuses rows, or is gone and no newer generation of its gang has opened the feed within
+    `directory.wait_s`; DataError for a row that cannot be pickled.
+    """
+    return infer(rows, ticket, directory, this_task())
+
+
+def infer(rows: Iterable[Any], ticket: FeedTicket, directory: FeedDirectory, this: TaskAttempt) -> Iterator[Any]:
+    """As `infer_rdd_task`, for any attempt of a task."""
+    with closing(_Inference(ticket, directory, this)) as inference:
+        yield from inference.results(rows)
+
+
+class _Sent(NamedTuple):
+    """A batch of rows that has no results yet."""
+
+    message: AskedRows
+    batch: pa.RecordBatch
+
+
+class _Inference:
+    """One attempt of a task."""
+
+    def __init__(self, ticket: FeedTicket, directory: FeedDirectory, this: TaskAttempt) -> None:
+        self._ticket = ticket
+        self._this = this
+        self._search = _MemberSearch(ticket, directory, this.partition)
+        self._exchange: FeedExchange | None = None
+        self._unanswered: deque[_Sent] = deque()
+        self._ready: deque[list[Any]] = deque()
+        self._rows = 0
+        self._complete = False
+        """All rows have been sent at least once."""
+
+    def results(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """Yield the result of each row, in order. Raises as `infer_rdd_task`."""
+        for batch, count in counted_pickles(rows):
+            self._unanswered.append(_Sent(AskedRows(self._rows, count), batch))
+            self._rows += count
+            if self._exchange is None:
+                self._connect()
+            else:
+                self._send_last()
+            yield from self._arrived(wait=False)
+        self._complete = True
+        if self._unanswered:
+            self._send_last()
+        while self._unanswered:
+            yield from self._arrived(wait=True)
+
+    def close(self) -> None:
+        """End the exchange, if there is one."""
+        if self._exchange is not None:
+            self._exchange.close()
+
+    # ---- internal
+
+    def _send_last(self) -> None:
+        """Send what has become known last: a batch, or the end."""
+        try:
+            self._send([] if self._complete else [self._unanswered[-1]])
+        except RefusedError:
+            raise
+        except StreamError as error:
+            self._reconnect(error)
+
+    def _send(self, batches: Iterable[_Sent]) -> None:
+        exchange = self._opened()
+        sent = all(exchange.send(each.message, each.batch) for each in batches)
+        if not sent or (self._complete and not exchange.send(PartitionEnd(self._rows))):
+            raise StreamError(_NO_MORE)
+
+    def _arrived(self, wait: bool) -> Iterator[Any]:
+        """The results that have come; `wait`: at least one batch of them."""
+        try:
+            if self._unanswered:
+                self._receive(wait and not self._ready)
+        except RefusedError:
+            raise
+        except StreamError as error:
+            self._reconnect(error)
+        while self._ready:
+            yield from self._ready.popleft()
+
+    def _receive(self, wait: bool) -> None:
+        exchange = self._opened()
+        while (answered := exchange.results(wait)) is not None:
+            self._accept(answered)
+            wait = False
+        if exchange.enough:
+            raise StreamError(_NO_MORE)
+
+    def _accept(self, answered: Answered) -> None:
+        message, expected = answered.message, self._unanswered[0].message if self._unanswered else None
+        if expected is None or (message.first_row, message.rows) != (expected.first_row, expected.rows):
+            raise RefusedError(f"the member sent results for {message}, and those for {expected} are due")
+        try:
+            found = unpickled(answered.batch, "results of batch_results()")
+        except StreamError as error:
+            raise RefusedError(f"{error}; the task lacks a module that the member has") from error
+        self._unanswered.popleft()
+        self._ready.append(found)
+        self._search.progress()
+
+    def _opened(self) -> FeedExchange:
+        if self._exchange is None:
+            self._exchange = self._open(self._search.address)
+        return self._exchange
+
+    def _connect(self) -> None:
+        """Send all rows without results to the member, or its successor. Blocks. Raises StreamError."""
+        while True:
+            try:
+                return self._send(self._unanswered)
+            except RefusedError:
+                raise
+            except StreamError as error:
+                self._give_up_exchange()
+                self._search.again(error)
+
+    def _reconnect(self, error: StreamError) -> None:
+        self._give_up_exchange()
+        self._search.again(error)
+        if self._unanswered:
+            self._connect()
+
+    def _give_up_exchange(self) -> None:
+        """Close the exchange; results that came before its end count."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        with closing(exchange):
+            try:
+                while (answered := exchange.results(False)) is not None:
+                    self._accept(answered)
+            except RefusedError:
+                raise
+            except StreamError:  # the end of the exchange, which the caller knows
+                return
+
+    def _open(self, address: FeedAddress) -> FeedExchange:
+        """An exchange that the member has accepted. Blocks while the member has too many. Raises StreamError."""
+        this, ticket = self._this, self._ticket
+        asked = OpenFeed(
+            address.server, ticket.feed, ticket.epoch, 0, this.partition, this.attempt, this.task, answers=True
+        )
+        busy = Backoff(*BUSY_S, (0.5, 1.0))
+        while True:
+            exchange = FeedExchange(ticket, address, asked)
+            try:
+                answer = exchange.ask()
+            except BaseException:
+                exchange.close()
+                raise
+            if isinstance(answer, SendFrom):
+                return exchange
+            exchange.close()
+            if not isinstance(answer, Busy):
+                raise StreamError(_NO_MORE)
+            pause(busy.next_s())
+
+
+_NO_MORE = "the member takes no more rows: it ends, or another process listens at its address"
+
+
+class _MemberSearch:
+    """Finds the member of one partition, over the generations of its gang."""
+
+    def __init__(self, ticket: FeedTicket, directory: FeedDirectory, partition: int) -> None:
+        self._feed = ticket.feed
+        self._directory = directory
+        self._partition = partition
+        self._clock = SystemClock()
+        self._store = open_store(replace(directory.store, timeout_s=_LOOK_S))
+        self._generation = ""
+        self._since: float | None = None
+        self._backoff = Backoff(*_RETRY_S, (0.5, 1.0))
+        self.address = ticket.addresses[partition % len(ticket.addresses)]
+        """Where to try next."""
+
+    def progress(self) -> None:
+        """The member has answered."""
+        self._since = None
+
+    def again(self, error: StreamError) -> None:
+        """After `error`: look for a newer address, or pause. Raises StreamError at the deadline."""
+        if self._since is None:
+            self._since, self._backoff = self._clock.now(), Backoff(*_RETRY_S, (0.5, 1.0))
+        found, problem = self._newest()
+        if found is not None and found.ended:
+            raise StreamError(f"stream {self._feed!r} takes no more rows: {found.ended}") from error
+        if found is not None and found.addresses:
+            address = found.addresses[self._partition % len(found.addresses)]
+            if address != self.address:
+                self.address, self._generation = address, f" of generation {found.generation}"
+                self._since = self._clock.now()
+                return
+        if self._clock.now() - self._since > self._directory.wait_s:
+            raise StreamError(
+                f"stream {self._feed!r}: the member at {self.address}{self._generation} gave no results for partition "
+                f"{self._partition}, and no newer generation of its gang has opened the feed for "
+                f"{self._directory.wait_s:g} s{problem} ({error}): the log of the run names why its members end"
+            ) from error
+        pause(self._backoff.next_s())
+
+    def _newest(self) -> tuple[FeedAddresses | None, str]:
+        """What the driver has published last, or why that is not known."""
+        try:
+            return newest_addresses(self._store, self._directory.path), ""
+        except (OSError, ProtocolError) as error:
+            return None, f"; {self._store.where(self._directory.path)} cannot be read: {error}"

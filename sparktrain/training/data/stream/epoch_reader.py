@@ -1,0 +1,107 @@
+"""One epoch of a stream after the other: asks the driver for each, and takes its batches from the queue."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import pyarrow as pa
+
+from sparktrain.training.data.stream.answer_queue import AnsweredExchange
+from sparktrain.training.data.stream.feed_queue import FeedQueue, Pause, Taken
+from sparktrain.training.data.stream.partition_use import PartitionKey
+from sparktrain.training.data.stream.row_wait import RowWait
+
+Phase = Literal["asked", "flowing", "enough"]
+"""It wants the rows of an epoch, has the first ones, or needs no more."""
+
+
+class EpochReader:
+    """The epochs of one stream in this member. One thread uses it at a time."""
+
+    def __init__(self, queue: FeedQueue, report: Callable[[int, Phase], None], wait: RowWait) -> None:
+        """`report` informs the driver about this member and an epoch."""
+        self._queue = queue
+        self._report = report
+        self.wait = wait
+        self.epoch = 0
+        """The epoch that is read, from 1; 0 before the first."""
+        self.num_rows = 0
+        """Rows of Arrow that were taken in this epoch."""
+        self.taken = 0
+        """Batches that were taken in this epoch."""
+        self._used = 0
+        self._peeked: list[Taken] | None = None
+        """An epoch that `peek` has started, and its first batch, if it has one."""
+
+    def start(self, answers: bool = False) -> int:
+        """Start the next epoch, and ask for its rows; returns its number. Does not block."""
+        if self._peeked is None:
+            self._ask(answers)
+        return self.epoch
+
+    def peek(self) -> pa.RecordBatch | None:
+        """The first batch of the next epoch, which stays in it; None where it has no rows. Blocks for rows."""
+        if self._peeked is None:
+            self._ask(False)
+            first = self.take_for(1, None, False)
+            self._peeked = [first] if isinstance(first, Taken) else []
+        return self._peeked[0].batch if self._peeked else None
+
+    def take(self) -> pa.RecordBatch | None:
+        """The next batch; None at the end of the epoch. Blocks for rows. Raises StreamError."""
+        if (peeked := self._take_peeked()) is not None:
+            return peeked.batch
+        with self.wait.waiting():
+            batch = self._queue.take()
+        if batch is not None:
+            self._count(batch)
+        return batch
+
+    def take_for(self, count: int, held: PartitionKey | None, whole: bool) -> Taken | AnsweredExchange | Pause:
+        """As the method of the queue."""
+        if (peeked := self._take_peeked()) is not None:
+            return peeked
+        with self.wait.waiting():
+            found = self._queue.take_for(count, held, whole)
+        if isinstance(found, Taken):
+            self._count(found.batch)
+        elif isinstance(found, AnsweredExchange):
+            self._flow(1)
+        return found
+
+    def use(self, number: int) -> None:
+        """The function has used the first `number` batches of this epoch: it has come back for more."""
+        if number > self._used:
+            self._used = number
+            self._queue.used(number)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `take` would return at once."""
+        return self._queue.waiting
+
+    def finish(self, epoch: int, refusal: str = "") -> None:
+        """Need no more rows of the epoch: its feeders end. See `FeedQueue.stop`."""
+        self._peeked = None
+        if self._queue.stop(epoch, refusal):
+            self._report(epoch, "enough")
+
+    # ---- internal
+
+    def _ask(self, answers: bool) -> None:
+        self.epoch += 1
+        self.num_rows = self.taken = self._used = 0
+        self._queue.start(self.epoch, answers)
+        self._report(self.epoch, "asked")
+
+    def _take_peeked(self) -> Taken | None:
+        found, self._peeked = self._peeked, None
+        return found[0] if found else None
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        self.taken += 1
+        self._flow(batch.num_rows)
+
+    def _flow(self, rows: int) -> None:
+        if not self.num_rows:
+            self._report(self.epoch, "flowing")
+        self.num_rows += rows
