@@ -4,7 +4,7 @@ import queue
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import StreamError
@@ -43,8 +43,6 @@ class NodeHandle:
         self._queues: dict[str, queue.Queue[Any]] = {name: queue.Queue() for name in NOT_FED}
         self._feeds = feeds
         self._stream = stream
-        self.opened: dict[str, StreamData] = {}
-        """The feeds that were read."""
 
     def get(self, key: str) -> Any:
         """The value of `key`, such as `state`; None when it has none."""
@@ -70,9 +68,7 @@ class NodeHandle:
         if name not in self._feeds:
             where = "" if self._feeds else " (a cluster with InputMode.TENSORFLOW has no feed)"
             raise StreamError(f"qname {name!r} is no feed of this cluster: {self._known(name, self._feeds)}{where}")
-        if name not in self.opened:
-            self.opened[name] = self._stream(name)
-        return self.opened[name]
+        return self._stream(name)
 
     def _known(self, name: str, names: tuple[str, ...]) -> str:
         return f"it has {', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}"
@@ -87,7 +83,7 @@ class TFNodeContext:
     def __init__(self, context: "TrainContext", settings: NodeSettings) -> None:
         self.sparktrain = context
         """The context of sparktrain: checkpoints, reports, the ring."""
-        self.cluster_spec = job_addresses(context.cluster_spec, settings.master_node)
+        self.cluster_spec: Mapping[str, list[str]] = job_addresses(context.cluster_spec, settings.master_node)
         """The `host:port` of the members of each job, an argument of `tf.train.ClusterSpec`."""
         self.job_name, self.task_index = job_of(context.role, context.index, settings.master_node)
         self.executor_id = executor_of(context.rank, context.size, settings)
@@ -120,17 +116,17 @@ class TFNodeContext:
 
         return DataFeed(self.mgr, train_mode, qname_in, qname_out, input_mapping)
 
-    def start_cluster_server(self, num_gpus: int = 1, rdma: bool = False) -> NoReturn:
-        """Raises: TensorFlow 2 programs make a strategy, and TF1 programs their own server."""
-        from sparktrain.tensorflowonspark import TFNode
+    def start_cluster_server(self, num_gpus: int = 1, rdma: bool = False) -> tuple[Any, Any]:
+        """The cluster and the TensorFlow server of this member: see `TFNode.start_cluster_server`."""
+        from sparktrain.tensorflowonspark.TFNode import start_cluster_server
 
-        TFNode.start_cluster_server(self, num_gpus, rdma)
+        return start_cluster_server(self, num_gpus, rdma)
 
-    def export_saved_model(self, *args: Any, **options: Any) -> NoReturn:
-        """Raises: see `compat.export_saved_model`."""
-        from sparktrain.tensorflowonspark import TFNode
+    def export_saved_model(self, sess: Any, export_dir: str, tag_set: str, signatures: Mapping[str, Any]) -> None:
+        """Write a session's graph as a SavedModel: see `TFNode.export_saved_model`."""
+        from sparktrain.tensorflowonspark.TFNode import export_saved_model
 
-        TFNode.export_saved_model(*args, **options)
+        export_saved_model(sess, export_dir, tag_set, signatures)
 
     def release_port(self) -> None:
         """Nothing to do: sparktrain frees a member's port when TensorFlow binds it."""
@@ -188,6 +184,6 @@ def run_node(context: "TrainContext", map_fun: Callable[..., Any], tf_args: Any,
     if not errors.empty():
         raise RuntimeError(str(errors.get_nowait()))
     node.mgr.set("state", "terminating")
-    for stream in node.mgr.opened.values():
-        stream.wait_for_end()
+    for name in settings.feeds:
+        node.mgr.stream(name).wait_for_end()
     node.mgr.set("state", "stopped")

@@ -85,6 +85,12 @@ class EpochReader:
         if self._queue.stop(epoch, refusal):
             self._report(epoch, "enough")
 
+    def wait_until_over(self) -> None:
+        """Block until the driver has ended the epoch that was read, if any. Takes no rows."""
+        if self.epoch:
+            with self.wait.waiting():
+                self._queue.wait_until_over()
+
     # ---- internal
 
     def _ask(self, answers: bool) -> None:

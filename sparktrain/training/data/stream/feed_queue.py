@@ -116,6 +116,9 @@ class FeedQueue:
         self._open = False
         """The epoch takes more rows."""
         self._problem = ""
+        self._over = threading.Condition(self._lock)
+        """The driver has ended the epoch."""
+        self._is_over = False
 
     # ---- the training thread, and the driver's word
 
@@ -126,6 +129,7 @@ class FeedQueue:
         """
         with self._lock:
             self._epoch, self._micro_batch, self._open, self._problem = epoch, 0, True, ""
+            self._is_over = False
             self._progress.clear()
             self._use.clear()
             self._drop()
@@ -139,8 +143,16 @@ class FeedQueue:
             if epoch == self._epoch:
                 self._open = False
                 self._problem = self._problem or problem
+                self._is_over = True
+                self._over.notify_all()
                 self.answers.close()
                 self._wake_all()
+
+    def wait_until_over(self) -> None:
+        """Block until the driver has ended the epoch; feeders are told meanwhile that no more rows are wanted."""
+        with self._lock:
+            while not self._is_over:
+                self._over.wait()
 
     def stop(self, epoch: int, refusal: str = "") -> bool:
         """The trainer needs no more rows of `epoch`; returns whether feeders might still have sent some.

@@ -136,6 +136,10 @@ class FeedReader:
         """
         self._rows.terminate(ask)
 
+    def wait_until_over(self) -> None:
+        """Block without limit until the driver has ended the epoch that was read, if any. Takes no rows."""
+        self._epochs.wait_until_over()
+
 
 class _Rows:
     """Rows that wait, in the order of their arrival."""

@@ -121,6 +121,14 @@ class StreamData:
         """
         self._reader.terminate(ask)
 
+    def wait_for_end(self) -> None:
+        """Drop the rows that still come, and block without limit until the driver has ended the stream.
+
+        A member that leaves earlier would be missed by the tasks that feed it.
+        """
+        self._reader.terminate(True)
+        self._reader.wait_until_over()
+
     def close(self) -> None:
         """As `terminate`, for every way to read; sparktrain calls it at the end."""
         self._reader.close()
