@@ -170,7 +170,9 @@ def resume(
     """
     check_not_nested("resume")
     asked = settled(ResumeKeywords, options, "resume")
-    prepared = compose_again(directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]))
+    prepared = compose_again(
+        directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]), asked["tensorboard"]
+    )
     prepared = prepared.limited(asked["max_concurrent_trials"], asked["agents"])
     made = _alone(prepared, asked["progress"], spark, asked["agents"])
     return run_end(prepared, made).result() if prepared.plan.kind == "run" else made
@@ -210,9 +212,10 @@ def resume_target(
     retry_failed: bool = False,
     display: Display | None = None,
     env: Mapping[str, str] | None = None,
+    tensorboard: bool = False,
 ) -> SweepResult | RunEnd:
     """Resume a run for the command line; `engine` is as in `sweep_target`."""
-    prepared = compose_again(directory, retry_failed, env).limited(max_concurrent_trials, agents)
+    prepared = compose_again(directory, retry_failed, env, tensorboard).limited(max_concurrent_trials, agents)
     made = _execute(prepared, LateAgents(engine, agents), True, display)
     return run_end(prepared, made) if prepared.plan.kind == "run" else made
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sparktrain.cli import (
+    board_command,
     check_command,
     common,
     doctor_command,
@@ -39,6 +40,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "status": (inspect_commands.status, inspect_commands.StatusCommand),
     "logs": (inspect_commands.logs, inspect_commands.LogsCommand),
     "best": (inspect_commands.best, inspect_commands.BestCommand),
+    "board": (board_command.board, board_command.BoardCommand),
     "export": (export_command.export, export_command.ExportCommand),
     "doctor": (doctor_command.doctor, doctor_command.DoctorCommand),
     "fsck": (upkeep_commands.fsck, upkeep_commands.FsckCommand),

@@ -251,6 +251,7 @@ def perform_resume(request: CommandRequest) -> CommandOutcome:
             retry_failed=settings.get("retry_failed", False),
             display=call.display,
             env=environment(settings.get("env", {}), settings.get("forward_env", ())),
+            tensorboard=settings.get("tensorboard", False),
         )
         return (
             CommandOutcome(end.sweep, Lines(end.lines()))

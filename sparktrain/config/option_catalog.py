@@ -32,11 +32,8 @@ BackendName = Literal["auto", "horovod", "tensorflow", "none"]
 DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
 """What the zygotes of a pool import unless the user names modules; a library that is not installed is skipped."""
 CODE_BYTES = 60 * 2**20
-GIB = 2**30
-
-METRIC, TRIALS, GANG, RUN, RESUMING, SPARK = (
-    "The metric", "What to try", "The gang", "The run", "If the run exists already", "Spark",
-)  # fmt: skip
+METRIC, TRIALS, GANG, RUN = "The metric", "What to try", "The gang", "The run"
+RESUMING, SPARK = "If the run exists already", "Spark"
 """Panels of the command line's help."""
 
 _METRIC = CallOption(
@@ -123,6 +120,9 @@ class ProgressKeywords(TypedDict, total=False):
 
     progress: Annotated[
         bool, CallOption("Show progress.", FLAG, default=True, flag=None, in_file=False, page="results.md")
+    ]
+    tensorboard: Annotated[
+        bool, CallOption("Serve TensorBoard while the run lasts.", FLAG, default=False, page="tensorboard.md")
     ]
     retry_failed: Annotated[
         bool,
@@ -220,7 +220,7 @@ class DirectoryKeywords(TypedDict, total=False):
     log_limit: Annotated[
         int,
         CallOption(
-            "Bytes of each member's log that are kept.", whole(sweep_spec.MIN_LOG_BYTES), default=GIB, says="1 GiB"
+            "Bytes of each member's log that are kept.", whole(sweep_spec.MIN_LOG_BYTES), default=2**30, says="1 GiB"
         ),
     ]
     code_limit: Annotated[

@@ -37,6 +37,7 @@ def run_json(view: RunView) -> dict[str, Any]:
         "counts": {str(status): view.counts.get(status, 0) for status in TrialStatus},
         "best": None if best is None else trial_json(best),
         "trials": [_trial(trial) for trial in view.trials],
+        "tensorboard": view.board,
         "notes": list(view.notes),
     }
 

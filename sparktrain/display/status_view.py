@@ -61,6 +61,8 @@ class StatusScreen:
         yield one_line(_counts(view))
         if view.metric is not None:
             yield one_line(_best(view))
+        if view.board is not None:
+            yield Text(f"TensorBoard: {formatting.plain(view.board)}")
 
     def _ended(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self._view.as_outcome()

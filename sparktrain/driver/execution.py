@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import replace
 from typing import Protocol
 
+from sparktrain.board.board import Board
 from sparktrain.cluster import preflight
 from sparktrain.display.progress import Display
 from sparktrain.driver.admission import admit, slots_of_feeds
@@ -18,6 +19,7 @@ from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.driver.stream_feeds import FeedSettings, StreamFeeds
 from sparktrain.errors import PoolError
 from sparktrain.results.sweep_result import SweepResult
+from sparktrain.rundir.board_address import announced
 from sparktrain.state.sweep import Ending
 
 
@@ -132,10 +134,11 @@ def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepRes
         for line in (*opening(prepared), *(f"{prepared.spec.name}: {note}" for note in agents.engine.notes)):
             display.print_line(line)
         prepared = prepared.owned(agents.who())
-        with ExitStack() as feeding:
+        with ExitStack() as beside:
             with _given_back(prepared):
+                beside.enter_context(_board(prepared, agents.engine, display))
                 prepared = _with_data(prepared, agents, display)
-                streams = feeding.enter_context(_streams(prepared, agents))
+                streams = beside.enter_context(_streams(prepared, agents))
                 work = replace(prepared.work(agents.agents, display, agents.who()), streams=streams)
             with _given_back(prepared, PoolError):  # its slots were taken while data was written
                 ran, was_interrupted = agents.run(work)
@@ -159,6 +162,23 @@ def _given_back(prepared: PreparedRun, kind: type[BaseException] = BaseException
     except kind as error:
         prepared.give_back((str(error).strip() or type(error).__name__).splitlines()[0])
         raise
+
+
+@contextmanager
+def _board(prepared: PreparedRun, engine: Engine, display: Display) -> Iterator[None]:
+    """Serve TensorBoard for a run that wants it, and show its URL. Raises SpecError, OSError.
+
+    It listens where the coordinator does: on this machine alone for a local run, otherwise where executors reach it.
+    """
+    if not prepared.tensorboard:
+        yield
+        return
+    address, run = engine.address(), prepared.layout
+    host = "localhost" if address.bind.startswith("127.") else address.hosts[0]
+    with Board.start(prepared.store, run.path, bind=address.bind, host=host) as board:
+        display.print_line(f"{run.path}: TensorBoard: {board.url}")
+        with announced(prepared.store, run, board.url):
+            yield
 
 
 @contextmanager

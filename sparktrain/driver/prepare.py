@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
+from sparktrain.board.board import check_tensorboard
 from sparktrain.clock import SystemClock
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
@@ -79,6 +80,8 @@ class PreparedRun:
     """The user gave the seed; otherwise it is generated, and that of an existing run replaces it."""
     allow_changed: frozenset[str] = frozenset()
     retry_failed: bool = False
+    tensorboard: bool = False
+    """TensorBoard is served while the run lasts."""
     found: StoredRun | None = None
     """The run's data in the run directory, once it was read."""
     tokens: TokenKeeper | None = None
@@ -306,9 +309,8 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
     check_call(target.function, trial_space, options.place)
     check_installed(spec.gang)
     SpaceSampler(trial_space, spec.trials)  # raises where a condition of the space does
-    directory = os.fspath(asked["dir"])
     patience_s = cast(float, seconds(asked["store_timeout"], "store_timeout"))  # it refuses None
-    store = open_store(StoreAddress(directory, timeout_s=patience_s))
+    store = open_store(StoreAddress(os.fspath(asked["dir"]), timeout_s=patience_s))
     data = plan_data(asked["data"], patience_s, gang.workers, asked["data_version"])
     sources = Sources()
     needed = preload_for(target, spec.gang, env, sources=sources) if asked["preload"] is None else asked["preload"]
@@ -339,18 +341,22 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         seeded=asked["seed"] is not None,
         allow_changed=frozenset(asked["allow_changed"]),
         retry_failed=asked["retry_failed"],
+        tensorboard=check_tensorboard(asked["tensorboard"]),
         concurrent=options.concurrent,
         data=data,
         datasets=MemberData(cache_dir=asked["data_cache"], cache_bytes=asked["data_cache_limit"]),
     )
 
 
-def compose_again(directory: str, retry_failed: bool = False, env: Mapping[str, str] | None = None) -> PreparedRun:
+def compose_again(
+    directory: str, retry_failed: bool = False, env: Mapping[str, str] | None = None, tensorboard: bool = False
+) -> PreparedRun:
     """The run that a directory holds, to resume it as it was started, with `env` for its trials. Blocks on the store.
 
-    Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store;
-    ResumeError when trials lack variables that they were started with.
+    Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store,
+    or TensorBoard is wanted and not installed; ResumeError when trials lack variables that they were started with.
     """
+    check_tensorboard(tensorboard)
     place = run_in(directory)
     store, layout = place.store, place.layout
     found = look(store, layout)
@@ -365,5 +371,5 @@ def compose_again(directory: str, retry_failed: bool = False, env: Mapping[str, 
         )
     return PreparedRun(
         plan=found.plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed,
-        env=given,
+        env=given, tensorboard=tensorboard,
     )  # fmt: skip

@@ -9,8 +9,9 @@ from sparktrain.clock import Clock
 from sparktrain.errors import ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
+from sparktrain.rundir.event_files import open_growing
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.store.base import Store
+from sparktrain.store.base import Store, WriteStream
 from sparktrain.threads import aside
 
 SETTLE_TIMEOUT_S = 60.0
@@ -59,12 +60,14 @@ class Uploads:
         member = self._layout.member(header.member)
         path = member.file(header.name)
         if path == member.log:
-            return m.UploadDone(await self._grow(path, chunks))
+            return m.UploadDone(await self._grow(lambda: self._store.open_stream(path), chunks))
+        if header.grows:
+            return m.UploadDone(await self._grow(lambda: open_growing(self._store, path, self._clock), chunks))
         return m.UploadDone(await self._publish(path, chunks))
 
-    async def _grow(self, path: str, chunks: AsyncIterator[bytes]) -> int:
-        """Write a log that is read while it grows; a partial one stays."""
-        stream = await aside(lambda: self._store.open_stream(path))
+    async def _grow(self, open_file: Callable[[], WriteStream], chunks: AsyncIterator[bytes]) -> int:
+        """Write a file that is read while it grows; a partial one stays."""
+        stream = await aside(open_file)
         try:
             return await self._pour(chunks, stream.write)
         finally:

@@ -17,6 +17,7 @@ from sparktrain.errors import CheckpointError, InfraError
 from sparktrain.executor.code import LocalCode
 from sparktrain.executor.exit_causes import classify
 from sparktrain.executor.folders import discard
+from sparktrain.executor.live_events import LiveEvents
 from sparktrain.executor.log_tail import POLL_S, LogFollower, lines_before, tail_lines
 from sparktrain.executor.snapshots import SnapshotKeeper
 from sparktrain.executor.spark_task import Placement
@@ -301,24 +302,34 @@ class MemberSession:
     # ---- storing
 
     async def store(self, agent: AgentId, dialer: Dialer, post: Post) -> None:
-        """Upload log, metrics and files, a long log while the member runs; post `MemberStored`; remove the local copy.
+        """Upload log and files, a long log and event files while the member runs; post `MemberStored`; remove the copy.
 
         A member that prints nothing has no log in the run directory.
         """
         storing = Storing(agent, self.member, self._home, dialer)
+        events = asyncio.create_task(LiveEvents(storing, self._home, self._over).follow())
+        try:
+            whole = await self._store_log(storing)
+            await events
+        finally:
+            events.cancel()
+        await storing.bring_all(*(["log.txt"] if whole else []))
+        post(m.MemberStored(self.member, storing.problem))
+        await asyncio.to_thread(discard, self._home)
+
+    async def _store_log(self, storing: Storing) -> bool:
+        """Upload the log while the member runs; True when it has ended and left a short one, which is not uploaded."""
         await self._over_within(LIVE_LOG_AFTER_S)
         while not self._over.is_set() and not storing.has_content("log.txt"):
             await self._over_within(POLL_S)
-        whole = self._over.is_set() and storing.is_short("log.txt", self._start.log_limit_bytes)
-        if not whole:
-            await storing.bring("log.txt", aiter(self._log))
+        if self._over.is_set() and storing.is_short("log.txt", self._start.log_limit_bytes):
+            return True
+        await storing.bring("log.txt", aiter(self._log))
         while not self._over.is_set():  # the upload failed: the log must not fill the disk
             with suppress(OSError):
                 self._log.trim()
             await self._over_within(TRIM_INTERVAL_S)
-        await storing.bring_all(*(["log.txt"] if whole else []))
-        post(m.MemberStored(self.member, storing.problem))
-        await asyncio.to_thread(discard, self._home)
+        return False
 
     async def _over_within(self, seconds: float) -> None:
         """Wait for the end of the process, at most `seconds`."""

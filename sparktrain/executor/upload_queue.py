@@ -38,6 +38,7 @@ class Storing:
         self._home = home
         self._dialer = dialer
         self._problems: list[str] = []
+        self._brought: set[str] = set()
 
     @property
     def problem(self) -> str:
@@ -45,10 +46,14 @@ class Storing:
         shown, more = map(_line, self._problems[:SHOWN]), len(self._problems) - SHOWN
         return "; ".join(shown) + (f"; and {more:,} more" if more > 0 else "")
 
-    async def bring(self, name: str, chunks: AsyncIterator[bytes]) -> None:
-        """Upload one file. Raises nothing: an error becomes a problem of this file."""
+    async def bring(self, name: str, chunks: AsyncIterator[bytes], *, grows: bool = False) -> None:
+        """Upload one file, which `bring_all` then leaves out; with `grows`, one that is read while it grows.
+
+        Raises nothing: an error becomes a problem of this file.
+        """
+        self._brought.add(name)
         try:
-            await self._dialer.upload(m.UploadHeader(self._agent, self._member, name), chunks)
+            await self._dialer.upload(m.UploadHeader(self._agent, self._member, name, grows=grows), chunks)
         except Exception as error:  # any error: the training function may have changed its files
             self._problems.append(f"{name}: {error}")
 
@@ -68,9 +73,9 @@ class Storing:
             return False
 
     async def bring_all(self, *also: str) -> None:
-        """Upload the model, all of `files`, and the files `also` that are not empty. Raises nothing.
+        """Upload the model, all of `files`, and the files `also` that are not empty, but for those of `bring`.
 
-        Sends nothing without a file.
+        Raises nothing. Sends nothing without a file.
         """
         if self._nothing(also):
             return
@@ -100,7 +105,8 @@ class Storing:
         found = find(self._home / "files")
         self._problems += found.problems
         own = [self._home / name for name in (*filter(self.has_content, also), MODEL)]
-        sizes = dict.fromkeys([*filter(os.path.lexists, own), *found.files], 0)
+        new = [path for path in found.files if self._name(path) not in self._brought]
+        sizes = dict.fromkeys([*filter(os.path.lexists, own), *new], 0)
         for path in sizes:
             with suppress(OSError):
                 sizes[path] = os.lstat(path).st_size

@@ -157,6 +157,8 @@ class UploadHeader(Message, frozen=True, tag=True):
     """Path of the file relative to the member's directory, with `/`; checked by the coordinator."""
     parts: tuple[Part, ...] = ()
     """Small files that follow each other in the stream, in place of the one with `name`; each has a `name` as above."""
+    grows: bool = False
+    """The member still appends to the file: its readers see it grow."""
 
 
 class UploadDone(Message, frozen=True, tag=True):

@@ -175,6 +175,11 @@ class RunLayout:
         """The reports of the run's trials."""
         return ReportLayout(f"{self.path}/reports")
 
+    @property
+    def boards(self) -> str:
+        """The folder with the address of each TensorBoard that a driver of the run serves."""
+        return f"{self.path}/boards"
+
     def trial(self, trial: TrialId) -> str:
         """The folder of a trial."""
         return f"{self.path}/trials/{trial:04d}"

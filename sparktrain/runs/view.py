@@ -59,6 +59,8 @@ class RunData:
     """Whether that driver answers."""
     same_host: bool = False
     """Whether that driver runs, or ran, on this host."""
+    board: str | None = None
+    """The URL of the TensorBoard that it serves."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class RunView:
     last_record: float | None
     """When the newest record was written."""
     trials: tuple[TrialView, ...]
+    board: str | None = None
+    """The URL of the TensorBoard that its driver serves."""
     notes: tuple[str, ...] = ()
     counts: dict[TrialStatus, int] = field(default_factory=dict)
 
@@ -197,6 +201,7 @@ def view_of(data: RunData) -> RunView:
         ran_s=sweep.ran_s,
         last_record=max((record.at for record in data.records), default=0.0) or None,
         trials=trials,
+        board=data.board,
         notes=data.notes,
         counts=Counter(trial.result.status for trial in trials),
     )

@@ -6,6 +6,7 @@ import socket
 from sparktrain.clock import Clock
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
+from sparktrain.rundir.board_address import find_board
 from sparktrain.rundir.journal import writer
 from sparktrain.rundir.journal.reader import JournalContents, Tail
 from sparktrain.rundir.journal.writer import DriverIdentity
@@ -40,6 +41,7 @@ class Observer:
         self._term = -1
         self._driver: DriverIdentity | None = None
         self._alive = False
+        self._board: str | None = None
         self._asked_at: float | None = None
         self._overview: dict[str, object] | None = None
         self._plans: dict[str, Plan] = {}
@@ -53,8 +55,9 @@ class Observer:
         """
         news = self._read(self._tail.more())
         alive = self._is_alive()
-        if self._view is None or news or alive != self._alive:
-            self._alive = alive
+        board = self._served(alive)
+        if self._view is None or news or (alive, board) != (self._alive, self._board):
+            self._alive, self._board = alive, board
             self._view = view_of(self._known())
         return self._view
 
@@ -86,6 +89,12 @@ class Observer:
         self._asked_at = now
         return answers(self._driver)
 
+    def _served(self, alive: bool) -> str | None:
+        """The URL of the TensorBoard that the driver serves."""
+        if not alive or self._driver is None:
+            return None
+        return find_board(self._place.store, self._place.layout, self._driver.host, self._driver.pid)
+
     def _known(self) -> RunData:
         plan, overview = self._plan(), self._overview or {}
         total, started = overview.get("trials"), overview.get("started")
@@ -101,6 +110,7 @@ class Observer:
             notes=self._notes,
             driver=self._driver,
             alive=self._alive,
+            board=self._board,
             same_host=self._driver is not None and self._driver.host == socket.gethostname(),
         )
 

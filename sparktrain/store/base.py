@@ -99,6 +99,11 @@ class Store(Protocol):
         """The address with which `open_store` opens this store in another process."""
         ...
 
+    @property
+    def shows_streams(self) -> bool:
+        """Whether readers see what is written to `open_stream` before it is closed."""
+        return True
+
     def where(self, path: str = "") -> str:
         """The full name of `path`, or of the root, for people and for `open_store`; does not touch the store."""
         ...

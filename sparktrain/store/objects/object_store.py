@@ -50,6 +50,11 @@ class ObjectStore(Store):
         settings = self._call_of_root().ask(lambda bucket: bucket.settings())
         return StoreAddress(self.where(), settings, self._timeout_s)
 
+    @property
+    def shows_streams(self) -> bool:
+        """See base class."""
+        return False
+
     def where(self, path: str = "") -> str:
         """See base class. A URL."""
         key = self._key(path) if path else self._prefix

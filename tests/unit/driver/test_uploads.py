@@ -11,6 +11,7 @@ from sparktrain.driver.uploads import Uploads
 from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
+from sparktrain.protocol.transport import LinkClosedError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
@@ -78,3 +79,29 @@ async def test_what_is_not_as_it_was_announced_is_refused_whole(
     with pytest.raises(ProtocolError):
         await uploads.receive(header, sent(content))
     assert store.list() == []
+
+
+async def test_a_file_that_grows_is_seen_before_its_end(uploads: Uploads, store: Store) -> None:
+    name, seen = "files/events.out.tfevents.1.host", []
+
+    async def growing() -> AsyncIterator[bytes]:
+        yield b"one"
+        yield b"two"
+        seen.extend(store.list("run"))
+
+    done = await uploads.receive(m.UploadHeader(AGENT, MEMBER, name, grows=True), growing())
+    assert done == m.UploadDone(6)
+    assert seen == [f"{FOLDER}/growing/events.out.tfevents.1.host/000000000000"]
+    assert {path: store.read(path) for path in store.list("run")} == {f"{FOLDER}/{name}": b"onetwo"}
+
+
+async def test_a_file_that_is_cut_off_keeps_what_has_come(uploads: Uploads, store: Store) -> None:
+    name = "files/events.out.tfevents.1.host"
+
+    async def cut() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise LinkClosedError("the agent is lost")
+
+    with pytest.raises(LinkClosedError):
+        await uploads.receive(m.UploadHeader(AGENT, MEMBER, name, grows=True), cut())
+    assert store.read(f"{FOLDER}/{name}") == b"one"

@@ -1,0 +1,64 @@
+"""Answers only requests that have the token of a board. WSGI (PEP 3333), by the standard library."""
+
+import hmac
+from collections.abc import Callable, Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+App = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+_NO_TOKEN = "401 Unauthorized", "open the URL that sparktrain has printed: it has the token of this TensorBoard\n"
+_WRONG_TOKEN = "403 Forbidden", "this is not the token of this TensorBoard: open the URL that sparktrain has printed\n"
+
+
+class TokenGuard:
+    """A WSGI application before another one. Requests have the token in one of three places.
+
+    In the query (`?token=`): the answer sets a cookie, and leads to the same page without the token. In that cookie. In
+    a header `Authorization: Bearer TOKEN`, for programs.
+    """
+
+    def __init__(self, app: App, token: str, cookie: str) -> None:
+        """`cookie` is the name of the cookie: browsers send one to all ports of a host."""
+        self._app = app
+        self._token = token
+        self._cookie = cookie
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """See PEP 3333."""
+        query = parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        asked = [value for name, value in query if name == "token"]
+        if asked and self._is_right(asked[-1]):
+            rest = urlencode([(name, value) for name, value in query if name != "token"])
+            return self._signed_in(environ, rest, start_response)
+        given = [*asked, *self._others(environ)]
+        if any(map(self._is_right, given)):
+            return self._app(environ, start_response)
+        status, text = _WRONG_TOKEN if given else _NO_TOKEN
+        extra = [] if given else [("WWW-Authenticate", "Bearer")]
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8"), *extra])
+        return [text.encode()]
+
+    def _signed_in(self, environ: Environ, query: str, start_response: StartResponse) -> Iterable[bytes]:
+        path = "/" + quote(environ.get("PATH_INFO", "/").lstrip("/"))  # `//host` would lead to another host
+        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Lax"
+        location = f"{path}?{query}" if query else path
+        headers = [("Location", location), ("Set-Cookie", cookie), ("Referrer-Policy", "no-referrer")]
+        start_response("303 See Other", [*headers, ("Content-Length", "0")])
+        return [b""]
+
+    def _others(self, environ: Environ) -> list[str]:
+        """The tokens of the request outside of its query."""
+        scheme, _, bearer = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        try:
+            cookie = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(self._cookie)
+        except CookieError:
+            cookie = None
+        found = [bearer.strip()] if scheme.lower() == "bearer" else []
+        return [*found, *([] if cookie is None else [cookie.value])]
+
+    def _is_right(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self._token.encode())

@@ -1,0 +1,61 @@
+"""`sparktrain board DIR`: TensorBoard over a run directory. Wiring alone."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from sparktrain.cli import common
+from sparktrain.cli.common import LOOKING_CODES, Output
+from sparktrain.cli.flags import OUTPUT, CommandWithExamples, Debug, Directory, option
+
+EXAMPLES = """\
+TensorBoard of a run, in any store, for a browser on this machine:
+  sparktrain board hdfs:///runs/mnist
+For browsers on other machines, on a port of your choice:
+  sparktrain board sparktrain-runs/mnist --host 0.0.0.0 --port 6006
+"""
+SERVED = "Where it is served"
+AsJson = Annotated[bool, option(OUTPUT, "", "Print the URL in a JSON object, for programs.", "--json")]
+
+
+class BoardCommand(CommandWithExamples):
+    """The help of `sparktrain board`."""
+
+    examples = EXAMPLES
+    codes: ClassVar[Mapping[int, str]] = {**LOOKING_CODES, 1: "TensorBoard has ended by itself"}
+
+
+def board(
+    directory: Directory,
+    host: Annotated[
+        str, option(SERVED, "ADDRESS", "The address to listen on (default: 127.0.0.1; all: 0.0.0.0).")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, option(SERVED, "PORT", "The port (default: that of $TENSORBOARD_PORT, or any free one).")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Serve TensorBoard over the event files of a run, which may still grow, until Ctrl-C.
+
+    Prints the URL, which has a token: without it nothing is shown.
+    """
+    return common.look(lambda out: serve(out, directory, host, port), as_json=as_json, debug=debug)
+
+
+def serve(out: Output, directory: str, host: str, port: int | None) -> int:
+    """Print the URL and serve. Blocks until TensorBoard ends: 1. Raises UserError, and KeyboardInterrupt by Ctrl-C."""
+    import socket
+
+    from sparktrain.board.board import ANYWHERE, Board
+    from sparktrain.runs.locate import run_in
+
+    place = run_in(directory)
+    shown = socket.getfqdn() if host in ANYWHERE else "localhost" if host.startswith("127.") else host
+    with Board.start(place.store, place.layout.path, bind=host, host=shown, port=port) as served:
+        if out.as_json:
+            out.document({"url": served.url}, lines=True)
+        else:
+            out.write(f"TensorBoard: {served.url}\n".encode())
+            common.print_line("Ctrl-C ends it")
+        served.wait()
+    return 1

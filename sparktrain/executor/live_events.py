@@ -1,0 +1,76 @@
+"""Uploads TensorBoard's event files of a member while it appends to them."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+from sparktrain.executor.left_files import find, open_regular
+from sparktrain.executor.upload_queue import CHUNK_BYTES, Storing
+from sparktrain.rundir.event_files import is_events
+
+LOOK_S = 5.0
+"""Time between two looks at the files of a member that runs."""
+AT_ONCE = 16
+"""Most event files of one member that are uploaded while it runs; the others follow at its end."""
+
+
+class LiveEvents:
+    """The event files of one member. One use; all methods belong to the agent's event loop."""
+
+    def __init__(self, storing: Storing, home: Path, over: asyncio.Event, look_s: float = LOOK_S) -> None:
+        """`over` is set when the member has ended; `home` has its folder `files`."""
+        self._storing = storing
+        self._home = home
+        self._over = over
+        self._look_s = look_s
+        self._uploads: dict[Path, asyncio.Task[None]] = {}
+
+    async def follow(self) -> None:
+        """Upload what the member appends, until it has ended and all of that is stored. Raises nothing."""
+        try:
+            while not await self._over_within():
+                for path in await asyncio.to_thread(self._found):
+                    if path not in self._uploads and len(self._uploads) < AT_ONCE:
+                        self._uploads[path] = asyncio.create_task(self._upload(path))
+            await asyncio.gather(*self._uploads.values())
+        finally:
+            for each in self._uploads.values():
+                each.cancel()
+
+    def _found(self) -> list[Path]:
+        """Event files with content. Blocks on local disk."""
+        return [path for path in find(self._home / "files").files if is_events(path.name) and _size(path)]
+
+    async def _upload(self, path: Path) -> None:
+        name = path.relative_to(self._home).as_posix()
+        await self._storing.bring(name, self._appended(path), grows=True)
+
+    async def _appended(self, path: Path) -> AsyncIterator[bytes]:
+        """What the file has, and what is appended to it. Raises OSError for one that another file has replaced."""
+        with await asyncio.to_thread(open_regular, path) as file:
+            while True:
+                over = self._over.is_set()  # before the read, so that the end is the end
+                if chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+                    yield chunk
+                elif over:
+                    break
+                else:
+                    await self._over_within()
+            with suppress(FileNotFoundError):  # the function has removed it
+                if os.lstat(path).st_ino != os.fstat(file.fileno()).st_ino:
+                    raise OSError("another file has replaced it while it was uploaded, and is not stored")
+
+    async def _over_within(self) -> bool:
+        """Wait for the end of the member, at most until the next look; whether it has ended."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), self._look_s)
+        return self._over.is_set()
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
