@@ -1,5 +1,7 @@
 """A run of one gang that goes on in a thread, while its caller feeds it or does other work."""
 
+import os
+import socket
 import threading
 from collections.abc import Callable
 
@@ -10,6 +12,7 @@ from sparktrain.driver.finish import run_end
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.errors import FormError
 from sparktrain.results.run_result import RunResult
+from sparktrain.rundir.board_address import find_board
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.threads import spawn
 
@@ -59,6 +62,10 @@ class BackgroundRun:
             raise self._error
         assert self._result is not None
         return self._result
+
+    def board_url(self) -> str | None:
+        """The URL of the run's TensorBoard, with its token; None without one. Blocks on the store. Raises OSError."""
+        return find_board(self._prepared.store, self._prepared.layout, socket.gethostname(), os.getpid())
 
     def stop(self, reason: str) -> None:
         """End its members. Does not block."""

@@ -1,7 +1,5 @@
 """A TensorFlow cluster on executors: starts it, feeds it, and shuts it down. The driver's side of a program."""
 
-import inspect
-import logging
 import os
 import uuid
 from collections.abc import Callable, Sequence
@@ -9,32 +7,33 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sparktrain.api import Pool
+from sparktrain.board.board import Board
 from sparktrain.boundary import users_call
-from sparktrain.cluster.spark_facts import is_stopped
 from sparktrain.config.call_option import settled
 from sparktrain.config.data_sources import PushedSource
 from sparktrain.config.option_catalog import RunKeywords
 from sparktrain.config.param_values import described, did_you_mean
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.display.live import choose_display
-from sparktrain.display.progress import Display
 from sparktrain.driver.background_run import BackgroundRun
-from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.driver.engines.selection import engine_of
-from sparktrain.driver.execution import OwnAgents, PoolAgents, StoppableAgents
+from sparktrain.driver.execution import OwnAgents, PoolAgents
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare import PreparedRun, compose
 from sparktrain.driver.pushed_feed import PushedFeed
-from sparktrain.errors import FunctionError, RunStoppedError, SessionError, SpecError
+from sparktrain.errors import RunStoppedError, SpecError
 from sparktrain.nesting import check_not_nested
 from sparktrain.search.space import single
+from sparktrain.store.url import open_store
+from sparktrain.tensorflowonspark.feed_rows import NO_STREAMING, check_rows, rows_of
+from sparktrain.tensorflowonspark.map_functions import check_map_function
 from sparktrain.tensorflowonspark.node_context import NOT_FED, NodeSettings, executor_of, job_of, node_function
 from sparktrain.tensorflowonspark.notices import warn_once
-from sparktrain.tensorflowonspark.paths import LOCAL, default_fs
+from sparktrain.tensorflowonspark.paths import absolute_path
+from sparktrain.tensorflowonspark.places import files_of, place_of
 
 if TYPE_CHECKING:
     from pyspark import RDD
-
-logger = logging.getLogger("sparktrain")
 
 EPOCHS = 10
 """How often `train` sends the rows where `num_epochs` is 0, as the original does."""
@@ -75,7 +74,7 @@ class TFCluster:
         self._run = run
         self._feeds = feeds
         self._settings = settings
-        self._tensorboard_url: str | None = None
+        self._board: Board | None = None
         self._down = False
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -117,7 +116,7 @@ class TFCluster:
         a session of Spark Connect, StreamError, and the error that ended the run.
         """
         feed = self._feed("inference", qname, dataRDD)
-        rows = dataRDD if hasattr(dataRDD, "mapPartitions") else _rows_of(dataRDD)
+        rows = dataRDD if hasattr(dataRDD, "mapPartitions") else rows_of(dataRDD)
         ticket = feed.ticket(feed_timeout)
         if ticket is None:
             self._run.result()
@@ -135,35 +134,50 @@ class TFCluster:
         there are ended. Raises what the members raised, RunStoppedError for members that did not return in time.
         """
         if ssc is not None:
-            raise SpecError(f"cluster.shutdown(ssc): {_NO_STREAMING}")
+            raise SpecError(f"cluster.shutdown(ssc): {NO_STREAMING}")
         if self._down:
             return
         self._down = True
         for feed in self._feeds.values():
             feed.end()
         limit = grace_secs or (None if timeout < 0 else timeout)
+        try:
+            self._end(limit)
+        finally:
+            if self._board is not None:
+                self._board.close()
+
+    def cancel(self, reason: str) -> None:
+        """End the members at once; `shutdown` then raises RunStoppedError with the reason. Does not block."""
+        self._run.stop(reason)
+
+    def tensorboard_url(self) -> str | None:
+        """The URL of the cluster's TensorBoard, with its token; None without one. Blocks on the store."""
+        return self._board.url if self._board is not None else self._run.board_url()
+
+    # ---- internal
+
+    def _end(self, limit: float | None) -> None:
+        """Wait for the members' end, and end those that are late. Raises the error of the run."""
         if not self._run.join(limit):
-            late = f"members have not returned {limit:g} s after the end of their feed" if self._feeds else (
-                f"members have not returned within {limit:g} s"
-            )  # fmt: skip
-            self._run.stop(f"{late}, at cluster.shutdown()")
+            after = "after the end of their feed" if self._feeds else "after cluster.shutdown()"
+            late = f"members have not returned {limit:g} s {after}"
+            self._run.stop(late)
             if not self._run.join(END_S):
                 raise RunStoppedError(f"{late}, and their end is not known after {END_S:g} s more; see the run's logs")
         self._run.result()
 
-    def tensorboard_url(self) -> str | None:
-        """The URL of the cluster's TensorBoard; None where `run` was not asked for one."""
-        return self._tensorboard_url
-
-    # ---- internal
-
-    def _start(self, timeout_s: float) -> None:
-        """Wait for the members. Raises as `run`."""
+    def _start(self, timeout_s: float, log_dir: str | None) -> None:
+        """Start the members, and TensorBoard over `log_dir` if one is given; wait for the members. Raises as `run`."""
+        if log_dir is not None:
+            self._board = Board.start(open_store(StoreAddress(log_dir)), "")
         self._run.start()
         try:
             members = self._run.wait_for_members(timeout_s)
         except BaseException:
             self._run.stop("the cluster did not start")
+            if self._board is not None:
+                self._board.close()
             raise
         for member in members:
             index = _index(member.rank, self._settings, len(members))
@@ -173,6 +187,9 @@ class TFCluster:
                 {"executor_id": number, "host": member.host, "job_name": job, "task_index": task}
             )  # fmt: skip
         self.cluster_info.sort(key=lambda each: int(each["executor_id"]))
+
+    def _absolute(self, path: str) -> str:
+        return absolute_path(path, self.defaultFS, self.working_dir)
 
     def _feed(self, call: str, qname: str, rows: Any) -> PushedFeed:
         """The feed of a call. Raises SpecError, SessionError."""
@@ -188,14 +205,8 @@ class TFCluster:
             raise SpecError(
                 f"qname is {qname!r}, the feeds of this cluster are {known}{did_you_mean(qname, self._feeds)}"
             )
-        _check_rows(call, rows)
+        check_rows(call, rows)
         return self._feeds[qname]
-
-
-_NO_STREAMING = (
-    "DStreams are gone from Spark; use Structured Streaming: df.writeStream.foreachBatch(lambda batch, _: "
-    "cluster.train(batch, num_epochs=1)).start(), and call cluster.shutdown() once its query has ended"
-)
 
 
 @users_call
@@ -225,6 +236,8 @@ def run(
         map_fun: called in each member with `tf_args` and its `TFNodeContext`; what it returns is dropped.
         tf_args: anything that can be pickled; a list becomes `sys.argv`.
         num_executors: members in all, of which `num_ps` are parameter servers.
+        tensorboard: serve TensorBoard, over the events in `log_dir`, or over what members write to their own log
+            directories.
         input_mode: `InputMode.SPARK` for `train` and `inference`.
         master_node: the job name of the first worker, "chief" or "master"; None makes it an ordinary worker.
         reservation_timeout: seconds until all members must be in `map_fun`.
@@ -236,23 +249,20 @@ def run(
     have begun; FormError when members are missing after `reservation_timeout`; InfraError.
     """
     check_not_nested("tensorflowonspark.TFCluster.run")
-    _check_call(map_fun, num_executors, num_ps, input_mode, driver_ps_nodes, master_node, eval_node)
+    _check_members(num_executors, num_ps, eval_node, master_node)
+    _check_modes(input_mode, driver_ps_nodes, eval_node, {*options})
+    check_map_function(map_fun, "map_fun")
     if not release_port:
         warn_once("TFCluster.run(release_port=False) means nothing: sparktrain frees ports when TensorFlow binds them")
     if log_dir is not None and not tensorboard:
-        warn_once(
-            "TFCluster.run(log_dir=) without tensorboard=True means nothing: the run directory has the event files"
-        )
+        warn_once("TFCluster.run(log_dir=) without tensorboard=True means nothing: no TensorBoard reads the folder")
     feeds = {name: PushedFeed(name) for name in queues if name not in NOT_FED} if input_mode == InputMode.SPARK else {}
-    if decided := sorted({"workers", "ps", "evaluator", "backend", "data"} & {*options}):
-        raise SpecError(f"TFCluster.run({decided[0]}=): num_executors, num_ps and eval_node decide it; leave it out")
-    agents, session = _agents_of(sc, options.get("agents"))
-    settings = NodeSettings(
-        num_ps, master_node, eval_node, tuple(feeds), LOCAL if session is None else default_fs(session), os.getcwd()
-    )
+    place = place_of(sc)
+    settings = NodeSettings(num_ps, master_node, eval_node, tuple(feeds), files_of(place), os.getcwd())
     asked: dict[str, Any] = {
         "name": f"tfcluster-{uuid.uuid4().hex[:12]}",
         "start_timeout": reservation_timeout,
+        "tensorboard": bool(tensorboard and log_dir is None),
         **options,
         "workers": num_executors - num_ps - eval_node,
         "ps": num_ps,
@@ -262,15 +272,13 @@ def run(
     }
     chosen = RunOptions(**settled(RunKeywords, asked, "run"))
     prepared = compose(node_function(map_fun, tf_args, settings), single({}), chosen)
-    display = choose_display(quiet=not chosen.asked["progress"])
-    cluster = TFCluster(sc, _background(prepared, agents, feeds, display), feeds, settings, num_executors)
-    cluster._start(reservation_timeout)
+    cluster = TFCluster(sc, _background(prepared, place, chosen, feeds), feeds, settings, num_executors)
+    cluster._start(reservation_timeout, cluster._absolute(log_dir) if tensorboard and log_dir is not None else None)
     return cluster
 
 
-def _background(
-    prepared: PreparedRun, agents: StoppableAgents, feeds: dict[str, PushedFeed], display: Display
-) -> BackgroundRun:
+def _background(prepared: PreparedRun, place: Any, chosen: RunOptions, feeds: dict[str, PushedFeed]) -> BackgroundRun:
+    """The run of a cluster, with the agents of a pool or its own. Raises UserError."""
     for name, feed in feeds.items():
         feed.place(prepared.store, prepared.layout.feed(name, uuid.uuid4().hex[:8]))
 
@@ -278,99 +286,36 @@ def _background(
         for feed in feeds.values():
             feed.close(error)
 
-    return BackgroundRun(prepared, agents, display, close)
+    display = choose_display(quiet=not chosen.asked["progress"])
+    agents = PoolAgents(place._agents) if isinstance(place, Pool) else None
+    return BackgroundRun(prepared, agents or OwnAgents(engine_of(place), chosen.asked["agents"]), display, close)
 
 
-def _agents_of(sc: Any, wanted: int | None) -> tuple[StoppableAgents, Any]:
-    """Where members run, and the session; None without one. Raises SpecError, SessionError."""
-    if isinstance(sc, Pool):
-        return PoolAgents(sc._agents), None
-    if isinstance(sc, LocalMachine):
-        return OwnAgents(engine_of(sc), wanted), None
-    if hasattr(sc, "parallelize"):
-        if sc._jsc is None:  # PySpark has no public word for it
-            raise SessionError("sc is a SparkContext that is stopped: pass the active one (spark.sparkContext)")
-        from pyspark.sql import SparkSession
-
-        sc = SparkSession(sc)
-    elif not hasattr(sc, "createDataFrame"):
-        raise SpecError(
-            f"sc is {described(sc)}; pass a SparkContext, a SparkSession, a pool of sparktrain.pool(), or "
-            "sparktrain.local()"
-        )
-    if is_stopped(sc):
-        raise SessionError("sc belongs to a Spark session that is stopped: make another one")
-    return OwnAgents(engine_of(sc), wanted), sc
-
-
-def _check_call(
-    map_fun: Any,
-    num_executors: Any,
-    num_ps: Any,
-    input_mode: Any,
-    driver_ps_nodes: Any,
-    master_node: Any,
-    eval_node: bool,
-) -> None:
-    """Raise SpecError or FunctionError for a call that cannot work."""
-    if driver_ps_nodes:
-        raise SpecError(
-            "driver_ps_nodes=True would run parameter servers in the driver, where no deadline and no restart covers "
-            "them: leave it out, and num_executors counts them on executors"
-        )
+def _check_members(num_executors: Any, num_ps: Any, eval_node: Any, master_node: Any) -> None:
+    """Raise SpecError for members that no cluster can have."""
     for name, value in (("num_executors", num_executors), ("num_ps", num_ps)):
         if type(value) is not int or value < (name == "num_executors"):
             raise SpecError(f"{name} is {described(value)}; pass a whole number")
     if num_executors - num_ps - bool(eval_node) < 1:
         others = f"num_ps ({num_ps}){' and the evaluator' if eval_node else ''}"
         raise SpecError(f"num_executors ({num_executors}) must exceed {others}: at least one member trains")
+    if master_node not in (None, "chief", "master"):
+        raise SpecError(f"master_node is {described(master_node)}; pass 'chief', 'master' or None")
+
+
+def _check_modes(input_mode: Any, driver_ps_nodes: Any, eval_node: Any, options: set[str]) -> None:
+    """Raise SpecError for options that exclude each other."""
+    if driver_ps_nodes:
+        raise SpecError(
+            "driver_ps_nodes=True would run parameter servers in the driver, where no deadline and no restart covers "
+            "them: leave it out, and num_executors counts them on executors"
+        )
     if input_mode not in (InputMode.TENSORFLOW, InputMode.SPARK):
         raise SpecError(f"input_mode is {described(input_mode)}; pass InputMode.TENSORFLOW or InputMode.SPARK")
     if eval_node and input_mode == InputMode.SPARK:
         raise SpecError("eval_node=True needs InputMode.TENSORFLOW: no call feeds an evaluator")
-    if master_node not in (None, "chief", "master"):
-        raise SpecError(f"master_node is {described(master_node)}; pass 'chief', 'master' or None")
-    _check_map_fun(map_fun)
-
-
-def _check_map_fun(map_fun: Any) -> None:
-    if not callable(map_fun):
-        raise FunctionError(f"map_fun is {described(map_fun)}; pass a function map_fun(args, ctx)")
-    try:
-        inspect.signature(map_fun).bind(None, None)
-    except TypeError as error:
-        raise FunctionError(
-            f"map_fun is called as map_fun(args, ctx), and {getattr(map_fun, '__name__', map_fun)}"
-            f"{inspect.signature(map_fun)} does not take two positional arguments: {error}"
-        ) from error
-    except ValueError:  # a builtin without a signature
-        return
-
-
-def _check_rows(call: str, rows: Any) -> None:
-    """Raise SpecError unless `rows` is an RDD or a DataFrame of a living session, SessionError."""
-    if any(each.__name__ == "DStream" for each in type(rows).__mro__):
-        raise SpecError(f"cluster.{call}() got a DStream: {_NO_STREAMING}")
-    if hasattr(rows, "mapPartitions"):
-        if rows.ctx._jsc is None:  # PySpark has no public word for it
-            raise SessionError(f"cluster.{call}() got an RDD of a SparkContext that is stopped: make it again")
-        return
-    if not hasattr(rows, "mapInArrow"):
-        raise SpecError(f"cluster.{call}() got {described(rows)}; pass an RDD or a DataFrame")
-    if getattr(rows, "isStreaming", False):
-        raise SpecError(f"cluster.{call}() got a streaming DataFrame: {_NO_STREAMING}")
-    if is_stopped(rows.sparkSession):
-        raise SessionError(f"cluster.{call}() got a DataFrame of a session that is stopped: read it again")
-
-
-def _rows_of(frame: Any) -> Any:
-    """The rows of a DataFrame. Raises SessionError for Spark Connect, which has no RDDs."""
-    if getattr(frame.sparkSession, "_sc", None) is None:
-        raise SessionError(
-            "cluster.inference() of a Spark Connect session: it has no RDDs; use sparktrain.predict(model, df), or a "
-            "classic session"
-        )
-    return frame.rdd
+    if decided := sorted({"workers", "ps", "evaluator", "backend", "data"} & options):
+        raise SpecError(f"TFCluster.run({decided[0]}=): num_executors, num_ps and eval_node decide it; leave it out")
 
 
 def _index(rank: int, settings: NodeSettings, size: int) -> int:

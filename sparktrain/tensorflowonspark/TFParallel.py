@@ -8,13 +8,14 @@ from sparktrain.api import Pool, launch
 from sparktrain.boundary import users_call
 from sparktrain.config.param_values import described
 from sparktrain.driver.engines.local_engine import LocalMachine
-from sparktrain.errors import ResourceError, RunFailedError, RunLostError, SessionError, SpecError
+from sparktrain.errors import ResourceError, RunFailedError, RunLostError, SpecError
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.failure_table import log_of
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
 from sparktrain.tensorflowonspark.map_functions import check_map_function
-from sparktrain.tensorflowonspark.paths import LOCAL, absolute_path, default_fs
+from sparktrain.tensorflowonspark.paths import absolute_path
+from sparktrain.tensorflowonspark.places import files_of, place_of
 
 if TYPE_CHECKING:
     from sparktrain.training.context import TrainContext
@@ -92,11 +93,10 @@ def run(
     check_map_function(map_fn, "map_fn")
     if type(num_executors) is not int or not 1 <= num_executors <= MOST:
         raise SpecError(f"num_executors is {described(num_executors)}; pass a whole number from 1 to {MOST}")
-    place = _place_of(sc)
+    place = place_of(sc)
     if use_barrier:
         _check_slots(place, num_executors)
-    files = LOCAL if isinstance(place, Pool | LocalMachine) else default_fs(place)
-    function = _copy(map_fn, tf_args, num_executors, files, os.getcwd())
+    function = _copy(map_fn, tf_args, num_executors, files_of(place), os.getcwd())
     numbers = {"worker_num": list(range(num_executors))}
     asked = {"max_failures": 1, **options}
     ended = place.launch(function, numbers, **asked) if isinstance(place, Pool) else (
@@ -117,22 +117,6 @@ def _copy(map_fn: Callable[..., Any], tf_args: Any, copies: int, files: str, fol
     copy.__name__ = copy.__qualname__ = getattr(map_fn, "__name__", "map_fn")
     copy.__module__ = getattr(map_fn, "__module__", "__main__")  # its imports are the user's
     return copy
-
-
-def _place_of(sc: Any) -> Any:
-    """A pool, this machine, or the session of a SparkContext. Raises SpecError, SessionError."""
-    if isinstance(sc, Pool | LocalMachine) or hasattr(sc, "createDataFrame"):
-        return sc
-    if not hasattr(sc, "parallelize"):
-        raise SpecError(
-            f"sc is {described(sc)}; pass a SparkContext, a SparkSession, a pool of sparktrain.pool(), or "
-            "sparktrain.local()"
-        )
-    if sc._jsc is None:  # PySpark has no public word for it
-        raise SessionError("sc is a SparkContext that is stopped: pass the active one (spark.sparkContext)")
-    from pyspark.sql import SparkSession
-
-    return SparkSession(sc)
 
 
 def _check_slots(place: Any, copies: int) -> None:

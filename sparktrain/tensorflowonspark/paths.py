@@ -29,11 +29,11 @@ def absolute_path(path: str, default_fs: str, working_dir: str, user: str | None
 
 
 def default_fs(session: Any) -> str:
-    """The default file system of a session's Hadoop configuration; that of this machine for a Connect session.
+    """The default file system of the Hadoop configuration of a session or SparkContext; this machine's with Connect.
 
     Raises what PySpark raises for a session that is stopped.
     """
-    context = getattr(session, "_sc", None)
+    context = session if hasattr(session, "_jsc") else getattr(session, "_sc", None)
     if context is None:  # a client of Connect has no Hadoop configuration
         return LOCAL
     found = context._jsc.hadoopConfiguration().get("fs.defaultFS")

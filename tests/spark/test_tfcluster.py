@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 import pytest
 from pyspark.sql import SparkSession
@@ -170,3 +172,24 @@ def test_roles_are_those_of_the_original(pool: st.Pool, tmp_path: Path) -> None:
         [1, "chief", 0, 2, ["chief", "ps", "worker"]],
         [2, "worker", 0, 2, ["chief", "ps", "worker"]],
     ]
+
+
+@pytest.mark.parametrize("own_folder", [False, True])
+def test_tensorboard_is_served_while_the_cluster_runs(pool: st.Pool, tmp_path: Path, own_folder: bool) -> None:
+    def wait(args: Any, ctx: Any) -> None:
+        while not Path(args["folder"], "over").exists():
+            pause(0.02)
+
+    options = {"log_dir": str(tmp_path)} if own_folder else {}
+    mode = TFCluster.InputMode.TENSORFLOW
+    cluster = start(pool, tmp_path, wait, executors=1, input_mode=mode, tensorboard=True, **options)
+    url = cluster.tensorboard_url()
+    assert url is not None
+    address, _, token = url.partition("?token=")
+    request = Request(address, headers={"Authorization": f"Bearer {token}"})
+    with urlopen(request, timeout=30) as page:
+        assert b"TensorBoard" in page.read()
+    (tmp_path / "over").touch()
+    cluster.shutdown(grace_secs=30)
+    with pytest.raises(URLError):
+        urlopen(request, timeout=30)
