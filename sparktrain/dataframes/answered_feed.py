@@ -7,7 +7,7 @@ sends and yields, and that of the exchange receives.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,14 +15,13 @@ from msgspec.structs import replace
 
 from sparktrain.backoff import Backoff
 from sparktrain.clock import SystemClock, pause
-from sparktrain.dataframes.feed_exchange import Answered, FeedExchange, RefusedError
+from sparktrain.dataframes.feed_exchange import Answered, FeedExchange
 from sparktrain.dataframes.feeder import BUSY_S, TaskAttempt, this_task
-from sparktrain.errors import ProtocolError, StreamError
+from sparktrain.errors import DataError, ProtocolError, StreamError
 from sparktrain.protocol.feed_directory import newest_addresses
 from sparktrain.protocol.feed_messages import (
     AskedRows,
     Busy,
-    FeedAddress,
     FeedAddresses,
     FeedDirectory,
     FeedTicket,
@@ -44,7 +43,7 @@ def infer_rdd_task(rows: Iterator[Any], ticket: FeedTicket, directory: FeedDirec
 
     A partition without rows asks no member. Blocks as long as the member lives, however slow it is. Raises StreamError
     when the member refuses rows, or is gone and no newer generation of its gang has opened the feed within
-    `directory.wait_s`; DataError for a row that cannot be pickled.
+    `directory.wait_s`; DataError for a row that cannot be pickled, and a result that cannot be unpickled here.
     """
     return infer(rows, ticket, directory, this_task())
 
@@ -103,8 +102,6 @@ class _Inference:
         """Send what has become known last: a batch, or the end."""
         try:
             self._send([] if self._complete else [self._unanswered[-1]])
-        except RefusedError:
-            raise
         except StreamError as error:
             self._reconnect(error)
 
@@ -119,8 +116,6 @@ class _Inference:
         try:
             if self._unanswered:
                 self._receive(wait and not self._ready)
-        except RefusedError:
-            raise
         except StreamError as error:
             self._reconnect(error)
         while self._ready:
@@ -137,71 +132,57 @@ class _Inference:
     def _accept(self, answered: Answered) -> None:
         message, expected = answered.message, self._unanswered[0].message if self._unanswered else None
         if expected is None or (message.first_row, message.rows) != (expected.first_row, expected.rows):
-            raise RefusedError(f"the member sent results for {message}, and those for {expected} are due")
+            raise ProtocolError(f"the member sent results for {message}, and those for {expected} are due")
         try:
             found = unpickled(answered.batch, "results of batch_results()")
         except StreamError as error:
-            raise RefusedError(f"{error}; the task lacks a module that the member has") from error
+            raise DataError(f"{error}; the task lacks a module that the member has: return plain values") from error
         self._unanswered.popleft()
         self._ready.append(found)
         self._search.progress()
 
     def _opened(self) -> FeedExchange:
-        if self._exchange is None:
-            self._exchange = self._open(self._search.address)
+        """The exchange, once the member has accepted it. Blocks while the member has too many. Raises StreamError."""
+        busy = Backoff(*BUSY_S, (0.5, 1.0))
+        while self._exchange is None:
+            self._exchange = FeedExchange(self._ticket, self._search.address, self._asked())
+            answer = self._exchange.ask()
+            if isinstance(answer, Busy):
+                self.close()
+                self._exchange = None
+                pause(busy.next_s())
+            elif not isinstance(answer, SendFrom):
+                raise StreamError(_NO_MORE)
         return self._exchange
+
+    def _asked(self) -> OpenFeed:
+        this, ticket, server = self._this, self._ticket, self._search.address.server
+        return OpenFeed(server, ticket.feed, ticket.epoch, 0, this.partition, this.attempt, this.task, answers=True)
 
     def _connect(self) -> None:
         """Send all rows without results to the member, or its successor. Blocks. Raises StreamError."""
         while True:
             try:
                 return self._send(self._unanswered)
-            except RefusedError:
-                raise
             except StreamError as error:
-                self._give_up_exchange()
-                self._search.again(error)
+                self._look_elsewhere(error)
 
     def _reconnect(self, error: StreamError) -> None:
-        self._give_up_exchange()
-        self._search.again(error)
+        self._look_elsewhere(error)
         if self._unanswered:
             self._connect()
 
-    def _give_up_exchange(self) -> None:
-        """Close the exchange; results that came before its end count."""
+    def _look_elsewhere(self, error: StreamError) -> None:
+        """After `error`: close the exchange, and find where to continue. Raises StreamError when that is nowhere."""
         exchange, self._exchange = self._exchange, None
-        if exchange is None:
-            return
-        with closing(exchange):
-            try:
-                while (answered := exchange.results(False)) is not None:
-                    self._accept(answered)
-            except RefusedError:
-                raise
-            except StreamError:  # the end of the exchange, which the caller knows
-                return
-
-    def _open(self, address: FeedAddress) -> FeedExchange:
-        """An exchange that the member has accepted. Blocks while the member has too many. Raises StreamError."""
-        this, ticket = self._this, self._ticket
-        asked = OpenFeed(
-            address.server, ticket.feed, ticket.epoch, 0, this.partition, this.attempt, this.task, answers=True
-        )
-        busy = Backoff(*BUSY_S, (0.5, 1.0))
-        while True:
-            exchange = FeedExchange(ticket, address, asked)
-            try:
-                answer = exchange.ask()
-            except BaseException:
-                exchange.close()
-                raise
-            if isinstance(answer, SendFrom):
-                return exchange
-            exchange.close()
-            if not isinstance(answer, Busy):
-                raise StreamError(_NO_MORE)
-            pause(busy.next_s())
+        if exchange is not None:
+            with closing(exchange):
+                if exchange.refused:
+                    raise error
+                with suppress(StreamError):  # the end of the exchange, as known
+                    while (answered := exchange.results(False)) is not None:
+                        self._accept(answered)
+        self._search.again(error)
 
 
 _NO_MORE = "the member takes no more rows: it ends, or another process listens at its address"

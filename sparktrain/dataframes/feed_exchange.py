@@ -43,10 +43,6 @@ class UnreachableMemberError(StreamError):
     """No member listens at the address yet, or any more."""
 
 
-class RefusedError(StreamError):
-    """The member does not accept what was sent to it, and would not if it were sent again."""
-
-
 class Answered(NamedTuple):
     """Results of the member for some rows."""
 
@@ -66,6 +62,8 @@ class FeedExchange:
         self._answers: queue.SimpleQueue[FeedAnswer | Answered | Exception] = queue.SimpleQueue()
         self._early: deque[Answered] = deque()
         """Results that came before a failed write, and were not asked for yet."""
+        self.refused = False
+        """The member does not accept what was sent to it."""
         self._enough = threading.Event()
         self._closed = threading.Event()
         self._silent = False
@@ -105,7 +103,7 @@ class FeedExchange:
         return answer
 
     def answer(self) -> FeedAnswer:
-        """The next answer. Blocks as long as the member sends heartbeats. Raises as the constructor, RefusedError."""
+        """The next answer. Blocks as long as the member sends heartbeats. Raises as the constructor."""
         answer = self._next()
         if isinstance(answer, Answered):
             raise StreamError(f"the member at {self._address} sent results on an exchange without answers")
@@ -130,14 +128,15 @@ class FeedExchange:
     def _next(self, block: bool = True) -> FeedAnswer | Answered:
         answer = self._answers.get(block)
         if isinstance(answer, FeedRefused):
-            raise self._refused(answer)
+            raise self._refusal(answer)
         if isinstance(answer, Exception):
             self._answers.put(answer)  # for the next call
             raise self._explained(answer) from answer
         return answer
 
-    def _refused(self, answer: FeedRefused) -> RefusedError:
-        return RefusedError(f"the member at {self._address} refused rows: {answer.reason}")
+    def _refusal(self, answer: FeedRefused) -> StreamError:
+        self.refused = True
+        return StreamError(f"the member at {self._address} refused rows: {answer.reason}")
 
     def send(self, message: FromFeeder, batch: pa.RecordBatch | None = None) -> bool:
         """Send `message`, with rows; returns False when the member needs no more. Blocks while the member has no room.
@@ -154,7 +153,7 @@ class FeedExchange:
                 while isinstance(answer := self._answers.get(timeout=_LAST_WORD_S), Answered):
                     self._early.append(answer)
                 if isinstance(answer, FeedRefused):
-                    raise self._refused(answer) from error
+                    raise self._refusal(answer) from error
                 self._answers.put(answer)  # for the next call
             if not self.enough:
                 raise self._explained(error) from error

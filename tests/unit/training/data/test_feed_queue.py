@@ -2,6 +2,7 @@
 
 import queue as queues
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from sparktrain.training.data.stream.feed_queue import (
     FeedQueue,
     PartitionKey,
     PartitionProgress,
+    Pause,
+    Taken,
 )
 
 KEY = PartitionKey(1, 0, 0)
@@ -310,3 +313,95 @@ def test_many_feeders_of_a_fast_trainer_lose_no_wake_up() -> None:
         for future in fed:
             future.result(30)
     assert len(taken) == 2000
+
+
+# ---- partitions that wait until their rows are used
+
+
+def filled(queue: FeedQueue, partition: int, batches: int = 1, micro_batch: int = 0) -> tuple[Feeder, PartitionKey]:
+    """A feeder that has sent its whole partition."""
+    one, key = feeder(), PartitionKey(1, micro_batch, partition)
+    queue.claim(one, key)
+    for number in range(batches):
+        queue.put(one, key, batch(1), number, 0)
+    queue.complete(one, key, batches)
+    return one, key
+
+
+@pytest.mark.usefixtures("events_alone")
+def test_a_partition_is_used_when_the_function_comes_back_after_its_last_row() -> None:
+    queue = started()
+    one, key = filled(queue, 0, batches=2)
+    with ThreadPoolExecutor(1) as threads:
+        used = threads.submit(queue.await_use, one, key)
+        for number in range(2):
+            assert isinstance(queue.take_for(1, None, False), Taken)
+            queue.used(number)
+        assert not used.done(), "the function has the second batch"
+        queue.used(2)
+        assert used.result(30) is True
+    assert queue.await_use(feeder(), key) is True, "a later attempt learns it at once"
+
+
+@pytest.mark.usefixtures("events_alone")
+def test_a_function_that_waits_for_rows_has_used_what_it_took() -> None:
+    """Else a partition would wait for the function, and the function for the next partition."""
+    queue, looks = started(), Looks()
+    one, key = filled(queue, 0)
+    with ThreadPoolExecutor(2) as threads:
+        used = threads.submit(queue.await_use, Feeder(looks), key)
+        looks.seen(1)
+        assert isinstance(queue.take_for(10, None, False), Taken)
+        more = threads.submit(queue.take_for, 9, key, False)
+        assert used.result(30) is True
+        queue.end(1)
+        assert more.result(30) is Pause.END
+    queue.release(one)
+
+
+def test_a_partition_without_rows_is_used() -> None:
+    queue = started()
+    assert queue.await_use(*filled(queue, 0, batches=0)) is True
+    assert queue.await_use(feeder(), PartitionKey(1, 0, 0)) is True
+
+
+@pytest.mark.usefixtures("events_alone")
+def test_partitions_that_wait_for_their_use_hold_no_turn() -> None:
+    """Many more than may feed at the same time."""
+    queue = started()
+    waiting = 3 * MOST_FEEDING
+    with ThreadPoolExecutor(waiting) as threads:
+        used = []
+        for partition in range(waiting):
+            used.append(threads.submit(queue.await_use, *filled(queue, partition)))
+            assert isinstance(queue.take_for(1, None, False), Taken)
+        assert not any(each.done() for each in used)
+        queue.used(waiting)
+        assert [each.result(30) for each in used] == [True] * waiting
+
+
+@pytest.mark.parametrize("end", [lambda queue: queue.stop(1), lambda queue: queue.close(), lambda queue: queue.end(1)])
+@pytest.mark.usefixtures("events_alone")
+def test_the_end_of_an_epoch_ends_the_wait_for_use(end: Callable[[FeedQueue], object]) -> None:
+    queue, looks = started(), Looks()
+    one, key = filled(queue, 0)
+    with ThreadPoolExecutor(1) as threads:
+        used = threads.submit(queue.await_use, Feeder(looks), key)
+        looks.seen(1)
+        end(queue)
+        assert used.result(30) is False
+    queue.release(one)
+
+
+def test_a_feeder_that_is_gone_waits_for_no_use() -> None:
+    queue = started()
+    _, key = filled(queue, 3)
+    with pytest.raises(StreamError, match="the feeder of partition 3 is gone"):
+        queue.await_use(Feeder(lambda: True), key)
+
+
+def test_an_earlier_micro_batch_is_used() -> None:
+    queue = started()
+    filled(queue, 0, micro_batch=1)
+    filled(queue, 0, micro_batch=2)
+    assert queue.await_use(feeder(), PartitionKey(1, 1, 0)) is True
