@@ -70,7 +70,8 @@ class DataFeed:
         for rows with another number of values than `input_mapping` has columns, and StreamError for a feed that broke
         off, or where the last rows of `cluster.inference` have no results yet.
         """
-        rows = [] if self.should_stop() else self._stream.next_batch(batch_size, whole=not self.train_mode)
+        stream = self._stream
+        rows = [] if stream.should_stop() else stream.next_batch(batch_size, whole=not self.train_mode)
         return rows if self.input_tensors is None else self._by_tensor(self.input_tensors, rows)
 
     def next_arrow(self, batch_size: int) -> "pa.RecordBatch | None":
@@ -78,7 +79,8 @@ class DataFeed:
 
         TensorFlowOnSpark has no such method; it spares the Python objects. Raises StreamError, also for an RDD's rows.
         """
-        return None if self.should_stop() else self._stream.next_arrow(batch_size)
+        stream = self._stream
+        return None if stream.should_stop() else stream.next_arrow(batch_size)
 
     def should_stop(self) -> bool:
         """Whether the feed has ended: `next_batch` gives no more rows."""

@@ -147,6 +147,25 @@ def test_a_retried_attempt_continues_after_the_rows_that_the_member_has(
     assert member.ask("take all", "train") == []
 
 
+def test_a_partition_may_wait_until_its_rows_are_used(member: FedMember, started: list[LineProcess]) -> None:
+    """For longer than a lease; others have their turns meanwhile, and a second attempt waits as well."""
+    ticket = replace(member.ticket(), until_taken=True)
+    waiting = [feeder(started, ticket, partition, 10) for partition in range(2)]
+    waiting.append(feeder(started, ticket, 0, 10, attempt=1))
+    for partition in range(2):
+        wait_until(lambda p=partition: member.ask("complete", "train", 1, p), 30, "its rows are in the queue")
+    assert sorted(each[0] for each in member.ask("take", "train", 2)) == [0, FIRST_ROW]
+    later = feeder(started, member.ticket(), 2, 2000)
+    assert later.answer() == ["fed", 2000, 2, False]
+    at = SystemClock().now()
+    wait_until(lambda: SystemClock().now() > at + LEASE_S + 1, LEASE_S + 5, "a lease is over")
+    assert all(each.silent(0.0) for each in waiting)
+    member.send("take", "train", 3)  # there are two: the function waits for a third
+    assert [each.answer() for each in waiting] == [["fed", 10, 1, False]] * 3
+    assert feeder(started, member.ticket(), 3, 1).answer() == ["fed", 1, 1, False]
+    assert [len(each) for each in member.answer()] == [1000, 1000, 1]
+
+
 def test_a_partition_that_is_done_is_not_sent_again(member: FedMember, started: list[LineProcess]) -> None:
     """Spark repeats a finished task after the loss of its executor."""
     for attempt in range(2):

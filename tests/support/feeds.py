@@ -165,6 +165,7 @@ def _member(setup: Any) -> None:
     import psutil
 
     from sparktrain.training.data.stream.feed_server import FeedServer
+    from sparktrain.training.data.stream.partition_use import PartitionKey
 
     host, certificates, token, lease_s = setup
     server = FeedServer(host, certificates, token, lease_s=lease_s, heartbeat_s=min(2.0, lease_s / 4))
@@ -181,6 +182,8 @@ def _member(setup: Any) -> None:
             case ["take", feed, count]:
                 taken = [server.feed(feed).take(ANSWER_S) for _ in range(count)]
                 say([batch.column("id").to_pylist() for batch in taken if batch is not None])
+            case ["complete", feed, epoch, partition]:
+                say(server.feed(feed).progress(PartitionKey(epoch, 0, partition)).complete)
             case ["take all", feed]:
                 spawn(partial(_take_all, server.feed(feed)), "trainer")
             case ["drain", feed, rows]:

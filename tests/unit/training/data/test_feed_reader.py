@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sparktrain.clock import SystemClock
-from sparktrain.errors import SpecError
+from sparktrain.errors import SpecError, StreamError
 from sparktrain.protocol.row_pickles import pickled
 from sparktrain.training.data.stream.feed_queue import MOST_BATCHES, Feeder, FeedQueue, PartitionKey
 from sparktrain.training.data.stream.feed_reader import FeedReader, alone
@@ -117,3 +117,100 @@ def test_a_batch_size_is_a_number_from_one(size: Any) -> None:
     with pytest.raises(SpecError, match="batch_size"):
         data.to_tf(batch_size=size)
     assert stream.reports == []
+
+
+def frame(*sizes: int) -> Stream:
+    """A stream of the columns of a DataFrame."""
+    return Stream(*(pa.RecordBatch.from_pydict({"id": range(size), "pixels": [b"x" * size] * size}) for size in sizes))
+
+
+def test_rows_of_a_frame_are_tuples_or_arrow() -> None:
+    reader = frame(3, 2).reader
+    assert reader.next_batch(2) == [(0, b"xxx"), (1, b"xxx")]
+    arrow = reader.next_arrow(2)
+    assert arrow is not None
+    assert arrow.to_pydict() == {"id": [2, 0], "pixels": [b"xxx", b"xx"]}
+    assert reader.next_batch(9) == [(1, b"xx")]
+    assert reader.should_stop()
+
+
+def test_arrow_that_comes_in_one_batch_is_not_copied() -> None:
+    reader = frame(3).reader
+    first, last = reader.next_arrow(2), reader.next_arrow(2)
+    assert first is not None
+    assert last is not None
+    assert (first.num_rows, last.num_rows, reader.should_stop()) == (2, 1, True)
+    assert first.column(0).buffers()[1].address == last.column(0).buffers()[1].address
+
+
+def test_python_objects_have_no_arrow() -> None:
+    reader = Stream(*pickled(iter([1, 2]))).reader
+    with pytest.raises(StreamError, match="these are an RDD's objects: use next_batch"):
+        reader.next_arrow(1)
+
+
+class Partitions(Stream):
+    """A queue that has partitions of Python objects, each in the batches that are given."""
+
+    def __init__(self, *partitions: list[list[int]]) -> None:
+        super().__init__()
+        self.partitions = partitions
+
+    def _report(self, epoch: int, phase: str) -> None:
+        self.reports.append((epoch, phase))
+        if phase == "asked":
+            for number, batches in enumerate(self.partitions):
+                one, key = Feeder(lambda: False), PartitionKey(epoch, 0, number)
+                self._queue.claim(one, key)
+                for place, rows in enumerate(batches):
+                    self._queue.put(one, key, next(pickled(iter(rows))), place, 0)
+                self._queue.complete(one, key, len(batches))
+                self._queue.release(one)
+
+    def used(self) -> list[bool]:
+        """Which partitions the function has used."""
+        keys = [PartitionKey(1, 0, number) for number in range(len(self.partitions))]
+        return [self._queue._is_used(key) for key in keys]
+
+
+def test_whole_partitions_end_a_batch() -> None:
+    """Also the last one, while another may yet come."""
+    stream = Partitions([[1, 2], [3]], [], [[4]], [[5, 6]])
+    found = [stream.reader.next_batch(2, whole=True) for _ in range(4)]
+    assert found == [[1, 2], [3], [4], [5, 6]]
+    stream = Partitions([[1, 2, 3]])
+    assert [stream.reader.next_batch(2, whole=True) for _ in range(2)] == [[1, 2], [3]]
+    assert not stream.reader.should_stop()
+
+
+def test_a_partition_is_used_when_all_its_rows_are_handed_out_and_more_are_wanted() -> None:
+    stream = Partitions([[1, 2], [3]], [[4]])
+    expected = [([1, 2], [False, False]), ([3, 4], [False, False])]
+    for rows, used in expected:
+        assert (stream.reader.next_batch(2), stream.used()) == (rows, used)
+    stream._queue.end(1)
+    assert stream.reader.next_batch(2) == []
+    stream = Partitions([[1], [2]], [[3]])
+    batches = stream.reader.batches()
+    seen = []
+    for _ in range(3):
+        next(batches)
+        seen.append(stream.used())
+    assert seen == [[False, False], [False, False], [True, False]]
+
+
+def test_steps_use_the_batches_that_they_have_left_behind() -> None:
+    stream = Partitions([[1]], [[2]], [[3]])
+    steps = stream.reader.steps(2, lambda mine: min(mine, 1))  # rows of Arrow: one for each batch here
+    next(steps)
+    assert stream.used() == [False, False, False]
+    stream._queue.end(1)
+    assert list(steps) == []
+
+
+def test_a_function_that_needs_no_rows_informs_the_driver_where_it_waits() -> None:
+    silent, asking = numbers(3), numbers(3)
+    silent.reader.terminate()
+    asking.reader.terminate(ask=True)
+    assert (silent.reports, [each[1] for each in asking.reports]) == ([], ["asked"]), "its rows had come: none is left"
+    assert asking.reader.should_stop()
