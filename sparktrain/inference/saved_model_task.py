@@ -85,9 +85,9 @@ def predict_saved(batches: Iterator[pa.RecordBatch], task: SavedModelTask) -> It
 
 
 def _predicted(features: pa.RecordBatch, task: SavedModelTask) -> list[pa.Array]:
+    tensors = tensors_of(features, task.feeds, task.subject)  # a refused row costs no import of TensorFlow
     import tensorflow as tf
 
-    tensors = tensors_of(features, task.feeds, task.subject)
     function = _function(task)
     with tf.device(_Loaded.device):
         given = {feed.input.name: tf.constant(each) for feed, each in zip(task.feeds, tensors, strict=True)}

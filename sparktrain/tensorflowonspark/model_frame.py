@@ -39,12 +39,7 @@ class ModelMapping(Struct, frozen=True):
 def transformed(frame: Any, asked: ModelMapping) -> Any:
     """The lazy DataFrame with the outputs of the model. Blocks on the store. Raises as `TFModel.transform`."""
     if asked.url.endswith(SUFFIX):
-        columns: Any = {tensor: column for column, tensor in asked.inputs.items()}
-        if len(columns) == 1:  # the only input goes by any name
-            columns = next(iter(columns.values()))
-        return predict(
-            frame, asked.url, output=asked.outputs, batch_size=asked.batch_size, columns=columns, keep=asked.keep
-        )
+        return _by_keras(frame, asked)
     from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
@@ -76,6 +71,20 @@ def transformed(frame: Any, asked: ModelMapping) -> Any:
         functools.partial(predict_saved, task=task),
         StructType([*(selected.schema[each] for each in kept), *made]),
     )
+
+
+def _by_keras(frame: Any, asked: ModelMapping) -> Any:
+    """The same with a `.keras` file, as `sparktrain.predict`; the only input and output go by any name."""
+    columns: Any = {tensor: column for column, tensor in asked.inputs.items()}
+    if len(columns) == 1:
+        columns = next(iter(columns.values()))
+    by = functools.partial(predict, frame, asked.url, batch_size=asked.batch_size, columns=columns, keep=asked.keep)
+    if len(asked.outputs) == 1:
+        name = next(iter(asked.outputs.values()))
+        found = by(output=name)
+        if found.schema[name].dataType.typeName() != "struct":  # which a model with several outputs gives
+            return found
+    return by(output=asked.outputs)
 
 
 def _matched(asked: Mapping[str, str], known: Mapping[str, bytes], kind: str, subject: str) -> dict[str, str]:
