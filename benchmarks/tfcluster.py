@@ -1,7 +1,7 @@
 """A TFCluster of two members on real Spark: its start with and without a pool, and rows a second of both calls.
 
-`python -m benchmarks.tfcluster`. Targets: members in `map_fun` after 1.5 s on a pool, after 6 s without; 100k rows/s of
-`inference`. The rows of `train` come out of Spark's own Python workers, whose rate alone is printed beside them.
+`python -m benchmarks.tfcluster`. Targets: members in `map_fun` after 1.5 s on a pool and 6 s without, and 100k rows/s of
+`inference`. The rows of `train` come out of Spark's Python workers: the rate of these alone is printed beside them.
 """
 
 import argparse

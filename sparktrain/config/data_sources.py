@@ -76,7 +76,7 @@ class PushedSource:
     """Rows that calls in the driver send while training runs; `sparktrain.tensorflowonspark` makes it."""
 
     feed: Any
-    """A `driver.pushed_feed.PushedFeed`."""
+    """A `driver.feeds.pushed_feed.PushedFeed`."""
 
 
 Source = FileSource | TableSource | FrameSource | StreamSource | PushedSource

@@ -48,6 +48,6 @@ def _slots_beside(streams: Mapping[str, StreamSource | PushedSource]) -> int | N
     source = next((each for each in streams.values() if isinstance(each, StreamSource)), None)
     if source is None:
         return None
-    from sparktrain.driver.feed_job import slots_of  # a run on this machine alone needs no Spark
+    from sparktrain.driver.feeds.feed_job import slots_of  # a run on this machine alone needs no Spark
 
     return slots_of(source)

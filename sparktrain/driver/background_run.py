@@ -1,4 +1,4 @@
-"""A run of one gang that goes on in a thread, while its caller feeds it or does other work."""
+"""A run of one gang in a thread, while its caller feeds it or does other work."""
 
 import os
 import socket
@@ -83,7 +83,7 @@ class BackgroundRun:
 
 
 class _Members(Display):
-    """Passes everything on to another display, and tells whether all members are in the training function."""
+    """Passes everything on to another display, and knows when all members are in the training function."""
 
     def __init__(self, shown: Display) -> None:
         self._shown = shown
@@ -105,7 +105,7 @@ class _Members(Display):
         missing = [f"rank {each.rank} on {each.host}" for each in self._newest if each.state is MemberState.STARTING]
         which = ", ".join(missing) or self._note or "no agent has a place for the others"
         return (
-            f"{len(there)} of {size} members began within {timeout_s:g} s; missing: {which}; raise "
+            f"{len(there)} of {size} members started within {timeout_s:g} s; missing: {which}; raise "
             "reservation_timeout, or look into the logs of the run"
         )
 

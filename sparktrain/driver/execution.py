@@ -11,12 +11,12 @@ from sparktrain.display.progress import Display
 from sparktrain.driver.admission import admit, slots_of_feeds
 from sparktrain.driver.backend_choice import HOROVOD
 from sparktrain.driver.engines.engine import Engine
+from sparktrain.driver.feeds.stream_feeds import FeedSettings, StreamFeeds
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.driver.slot_holders import HOLDERS
-from sparktrain.driver.stream_feeds import FeedSettings, StreamFeeds
 from sparktrain.errors import PoolError
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.board_address import announced
@@ -32,7 +32,7 @@ class AgentSource(Protocol):
 
 
 class StoppableAgents(AgentSource, Protocol):
-    """A source whose run another thread may stop."""
+    """A source with a run that another thread may stop."""
 
     def stop(self, reason: str, grace_s: float) -> None:
         """Stop the run that it performs, if any: it is advised to stop, and ended `grace_s` later. Any thread."""

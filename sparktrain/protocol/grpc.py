@@ -212,7 +212,7 @@ class GrpcListener(Listener):
         incoming = IncomingUpload(self._admit(context))
         try:
             header = await stream.read()
-            if self._closing:  # `close` cancels only the uploads that had begun: it would wait in vain for this one
+            if self._closing:  # `close` cancels only the uploads that had started: it would wait in vain for this one
                 await stream.write(codec.encode(Closing(_CLOSING)))
                 return
             feeder = self._spawn(_feed(incoming, stream))

@@ -18,9 +18,9 @@ from sparktrain.display.live import choose_display
 from sparktrain.driver.background_run import BackgroundRun
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.driver.execution import OwnAgents, PoolAgents
+from sparktrain.driver.feeds.pushed_feed import PushedFeed
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare import PreparedRun, compose
-from sparktrain.driver.pushed_feed import PushedFeed
 from sparktrain.errors import RunStoppedError, SpecError
 from sparktrain.nesting import check_not_nested
 from sparktrain.search.space import single
@@ -28,9 +28,9 @@ from sparktrain.store.url import open_store
 from sparktrain.tensorflowonspark.feed_rows import NO_STREAMING, check_rows, rows_of
 from sparktrain.tensorflowonspark.map_functions import check_map_function
 from sparktrain.tensorflowonspark.node_context import NOT_FED, NodeSettings, executor_of, job_of, node_function
-from sparktrain.tensorflowonspark.notices import warn_once
 from sparktrain.tensorflowonspark.paths import absolute_path
 from sparktrain.tensorflowonspark.places import files_of, place_of
+from sparktrain.tensorflowonspark.single_warnings import warn_once
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -98,7 +98,7 @@ class TFCluster:
             raise SpecError(f"num_epochs is {described(num_epochs)}; pass a whole number from 1")
         if num_epochs == 0:
             warn_once(f"cluster.train(num_epochs=0) sends the rows {EPOCHS} times; pass num_epochs=1 for one pass")
-        from sparktrain.driver.feed_job import PushJob  # a cluster without feeds needs no Arrow
+        from sparktrain.driver.feeds.feed_job import PushJob  # a cluster without feeds needs no Arrow
 
         for _ in range(num_epochs or EPOCHS):
             if not feed.push(partial(PushJob, dataRDD), feed_timeout):
@@ -227,7 +227,7 @@ def run(
     release_port: bool = True,
     **options: Any,
 ) -> TFCluster:
-    """Start a cluster whose members call `map_fun(tf_args, ctx)`, and return once all of them do.
+    """Start a cluster of members that call `map_fun(tf_args, ctx)`, and return once all of them do.
 
     Members are a gang of `sparktrain.run` with backend "tensorflow": they log, checkpoint and restart as any gang.
 
@@ -235,7 +235,7 @@ def run(
         sc: a SparkContext or SparkSession, a pool of `sparktrain.pool()`, or `sparktrain.local()`.
         map_fun: called in each member with `tf_args` and its `TFNodeContext`; what it returns is dropped.
         tf_args: anything that can be pickled; a list becomes `sys.argv`.
-        num_executors: members in all, of which `num_ps` are parameter servers.
+        num_executors: members in all, `num_ps` parameter servers among them.
         tensorboard: serve TensorBoard, over the events in `log_dir`, or over what members write to their own log
             directories.
         input_mode: `InputMode.SPARK` for `train` and `inference`.
@@ -246,7 +246,7 @@ def run(
         **options: those of `sparktrain.run`, such as dir, name, max_retries and hang_timeout.
 
     Raises UserError for a call that cannot work, before anything starts; the error of a member that ends before all
-    have begun; FormError when members are missing after `reservation_timeout`; InfraError.
+    have started; FormError when members are missing after `reservation_timeout`; InfraError.
     """
     check_not_nested("tensorflowonspark.TFCluster.run")
     _check_members(num_executors, num_ps, eval_node, master_node)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sparktrain.training.data.stream.stream_data import StreamData
 
 ERROR = "error"
-"""The queue whose entries make a member fail at its end."""
+"""An entry in this queue makes a member fail at its end."""
 NOT_FED = ("output", ERROR, "control")
 """Queues that no call of the driver feeds."""
 

@@ -1,7 +1,5 @@
 """`TFEstimator` and `TFModel`: stages of Spark ML around a cluster that trains, and a SavedModel that predicts."""
 
-import functools
-import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,10 +39,9 @@ from sparktrain.tensorflowonspark.pipeline_params import (
     TFTypeConverters,
     accessors,
 )
+from sparktrain.tensorflowonspark.single_warnings import warn_once
 
 _FOLDERS = ("model_dir", "export_dir", "tfrecord_dir")
-
-logger = logging.getLogger("sparktrain")
 
 
 class TFEstimator(
@@ -88,7 +85,7 @@ class TFEstimator(
 
         columns = _columns(dataset, self.getOrDefault("input_mapping"))
         if self.getOrDefault("protocol") != "grpc":
-            _warn_once(f"TFEstimator.setProtocol({self.getOrDefault('protocol')!r}) means nothing: TensorFlow has grpc")
+            warn_once(f"TFEstimator.setProtocol({self.getOrDefault('protocol')!r}) means nothing: TensorFlow has grpc")
         args = self._arguments(dataset)
         cluster = TFCluster.run(
             dataset.sparkSession, self.train_fn, args.argv or args, args.cluster_size, args.num_ps, args.tensorboard,
@@ -99,7 +96,7 @@ class TFEstimator(
             cluster.train(dataset.select(*map(_quoted, columns)), args.epochs)
         except BaseException as error:
             with suppress(Exception):  # the members may have ended by the same error
-                cluster._run.stop(f"TFEstimator.fit() could not send its rows: {error}")
+                cluster.cancel(f"TFEstimator.fit() could not send its rows: {error}")
                 cluster.shutdown()
             raise
         cluster.shutdown(grace_secs=args.grace_secs if self.isSet("grace_secs") else 0)
@@ -198,11 +195,6 @@ def _columns(dataset: DataFrame, mapping: dict[str, str]) -> list[str]:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-@functools.cache
-def _warn_once(message: str) -> None:
-    logger.warning("%s", message)
 
 
 __all__ = [

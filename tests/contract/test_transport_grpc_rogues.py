@@ -92,7 +92,7 @@ async def farewell(call: Any) -> str:
 
 
 def begun_uploads(scene: Stage) -> asyncio.Queue[str]:
-    """The name of each upload that the coordinator has begun to store."""
+    """The name of each upload that the coordinator has started to store."""
     began = asyncio.Queue[str]()
 
     async def store(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:

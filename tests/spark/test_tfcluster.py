@@ -25,7 +25,7 @@ SPARK = TFCluster.InputMode.SPARK
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[st.Pool]:
-    """Two members at a time on this machine, whose processes are forks: Spark's two slots are for feeding."""
+    """Two members at a time on this machine, by forks: Spark's two slots are for feeding."""
     with st.pool(st.local(slots=3), preload=["tensorflow"]) as made:
         yield made
 

@@ -115,7 +115,6 @@ class Cluster:
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
         self.calls: list[Any] = []
-        self._run = SimpleNamespace(stop=lambda why: self.calls.append(("stop", why)))
 
     def run(self, *args: Any, **options: Any) -> "Cluster":
         self.calls.append(("run", args, options))
@@ -125,6 +124,9 @@ class Cluster:
         self.calls.append(("train", rows, epochs))
         if self.error is not None:
             raise self.error
+
+    def cancel(self, reason: str) -> None:
+        self.calls.append(("cancel", reason))
 
     def shutdown(self, grace_secs: int = 0) -> None:
         self.calls.append(("shutdown", grace_secs))
@@ -180,7 +182,7 @@ def test_rows_that_cannot_be_sent_end_the_cluster(cluster: Cluster) -> None:
     cluster.error = DataError("no rows")
     with pytest.raises(DataError, match="no rows"):
         TFEstimator(train, {}).setInputMapping({"a": "y"}).fit(Frame())
-    assert cluster.calls[-2:] == [("stop", "TFEstimator.fit() could not send its rows: no rows"), ("shutdown", 0)]
+    assert cluster.calls[-2:] == [("cancel", "TFEstimator.fit() could not send its rows: no rows"), ("shutdown", 0)]
 
 
 @pytest.mark.parametrize(

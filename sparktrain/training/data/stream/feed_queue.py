@@ -149,7 +149,7 @@ class FeedQueue:
                 self._wake_all()
 
     def wait_until_over(self) -> None:
-        """Block until the driver has ended the epoch; feeders are told meanwhile that no more rows are wanted."""
+        """Block until the driver has ended the epoch; feeders learn meanwhile that no more rows are wanted."""
         with self._lock:
             while not self._is_over:
                 self._over.wait()

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparktrain.driver.pushed_feed import PushedFeed
-from sparktrain.driver.stream_feeds import FeedOpening
+from sparktrain.driver.feeds.pushed_feed import PushedFeed
+from sparktrain.driver.feeds.stream_feeds import FeedOpening
 from sparktrain.errors import DataError, StreamError
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket
@@ -43,7 +43,7 @@ class Job:
 
 
 class Cluster:
-    """One feed, the jobs of its calls, and what its members were told."""
+    """One feed, the jobs of its calls, and what its members heard."""
 
     def __init__(self) -> None:
         self.feed = PushedFeed("input")
@@ -181,22 +181,22 @@ def test_members_that_need_no_more_end_the_job_and_later_calls_at_once() -> None
         assert job.cancelled.wait(LIMIT_S)
         assert pushing.result() is False
     assert Call(cluster).result() is False
-    assert cluster.ends == [(1, "")], "members that wait for the end of the feed are told"
+    assert cluster.ends == [(1, "")], "members that wait for the end of the feed are informed"
 
 
 def test_the_end_of_the_feed_reaches_members_that_ask_later_too() -> None:
     cluster = Cluster()
     cluster.feed.end()
     cluster.gang()
-    told = threading.Event()
+    informed = threading.Event()
 
     def wait() -> None:
         while not cluster.ends:
             threading.Event().wait(0.01)
-        told.set()
+        informed.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    assert told.wait(LIMIT_S)
+    assert informed.wait(LIMIT_S)
     assert cluster.ends == [(1, "")]
     assert Call(cluster).result() is False
 

@@ -63,7 +63,7 @@ def _feeding(source: StreamSource | PushedSource, opening: FeedOpening) -> Feedi
     if isinstance(source, PushedSource):
         job: FeedingJob = source.feed.opened(opening)
         return job
-    from sparktrain.driver.feed_job import FeedJob  # a run on this machine alone needs no Spark
+    from sparktrain.driver.feeds.feed_job import FeedJob  # a run on this machine alone needs no Spark
 
     return FeedJob(source, opening.ticket, opening.tag, opening.on_end)
 

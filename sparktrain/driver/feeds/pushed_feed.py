@@ -1,4 +1,4 @@
-"""A stream whose rows calls in the driver send, one Spark job for each call, while its members train."""
+"""A stream with rows that calls in the driver send, one Spark job for each call, while its members train."""
 
 import logging
 import secrets
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from sparktrain.driver.stream_feeds import FeedOpening
+from sparktrain.driver.feeds.stream_feeds import FeedOpening
 from sparktrain.errors import StreamError
 from sparktrain.protocol.feed_directory import publish_addresses
 from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory, FeedTicket
@@ -15,7 +15,7 @@ from sparktrain.store.base import Store
 from sparktrain.threads import spawn
 
 RESTART_S = 120.0
-"""How long a call whose members are gone waits for the next generation of the gang."""
+"""How long a call without members waits for the next generation of the gang."""
 LOOK_S = 0.5
 """How often a call looks whether the job that it waits for has ended. All else wakes it."""
 
@@ -58,7 +58,7 @@ class PushedFeed:
         """What the members of the newest generation wait for; None while there are none."""
         self._directory: tuple[Store, str] | None = None
         self._jobs = 0
-        """Jobs that were sent, over all generations: Spark's partitions are counted anew in each."""
+        """Jobs that were sent, over all generations: in each, the partitions count from 0."""
         self._finished = False
         """Members need no more rows, or the feed was ended."""
         self._closed: BaseException | None = None
@@ -109,7 +109,7 @@ class PushedFeed:
     def push(self, send: Send, timeout_s: float) -> bool:
         """Send rows by one job; returns when members have taken all, or False when they need no more.
 
-        Where the gang restarts meanwhile, the job begins again. `timeout_s` limits the wait for members that have never
+        Where the gang restarts meanwhile, the job starts again. `timeout_s` limits the wait for members that have never
         asked for rows. Raises StreamError for these, the error of the job, and the one that ended the run.
         """
         with self._turn:

@@ -1,0 +1,1 @@
+"""What feeds the streams of a run: Spark jobs for the epochs that members ask for, and calls that push rows."""
