@@ -1,6 +1,6 @@
 """A TFCluster of two members on real Spark: its start with and without a pool, and rows a second of both calls.
 
-`python -m benchmarks.tfcluster`. Targets: members in `map_fun` after 1.5 s on a pool and 6 s without, and 100k rows/s of
+`python -m benchmarks.tfcluster`. Targets: members in `map_fun` after 1.5 s on a pool, 6 s without, and 100k rows/s of
 `inference`. The rows of `train` come out of Spark's Python workers: the rate of these alone is printed beside them.
 """
 

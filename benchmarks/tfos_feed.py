@@ -49,7 +49,7 @@ class _End:
         self.cpu = cpu
 
 
-def _feed(address: Any, rows: int, data: bytes) -> None:
+def send_rows(address: Any, rows: int, data: bytes) -> None:
     """What the Spark task does with the rows of its partition."""
     manager = TFManager(address, KEY)
     manager.connect()
@@ -60,7 +60,7 @@ def _feed(address: Any, rows: int, data: bytes) -> None:
     queue.put(_End(time.process_time() - started), block=True)
 
 
-class _DataFeed:
+class RowFeed:
     """`TFNode.DataFeed` as far as training uses it."""
 
     def __init__(self, queue: Any) -> None:
@@ -90,9 +90,9 @@ def _rate(rows: int, data: bytes, batch: int, row_by_row: bool) -> Rate:
     context = mp.get_context("spawn")
     with TFManager(authkey=KEY, ctx=context) as manager:
         queue = manager.get_queue()
-        feeder = context.Process(target=_feed, args=(manager.address, rows, data))
+        feeder = context.Process(target=send_rows, args=(manager.address, rows, data))
         feeder.start()
-        feed = _DataFeed(queue)
+        feed = RowFeed(queue)
         dataset = _dataset(feed, batch, row_by_row)
         while queue.empty():  # the feeder imports what it needs
             time.sleep(POLL_S)
@@ -104,7 +104,7 @@ def _rate(rows: int, data: bytes, batch: int, row_by_row: bool) -> Rate:
     return Rate(made.rows, made.seconds, cpu)
 
 
-def _dataset(feed: _DataFeed, batch: int, row_by_row: bool) -> Any:
+def _dataset(feed: RowFeed, batch: int, row_by_row: bool) -> Any:
     import tensorflow as tf
 
     def rows() -> Iterator[Any]:

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
 
     from sparktrain.training.data.stream.stream_data import StreamData
 
-Rows = list[Any] | dict[str, list[Any]]
-"""Rows in a list, or the values of each tensor by its name."""
-
 
 class FeedHandle(Protocol):
     """What a feed needs of `ctx.mgr`."""
@@ -62,8 +59,8 @@ class DataFeed:
         """As `should_stop()`."""
         return self.should_stop()
 
-    def next_batch(self, batch_size: int) -> Rows:
-        """The next rows in a list, or with `input_mapping` a dict of the values of each tensor.
+    def next_batch(self, batch_size: int) -> Any:
+        """The next rows in a list, or with `input_mapping` a dict of lists, the values of each tensor.
 
         Fewer than `batch_size` at the end of the feed, with `train_mode=False` at the end of each partition, and for
         rows of `cluster.inference` always there; none after the end. Blocks for rows without limit. Raises DataError
