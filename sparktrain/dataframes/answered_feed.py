@@ -17,7 +17,7 @@ from sparktrain.backoff import Backoff
 from sparktrain.clock import SystemClock, pause
 from sparktrain.dataframes.feed_exchange import Answered, FeedExchange
 from sparktrain.dataframes.feeder import BUSY_S, TaskAttempt, this_task
-from sparktrain.errors import DataError, ProtocolError, StreamError
+from sparktrain.errors import DataError, ProtocolError, SpecError, StreamError
 from sparktrain.protocol.feed_directory import newest_addresses
 from sparktrain.protocol.feed_messages import (
     AskedRows,
@@ -196,7 +196,6 @@ class _MemberSearch:
         self._directory = directory
         self._partition = partition
         self._clock = SystemClock()
-        self._store = open_store(replace(directory.store, timeout_s=_LOOK_S))
         self._generation = ""
         self._since: float | None = None
         self._backoff = Backoff(*_RETRY_S, (0.5, 1.0))
@@ -230,7 +229,8 @@ class _MemberSearch:
 
     def _newest(self) -> tuple[FeedAddresses | None, str]:
         """What the driver has published last, or why that is not known."""
+        directory = self._directory
         try:
-            return newest_addresses(self._store, self._directory.path), ""
-        except (OSError, ProtocolError) as error:
-            return None, f"; {self._store.where(self._directory.path)} cannot be read: {error}"
+            return newest_addresses(open_store(replace(directory.store, timeout_s=_LOOK_S)), directory.path), ""
+        except (OSError, ProtocolError, SpecError) as error:
+            return None, f"; {directory.path} of the run's store cannot be read: {error}"

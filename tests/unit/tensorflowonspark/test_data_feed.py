@@ -1,6 +1,9 @@
 """`TFNode` as programs for TensorFlowOnSpark use it; the first test is their own, with another queue behind it."""
 
+import getpass
+import os
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,3 +137,15 @@ def test_functions_of_its_first_versions_name_the_replacement(call: Callable[[],
 
 def test_a_port_needs_no_release() -> None:
     TFNode.release_port(object())
+
+
+@pytest.mark.parametrize("system", ["file://", "hdfs://", "viewfs://"])
+def test_hdfs_path_is_that_of_the_default_file_system(system: str) -> None:
+    """The table of the original's own test."""
+    here, user = os.getcwd(), getpass.getuser()
+    ctx: Any = SimpleNamespace(defaultFS=system, working_dir=here)
+    for url in ("hdfs://foo/bar", "viewfs://foo/bar", "file://foo/bar"):
+        assert TFNode.hdfs_path(ctx, url) == url
+    assert TFNode.hdfs_path(ctx, "/foo/bar") == f"{system}/foo/bar"
+    relative = f"file://{here}/foo/bar" if system == "file://" else f"{system}/user/{user}/foo/bar"
+    assert TFNode.hdfs_path(ctx, "foo/bar") == relative
