@@ -1,4 +1,5 @@
-"""The examples of gangs: one file trains alone, in a gang on either ring, and as a sweep of gangs; and programs."""
+"""The examples of gangs: one file trains alone, in a gang on either ring, and as a sweep of gangs; and programs that
+show the ideas of distributed TensorFlow."""
 
 import importlib
 import json
@@ -102,6 +103,42 @@ def test_programs_with_a_strategy_of_tensorflow(
 ) -> None:
     result = pool.run(example(name).train, {}, backend="tensorflow", **gang, **options)
     assert result.metrics["accuracy"] > 0.7
+
+
+def test_two_lists_are_launched_in_pairs(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
+    program = example("hyperparameters")
+    good, bad = pool.launch(program.train, program.LISTS, metric="accuracy", **options).trials
+    assert [each.params for each in (good, bad)] == [
+        {"learning_rate": 0.1, "dropout": 0.2},
+        {"learning_rate": 0.001, "dropout": 0.5},
+    ]
+    assert good.metrics["accuracy"] > 0.7 > bad.metrics["accuracy"]
+
+
+@pytest.mark.all
+def test_a_grid_has_every_combination_of_both_lists(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
+    del options["name"]  # two runs
+    pairs, grid = example("hyperparameters").search(pool, **options)
+    assert (len(pairs.trials), len(grid.trials)) == (2, 4)
+    assert grid.best.params["learning_rate"] == 0.1
+
+
+def test_a_ring_with_a_scaled_rate_learns(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
+    found = pool.run(example("linear_scaling").train, {"epochs": 2}, workers=2, backend="horovod", **options).metrics
+    assert (found["steps"], found["rate"]) == (200, 0.04)
+    assert found["accuracy"] > 0.7
+
+
+@pytest.mark.all
+def test_a_ring_with_a_scaled_rate_is_as_good_as_one_process(
+    pool: st.Pool, example: Any, options: dict[str, Any]
+) -> None:
+    del options["name"]  # two runs
+    head, alone, ring = (line.split() for line in example("linear_scaling").compare(pool, **options))
+    assert head[-1] == "accuracy"
+    assert (alone[:4], ring[:4]) == (["1", "64", "0.02", "800"], ["2", "128", "0.04", "400"])
+    assert float(ring[4]) > float(alone[4]) - 0.05
+    assert float(ring[4]) > 0.78
 
 
 @pytest.mark.all
