@@ -59,13 +59,25 @@ def value(variable: Any, spare: Array | None = None) -> Array:
 
     Allocating new memory may take ten times as long as the copy.
     """
-    held = variable.value
+    held = _own_part(variable.value)
     tensor = held.read_value() if hasattr(held, "read_value") else held
     seen = np.asarray(tensor)  # on a CPU it is the variable's own memory, which training changes
     if spare is None or (spare.dtype, spare.shape) != (seen.dtype, seen.shape):
         return np.array(seen)
     np.copyto(spare, seen)
     return spare
+
+
+def _own_part(held: Any) -> Any:
+    """This member's part of a variable under a strategy of several members; anything else as it is.
+
+    TensorFlow adds up some variables over the members when they are read, such as those of metrics: all members must
+    read them then, and one alone saves.
+    """
+    strategy = getattr(held, "distribute_strategy", None)
+    if strategy is None or not getattr(strategy.extended, "_in_multi_worker_mode", lambda: False)():
+        return held
+    return held.values[0]
 
 
 def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: int) -> None:
