@@ -183,9 +183,9 @@ class MemberSession:
         """Forward the member's messages until its pipe ends."""
         while (message := await child.receive()) is not None:
             match message:
-                case pm.Entered(pid=pid):
+                case pm.Entered(pid=pid, trains=trains):
                     self._entered_at = self._clock.now()
-                    post(m.MemberStarted(self.member, pid))
+                    post(m.MemberStarted(self.member, pid, trains))
                 case pm.Reported(report=report):
                     self._reports.append(report)
                     self._reported += 1 + len(report.metrics)

@@ -150,9 +150,11 @@ class FeedOver(Message, frozen=True, tag=True):
 
 
 class Entered(Message, frozen=True, tag=True):
-    """The function is loaded, and its call starts now."""
+    """The function is loaded, and its call starts now. It comes again where `trains` changes."""
 
     pid: int
+    trains: bool = False
+    """A worker of a gang with parameter servers that calls the function, and has not joined a server in it."""
 
 
 class Reported(Message, frozen=True, tag=True):

@@ -44,10 +44,12 @@ class MemberShared(Large, frozen=True, tag=True):
 
 
 class MemberStarted(Small, frozen=True, tag=True):
-    """The member's process has entered the training function."""
+    """The member's process has entered the training function. It comes again where `trains` changes."""
 
     member: Member
     pid: int
+    trains: bool = False
+    """A worker of a gang with parameter servers that trains by itself: the gang needs its end, not only the chief's."""
 
 
 class MemberStepped(Small, frozen=True, tag=True):

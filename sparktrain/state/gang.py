@@ -69,6 +69,8 @@ class Gang:
     status: GangStatus = GangStatus.RESERVING
     reserved: set[Rank] = field(default_factory=set)
     entered: set[Rank] = field(default_factory=set)
+    training: set[Rank] = field(default_factory=set)
+    """Workers of a gang with parameter servers that train by themselves."""
     ended: dict[Rank, Outcome] = field(default_factory=dict)
     paces: dict[Rank, Pace] = field(default_factory=dict)
     reported: dict[Rank, Pace] = field(default_factory=dict)
@@ -113,9 +115,13 @@ class Gang:
         self._move(GangStatus.CONNECTING)
         return True
 
-    def enter(self, rank: Rank, at: float) -> None:
-        """Member `rank` has entered the training function."""
+    def enter(self, rank: Rank, at: float, *, trains: bool = False) -> None:
+        """Member `rank` has entered the training function. `trains`: see `training`."""
         self.entered.add(rank)
+        if trains:
+            self.training.add(rank)
+        else:
+            self.training.discard(rank)
         forming = self.status in (GangStatus.RESERVING, GangStatus.CONNECTING)
         if len(self.entered) == self.size and forming:
             self._move(GangStatus.RUNNING)
@@ -177,7 +183,8 @@ class Gang:
         """Every member that trains has returned: parameter servers and the evaluator are no longer needed."""
         roles = {place.role for place in self.places}
         training = {Role.CHIEF} if Role.PS in roles else {Role.CHIEF, Role.WORKER}
-        ranks = [Rank(rank) for rank, place in enumerate(self.places) if place.role in training]
+        found = {Rank(rank) for rank, place in enumerate(self.places) if place.role in training}
+        ranks = found | self.training
         return all(rank in self.ended and self.ended[rank].failure is None for rank in ranks)
 
     def verdict(self) -> Outcome:

@@ -119,8 +119,9 @@ class RunMachine:
         return [do.Send(agent, m.PeerShared(member, message.key, message.value)) for agent, member in others]
 
     def _on_started(self, gang: Gang, agent_id: AgentId, message: m.MemberStarted, at: float) -> Commands:
-        self.sweep.enter(gang, message.member.rank, self._agents.get(agent_id), at)
-        return []
+        agent = self._agents.get(agent_id)
+        self.sweep.enter(gang, message.member.rank, agent, at, trains=message.trains)
+        return self._stop_members(gang, at) if gang.accomplished else []
 
     def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointWritten) -> Commands:
         new = message.checkpoint

@@ -181,9 +181,9 @@ class Sweep:
         base = gang.checkpoint.digest if gang.checkpoint is not None else ""
         self._facts.append(GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, base=base))
 
-    def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float) -> None:
-        """Member `rank` of the gang has entered the training function on `agent`."""
-        gang.enter(rank, at)
+    def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> None:
+        """Member `rank` of the gang has entered the training function on `agent`. `trains`: see `MemberStarted`."""
+        gang.enter(rank, at, trains=trains)
         self.ever_entered = True
         if agent is not None:
             self.health.entered(agent)

@@ -229,6 +229,24 @@ def test_servers_and_the_evaluator_end_with_the_members_that_train(world: World)
     assert world.status(0) == "succeeded"
 
 
+def test_workers_that_train_by_themselves_are_waited_for(world: World) -> None:
+    world.begin(roles=(Role.CHIEF, Role.WORKER, Role.WORKER, Role.PS))
+    for name in "abcd":
+        world.join(name)
+    world.suggest()
+    agents = by_rank(world)
+    run(world, agents)
+    for worker in agents[1:3]:
+        world.enter(worker, trains=True)
+    assert world.succeed(agents[0]) == []
+    assert world.succeed(agents[1]) == []
+    stops = world.enter(agents[2])  # it joins its server
+    assert [each.agent for each in stops] == agents[2:]
+    for agent in agents[2:]:
+        world.fail(agent, FailureKind.STOPPED)
+    assert world.status(0) == "succeeded"
+
+
 # ---- checkpoints
 
 

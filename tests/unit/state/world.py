@@ -101,9 +101,9 @@ class World:
         checkpoint = Checkpoint(member.generation, step, manifest, f"digest of {manifest}", keep, score)
         return self.receive(agent, m.CheckpointWritten(member, checkpoint))
 
-    def enter(self, agent: AgentId) -> None:
+    def enter(self, agent: AgentId, *, trains: bool = False) -> list[do.Command]:
         """The agent's member enters the training function."""
-        self.receive(agent, m.MemberStarted(self.running[agent], 0))
+        return self.receive(agent, m.MemberStarted(self.running[agent], 0, trains))
 
     def report(self, agent: AgentId, step: int = 1) -> list[do.Command]:
         """The agent's member reports."""
