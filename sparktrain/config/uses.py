@@ -1,14 +1,67 @@
-"""Finds what a training function calls on its context, without running it."""
+"""Finds what a training function calls, in its module and in the user's modules that it imports, without running it."""
 
+import ast
 import inspect
-from types import CodeType
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import CodeType, ModuleType
 
 STRATEGY = "strategy"
 """The method of the context that creates a strategy of TensorFlow."""
+OWN_STRATEGIES = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy")
+"""The strategies of TensorFlow that connect the members of a gang by TF_CONFIG."""
+RUNS_EVERYWHERE = "runs_on_every_member"
+"""An attribute of a function that every member of its gang calls, its parameter servers too."""
+
+_SERVER = "Server"
+_SERVER_HOMES = {"train", "distribute", "tensorflow"}
+_MAKES = re.compile(rf"\b(?:{'|'.join(OWN_STRATEGIES)})\s*\(")
+_SERVES = re.compile(r"\b(?:train|distribute)\s*\.\s*Server\s*\(")
+_INSTALLED = ("site-packages", "dist-packages")
+_PYTHONS = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+"""Folders with modules that are not the user's: Python's own, and this package."""
 
 
 def names(function: object, name: str) -> bool:
     """Whether the code of `function`, or of functions of its module that it refers to, contains `name`."""
+    return any(name in code.co_names for code in _codes(function, set()))
+
+
+def makes_strategy(function: object) -> bool:
+    """Whether `function` gets a strategy from its context, or makes one that connects its gang, also in a helper.
+
+    Blocks on the local disk.
+    """
+    if names(function, STRATEGY):
+        return True
+    helpers: set[Path] = set()
+    if any({*code.co_names} & {*OWN_STRATEGIES} for code in _codes(function, helpers)):
+        return True
+    return any(_MAKES.search(text) for text in _texts(helpers))
+
+
+def runs_everywhere(function: object) -> bool:
+    """Whether `function` starts TensorFlow's server by itself, so that every member of its gang calls it.
+
+    That is, its code, or a helper, calls `tf.train.Server` or `tf.distribute.Server`; or it has the attribute
+    `RUNS_EVERYWHERE`. Blocks on the local disk.
+    """
+    if getattr(function, RUNS_EVERYWHERE, False):
+        return True
+    helpers: set[Path] = set()
+    if any(_SERVER in code.co_names and _SERVER_HOMES & {*code.co_names} for code in _codes(function, helpers)):
+        return True
+    return any(_SERVES.search(text) for text in _texts(helpers))
+
+
+def _codes(function: object, helpers: set[Path]) -> Iterator[CodeType]:
+    """The code of `function`, and of what it refers to in modules that are loaded.
+
+    Adds to `helpers` the sources of the user's modules that it imports only when it runs.
+    """
     seen: set[int] = set()
     waiting: list[object] = [function]
     while waiting:
@@ -17,9 +70,70 @@ def names(function: object, name: str) -> bool:
         if not isinstance(code, CodeType) or id(code) in seen:
             continue
         seen.add(id(code))
-        if name in code.co_names:
-            return True
+        yield code
         known = getattr(found, "__globals__", {})
         waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
-        waiting += [known[each] for each in code.co_names if inspect.isfunction(known.get(each))]
-    return False
+        for each in code.co_names:
+            waiting += _referred(known.get(each), code.co_names)
+        helpers.update(_imported([each for each in code.co_names if each not in known]))
+
+
+def _referred(value: object, names: Iterable[str]) -> list[object]:
+    """The functions that a global variable stands for: itself, methods of a class, or `names` of a module."""
+    if isinstance(value, ModuleType) and _is_users(getattr(value, "__file__", None)):
+        found = [vars(value).get(name) for name in names]
+        return [each for one in found if not isinstance(one, ModuleType) for each in _referred(one, ())]
+    if inspect.isclass(value) and _is_users(getattr(sys.modules.get(value.__module__), "__file__", None)):
+        return [each for each in vars(value).values() if inspect.isfunction(each)]
+    return [value] if inspect.isfunction(value) else []
+
+
+def _imported(names: Iterable[str]) -> Iterator[Path]:
+    """The sources of the user's modules among the names of some code, which contain what it imports."""
+    dotted = {*names}
+    for name in sorted(dotted):
+        for module in (name, *(f"{name}.{other}" for other in dotted)):
+            if (file := _source(module)) is not None:
+                yield file
+
+
+def _source(module: str) -> Path | None:
+    """The file of one of the user's modules, in the folders of imports. Imports nothing."""
+    parts = module.split(".")
+    if not all(part.isidentifier() for part in parts) or parts[0] in sys.stdlib_module_names:
+        return None
+    for folder in sys.path:
+        place = Path(folder, *parts)
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if _is_users(str(file)) and file.is_file():
+                return file
+    return None
+
+
+def _is_users(file: str | None) -> bool:
+    return file is not None and not file.startswith(_PYTHONS) and not any(part in file for part in _INSTALLED)
+
+
+def _texts(files: Iterable[Path]) -> Iterator[str]:
+    """The texts of sources, and of the user's modules that they import in turn."""
+    waiting, seen = [*files], set[Path]()
+    while waiting:
+        file = waiting.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        text = file.read_text(errors="replace")
+        yield text
+        waiting += [source for name in _modules_of(text) if (source := _source(name)) is not None]
+
+
+def _modules_of(text: str) -> Iterator[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):  # the import has a better error
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))

@@ -24,7 +24,7 @@ from sparktrain.config.gang_spec import Backend
 from sparktrain.config.quantities import seconds
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec, metric_name
-from sparktrain.config.uses import STRATEGY, names
+from sparktrain.config.uses import makes_strategy
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice
 from sparktrain.driver.options import Options
@@ -291,7 +291,7 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         check_imported(options.kind, sys.modules.get(module), module)
     trial_space, asked = as_space(space), options.asked
     gang, env = options.gang(), options.environment()
-    choice = options.choice(gang, strategy=names(target.function, STRATEGY))
+    choice = options.choice(gang, strategy=gang.size > 1 and makes_strategy(target.function))
     if choice is not None:
         gang = replace(gang, backend=choice.backend)
     spec = SweepSpec(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.clock import Clock
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
-from sparktrain.protocol.pipe_messages import Assignment, Reported, Stepped
+from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire, sendable
 from sparktrain.training.data.position import Position
@@ -164,6 +164,24 @@ class TrainContext:
 
         export(model, Path(self.log_dir).parent, self.rank)
 
+    def prepare_sessions(self) -> None:
+        """Have sessions of TensorFlow 1 train as a gang does; sparktrain calls it before a program that starts them."""
+        from sparktrain.training.strategies import sessions
+
+        assignment, wire = self._assignment, self._wire
+        folders = (assignment.work_dir, str(Path(assignment.log_dir).parent))
+        sessions.install(
+            sessions.SessionMember(
+                formation=self._gang.formation,
+                saver=self.checkpoint,
+                stepped=self._stepped,
+                serves=lambda: wire.send(Entered(os.getpid())),
+                log_dir=self.log_dir,
+                own_folders=folders,
+                clock=self._clock,
+            )
+        )
+
     def finish(self) -> None:
         """Wait for the last save after the training function has returned; sparktrain calls it."""
         if self._streams is not None:
@@ -182,7 +200,12 @@ class TrainContext:
         if self._strategies is None:
             gang, backend = self._gang, self._assignment.backend
             self._strategies = Strategies(
-                gang.formation, backend, gang.release_port, timeout_s=RING_TIMEOUT_S, clock=self._clock
+                gang.formation,
+                backend,
+                gang.release_port,
+                timeout_s=RING_TIMEOUT_S,
+                clock=self._clock,
+                connected=lambda: gang.connected,
             )
         return self._strategies.strategy(kind, **options)
 
@@ -197,7 +220,7 @@ class TrainContext:
         """
         from sparktrain.training.collectives.optimizer import distribute
 
-        return distribute(optimizer, self._known_ring(), compression=compression)
+        return distribute(optimizer, self._known_ring("ctx.distribute()"), compression=compression)
 
     def distribute_tape(self, tape: Any, *, compression: str = "none") -> Any:
         """Wrap a `tf.GradientTape` so that `gradient()` averages over all members; it also takes Keras variables.
@@ -207,7 +230,7 @@ class TrainContext:
         """
         from sparktrain.training.collectives.optimizer import distribute_tape
 
-        return distribute_tape(tape, self._known_ring(), compression=compression)
+        return distribute_tape(tape, self._known_ring("ctx.distribute_tape()"), compression=compression)
 
     def shard(
         self,
@@ -320,7 +343,7 @@ class TrainContext:
         from sparktrain.training.keras.glue import keras_callbacks
 
         return keras_callbacks(
-            self._gang.ring,
+            self._gang.training_ring("ctx.keras_callbacks()"),
             self._position,
             self._clock,
             self.checkpoint,
@@ -367,12 +390,13 @@ class TrainContext:
 
     # ---- internal
 
-    def _known_ring(self) -> "Ring":
-        """The ring, after patching Keras in this process to use it."""
+    def _known_ring(self, use: str) -> "Ring":
+        """The ring for `use`, after patching Keras in this process to use it."""
         from sparktrain.training.keras.glue import prepare_keras
 
-        prepare_keras(self._gang.ring)
-        return self._gang.ring
+        ring = self._gang.training_ring(use)
+        prepare_keras(ring)
+        return ring
 
     def _stepped(self, step: int, training: bool) -> None:
         self._wire.send(Stepped(step, training))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, Role
-from sparktrain.config.uses import STRATEGY, names
-from sparktrain.errors import FormError, RingError
+from sparktrain.config.uses import STRATEGY, names, runs_everywhere
+from sparktrain.errors import FormError, RingError, StrategyError
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training import process_setup
@@ -19,6 +19,7 @@ from sparktrain.training.collectives.call_watch import CallWatch
 from sparktrain.training.collectives.held_port import HeldPort
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
+from sparktrain.training.source_homes import Homes
 from sparktrain.training.strategies.tf_cluster import has_ps, is_cluster_error, tf_config
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ RING_TIMEOUT_S = 30.0
 SLOW_S = 3600.0
 """How long the ring waits for a member that answers but is slow: `hang_timeout` decides whether it hangs, and its
 agent whether it is dead."""
+_ELSEWHERE = Homes()
 ASK_S = 1.5
 """How long a member with a failed operation waits for the others to report which ones they have called."""
 
@@ -52,6 +54,15 @@ class JoinedGang:
         self._exchange = exchange
         self._watch: CallWatch | None = None
         self._found: Callable[[str], None] | None = None
+        self._strategy = ""
+        """The strategy of the user's own that trains, with its line."""
+        self._trains = ""
+        """What trains by the ring."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the ring connects the members already."""
+        return self._ring is not None
 
     @property
     def ring(self) -> Ring:
@@ -61,6 +72,24 @@ class JoinedGang:
             self._watch_optimizers()
             self._watch_calls()
         return self._ring
+
+    def training_ring(self, use: str) -> Ring:
+        """The ring for `use`, which trains by it. Raises StrategyError beside a strategy of the user's own."""
+        if self._strategy:
+            raise StrategyError(
+                f"{use} averages over the members, and {self._strategy} does already: leave {use} out, and use "
+                "ctx.report and ctx.checkpoint; or leave the strategy out, and train on the ring"
+            )
+        self._trains = use
+        return self.ring
+
+    def trained_by(self, strategy: str) -> None:
+        """Note that `strategy` trains, in place of the ring. Raises StrategyError when the ring trains already."""
+        if self._trains:
+            raise StrategyError(
+                f"{strategy} came after {self._trains}, and both average over the members: leave out one of them"
+            )
+        self._strategy = strategy
 
     def on_mismatch(self, found: Callable[[str], None]) -> None:
         """Call `found`, in a thread, when members call different collectives."""
@@ -108,11 +137,14 @@ def alone() -> JoinedGang:
     return JoinedGang(ALONE, LocalRing, lambda: None)
 
 
-def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object]) -> JoinedGang:
+def form(
+    assignment: Assignment, wire: AgentWire, function: Callable[..., object], homes: Homes = _ELSEWHERE
+) -> JoinedGang:
     """Join the gang of `assignment`, which calls `function`. Blocks until all its members have joined.
 
     It connects the ring here, because that is possible only before TensorFlow has run an operation. A function that
-    makes a strategy connects the members by that instead.
+    calls `ctx.strategy()`, or starts a server, connects the members by that instead; a strategy that it makes by itself
+    uses the server of the ring.
     Raises ImportError without the backend's framework, and FormError.
     """
     if assignment.size == 1:
@@ -127,12 +159,28 @@ def form(assignment: Assignment, wire: AgentWire, function: Callable[..., object
     process_setup.choose_devices(assignment, formation)
     joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S, SLOW_S)
     gang = JoinedGang(formation, lambda: join(joining), held.release, wire)
+    if assignment.backend is not Backend.NONE:
+        _connect_own_strategies(gang, assignment.backend, homes)
     if assignment.backend is Backend.TENSORFLOW:
         os.environ["TF_CONFIG"] = tf_config(formation)
-        if has_ps(formation) or formation.role is Role.EVALUATOR or names(function, STRATEGY):
+        if _connects_itself(formation, function):
             return gang
     _ = gang.ring
     return gang
+
+
+def _connect_own_strategies(gang: JoinedGang, kind: Backend, homes: Homes) -> None:
+    if "tensorflow" in sys.modules:  # the backend has imported it
+        from sparktrain.training.strategies import own_strategies
+
+        own_strategies.install(gang, kind, homes, RING_TIMEOUT_S, SystemClock())
+
+
+def _connects_itself(formation: Formation, function: Callable[..., object]) -> bool:
+    """Whether the training function connects the members in place of a ring."""
+    if has_ps(formation) or any(place.role is Role.EVALUATOR for place in formation.places):
+        return True
+    return names(function, STRATEGY) or runs_everywhere(function)
 
 
 def _hold(address: str) -> HeldPort:

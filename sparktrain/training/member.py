@@ -16,6 +16,8 @@ from typing import Any, NoReturn, cast
 import cloudpickle
 
 from sparktrain.clock import Clock, SystemClock
+from sparktrain.config.gang_spec import Role
+from sparktrain.config.uses import runs_everywhere
 from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
@@ -25,7 +27,7 @@ from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
 from sparktrain.training.horovod_names import serving
 from sparktrain.training.source_homes import find
-from sparktrain.training.strategies.tf_cluster import serve_if_server
+from sparktrain.training.strategies.tf_cluster import has_ps, serve_if_server
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
 
@@ -78,7 +80,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
         function = _load(assignment)
-        gang = gang_join.form(assignment, wire, function)
+        gang = gang_join.form(assignment, wire, function, homes)
         serving.connect(gang, assignment.backend)
         process_setup.seed(assignment.seed)
     except FormError as error:
@@ -87,10 +89,14 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         return Outcome(0.0, failure=failure.of_loading(error, host, homes))
     context = TrainContext(assignment, wire, clock, gang)
     entered = clock.now()
+    by_itself = has_ps(gang.formation) and runs_everywhere(function)
+    if by_itself:
+        context.prepare_sessions()
     gang.on_mismatch(lambda mismatch: _end_mismatched(mismatch, clock.now() - entered, wire))
-    wire.send(m.Entered(os.getpid()))
+    wire.send(m.Entered(os.getpid(), trains=by_itself and gang.formation.role is Role.WORKER))
     try:
-        serve_if_server(gang.formation, gang.release_port)
+        if not by_itself:
+            serve_if_server(gang.formation, gang.release_port)
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))
     return attempt.outcome_of(function, context, gang, assignment.metric, homes, clock)

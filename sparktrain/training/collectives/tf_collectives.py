@@ -1,8 +1,9 @@
 """A ring on TensorFlow's own collectives: needs no compiler, no Horovod, and no patch of Keras.
 
-The members are servers of one TensorFlow cluster. Operations run on the CPU; tensors of a GPU travel through host
-memory. TensorFlow's server listens on all interfaces, without authentication, for the life of the process: use such
-a ring only in a network with trusted hosts.
+The members are servers of the TensorFlow cluster that TF_CONFIG describes, configured as MultiWorkerMirroredStrategy
+configures it: a strategy that a program makes later finds its server there. Operations run on the CPU; tensors of a GPU
+travel through host memory. TensorFlow's server listens on all interfaces, without authentication, for the life of the
+process: use such a ring only in a network with trusted hosts.
 """
 
 import zlib
@@ -15,6 +16,7 @@ from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context
 
 from sparktrain.clock import SystemClock
+from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError, FunctionError, RingError, StrategyError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
@@ -25,9 +27,11 @@ from sparktrain.training.collectives.dtype_cast import carry
 from sparktrain.training.collectives.op_names import PREFIX, OpNames, as_written
 from sparktrain.training.collectives.ring import LocalRing, Ring, averaged
 
-_JOB = "worker"
-_LEADER = f"/job:{_JOB}/replica:0/task:0"
-_GROUP_KEY = 1
+_LEADER = f"/job:{Role.CHIEF.value}/replica:0/task:0"
+_GROUP_KEY = 2**30
+"""Of the ring's operations: strategies count theirs from 1."""
+_FUSED = ("CollectiveReduce",)
+"""What a strategy asks of TensorFlow's optimizer; it concerns no operation of the ring."""
 _KEYS = 2**31
 _MIX = 2654435761  # Knuth, The Art of Computer Programming 3, section 6.4: multiplicative hashing
 
@@ -58,28 +62,28 @@ def join(joining: Joining) -> Ring:
 
 def _start_server(formation: Formation) -> None:
     """Start this member's server of the cluster. Raises FormError, FunctionError, StrategyError."""
-    addresses = [f"{place.address}:{place.port}" for place in formation.places]
-    cluster = tf.train.ClusterSpec({_JOB: addresses}).as_cluster_def()
-    server = tensorflow_server_pb2.ServerDef(cluster=cluster, job_name=_JOB, task_index=formation.rank, protocol="grpc")
-    server.default_session_config.experimental.collective_group_leader = _LEADER
     eager = context.context()
+    if eager._collective_leader is not None:
+        raise StrategyError(
+            "ctx.strategy() connects the members of this gang in place of a ring, which ctx.keras_callbacks(), "
+            "ctx.distribute() and ctx.allreduce() need: leave these out, and use ctx.report and ctx.checkpoint; or "
+            "leave ctx.strategy() out, and train on a ring"
+        )
+    job, index = formation.role.value, formation.index
+    cluster = tf.train.ClusterSpec(formation.cluster()).as_cluster_def()
+    server = tensorflow_server_pb2.ServerDef(cluster=cluster, job_name=job, task_index=index, protocol="grpc")
+    server.default_session_config.experimental.collective_group_leader = _LEADER
     try:
         eager.configure_collective_ops(
             collective_leader=_LEADER,
-            scoped_allocator_enabled_ops=(),
-            device_filters=(f"/job:{_JOB}/task:{formation.rank}",),
+            scoped_allocator_enabled_ops=_FUSED,
+            device_filters=(f"/job:{job}/task:{index}",),
         )
         eager.enable_collective_ops(server)
     except RuntimeError as error:
         raise FunctionError(
             "a gang of backend 'tensorflow' cannot be formed in a process that has run a TensorFlow operation: "
             "move what the training function's module does with TensorFlow when imported into the function"
-        ) from error
-    except ValueError as error:  # collective ops are configured already
-        raise StrategyError(
-            "ctx.strategy() connects the members of this gang in place of a ring, which ctx.keras_callbacks(), "
-            "ctx.distribute() and ctx.allreduce() need: leave these out, and use ctx.report and ctx.checkpoint; or "
-            "leave ctx.strategy() out, and train on a ring"
         ) from error
     try:
         eager.ensure_initialized()

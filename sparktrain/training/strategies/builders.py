@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError, StrategyError
@@ -13,11 +12,6 @@ from sparktrain.training.strategies import keras_guards, member_shares
 
 _TF_CONFIG = "TF_CONFIG"
 _COMMUNICATION = ("ring", "nccl")
-
-
-def initialized() -> bool:
-    """Whether TensorFlow has initialised its devices in this process, by an op or otherwise."""
-    return context.context()._context_handle is not None
 
 
 def multi_worker(tf_config: str, communication: str | None = None) -> tf.distribute.Strategy:

@@ -45,12 +45,15 @@ class Strategies:
         *,
         timeout_s: float,
         clock: Clock,
+        connected: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`connected`: whether a ring connects the members already."""
         self._formation = formation
         self._backend = backend
         self._release_port = release_port
         self._timeout_s = timeout_s
         self._clock = clock
+        self._ring_connects = connected
         self._connected: tuple[str, dict[str, Any], Any] | None = None
 
     def strategy(self, kind: str | None = None, **options: Any) -> "tf.distribute.Strategy":
@@ -153,15 +156,16 @@ class Strategies:
         return makers[kind](**options)
 
     def _connect(self, kind: str, options: dict[str, Any]) -> Any:
-        from sparktrain.training.strategies import builders
+        from sparktrain.training.strategies import builders, tf_start
 
         alone = self._formation.size == 1
-        if kind == MULTI_WORKER and builders.initialized():
+        on_ring = kind == MULTI_WORKER and self._ring_connects()
+        if kind == MULTI_WORKER and tf_start.initialized() and not on_ring:
             raise _too_late(kind)  # before it waits for the others, which may fail for the same reason
         environment = tf_cluster.tf_config(self._formation)
         make: Callable[..., Any]
         make = builders.multi_worker if kind == MULTI_WORKER else builders.parameter_server
-        if alone:
+        if alone or on_ring:
             return make(environment, **options)
         why = _MUST_CALL if kind == MULTI_WORKER else _MUST_SERVE
         with tf_cluster.port_kept(self._formation.mine, self._release_port):
@@ -170,10 +174,12 @@ class Strategies:
 
 
 def _too_late(kind: str) -> StrategyError:
+    from sparktrain.training.strategies import tf_start
+
     return StrategyError(
-        f"ctx.strategy({kind!r}) came after TensorFlow had started: it has run an op, made another strategy or joined "
-        "a ring; call ctx.strategy() before you build a model, a dataset or a tensor, and before any other method of "
-        "ctx that uses the gang"
+        f"ctx.strategy({kind!r}) came after TensorFlow had started: {tf_start.advice()}it has run an op, made another "
+        "strategy or joined a ring; call ctx.strategy() before you build a model, a dataset or a tensor, and before "
+        "any other method of ctx that uses the gang"
     )
 
 

@@ -105,6 +105,11 @@ def port_kept(place: MemberAddress, release_port: Callable[[], None]) -> Iterato
         release_port()
 
 
+def port_is_kept() -> bool:
+    """Whether this process is in a context of `port_kept`."""
+    return _REUSE_PORT in os.environ
+
+
 def is_cluster_error(error: BaseException) -> bool:
     """Whether `error` shows the loss of another member of TensorFlow's cluster, not a mistake in the function.
 
@@ -128,17 +133,29 @@ def await_members(formation: Formation, timeout_s: float, why: str, clock: Clock
     has its server at the port and listens as well, so no message is needed. Raises FormError, which names the missing
     members and appends `why`, after `timeout_s`.
     """
-    deadline = clock.now() + timeout_s
     missing = {rank for rank, place in enumerate(formation.places) if place.role is not Role.EVALUATOR}
     missing.discard(formation.rank)
     with _listening(formation.mine.port):
-        while True:
-            missing = {rank for rank in missing if not _reached(formation.places[rank])}
-            if not missing:
-                return
-            if clock.now() > deadline:
-                break
-            pause(_PROBE_S)
+        _await_reached(formation, missing, timeout_s, why, clock)
+
+
+def await_servers(formation: Formation, timeout_s: float, why: str, clock: Clock) -> None:
+    """Block until every parameter server listens. Raises FormError, which names the missing ones, as `await_members`.
+
+    For a member that has its server.
+    """
+    servers = {rank for rank, place in enumerate(formation.places) if place.role is Role.PS}
+    _await_reached(formation, servers, timeout_s, why, clock)
+
+
+def _await_reached(formation: Formation, missing: set[int], timeout_s: float, why: str, clock: Clock) -> None:
+    deadline = clock.now() + timeout_s
+    while missing := {rank for rank in missing if not _reached(formation.places[rank])}:
+        if clock.now() > deadline:
+            break
+        pause(_PROBE_S)
+    else:
+        return
     places = [(rank, formation.places[rank]) for rank in sorted(missing)]
     who = ", ".join(f"rank {rank} ({place.role.value}) at {place.host}:{place.port}" for rank, place in places)
     raise FormError(f"{who} did not come within {timeout_s:g} s; {why}")

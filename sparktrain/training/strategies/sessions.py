@@ -1,0 +1,272 @@
+"""Sessions of TensorFlow 1 in a gang in which each member builds a graph of its own (between-graph replication).
+
+`install` changes how sessions start: workers look for the chief's variables each second, not each 30; a parameter
+server that does not come is an error with a deadline; and the chief initialises the variables from the gang's newest
+checkpoint. `MonitoredTrainingSession` also reports steps, so that a hang is detected, and the chief saves checkpoints
+to the run directory. Imports TensorFlow.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import tensorflow as tf
+from tensorflow.python.training.monitored_session import USE_DEFAULT
+from tensorflow.python.training.session_manager import SessionManager
+
+from sparktrain.clock import Clock
+from sparktrain.config.gang_spec import Role
+from sparktrain.errors import RingError
+from sparktrain.state.topology import Formation
+from sparktrain.training.keras.keras_patches import replace
+from sparktrain.training.notices import notice
+from sparktrain.training.strategies import tf_cluster
+from sparktrain.training.strategies.session_hooks import Every, ReportSteps, SaveVariables, variables_of
+
+v1 = tf.compat.v1
+
+SERVERS_TIMEOUT_S = 60.0
+"""How long a session waits for the parameter servers."""
+RECOVERY_WAIT_S = 1
+"""How often a worker looks whether the chief has initialised the variables."""
+SAVE_EVERY_S = 60.0
+"""How often the chief saves where the program does not choose; a restart costs the steps since then."""
+
+STOP_GRACE_S = 2
+"""How long the end of a session waits for its threads where the program does not choose: TensorFlow waits 120 s for
+those of a SyncReplicasOptimizer, which wait for gradients of members that have ended."""
+
+_DEFAULT_RECOVERY_WAIT_S = 30
+_WHY = "it should have started tf.compat.v1.train.Server: see its log"
+
+
+class Saver(Protocol):
+    """Saves and restores the chief's state: `ctx.checkpoint`."""
+
+    def save(self, step: int, model: Any = None, **extra: Any) -> None:
+        """See `CheckpointSaver.save`."""
+        ...
+
+    def restore(self, model: Any = None) -> Any:
+        """See `CheckpointSaver.restore`."""
+        ...
+
+
+@dataclass(frozen=True)
+class SessionMember:
+    """What sessions need of the member that starts them."""
+
+    formation: Formation
+    saver: Saver
+    stepped: Callable[[int, bool], None]
+    """Report finished steps, and whether more follow."""
+    serves: Callable[[], None]
+    """Report that this member serves until the others have ended."""
+    log_dir: str
+    own_folders: tuple[str, ...]
+    """Folders that end with this member."""
+    clock: Clock
+
+
+def install(member: SessionMember) -> None:
+    """Have sessions of this process train as a gang does. Call it once, before the program runs."""
+    sessions = _Sessions(member)
+    replace(tf.distribute.Server, "__init__", sessions.started)
+    replace(tf.distribute.Server, "join", sessions.joined)
+    replace(SessionManager, "__init__", sessions.managed)
+    replace(SessionManager, "prepare_session", sessions.prepared)
+    replace(SessionManager, "wait_for_session", sessions.awaited)
+    replace(v1.train, "MonitoredTrainingSession", sessions.monitored)
+    replace(v1.train.Supervisor, "prepare_or_wait_for_session", sessions.supervised)
+
+
+class _Sessions:
+    """Makes the new functions."""
+
+    def __init__(self, member: SessionMember) -> None:
+        self._member = member
+        self._started = False
+        self._task = ""
+
+    def started(self, plain: Callable[..., None]) -> Callable[..., None]:
+        """Of Server: note which task of the program's cluster this member is."""
+
+        @functools.wraps(plain)
+        def init(server: Any, *args: Any, **kwargs: Any) -> None:
+            plain(server, *args, **kwargs)
+            self._task = f"/job:{server.server_def.job_name}/task:{server.server_def.task_index}"
+
+        return init
+
+    def joined(self, plain: Callable[..., None]) -> Callable[..., None]:
+        """Of Server: report that the gang does not wait for this member. Its agent ends it after the others."""
+
+        @functools.wraps(plain)
+        def join(server: Any) -> None:
+            self._member.serves()
+            plain(server)
+
+        return join
+
+    def managed(self, plain: Callable[..., None]) -> Callable[..., None]:
+        """Of SessionManager: look for the chief's variables more often, unless the program chooses."""
+
+        @functools.wraps(plain)
+        def init(manager: Any, *args: Any, **kwargs: Any) -> None:
+            plain(manager, *args, **kwargs)
+            if manager._recovery_wait_secs == _DEFAULT_RECOVERY_WAIT_S:
+                manager._recovery_wait_secs = RECOVERY_WAIT_S
+
+        return init
+
+    def awaited(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Of SessionManager, in a worker: wait for the parameter servers first."""
+
+        @functools.wraps(plain)
+        def wait(manager: Any, *args: Any, **kwargs: Any) -> Any:
+            self._await_servers()
+            given = dict(inspect.signature(plain).bind(manager, *args, **kwargs).arguments)
+            return plain(**given | {"config": self._filtered(manager, given.get("config"))})
+
+        return wait
+
+    def prepared(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Of SessionManager, in the chief: the same, and initialise from the newest checkpoint where there is one."""
+
+        @functools.wraps(plain)
+        def prepare(manager: Any, master: str, *args: Any, **kwargs: Any) -> Any:
+            self._await_servers()
+            if not master:
+                return plain(manager, master, *args, **kwargs)
+            given = dict(inspect.signature(plain).bind(manager, master, *args, **kwargs).arguments)
+            given["config"] = self._filtered(manager, given.get("config"))
+            if given.get("checkpoint_dir") or given.get("checkpoint_filename_with_path"):
+                return plain(**given)
+            start = functools.partial(self._start, manager, given)
+            return plain(manager, master, config=given["config"], init_fn=start)
+
+        return prepare
+
+    def monitored(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """MonitoredTrainingSession that reports steps and, in the chief, saves to the run directory."""
+        signature = inspect.signature(plain)
+
+        @functools.wraps(plain)
+        def session(*args: Any, **kwargs: Any) -> Any:
+            given = dict(signature.bind(*args, **kwargs).arguments)
+            given.setdefault("stop_grace_period_secs", STOP_GRACE_S)
+            given["hooks"] = [*(given.get("hooks") or ()), *self._hooks(given)]
+            return plain(**given)
+
+        return session
+
+    def supervised(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Of Supervisor: the chief saves to the run directory in a thread, unless the program saves to a directory."""
+
+        @functools.wraps(plain)
+        def prepare(supervisor: Any, *args: Any, **kwargs: Any) -> Any:
+            sess = plain(supervisor, *args, **kwargs)
+            step = supervisor.global_step
+            if supervisor.is_chief and step is not None and not self._is_shared(supervisor._logdir):
+                hook = SaveVariables(self._member.saver, step, Every(None, SAVE_EVERY_S), self._member.clock)
+                supervisor.loop(SAVE_EVERY_S, hook.save, args=(sess,))
+            return sess
+
+        return prepare
+
+    # ---- inside
+
+    def _start(self, manager: Any, given: Mapping[str, Any], sess: Any) -> None:
+        """Initialise the chief's variables. A session that replaces a broken one finds them on the servers."""
+        again, self._started = self._started, True
+        if again and manager._model_ready(sess)[0]:
+            return
+        restored = self._member.saver.restore()
+        if restored is not None:
+            if again:
+                raise RingError("the servers have lost the variables: the gang restarts from its newest checkpoint")
+            _initialize(sess, restored["variables"])
+            return
+        if (operation := given.get("init_op")) is not None:
+            sess.run(operation, feed_dict=given.get("init_feed_dict"))
+        if (function := given.get("init_fn")) is not None:
+            function(sess)
+
+    def _hooks(self, given: dict[str, Any]) -> list[Any]:
+        step = v1.train.get_global_step()
+        if step is None:
+            return []
+        hooks: list[Any] = [ReportSteps(self._member.stepped, step, self._member.clock)]
+        folder = given.get("checkpoint_dir")
+        if given.get("is_chief", True) and not self._is_shared(folder):
+            if folder:
+                notice(
+                    f"MonitoredTrainingSession(checkpoint_dir={folder!r}): the variables are saved to the checkpoints "
+                    "of the run instead, because other hosts and a restart cannot read that folder"
+                )
+                given["summary_dir"] = given.get("summary_dir") or self._member.log_dir
+            given["checkpoint_dir"] = None
+            if (every := _every(given)) is not None:
+                hooks.append(SaveVariables(self._member.saver, step, every, self._member.clock))
+        return hooks
+
+    def _filtered(self, manager: Any, config: Any) -> Any:
+        """`config` of a session that connects to the parameter servers, and not to other workers.
+
+        Without it a session starts only when all members have started, and none has ended. As it is where the program
+        filters devices, or has operations on another worker.
+        """
+        if not self._task or (config is not None and config.device_filters):
+            return config
+        places = {each.device for each in manager._graph.get_operations()}
+        if any(not self._may_use(tf.DeviceSpec.from_string(place)) for place in places):
+            return config
+        filtered = v1.ConfigProto()
+        if config is not None:
+            filtered.CopyFrom(config)
+        filtered.device_filters.extend([f"/job:{Role.PS}", self._task])
+        return filtered
+
+    def _may_use(self, place: Any) -> bool:
+        own = tf.DeviceSpec.from_string(self._task)
+        return place.job in (None, Role.PS) or (place.job, place.task) == (own.job, own.task)
+
+    def _is_shared(self, folder: str | None) -> bool:
+        """Whether TensorFlow can save to `folder`, and a restart finds it: an absolute path outside of the member's."""
+        path = Path(folder or "")
+        if (folder or "").startswith("gs://"):
+            return True
+        return path.is_absolute() and not any(path.is_relative_to(own) for own in self._member.own_folders)
+
+    def _await_servers(self) -> None:
+        if self._member.formation.role is not Role.PS:
+            tf_cluster.await_servers(self._member.formation, SERVERS_TIMEOUT_S, _WHY, self._member.clock)
+
+
+def _every(given: Mapping[str, Any]) -> Every | None:
+    """When the program wants checkpoints; None for never."""
+    asked = [given.get(name, USE_DEFAULT) for name in ("save_checkpoint_steps", "save_checkpoint_secs")]
+    if asked == [USE_DEFAULT, USE_DEFAULT]:
+        return Every(None, SAVE_EVERY_S)
+    steps, seconds = (None if each == USE_DEFAULT or not each else each for each in asked)
+    return None if steps is None and seconds is None else Every(steps, seconds)
+
+
+def _initialize(sess: Any, values: Mapping[str, Any]) -> None:
+    """Initialise each variable once: with its value of the checkpoint, or as the program does where it is new."""
+    waiting = variables_of(sess.graph)
+    while waiting:
+        fed: dict[str, Any] = {}
+        now: list[Any] = []
+        later: list[Any] = []
+        for each in waiting:
+            start = each.initializer.inputs[1].name
+            shares = start in fed  # its initial value is also that of another variable
+            (later if shares else now).append(each)
+            if not shares and each.name in values:
+                fed[start] = values[each.name]
+        sess.run([each.initializer for each in now], fed)
+        waiting = later

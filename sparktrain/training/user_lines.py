@@ -1,0 +1,21 @@
+"""Finds the line of the user's code that is running, for errors that name the line to move."""
+
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+
+from sparktrain.training.source_homes import Homes
+
+_NAMES = ("stdlib", "platstdlib", "purelib", "platlib")
+_OTHERS = tuple({str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in _NAMES)})
+"""Folders with code that is not the user's: this package, Python's own modules, installed packages."""
+
+
+def user_line(homes: Homes) -> str:
+    """The innermost line of the user's code in this thread, as `train.py:12 in prepare()`; empty if there is none."""
+    for frame, line in traceback.walk_stack(sys._getframe(1)):
+        code = frame.f_code
+        if not code.co_filename.startswith((*_OTHERS, "<frozen")):
+            return f"{homes.of(code.co_filename)}:{line} in {code.co_name}()"
+    return ""
