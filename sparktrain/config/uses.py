@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CellType, CodeType, ModuleType
 
 STRATEGY = "strategy"
 """The method of the context that creates a strategy of TensorFlow."""
@@ -17,9 +17,10 @@ RUNS_EVERYWHERE = "runs_on_every_member"
 """An attribute of a function that every member of its gang calls, its parameter servers too."""
 
 _SERVER = "Server"
+_TFOS_SERVER = "start_cluster_server"  # of TensorFlowOnSpark
 _SERVER_HOMES = {"train", "distribute", "tensorflow"}
 _MAKES = re.compile(rf"\b(?:{'|'.join(OWN_STRATEGIES)})\s*\(")
-_SERVES = re.compile(r"\b(?:train|distribute)\s*\.\s*Server\s*\(")
+_SERVES = re.compile(r"\b(?:(?:train|distribute)\s*\.\s*Server|start_cluster_server)\s*\(")
 _INSTALLED = ("site-packages", "dist-packages")
 _PYTHONS = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 """Folders with modules that are not the user's: Python's own, and this package."""
@@ -52,9 +53,13 @@ def runs_everywhere(function: object) -> bool:
     if getattr(function, RUNS_EVERYWHERE, False):
         return True
     helpers: set[Path] = set()
-    if any(_SERVER in code.co_names and _SERVER_HOMES & {*code.co_names} for code in _codes(function, helpers)):
+    if any(_starts_server({*code.co_names}) for code in _codes(function, helpers)):
         return True
     return any(_SERVES.search(text) for text in _texts(helpers))
+
+
+def _starts_server(names: set[str]) -> bool:
+    return _TFOS_SERVER in names or (_SERVER in names and bool(_SERVER_HOMES & names))
 
 
 def _codes(function: object, helpers: set[Path]) -> Iterator[CodeType]:
@@ -73,9 +78,20 @@ def _codes(function: object, helpers: set[Path]) -> Iterator[CodeType]:
         yield code
         known = getattr(found, "__globals__", {})
         waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
+        waiting += [
+            each for each in map(_content, getattr(found, "__closure__", None) or ()) if inspect.isfunction(each)
+        ]
         for each in code.co_names:
             waiting += _referred(known.get(each), code.co_names)
         helpers.update(_imported([each for each in code.co_names if each not in known]))
+
+
+def _content(cell: CellType) -> object:
+    """What a closure has in a cell; None where it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def _referred(value: object, names: Iterable[str]) -> list[object]:

@@ -45,12 +45,14 @@ class BackgroundRun:
 
         Raises the error that ended the run, and FormError when members are missing after `timeout_s`.
         """
-        there = self._members.wait(self._prepared.spec.gang.size, timeout_s)
-        if self._ended.is_set() and self._error is not None:
-            raise self._error
-        if len(there) < self._prepared.spec.gang.size and not self._ended.is_set():
-            raise FormError(self._members.late(self._prepared.spec.gang.size, timeout_s))
-        return there
+        size = self._prepared.spec.gang.size
+        there = self._members.wait(size, timeout_s)
+        if len(there) == size:
+            return there
+        if self._ended.is_set():  # they have all returned between two looks
+            found = self.result().members
+            return tuple(MemberLine(each.rank, each.host, each.role, MemberState.ENDED) for each in found)
+        raise FormError(self._members.late(size, timeout_s))
 
     def join(self, timeout_s: float | None) -> bool:
         """Wait for its end, with None without limit; returns whether it has ended."""

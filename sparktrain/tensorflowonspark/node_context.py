@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.config.param_values import did_you_mean
+from sparktrain.config.uses import RUNS_EVERYWHERE
 from sparktrain.errors import StreamError
 from sparktrain.tensorflowonspark.paths import absolute_path
 
@@ -169,6 +170,8 @@ def node_function(map_fun: Callable[..., Any], tf_args: Any, settings: NodeSetti
 
         run_node(ctx, map_fun, tf_args, settings)
 
+    if settings.num_ps:
+        setattr(node, RUNS_EVERYWHERE, True)
     node.__name__ = node.__qualname__ = getattr(map_fun, "__name__", "map_fun")
     node.__module__ = getattr(map_fun, "__module__", "__main__")  # its imports are the user's
     return node

@@ -193,3 +193,91 @@ def test_tensorboard_is_served_while_the_cluster_runs(pool: st.Pool, tmp_path: P
     cluster.shutdown(grace_secs=30)
     with pytest.raises(URLError):
         urlopen(request, timeout=30)
+
+
+# ---- TensorFlowOnSpark's own tests of TFCluster, with our cluster in place of its fixture
+
+
+def test_the_originals_basic_tf(pool: st.Pool, tmp_path: Path) -> None:
+    def _map_fun(args: Any, ctx: Any) -> None:
+        import tensorflow as tf
+
+        x = tf.constant(args["x"])
+        y = tf.constant(args["y"])
+        assert tf.add(x, y).numpy() == 3
+
+    cluster = TFCluster.run(pool, _map_fun, {"x": 1, "y": 2}, num_executors=2, num_ps=0, dir=str(tmp_path))
+    cluster.shutdown()
+
+
+def test_the_originals_inputmode_spark(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
+    def _map_fun(args: Any, ctx: Any) -> None:
+        import tensorflow as tf
+
+        tf_feed = ctx.get_data_feed(False)
+        while not tf_feed.should_stop():
+            batch = tf_feed.next_batch(batch_size=10)
+            if len(batch) > 0:
+                squares = tf.math.square(batch)
+                tf_feed.batch_results(squares.numpy())
+
+    rdd = spark.sparkContext.parallelize([[x] for x in range(1000)], 10)
+    cluster = TFCluster.run(pool, _map_fun, {}, num_executors=2, num_ps=0, input_mode=SPARK, dir=str(tmp_path))
+    assert cluster.inference(rdd).sum() == sum(x * x for x in range(1000))
+    cluster.shutdown()
+
+
+def test_the_originals_inputmode_spark_exception(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
+    def _map_fun(args: Any, ctx: Any) -> None:
+        ctx.get_data_feed(False).next_batch(10)
+        raise Exception("FAKE exception during feeding")
+
+    rdd = spark.sparkContext.parallelize([[x] for x in range(1000)], 10)
+    cluster = TFCluster.run(pool, _map_fun, {}, num_executors=2, num_ps=0, input_mode=SPARK, dir=str(tmp_path))
+    with pytest.raises(Exception, match="FAKE exception during feeding"):
+        cluster.inference(rdd, feed_timeout=60).count()
+    with pytest.raises(RunFailedError, match="FAKE exception during feeding"):
+        cluster.shutdown()
+
+
+# ---- programs that connect their members by themselves
+
+
+def test_the_members_of_a_cluster_make_a_strategy(pool: st.Pool, tmp_path: Path) -> None:
+    def main(args: Any, ctx: Any) -> None:
+        import tensorflow as tf
+
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        total = strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)
+        Path(args["folder"], f"{ctx.job_name}-{ctx.task_index}").write_text(f"{float(total):g}")
+
+    cluster = start(pool, tmp_path, main, input_mode=TFCluster.InputMode.TENSORFLOW)
+    cluster.shutdown(grace_secs=60)
+    assert {name: (tmp_path / name).read_text() for name in ("worker-0", "worker-1")} == {
+        "worker-0": "2",
+        "worker-1": "2",
+    }
+
+
+def test_a_program_of_tensorflow_1_with_a_parameter_server(pool: st.Pool, tmp_path: Path) -> None:
+    def main(args: Any, ctx: Any) -> None:
+        import tensorflow as tf
+
+        from sparktrain.tensorflowonspark import TFNode
+
+        tf1 = tf.compat.v1
+        cluster, server = TFNode.start_cluster_server(ctx)
+        if ctx.job_name == "ps":
+            server.join()
+        tf1.disable_eager_execution()
+        with tf1.device(tf1.train.replica_device_setter(cluster=cluster)):
+            step = tf1.train.get_or_create_global_step()
+            count = tf1.assign_add(step, 1)
+        with tf1.train.MonitoredTrainingSession(server.target, is_chief=ctx.task_index == 0) as session:
+            while session.run(count) < 20:
+                pass
+        Path(args["folder"], f"{ctx.job_name}-{ctx.task_index}").touch()
+
+    cluster = TFCluster.run(pool, main, {"folder": str(tmp_path)}, 3, 1, dir=str(tmp_path / "runs"))
+    cluster.shutdown(grace_secs=120)
+    assert sorted(path.name for path in tmp_path.glob("worker-*")) == ["worker-0", "worker-1"]

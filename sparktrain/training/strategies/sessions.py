@@ -232,7 +232,7 @@ class _Sessions:
 
     def _may_use(self, place: Any) -> bool:
         own = tf.DeviceSpec.from_string(self._task)
-        return place.job in (None, Role.PS) or (place.job, place.task) == (own.job, own.task)
+        return place.job in (None, Role.PS) or (place.job == own.job and place.task in (None, own.task))
 
     def _is_shared(self, folder: str | None) -> bool:
         """Whether TensorFlow can save to `folder`, and a restart finds it: an absolute path outside of the member's."""

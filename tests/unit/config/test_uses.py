@@ -90,3 +90,23 @@ def test_an_attribute_makes_every_member_run_a_function() -> None:
 
     setattr(train, RUNS_EVERYWHERE, True)
     assert runs_everywhere(train)
+
+
+def test_a_function_within_a_closure_counts() -> None:
+    def around(function: Callable[..., Any]) -> Callable[..., Any]:
+        def node(ctx: Any) -> Any:
+            return function(ctx)
+
+        return node
+
+    def starts(ctx: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.distribute.Server(None)
+
+    def starts_by_tensorflowonspark(ctx: Any) -> Any:
+        return ctx.start_cluster_server()
+
+    assert runs_everywhere(around(starts))
+    assert runs_everywhere(around(starts_by_tensorflowonspark))
+    assert not runs_everywhere(around(lambda ctx: ctx.Server))
