@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
+from sparktrain.dataframes.answered_feed import infer
+from sparktrain.dataframes.feeder import TaskAttempt
 from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.protocol.feed_directory import publish_addresses
 from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory
@@ -44,6 +47,16 @@ class Cluster:
         addresses = tuple(each.address for each in members)
         publish_addresses(self._store, self.directory.path, FeedAddresses(generation, 1, addresses, ended))
 
+    def inferred(self, member: AnsweringMember, *partitions: tuple[int, int]) -> list[bool]:
+        """Whether each of some partitions, given with its number of rows, has the right results; side by side."""
+
+        def right(partition: int, rows: int) -> bool:
+            numbers, this = ((partition, number, b"x" * 64) for number in range(rows)), TaskAttempt(partition, 0, 0)
+            return list(infer(numbers, member.ticket(), self.directory, this)) == [each**2 for each in range(rows)]
+
+        with ThreadPoolExecutor(len(partitions)) as threads:
+            return list(threads.map(right, *zip(*partitions, strict=True)))
+
     def task(self, member: AnsweringMember, *arguments: Any, **options: Any) -> InferringTask:
         directory = options.pop("directory", self.directory)
         made = InferringTask(member.ticket(), directory, *arguments, **options)
@@ -66,8 +79,7 @@ def settled(process: psutil.Process) -> bool:
 def test_each_row_of_each_partition_has_one_result_in_order(cluster: Cluster, train_mode: bool) -> None:
     sizes = [2500, 0, 1, 7001]
     member = cluster.member(train_mode=train_mode)
-    tasks = [cluster.task(member, number, rows) for number, rows in enumerate(sizes)]
-    assert [each.answer() for each in tasks] == [["inferred", rows, True] for rows in sizes]
+    assert cluster.inferred(member, *enumerate(sizes)) == [True] * 4
     rows, batches, mixed = member.end()
     assert (rows, mixed) == (sum(sizes), 0)
     assert batches == 25 + 1 + 71, "as large as they can be"
@@ -76,8 +88,7 @@ def test_each_row_of_each_partition_has_one_result_in_order(cluster: Cluster, tr
 def test_a_batch_may_be_larger_than_what_waits_in_the_member(cluster: Cluster) -> None:
     """The function asks for more rows than the member buffers of one exchange, so it waits for them."""
     member = cluster.member(batch=60_000)
-    tasks = [cluster.task(member, number, 100_000, width=64) for number in range(2)]
-    assert [each.answer() for each in tasks] == [["inferred", 100_000, True]] * 2
+    assert cluster.inferred(member, (0, 100_000), (1, 100_000)) == [True] * 2
     assert member.end() == [200_000, 4, 0]
 
 
@@ -135,8 +146,8 @@ def test_a_killed_attempt_leaves_nothing_to_the_next(cluster: Cluster) -> None:
 
 def test_both_attempts_of_a_partition_are_answered(cluster: Cluster) -> None:
     member = cluster.member()
-    attempts = [cluster.task(member, 0, 20_000, attempt=attempt) for attempt in range(2)]
-    assert [each.answer() for each in attempts] == [["inferred", 20_000, True]] * 2
+    assert cluster.inferred(member, (0, 20_000), (0, 20_000)) == [True] * 2
+    assert member.end()[0] == 40_000
 
 
 def test_tasks_that_take_no_results_or_are_stopped_hold_up_no_other(cluster: Cluster) -> None:
@@ -146,9 +157,9 @@ def test_tasks_that_take_no_results_or_are_stopped_hold_up_no_other(cluster: Clu
     assert [slow.answer(), stopped.answer()] == ["paused", "paused"]
     stopped.signal(signal.SIGSTOP)
     at = SystemClock().now()
-    assert cluster.task(member, 2, 20_000).answer() == ["inferred", 20_000, True]
+    assert cluster.inferred(member, (2, 20_000)) == [True]
     wait_until(lambda: SystemClock().now() > at + LEASE_S + 1, LEASE_S + 5, "a lease is over")
-    assert cluster.task(member, 3, 20_000).answer() == ["inferred", 20_000, True]
+    assert cluster.inferred(member, (3, 20_000)) == [True]
     stopped.signal(signal.SIGCONT)
     for each in (stopped, slow):
         each.send("continue")
