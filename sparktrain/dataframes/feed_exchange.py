@@ -122,7 +122,9 @@ class FeedExchange:
             return None
         if isinstance(answer, Answered):
             return answer
-        self._answers.put(answer)  # the last one, for the next call
+        if not isinstance(answer, Enough):
+            raise StreamError(f"the member at {self._address} sent {type(answer).__name__} in place of results")
+        self._answers.put(answer)  # for the next call
         return None
 
     def _next(self, block: bool = True) -> FeedAnswer | Answered:

@@ -22,6 +22,8 @@ MOST_BATCHES = 8
 """The most of one exchange that wait."""
 MOST_BYTES = 64 * 2**20
 """The most rows of all exchanges that wait, and the most results of one; each may always have one batch."""
+MOST_REASON = 500
+"""Characters of an error in a refusal: the status of a call has room for some thousand bytes."""
 LOOK_S = 1.0
 """How often an exchange that waits for room checks whether its peer is gone. All else wakes it."""
 
@@ -307,7 +309,7 @@ class AnswerQueue:
             exchange.opened, exchange.place = unpickled(batch, "rows of an RDD"), 0
         except StreamError as error:
             with self._lock:
-                exchange.refusal = f"{error}; the member lacks a module that the task has, or another version of it"
+                exchange.refusal = f"{str(error)[:MOST_REASON]}; the member lacks a module that the task has"
                 self._lose(exchange)
             return False
         return True
