@@ -119,7 +119,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in ("data", "ml", "testing"):
+    if name in ("data", "ml", "tensorflowonspark", "testing"):
         return import_module(f"sparktrain.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'sparktrain' has no attribute {name!r}")
@@ -132,7 +132,7 @@ _FOUND_FIRST = ("InfraError", "RunFailedError", "SparktrainError", "UserError")
 
 def __dir__() -> list[str]:
     """Names for completion in a notebook, including those that are imported on first use."""
-    return [*_HOMES, *_FOUND_FIRST, "data", "errors", "ml", "testing", "__doc__", "__version__"]
+    return [*_HOMES, *_FOUND_FIRST, "data", "errors", "ml", "tensorflowonspark", "testing", "__doc__", "__version__"]
 
 
 __all__ = [
