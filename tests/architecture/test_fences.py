@@ -60,8 +60,14 @@ def imports_of(*modules: str) -> Callable[[ast.Module], Iterator[Finding]]:
     return find
 
 
+OFFERED = ("sparktrain.tensorflowonspark",)
+"""Packages that users import by their own names."""
+
+
 def imports_of_inner_modules(tree: ast.Module) -> Iterator[Finding]:
     for node in nodes_of(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in OFFERED:
+            continue
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sparktrain."):
             yield node.lineno, f"imports from {node.module}"
         elif isinstance(node, ast.Import) and any(alias.name.startswith("sparktrain.") for alias in node.names):

@@ -141,6 +141,13 @@ def test_a_ring_with_a_scaled_rate_is_as_good_as_one_process(
     assert float(ring[4]) > 0.78
 
 
+def test_workers_with_graphs_of_their_own_share_variables(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
+    params = {"sync": True, "seconds": 2.0}
+    found = pool.run(example("between_graph").train, params, workers=2, ps=1, backend="tensorflow", **options).metrics
+    assert found["accuracy"] > 0.5
+    assert found["steps"] > 20
+
+
 @pytest.mark.all
 def test_the_demo_loses_a_member_and_resumes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparktrain", "run", "examples/fashion_mnist.py:train", "--workers", "2"]
