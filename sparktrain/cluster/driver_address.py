@@ -24,6 +24,11 @@ class Address(Struct, frozen=True):
     """The hosts that agents try, the likeliest first."""
     port: int
 
+    @property
+    def in_browsers(self) -> str:
+        """The host in URLs that people open: this machine, where no other one can connect."""
+        return "localhost" if self.bind.startswith("127.") else self.hosts[0]
+
 
 def address_of(conf: Mapping[str, str]) -> Address:
     """The address by the session's configuration, or this machine's name where Spark's driver runs elsewhere (Connect).

@@ -6,6 +6,7 @@ from typing import Any, TextIO
 from rich.live import Live
 from rich.text import Text
 
+from sparktrain import formatting
 from sparktrain.clock import Clock, pause
 from sparktrain.display.live import SteadyConsole
 from sparktrain.display.status_json import run_json
@@ -33,14 +34,18 @@ def watch_live(look: Callable[[], RunView], stream: TextIO, clock: Clock, every_
 
 
 class Changes:
-    """Prints a status line for each change of a run."""
+    """Prints a status line for each change of a run, and the URL of its TensorBoard."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._last = ""
+        self._board: str | None = None
 
     def show(self, view: RunView) -> None:
         """Show this view."""
+        if view.board not in (None, self._board):
+            self._board = view.board
+            self._write(f"{formatting.plain(view.name)}: TensorBoard: {formatting.plain(str(view.board))}")
         line = status_line(view)
         if line != self._last:
             self._last = line

@@ -174,8 +174,7 @@ def _board(prepared: PreparedRun, engine: Engine, display: Display) -> Iterator[
         yield
         return
     address, run = engine.address(), prepared.layout
-    host = "localhost" if address.bind.startswith("127.") else address.hosts[0]
-    with Board.start(prepared.store, run.path, bind=address.bind, host=host) as board:
+    with Board.start(prepared.store, run.path, bind=address.bind, host=address.in_browsers) as board:
         display.print_line(f"{run.path}: TensorBoard: {board.url}")
         with announced(prepared.store, run, board.url):
             yield

@@ -67,3 +67,8 @@ def test_a_port_is_a_number_below_65536(port: str) -> None:
 def test_this_machine_owns_its_loopback_address_and_no_name_that_leads_nowhere() -> None:
     assert driver_address.is_ours("127.0.0.1")
     assert not driver_address.is_ours("no-such-host.invalid")
+
+
+@pytest.mark.parametrize(("bind", "host"), [("127.0.0.1", "localhost"), ("0.0.0.0", "edge-1"), ("192.0.2.7", "edge-1")])
+def test_browsers_find_a_driver_by_its_first_name_unless_it_is_on_this_machine(bind: str, host: str) -> None:
+    assert Address(bind, ("edge-1", "192.0.2.7"), 0).in_browsers == host
