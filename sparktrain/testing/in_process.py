@@ -179,6 +179,7 @@ def _context(wanted: FunctionCall, directory: Path | None, mirrored: bool) -> It
         _be_trial(assignment, gang)
         serving.connect(gang, wanted.backend)
         context = LocalContext(assignment, run, SystemClock(), gang)
+        serving.provide(context)
         stack.callback(context.finish)
         yield context
 

@@ -88,6 +88,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     except BaseException as error:
         return Outcome(0.0, failure=failure.of_loading(error, host, homes))
     context = TrainContext(assignment, wire, clock, gang)
+    serving.provide(context)
     entered = clock.now()
     by_itself = has_ps(gang.formation) and runs_everywhere(function)
     if by_itself:

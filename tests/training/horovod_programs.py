@@ -193,10 +193,10 @@ def a_hook() -> Any:
 
 
 @program
-def elastic() -> Any:
+def a_sampler() -> Any:
     import horovod.keras as hvd
 
-    return hvd.elastic.run
+    return hvd.elastic.ElasticSampler
 
 
 @program

@@ -18,7 +18,7 @@ REFUSED = {
     "several_passes": "write gradient_accumulation_steps=4 in the Keras optimizer",
     "another_root": "root_rank is 1 (int), and the chief has the values: pass 0",
     "a_hook": "write hvd.broadcast_variables(model.variables, root_rank=0)",
-    "elastic": "pass callbacks=ctx.keras_callbacks() to fit(), and max_retries= to the call",
+    "a_sampler": "hvd.elastic.ElasticSampler is not there: pass each member its share by ctx.shard(data)",
     "a_misspelt_option": "TypeError: hvd.DistributedOptimizer got an unexpected keyword argument 'compresion'",
 }
 OTHERS = ["warm_up", "values", "other_weights_meet_at_the_first_step"]

@@ -15,9 +15,9 @@ from sparktrain.training.notices import notice
 _ELSEWHERE = {
     "BestModelCheckpoint": "write keras.callbacks.ModelCheckpoint(path, save_best_only=True), or pass "
     "callbacks=ctx.keras_callbacks(monitor='val_loss')",
-    "CommitStateCallback": "pass callbacks=ctx.keras_callbacks(checkpoint_every=100)",
-    "UpdateBatchStateCallback": "pass callbacks=ctx.keras_callbacks(checkpoint_every=100)",
-    "UpdateEpochStateCallback": "pass callbacks=ctx.keras_callbacks()",
+    "CommitStateCallback": "write hvd.elastic.CommitStateCallback(state)",
+    "UpdateBatchStateCallback": "write hvd.elastic.UpdateBatchStateCallback(state)",
+    "UpdateEpochStateCallback": "write hvd.elastic.UpdateEpochStateCallback(state)",
 }
 
 

@@ -9,6 +9,7 @@ import keras
 
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives import user_ops
+from sparktrain.training.horovod_names import elastic
 from sparktrain.training.horovod_names import keras_callbacks as callbacks
 from sparktrain.training.horovod_names.serving import served_ring
 from sparktrain.training.horovod_names.tensorflow_names import (
@@ -20,8 +21,6 @@ from sparktrain.training.horovod_names.tensorflow_names import (
 )
 
 _ELSEWHERE = {
-    "elastic": "a lost member restarts the gang from its last checkpoint: pass "
-    "callbacks=ctx.keras_callbacks() to fit(), and max_retries= to the call",
     "PartialDistributedOptimizer": "ctx.distribute(optimizer) averages all gradients",
 }
 """What a gang does in place of a name."""
@@ -82,6 +81,7 @@ __all__ = [
     "broadcast",
     "broadcast_global_variables",
     "callbacks",
+    "elastic",
     "init",
     "load_model",
     "shutdown",

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import SpecError
@@ -15,6 +15,7 @@ from sparktrain.training.patched_import import PatchingLoader
 
 if TYPE_CHECKING:
     from sparktrain.state.topology import Formation
+    from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.collectives.ring import Ring
     from sparktrain.training.gang_join import JoinedGang
 
@@ -24,8 +25,8 @@ _HERE = __package__
 _SERVED = {
     f"{parent}{module}": f"{_HERE}.{home}"
     for parent in ("horovod.keras", "horovod.tensorflow.keras")
-    for module, home in (("", "keras_names"), (".callbacks", "keras_callbacks"))
-}
+    for module, home in (("", "keras_names"), (".callbacks", "keras_callbacks"), (".elastic", "elastic"))
+} | {f"{TENSORFLOW}.elastic": f"{_HERE}.elastic"}
 """Modules with other content than Horovod's, and where it is."""
 
 
@@ -33,11 +34,31 @@ _replaced: dict[str, Any] = {}
 """Horovod's own functions that others stand in for."""
 
 
+class ServedTrial(Protocol):
+    """What the names need of the context of the training function."""
+
+    @property
+    def rank(self) -> int:
+        """See `TrainContext.rank`."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """See `TrainContext.generation`."""
+        ...
+
+    @property
+    def checkpoint(self) -> "CheckpointSaver":
+        """See `TrainContext.checkpoint`."""
+        ...
+
+
 class _Served:
     """What the names work with: the gang of this process."""
 
     gang: "JoinedGang | None" = None
     backend = Backend.NONE
+    trial: "ServedTrial | None" = None
 
 
 def serve() -> None:
@@ -59,7 +80,7 @@ def served() -> Iterator[None]:
     try:
         yield
     finally:
-        _Served.gang = None
+        _Served.gang = _Served.trial = None
         with suppress(ValueError):  # the function has removed it
             sys.meta_path.remove(finder)
         for name in _SERVED:
@@ -73,6 +94,21 @@ def served() -> Iterator[None]:
 def connect(gang: "JoinedGang", backend: Backend) -> None:
     """Have the names use this gang. Call it before the training function."""
     _Served.gang, _Served.backend = gang, backend
+
+
+def provide(trial: "ServedTrial") -> None:
+    """Have the names save and resume by `trial`, the context of this process. Call it before the training function."""
+    _Served.trial = trial
+
+
+def served_trial(name: str) -> "ServedTrial":
+    """The trial of this process, for the function `name` of Horovod.
+
+    Raises SpecError outside of a training function.
+    """
+    if _Served.trial is None:
+        raise SpecError(f"{name} was called outside of a training function, which alone can save and resume")
+    return _Served.trial
 
 
 def served_ring(name: str) -> "Ring":
