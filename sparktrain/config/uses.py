@@ -118,12 +118,14 @@ def _source(module: str) -> Path | None:
     parts = module.split(".")
     if not all(part.isidentifier() for part in parts) or parts[0] in sys.stdlib_module_names:
         return None
-    for folder in sys.path:
-        place = Path(folder, *parts)
-        for file in (place.with_suffix(".py"), place / "__init__.py"):
-            if _is_users(str(file)) and file.is_file():
-                return file
-    return None
+    found = (_source_in(Path(folder), parts) for folder in sys.path)
+    return next(filter(None, found), None)
+
+
+def _source_in(folder: Path, parts: list[str]) -> Path | None:
+    place = folder.joinpath(*parts)
+    files = (place.with_suffix(".py"), place / "__init__.py")
+    return next((file for file in files if _is_users(str(file)) and file.is_file()), None)
 
 
 def _is_users(file: str | None) -> bool:
@@ -140,16 +142,22 @@ def _texts(files: Iterable[Path]) -> Iterator[str]:
         seen.add(file)
         text = file.read_text(errors="replace")
         yield text
-        waiting += [source for name in _modules_of(text) if (source := _source(name)) is not None]
+        waiting += _imports_of(file, text)
 
 
-def _modules_of(text: str) -> Iterator[str]:
+def _imports_of(file: Path, text: str) -> Iterator[Path]:
+    """The sources of the user's modules that the source `file` imports anywhere."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):  # the import has a better error
         return
     for node in ast.walk(tree):
+        names, folder = [], None
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [".".join(filter(None, (node.module, *more))) for more in ((), *((a.name,) for a in node.names))]
+            folder = file.parents[node.level - 1] if 0 < node.level <= len(file.parents) else None
+        for name in filter(None, names):
+            if (source := _source(name) if folder is None else _source_in(folder, name.split("."))) is not None:
+                yield source

@@ -147,6 +147,7 @@ def served(folder: str, ctx: Any, kill: str = "", sync: bool = False, steps: int
             if kill and ctx.generation == 1 and index == 0 and at >= steps // 2:
                 ctx.checkpoint.wait()
                 os.kill(int(Path(folder, f"{kill}.pid").read_text()), signal.SIGKILL)
+                kill = ""
     Path(folder, f"done-{ctx.rank}").write_text(str(done))
     return {"loss": float(last), "first": float(first)}
 

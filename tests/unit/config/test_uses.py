@@ -28,8 +28,11 @@ def plain():
 def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module of the user that is loaded, with another one beside it that is not."""
     (tmp_path / "uses_helper.py").write_text(HELPER)
-    (tmp_path / "uses_late.py").write_text("import uses_later\n")
-    (tmp_path / "uses_later.py").write_text("def start(tf): tf.train.Server(None); tf.ParameterServerStrategy()\n")
+    (tmp_path / "uses_late").mkdir()
+    (tmp_path / "uses_late" / "__init__.py").write_text("from . import first\n")
+    (tmp_path / "uses_late" / "first.py").write_text("from .second import start\nimport uses_later\n")
+    (tmp_path / "uses_late" / "second.py").write_text("def start(tf): tf.train.Server(None)\n")
+    (tmp_path / "uses_later.py").write_text("def make(tf): tf.distribute.ParameterServerStrategy()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     return importlib.import_module("uses_helper")
 
