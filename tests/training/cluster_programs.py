@@ -66,6 +66,15 @@ def loop(folder: str, ctx: Any) -> dict[str, float]:
     return {"loss": losses[-1], "ranks": ctx.allreduce(ctx.rank, average=False)}
 
 
+def asked_in_helper(ctx: Any) -> dict[str, float]:
+    """Get the strategy of the context in a module that is imported late, after an operation."""
+    import importlib
+
+    helper = importlib.import_module("tests.training.making_strategies")
+    helper.computed()
+    return {"replicas": helper.asked(ctx).num_replicas_in_sync}
+
+
 def distributed_twice(ctx: Any) -> None:
     """Average by a strategy, and by the ring too."""
     import tensorflow as tf

@@ -48,12 +48,17 @@ def refused(pool: Any, folder: Path, function: Any, **options: Any) -> str:
 def test_refusals_name_the_line(pool: Any, tmp_path: Path) -> None:
     text = refused(pool, tmp_path, programs.asked_late, backend="tensorflow")
     assert "came after TensorFlow had started: " in text
-    assert "making_strategies.py:14 in computed() started it: move that line below" in text
+    assert "making_strategies.py:18 in computed() started it: move that line below" in text
     text = refused(pool, tmp_path, programs.mirrored_by_horovod, backend="horovod")
     assert "MultiWorkerMirroredStrategy() (" in text
     assert "making_strategies.py:9 in mirrored()) in a gang with backend 'horovod'" in text
     text = refused(pool, tmp_path, programs.distributed_twice, backend="tensorflow")
     assert "ctx.distribute() averages over the members, and tf.distribute.MultiWorkerMirroredStrategy() (" in text
+
+
+def test_the_strategy_of_the_context_uses_the_ring_that_is_there(pool: Any, tmp_path: Path) -> None:
+    result = pool.run(programs.asked_in_helper, {}, workers=2, backend="tensorflow", dir=str(tmp_path), progress=False)
+    assert result.metrics == {"replicas": 2.0}
 
 
 def test_a_coordinator_with_servers_of_its_own_ends(pool: Any, tmp_path: Path) -> None:
