@@ -16,8 +16,9 @@ from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.display.live import choose_display
 from sparktrain.driver.background_run import BackgroundRun
+from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.engines.selection import engine_of
-from sparktrain.driver.execution import OwnAgents, PoolAgents
+from sparktrain.driver.execution import OwnAgents, PoolAgents, StoppableAgents
 from sparktrain.driver.feeds.pushed_feed import PushedFeed
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare import PreparedRun, compose
@@ -167,10 +168,16 @@ class TFCluster:
                 raise RunStoppedError(f"{late}, and their end is not known after {END_S:g} s more; see the run's logs")
         self._run.result()
 
-    def _start(self, timeout_s: float, log_dir: str | None) -> None:
-        """Start the members, and TensorBoard over `log_dir` if one is given; wait for the members. Raises as `run`."""
-        if log_dir is not None:
-            self._board = Board.start(open_store(StoreAddress(log_dir)), "")
+    def _show(self, log_dir: str, engine: Engine) -> None:
+        """Serve TensorBoard over a folder, where the coordinator listens. Raises SpecError, OSError."""
+        folder = absolute_path(log_dir, self.defaultFS, self.working_dir)
+        address = engine.address()
+        self._board = Board.start(
+            open_store(StoreAddress(folder)), "", bind=address.bind, host=address.in_browsers
+        )  # fmt: skip
+
+    def _start(self, timeout_s: float) -> None:
+        """Start the members, and wait for them. Raises as `run`."""
         self._run.start()
         try:
             members = self._run.wait_for_members(timeout_s)
@@ -187,9 +194,6 @@ class TFCluster:
                 {"executor_id": number, "host": member.host, "job_name": job, "task_index": task}
             )  # fmt: skip
         self.cluster_info.sort(key=lambda each: int(each["executor_id"]))
-
-    def _absolute(self, path: str) -> str:
-        return absolute_path(path, self.defaultFS, self.working_dir)
 
     def _feed(self, call: str, qname: str, rows: Any) -> PushedFeed:
         """The feed of a call. Raises SpecError, SessionError."""
@@ -252,10 +256,7 @@ def run(
     _check_members(num_executors, num_ps, eval_node, master_node)
     _check_modes(input_mode, driver_ps_nodes, eval_node, {*options})
     check_map_function(map_fun, "map_fun")
-    if not release_port:
-        warn_once("TFCluster.run(release_port=False) means nothing: sparktrain frees ports when TensorFlow binds them")
-    if log_dir is not None and not tensorboard:
-        warn_once("TFCluster.run(log_dir=) without tensorboard=True means nothing: no TensorBoard reads the folder")
+    _warn_of_options(release_port, log_dir, tensorboard)
     feeds = {name: PushedFeed(name) for name in queues if name not in NOT_FED} if input_mode == InputMode.SPARK else {}
     place = place_of(sc)
     settings = NodeSettings(num_ps, master_node, eval_node, tuple(feeds), files_of(place), os.getcwd())
@@ -272,13 +273,19 @@ def run(
     }
     chosen = RunOptions(**settled(RunKeywords, asked, "run"))
     prepared = compose(node_function(map_fun, tf_args, settings), single({}), chosen)
-    cluster = TFCluster(sc, _background(prepared, place, chosen, feeds), feeds, settings, num_executors)
-    cluster._start(reservation_timeout, cluster._absolute(log_dir) if tensorboard and log_dir is not None else None)
+    engine = place._agents.engine if isinstance(place, Pool) else engine_of(place)
+    agents = PoolAgents(place._agents) if isinstance(place, Pool) else OwnAgents(engine, chosen.asked["agents"])
+    cluster = TFCluster(sc, _background(prepared, agents, chosen, feeds), feeds, settings, num_executors)
+    if tensorboard and log_dir is not None:
+        cluster._show(log_dir, engine)
+    cluster._start(reservation_timeout)
     return cluster
 
 
-def _background(prepared: PreparedRun, place: Any, chosen: RunOptions, feeds: dict[str, PushedFeed]) -> BackgroundRun:
-    """The run of a cluster, with the agents of a pool or its own. Raises UserError."""
+def _background(
+    prepared: PreparedRun, agents: StoppableAgents, chosen: RunOptions, feeds: dict[str, PushedFeed]
+) -> BackgroundRun:
+    """The run of a cluster, not yet started."""
     for name, feed in feeds.items():
         feed.place(prepared.store, prepared.layout.feed(name, uuid.uuid4().hex[:8]))
 
@@ -286,9 +293,15 @@ def _background(prepared: PreparedRun, place: Any, chosen: RunOptions, feeds: di
         for feed in feeds.values():
             feed.close(error)
 
-    display = choose_display(quiet=not chosen.asked["progress"])
-    agents = PoolAgents(place._agents) if isinstance(place, Pool) else None
-    return BackgroundRun(prepared, agents or OwnAgents(engine_of(place), chosen.asked["agents"]), display, close)
+    return BackgroundRun(prepared, agents, choose_display(quiet=not chosen.asked["progress"]), close)
+
+
+def _warn_of_options(release_port: Any, log_dir: str | None, tensorboard: Any) -> None:
+    """Warn of options that mean nothing here, once each."""
+    if not release_port:
+        warn_once("TFCluster.run(release_port=False) means nothing: sparktrain frees ports when TensorFlow binds them")
+    if log_dir is not None and not tensorboard:
+        warn_once("TFCluster.run(log_dir=) without tensorboard=True means nothing: no TensorBoard reads the folder")
 
 
 def _check_members(num_executors: Any, num_ps: Any, eval_node: Any, master_node: Any) -> None:

@@ -102,6 +102,7 @@ def test_the_memory_of_a_member_stays_flat(started: list[LineProcess], certifica
     started.append(made)
     made.ask("start", "train", 1)
     feeders = [feeder(started, made.ticket(), number, ROWS, width=784, batch=10_000) for number in range(FEEDERS)]
+    wait_until(lambda: made.ask("streams") == FEEDERS, 60, "the feeders are connected")
     for each in feeders:
         wait_until(lambda each=each: settled(psutil.Process(each.process.pid)), 60, "the queue is full")  # type: ignore[misc]
     full = made.ask("memory") / 2**20
