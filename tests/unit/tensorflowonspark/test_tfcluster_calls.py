@@ -1,12 +1,14 @@
 """Calls of TFCluster that cannot work are refused before anything starts; roles and numbers are the original's."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import sparktrain as st
-from sparktrain.errors import FunctionError, ResourceError, SpecError, StreamError
-from sparktrain.tensorflowonspark import TFCluster
+from sparktrain.driver.feeds.pushed_feed import PushedFeed
+from sparktrain.errors import FunctionError, ResourceError, SessionError, SpecError, StreamError
+from sparktrain.tensorflowonspark import TFCluster, single_warnings
 from sparktrain.tensorflowonspark.node_context import NodeHandle, NodeSettings, executor_of, job_addresses, job_of
 
 
@@ -104,3 +106,54 @@ def test_what_is_gone_has_the_reason() -> None:
         cluster.train(None)
     with pytest.raises(SpecError, match="foreachBatch"):
         cluster.shutdown(ssc=object())
+
+
+def fed() -> TFCluster.TFCluster:
+    """A cluster with one feed; it does not run."""
+    return TFCluster.TFCluster(None, None, {"input": PushedFeed("input")}, settings(), 2)  # type: ignore[arg-type]
+
+
+def rows(jsc: object = None) -> Any:
+    """An RDD of a context that is stopped, or runs."""
+    return SimpleNamespace(ctx=SimpleNamespace(_jsc=jsc), mapPartitions=None)
+
+
+@pytest.mark.parametrize("call", ["train", "inference"])
+def test_a_feed_that_is_not_there_and_rows_that_are_gone_are_refused(call: str) -> None:
+    cluster = fed()
+    with pytest.raises(SpecError, match=r"qname is 'inputs', the feeds of this cluster are 'input'.*'input'"):
+        getattr(cluster, call)(rows(object()), qname="inputs")
+    with pytest.raises(SessionError, match="RDD of a SparkContext that is stopped"):
+        getattr(cluster, call)(rows())
+    with pytest.raises(SpecError, match="pass an RDD or a DataFrame"):
+        getattr(cluster, call)([1, 2, 3])
+    stream = type("TransformedDStream", (type("DStream", (), {}),), {})()
+    with pytest.raises(SpecError, match=r"got a DStream: .*foreachBatch"):
+        getattr(cluster, call)(stream)
+    cluster._down = True
+    with pytest.raises(SpecError, match=r"comes after cluster\.shutdown\(\)"):
+        getattr(cluster, call)(rows(object()))
+
+
+@pytest.mark.parametrize("epochs", [-1, 1.5, True, "2"])
+def test_epochs_are_a_whole_number(epochs: Any) -> None:
+    with pytest.raises(SpecError, match="num_epochs is"):
+        fed().train(rows(object()), num_epochs=epochs)
+
+
+def test_a_context_that_is_stopped_is_refused() -> None:
+    stopped = SimpleNamespace(parallelize=None, _jsc=None)
+    with pytest.raises(SessionError, match="sc is a SparkContext that is stopped"):
+        run(sc=stopped)
+
+
+def test_an_option_that_means_nothing_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    single_warnings._given.clear()
+    with caplog.at_level("WARNING", "sparktrain"):
+        for _ in range(2):
+            with pytest.raises(ResourceError):
+                run(executors=3, release_port=False, log_dir="/logs")
+    assert [record.getMessage().partition(" ")[0] for record in caplog.records] == [
+        "TFCluster.run(release_port=False)",
+        "TFCluster.run(log_dir=)",
+    ]
