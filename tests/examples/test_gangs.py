@@ -141,6 +141,7 @@ def test_a_ring_with_a_scaled_rate_is_as_good_as_one_process(
     assert float(ring[4]) > 0.78
 
 
+@pytest.mark.all
 def test_workers_with_graphs_of_their_own_share_variables(pool: st.Pool, example: Any, options: dict[str, Any]) -> None:
     params = {"sync": True, "seconds": 2.0}
     found = pool.run(example("between_graph").train, params, workers=2, ps=1, backend="tensorflow", **options).metrics

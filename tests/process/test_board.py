@@ -157,6 +157,7 @@ def test_a_board_ends_with_its_driver(
     wait_until(lambda: not list(temporary.glob("sparktrain-board-*")), GONE_WITHIN_S, "no events are left")
 
 
+@pytest.mark.all
 def test_the_command_serves_a_run_until_ctrl_c(tmp_path: Path, temporary: Path) -> None:
     (tmp_path / "runs" / "run").mkdir(parents=True)
     (tmp_path / "runs" / "run" / "run.json").write_text("{}")

@@ -98,6 +98,7 @@ def test_each_row_has_one_result_in_its_place(spark: SparkSession, pool: st.Pool
     cluster.shutdown(grace_secs=30)
 
 
+@pytest.mark.all
 def test_members_that_need_no_more_rows_end_the_call(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
     def some(args: Any, ctx: Any) -> None:
         feed = ctx.get_data_feed()
@@ -145,12 +146,13 @@ def test_a_stuck_member_does_not_hold_up_shutdown(spark: SparkSession, pool: st.
             pause(0.05)
 
     cluster = start(pool, tmp_path, hangs, input_mode=TFCluster.InputMode.TENSORFLOW)
-    with pytest.raises(RunStoppedError, match=r"members have not returned within 0\.5 s"):
+    with pytest.raises(RunStoppedError, match=r"members have not returned 0\.5 s after cluster\.shutdown"):
         cluster.shutdown(grace_secs=0.5)
     pids = [int((tmp_path / f"pid-{number}").read_text()) for number in range(2)]
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 10, "the members' end")
 
 
+@pytest.mark.all
 def test_roles_are_those_of_the_original(pool: st.Pool, tmp_path: Path) -> None:
     def tell(args: Any, ctx: Any) -> None:
         found = [ctx.executor_id, ctx.job_name, ctx.task_index, ctx.num_workers, sorted(ctx.cluster_spec)]
@@ -174,6 +176,7 @@ def test_roles_are_those_of_the_original(pool: st.Pool, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("own_folder", [False, True])
 def test_tensorboard_is_served_while_the_cluster_runs(pool: st.Pool, tmp_path: Path, own_folder: bool) -> None:
     def wait(args: Any, ctx: Any) -> None:
@@ -198,6 +201,7 @@ def test_tensorboard_is_served_while_the_cluster_runs(pool: st.Pool, tmp_path: P
 # ---- TensorFlowOnSpark's own tests of TFCluster, with our cluster in place of its fixture
 
 
+@pytest.mark.all
 def test_the_originals_basic_tf(pool: st.Pool, tmp_path: Path) -> None:
     def _map_fun(args: Any, ctx: Any) -> None:
         import tensorflow as tf
@@ -227,6 +231,7 @@ def test_the_originals_inputmode_spark(spark: SparkSession, pool: st.Pool, tmp_p
     cluster.shutdown()
 
 
+@pytest.mark.all
 def test_the_originals_inputmode_spark_exception(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
     def _map_fun(args: Any, ctx: Any) -> None:
         ctx.get_data_feed(False).next_batch(10)
@@ -243,6 +248,7 @@ def test_the_originals_inputmode_spark_exception(spark: SparkSession, pool: st.P
 # ---- programs that connect their members by themselves
 
 
+@pytest.mark.all
 def test_the_members_of_a_cluster_make_a_strategy(pool: st.Pool, tmp_path: Path) -> None:
     def main(args: Any, ctx: Any) -> None:
         import tensorflow as tf
@@ -259,6 +265,7 @@ def test_the_members_of_a_cluster_make_a_strategy(pool: st.Pool, tmp_path: Path)
     }
 
 
+@pytest.mark.all
 def test_a_program_of_tensorflow_1_with_a_parameter_server(pool: st.Pool, tmp_path: Path) -> None:
     def main(args: Any, ctx: Any) -> None:
         import tensorflow as tf

@@ -27,16 +27,19 @@ def run(pool: Any, folder: Path, function: Any, **options: Any) -> st.RunResult:
     return result
 
 
-def test_own_strategies_train_what_one_process_trains(pool: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("function", "restarts"),
+    [(programs.fit_by_helper, 0), pytest.param(programs.loop, 1, marks=pytest.mark.all)],
+)
+def test_own_strategies_train_what_one_process_trains(pool: Any, tmp_path: Path, function: Any, restarts: int) -> None:
     weights, losses = local_gang.train_alone()
-    for function, restarts in ((programs.fit_by_helper, 0), (programs.loop, 1)):
-        result = run(pool, tmp_path, function, workers=2)
-        assert result.metrics["ranks"] == 1, "ctx.allreduce works beside the strategy"
-        assert len(result.restarts) == restarts
-        for rank in range(2):
-            member = np.load(tmp_path / f"rank-{rank}.npz")
-            np.testing.assert_allclose(member["weights"], weights, rtol=0, atol=EQUAL)
-            np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)
+    result = run(pool, tmp_path, function, workers=2)
+    assert result.metrics["ranks"] == 1, "ctx.allreduce works beside the strategy"
+    assert len(result.restarts) == restarts
+    for rank in range(2):
+        member = np.load(tmp_path / f"rank-{rank}.npz")
+        np.testing.assert_allclose(member["weights"], weights, rtol=0, atol=EQUAL)
+        np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)
 
 
 def refused(pool: Any, folder: Path, function: Any, **options: Any) -> str:
@@ -61,6 +64,7 @@ def test_the_strategy_of_the_context_uses_the_ring_that_is_there(pool: Any, tmp_
     assert result.metrics == {"replicas": 2.0}
 
 
+@pytest.mark.all
 def test_a_coordinator_with_servers_of_its_own_ends(pool: Any, tmp_path: Path) -> None:
     result = pool.run(programs.coordinated, workers=2, ps=1, dir=str(tmp_path), progress=False)
     assert result.metrics == {"total": 20.0}
