@@ -97,20 +97,24 @@ def test_a_slow_member_is_waited_for_with_bounded_memory(member: FedMember, star
 
 
 def test_the_memory_of_a_member_stays_flat(started: list[LineProcess], certificates: RunCertificates) -> None:
-    """With the environment that agents give their members: without it, it grew by 136 to 164 MiB."""
+    """With the environment that agents give their members: without it, it grew by 136 to 164 MiB.
+
+    Measured with a full queue, while feeders wait: between such moments, how much is on its way depends on the load.
+    """
     made = FedMember(certificates, env=resource_limits(1))
     started.append(made)
     made.ask("start", "train", 1)
     feeders = [feeder(started, made.ticket(), number, ROWS, width=784, batch=10_000) for number in range(FEEDERS)]
     wait_until(lambda: made.ask("streams") == FEEDERS, 60, "the feeders are connected")
-    for each in feeders:
-        wait_until(lambda each=each: settled(psutil.Process(each.process.pid)), 60, "the queue is full")  # type: ignore[misc]
-    full = made.ask("memory") / 2**20
-    peaks = [made.ask("drain", "train", FEEDERS * ROWS // PARTS - 10_000) / 2**20 for _ in range(PARTS)]
+    found = []
+    for _ in range(PARTS):
+        for each in feeders:
+            wait_until(lambda each=each: settled(psutil.Process(each.process.pid)), 60, "the queue is full")  # type: ignore[misc]
+        found.append(made.ask("memory") / 2**20)
+        made.ask("drain", "train", FEEDERS * ROWS // PARTS - 10_000)
     made.ask("stop", "train", 1)
     assert [each.answer()[0] for each in feeders] == ["fed"] * FEEDERS
-    shown = f"peaks of {', '.join(f'{each:.0f}' for each in peaks)} MiB, {full:.0f} MiB with a full queue"
-    assert max(peaks) - full < 100, shown
+    assert max(found) - found[0] < 100, f"{', '.join(f'{each:.0f}' for each in found)} MiB with a full queue"
 
 
 def test_a_killed_member_is_an_error_at_once(member: FedMember, started: list[LineProcess]) -> None:

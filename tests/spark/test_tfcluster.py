@@ -245,6 +245,23 @@ def test_the_originals_inputmode_spark_exception(spark: SparkSession, pool: st.P
         cluster.shutdown()
 
 
+@pytest.mark.all
+def test_the_originals_inputmode_spark_late_exception(spark: SparkSession, pool: st.Pool, tmp_path: Path) -> None:
+    def _map_fun(args: Any, ctx: Any) -> None:
+        tf_feed = ctx.get_data_feed(False)
+        while not tf_feed.should_stop():
+            batch = tf_feed.next_batch(10)
+            if len(batch) > 0:
+                tf_feed.batch_results(batch)
+        raise Exception("FAKE exception after feeding")
+
+    rdd = spark.sparkContext.parallelize([[x] for x in range(1000)], 10)
+    cluster = TFCluster.run(pool, _map_fun, {}, num_executors=2, num_ps=0, input_mode=SPARK, dir=str(tmp_path))
+    assert cluster.inference(rdd).count() == 1000
+    with pytest.raises(RunFailedError, match="FAKE exception after feeding"):
+        cluster.shutdown(grace_secs=5)
+
+
 # ---- programs that connect their members by themselves
 
 

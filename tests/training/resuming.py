@@ -250,7 +250,7 @@ def measure_the_stall() -> dict[str, float]:
     arrays = [model_state.value(each) for each in model_state.named(model).values()]
     stalls, copies = [], []
     spare, targets = saver.capture(model, 0).tensors, [np.ones_like(each) for each in arrays]
-    for step in range(30):
+    for step in range(100):
         began = time.perf_counter()
         spare = saver.capture(model, step, spare=spare).tensors
         stalls.append(time.perf_counter() - began)
