@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparktrain import deferred_wrappers
 from sparktrain.errors import DataError, EnvironmentMismatchError
 from sparktrain.inference.mapped_weights import MappedWeights
 from sparktrain.inference.model_signature import ModelSignature, TensorField
@@ -106,6 +107,7 @@ def set_up(cpus: int, gpu: str | None) -> str:
 
     Raises EnvironmentMismatchError when TensorFlow does not see the GPU.
     """
+    deferred_wrappers.defer()
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")

@@ -19,7 +19,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from sparktrain import process_tree
+from sparktrain import deferred_wrappers, process_tree
 from sparktrain.clock import Clock, pause
 from sparktrain.protocol import codec
 from sparktrain.protocol import pipe_messages as m
@@ -55,6 +55,7 @@ class Zygote:
         """Tie this process to the agent's, and its descendants to itself. Raises OSError."""
         faulthandler.enable()
         codec.prepare(m.ToMember)  # once here, in place of once in each member
+        deferred_wrappers.defer()
         self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._handle_signals()
         process_tree.inherit_orphans()

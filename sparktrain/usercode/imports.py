@@ -4,7 +4,6 @@ A module is *local* when its source lies outside of Python's own folders and of 
 and executors cannot be expected to have it.
 """
 
-import ast
 import dis
 import functools
 import importlib.machinery
@@ -12,12 +11,14 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from sparktrain.usercode.import_cache import shared
 from sparktrain.usercode.module_aliases import is_alias
+from sparktrain.usercode.source_imports import Imports
 
 NEVER_SENT = frozenset({"sparktrain", "pyspark", "py4j"})
 """Modules that executors have themselves."""
@@ -35,19 +36,6 @@ class Use:
     line: int
     inside: str
     """Name of the function or nested function that reads it."""
-
-
-@dataclass
-class Imports:
-    """The imports and names of some code."""
-
-    modules: set[str] = field(default_factory=set)
-    """Dotted names; the last parts may be names within a module."""
-    texts: set[str] = field(default_factory=set)
-    """Text constants of the code, such as names of environment variables."""
-
-    def __or__(self, other: "Imports") -> "Imports":
-        return Imports(self.modules | other.modules, self.texts | other.texts)
 
 
 def is_local(path: str) -> bool:
@@ -125,6 +113,7 @@ class Sources:
         start = frozenset(paths)
         if start not in self._reached:
             self._reached[start] = self._follow(start)
+            shared().save()
         return self._reached[start]
 
     def imports_of_modules(self, modules: Iterable[str]) -> Imports:
@@ -170,34 +159,10 @@ def files_below(folder: Path) -> Iterator[Path]:
 def imports_of_file(path: Path) -> Imports:
     """The imports anywhere in the source at `path`; empty when it is not valid Python. Read-only."""
     try:
-        return _imports_of_source(path.read_bytes())
+        source = path.read_bytes()
     except OSError:  # the import on the executor has a better error
         return Imports()
-
-
-@functools.lru_cache(maxsize=4096)
-def _imports_of_source(source: bytes) -> Imports:
-    """Cached, because a call reads its files several times, and a notebook makes many calls."""
-    found = Imports()
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # the import on the executor has a better error
-        return found
-    bound: dict[str, str] = {}
-    parts: list[tuple[str, str]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found.modules.update(alias.name for alias in node.names)
-            bound.update((alias.asname or alias.name, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.modules.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.texts.add(node.value)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            parts.append((node.value.id, node.attr))
-    # `import scipy` alone does not show that scipy.stats is used
-    found.modules.update(f"{bound[name]}.{part}" for name, part in parts if name in bound)
-    return found
+    return shared().imports_of(source)
 
 
 def imports_of_function(function: Callable[..., Any], sources: Sources) -> Imports:
@@ -281,7 +246,7 @@ def _reads(function: FunctionType, found: Imports) -> Iterator[object]:
 
 def _add_code(code: CodeType, names: Mapping[str, object], found: Imports) -> None:
     """Add what `code` imports, and the parts of modules that it uses, such as `stats` of a global `scipy`."""
-    found.texts.update(constant for constant in code.co_consts if isinstance(constant, str))
+    found.texts.update(each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
     bound = {name: value.__name__ for name, value in names.items() if isinstance(value, ModuleType)}
     instructions = list(dis.get_instructions(code))
     for index, instruction in enumerate(instructions):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection
 
 from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
-from sparktrain.usercode.imports import Imports
+from sparktrain.usercode.source_imports import Imports
 
 SAFE = frozenset(
     {
@@ -65,6 +65,9 @@ _FRAMEWORKS = {
 }
 """Modules that connect a gang's members. `horovod.tensorflow` starts threads in `init()`, which only members call."""
 
+_WRAPPED = "sklearn"
+"""What `keras.wrappers` imports when one of its names is used: see deferred_wrappers.py."""
+
 
 def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) -> tuple[str, ...]:
     """The safe modules among those that some code imports, and those that connect its gang, sorted.
@@ -77,7 +80,8 @@ def chosen(imports: Imports, gang: GangSpec = ALONE, env: Collection[str] = ()) 
     )
     if not _keras_runs_on_tensorflow():
         excluded.add("keras")
-    modules = {_module(name) for name in imports.modules if name.partition(".")[0] in SAFE - excluded}
+    names = {*imports.modules, *(_WRAPPED for name in imports.modules if name.startswith("keras.wrappers"))}
+    modules = {_module(name) for name in names if name.partition(".")[0] in SAFE - excluded}
     safe = {name for name in modules if not name.startswith(_UNSAFE_PARTS)}
     return tuple(sorted(safe | (_connecting(gang) - _with_importers(excluded))))
 

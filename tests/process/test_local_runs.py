@@ -87,7 +87,15 @@ def test_a_trial_with_a_killed_member_fails_and_the_other_one_continues(tmp_path
     assert [each[:2] for each in holding.result()] == [[0, "failed"], [1, "succeeded"]]
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "signum",
+    [
+        signal.SIGKILL,
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.all),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.all),
+    ],
+)
 def test_a_killed_driver_leaves_no_process_and_its_run_is_resumed(
     tmp_path: Path, holding: Mortal, start: Start, signum: signal.Signals
 ) -> None:

@@ -1,4 +1,5 @@
-"""The libraries that a zygote may import start no Python thread, and work in a forked child."""
+"""The libraries that a zygote may import start no Python thread, and work in a forked child; what is deferred loads on
+use."""
 
 import importlib.util
 import subprocess
@@ -12,7 +13,16 @@ PARTS = {"matplotlib": "matplotlib.pyplot", "PIL": "PIL.Image", "scipy": "scipy.
 CHILD_S = 60
 
 PROGRAM = """
-import importlib, os, sys, threading
+import importlib, inspect, os, sys, threading
+from sparktrain import deferred_wrappers
+deferred_wrappers.defer()
+import keras
+inspect.getmodule(compile("", "unknown", "exec"))  # looks at all modules
+assert "sklearn" not in sys.modules
+wrapper = keras.wrappers.SKLearnClassifier
+assert issubclass(wrapper, sys.modules["sklearn.base"].BaseEstimator)
+assert wrapper is keras._tf_keras.keras.wrappers.SKLearnClassifier
+assert not hasattr(keras.wrappers, "no_such")
 for name in sys.argv[1:]:
     importlib.import_module(name)
     assert threading.active_count() == 1, (name, threading.enumerate())

@@ -20,6 +20,7 @@ BODIES = [
     ("import scipy; scipy.stats.norm", ("scipy", "scipy.stats")),
     ("import sklearn as k; k.svm.SVC()", ("sklearn", "sklearn.svm")),
     ("from sklearn import ensemble", ("sklearn.ensemble",)),
+    ("import keras; keras.wrappers.SKLearnClassifier", ("keras", "sklearn")),
     ("import pyarrow.flight, pyarrow.parquet", ("pyarrow.parquet",)),
     ("import torch, json, polars, os.path", ()),
     ("import os; os.environ['KERAS_BACKEND'] = 'jax'; import keras, numpy", ("numpy",)),

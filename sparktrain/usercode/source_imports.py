@@ -1,0 +1,55 @@
+"""What one source imports and names, from its text alone."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Imports:
+    """The imports and names of some code."""
+
+    modules: set[str] = field(default_factory=set)
+    """Dotted names; the last parts may be names within a module."""
+    texts: set[str] = field(default_factory=set)
+    """Text constants of the code that could be names, such as those of environment variables."""
+
+    def __or__(self, other: "Imports") -> "Imports":
+        return Imports(self.modules | other.modules, self.texts | other.texts)
+
+
+def imports_of_source(source: bytes) -> Imports:
+    """The imports anywhere in a source; empty when it is not valid Python."""
+    found = Imports()
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # the import on the executor has a better error
+        return found
+    bound: dict[str, str] = {}
+    parts: list[tuple[str, str]] = []
+    for node in _nodes(tree):
+        if isinstance(node, ast.Import):
+            found.modules.update(alias.name for alias in node.names)
+            bound.update((alias.asname or alias.name, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            found.texts.add(node.value)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            parts.append((node.value.id, node.attr))
+    # `import scipy` alone does not show that scipy.stats is used
+    found.modules.update(f"{bound[name]}.{part}" for name, part in parts if name in bound)
+    return found
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of `tree` that have fields, in the order of `ast.walk` and in half its time."""
+    nodes = [tree]
+    for node in nodes:  # which grows meanwhile
+        yield node
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                nodes += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and value._fields:
+                nodes.append(value)
