@@ -78,6 +78,11 @@ class GangSpec:
         """The number of members."""
         return self.workers + self.ps + self.evaluator
 
+    @property
+    def in_step(self) -> bool:
+        """Whether all members that train make each step together, as in a ring: none can have made fewer."""
+        return self.backend is not Backend.NONE and not self.ps
+
     def roles(self) -> tuple[Role, ...]:
         """Roles by rank: the chief, the other workers, parameter servers, the evaluator."""
         workers = [Role.CHIEF, *[Role.WORKER] * (self.workers - 1)]

@@ -13,6 +13,8 @@ def restart_line(number: int, restart: Restart) -> str:
     cost = formatting.duration(restart.seconds)
     if restart.steps_lost is not None:
         cost += f", {formatting.count(restart.steps_lost, 'step')} repeated"
+    elif restart.alone:
+        cost += ", alone"
     elif restart.resumed_from_step is None:
         cost += ", from the start"
     return f"restart {number}: {member(restart.rank, restart.host)}: {formatting.plain(restart.cause)}; {cost}"

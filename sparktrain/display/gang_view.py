@@ -45,6 +45,15 @@ def members_of(progress: Progress) -> tuple[MemberLine, ...]:
     return next((trial.members for trial in progress.running_trials), ())
 
 
+def straggler(progress: Progress) -> Lag | None:
+    """The straggler of the running gang.
+
+    None in a gang that trains in step: its members make each step together, and their rates differ only because each
+    measures them over another span of time.
+    """
+    return None if progress.in_step else lag_of(members_of(progress))
+
+
 def lag_of(members: Sequence[MemberLine]) -> Lag | None:
     """The straggler among the members that train: the slowest, if it is more than `LAG` behind their median."""
     paces = {
@@ -80,7 +89,7 @@ def newest(progress: Progress) -> str:
 def status(progress: Progress) -> str:
     """The same on one line with `counts`, for a log."""
     parts = counts(progress).plain.replace("  ", ": ", 1).replace("  ", ", ")
-    lag = lag_of(members_of(progress))
+    lag = straggler(progress)
     slow = [f"rank {lag.rank} is {lag} the median"] if lag else []
     return "; ".join(filter(None, [parts, ", ".join(_newest(progress)), *slow]))
 
@@ -88,7 +97,7 @@ def status(progress: Progress) -> str:
 def member_lines(progress: Progress) -> list[str]:
     """One line for each member, for a log."""
     members = members_of(progress)
-    lag = lag_of(members)
+    lag = straggler(progress)
     return [_member_line(each, lag, progress.metric) for each in members]
 
 
@@ -103,7 +112,7 @@ class MemberTable:
     def draw(self, progress: Progress, width: int, rows: int) -> Table:
         """A table of at most `rows` members, the straggler among them."""
         members = members_of(progress)
-        lag = lag_of(members)
+        lag = straggler(progress)
         self._see(members, lag)
         grid = table(header_style="dim")
         columns = self._columns()

@@ -239,6 +239,8 @@ class Agent:
                     mine.pass_on(pm.SharedValue(key, value))
                 case m.FeedEnded(member=member, feed=feed) as end if (mine := self._mine(member)) is not None:
                     mine.pass_on(pm.FeedOver(feed, end.epoch, end.problem))
+                case m.AnswerMember(member=member) as given if (mine := self._mine(member)) is not None:
+                    mine.pass_on(pm.SamplerAnswered(given.number, given.answer, given.problem))
                 case m.AckCheckpoint() as ack:
                     self._snapshots.acknowledged(ack)
                 case m.Dismiss(reason=reason):

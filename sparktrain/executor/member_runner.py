@@ -197,6 +197,9 @@ class MemberSession:
                     post(m.MemberShared(self.member, key, value))
                 case pm.FeedPhase(feed=feed, epoch=epoch, phase=phase, address=address):
                     post(m.MemberFeed(self.member, feed, epoch, phase, address))
+                case pm.SamplerAsked(number=number, question=question):
+                    self._flush(post)  # the sampler gets a question after what was reported before it
+                    post(m.MemberAsked(self.member, number, question))
                 case pm.RowsAwaited(feed=feed, waiting=waiting):
                     post(m.MemberAwaits(self.member, feed, waiting))
                 case pm.Snapshot() as snapshot:
@@ -279,6 +282,7 @@ class MemberSession:
             log_path=str(self._home / "log.txt"),
             gpus=place.gpus,
             address=place.address,
+            port=start.port,
             backend=start.backend,
             restore_dir=restore_dir,
             env={**token_variables(), **start.env} if start.data.sets else start.env,

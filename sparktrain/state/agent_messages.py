@@ -72,6 +72,14 @@ class MemberAwaits(Small, frozen=True, tag=True):
     waiting: bool
 
 
+class MemberAsked(Large, frozen=True, tag=True):
+    """A question of the chief's training function for the sampler of its run. Answered by `AnswerMember`."""
+
+    member: Member
+    number: int
+    question: bytes
+
+
 class MemberReported(Large, frozen=True, tag=True):
     """Reports of a running member, in order. Those of the chief are the trial's; others stay in the member's files."""
 
@@ -110,6 +118,7 @@ MemberMessage = (
     | MemberStarted
     | MemberStepped
     | MemberAwaits
+    | MemberAsked
     | MemberReported
     | CheckpointWritten
     | CheckpointFailed
@@ -159,5 +168,14 @@ class Advise(Message, frozen=True, tag=True):
     member: Member
 
 
-StateOutput = FormGang | PeerShared | AckCheckpoint | StopMember | Advise
+class AnswerMember(Message, frozen=True, tag=True):
+    """The sampler's answer to question `number` of the member, or why it has none."""
+
+    member: Member
+    number: int
+    answer: bytes
+    problem: str = ""
+
+
+StateOutput = FormGang | PeerShared | AckCheckpoint | StopMember | Advise | AnswerMember
 """Messages to agents that the state machine sends."""

@@ -39,12 +39,7 @@ def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
 
     A member that waits for rows of a stream does not hang: these may take any time.
     """
-    if gang.status is not GangStatus.RUNNING:
-        return None
-    stuck = [rank for rank, pace in gang.paces.items() if _overdue(pace, limits.hang_timeout_s, at)]
-    silent = [rank for rank, pace in gang.reported.items() if rank not in gang.paces and _silent(pace, limits, at)]
-    awaiting = {rank for rank, _ in gang.awaiting}
-    live = [rank for rank in (*stuck, *silent) if rank not in gang.ended and rank not in awaiting]
+    live = stuck(gang, limits, at)
     if not live:
         return None
     # In a ring all members wait for one: the one that is behind holds up the others.
@@ -62,6 +57,16 @@ def hang(gang: Gang, limits: RunLimits, at: float) -> Late | None:
     return Failure(FailureKind.HANG, summary), at, last
 
 
+def stuck(gang: Gang, limits: RunLimits, at: float) -> list[Rank]:
+    """The members that have finished no step for too long, but for those that are ended, or wait for rows."""
+    if gang.status is not GangStatus.RUNNING:
+        return []
+    late = [rank for rank, pace in gang.paces.items() if _overdue(pace, limits.hang_timeout_s, at)]
+    silent = [rank for rank, pace in gang.reported.items() if rank not in gang.paces and _silent(pace, limits, at)]
+    excused = {*gang.ended, *gang.absent, *(rank for rank, _ in gang.awaiting)}
+    return [rank for rank in (*late, *silent) if rank not in excused]
+
+
 def _silent(report: Pace, limits: RunLimits, at: float) -> bool:
     return limits.report_timeout_s is not None and at - report.at > limits.report_timeout_s
 
@@ -69,3 +74,10 @@ def _silent(report: Pace, limits: RunLimits, at: float) -> bool:
 def _overdue(pace: Pace, timeout_s: float, at: float) -> bool:
     patience_s = USUAL_STEPS / pace.per_s if pace.per_s > 0 else FIRST_STEP_TIMEOUT_S
     return pace.training and at - pace.at > max(timeout_s, patience_s)
+
+
+def since(before: float | None, holds: bool, at: float) -> float | None:
+    """Since when a condition holds that holds, or not, at `at`."""
+    if not holds:
+        return None
+    return at if before is None else before

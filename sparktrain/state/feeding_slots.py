@@ -12,9 +12,13 @@ from sparktrain import formatting
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.errors import ResourceError
 
+_MORE_CORES = "give the cluster more cores (spark.executor.cores=2 with spark.task.cpus=1)"
 ADVICE = (
-    "give the cluster more cores (spark.executor.cores=2 with spark.task.cpus=1), start fewer workers, or pass the "
-    "DataFrame as data={...}, which is written before training starts"
+    f"{_MORE_CORES}, start fewer workers, or pass the DataFrame as data={{...}}, which is written before training "
+    "starts"
+)
+_PUSHED_ADVICE = (
+    f"{_MORE_CORES}, pass a smaller num_executors, or let members read files by themselves (InputMode.TENSORFLOW)"
 )
 
 
@@ -28,31 +32,39 @@ class FeedingSlots(NamedTuple):
 
 
 def feeding_slots(
-    streams: Sequence[str], gang: GangSpec, agents: int, slots: int | None, *, held: bool = True
+    streams: Sequence[str], gang: GangSpec, agents: int, slots: int | None, *, held: bool = True, pushed: bool = False
 ) -> FeedingSlots:
     """The slots for the feeding jobs of a run with `agents` agents, in a session of `slots` slots; None: unknown.
 
-    `held`: agents hold slots of that session. Raises ResourceError for too few free slots.
+    `held`: agents hold slots of that session; `pushed`: calls of a TFCluster send the rows. Raises ResourceError for
+    too few free slots.
     """
     if not streams or slots is None:
         return FeedingSlots(1, None)
     free = max(0, slots - agents * held)
     jobs = max(1, agents // gang.size) * (len(streams) - 1) + 1
     if jobs * gang.workers > free:
-        raise ResourceError(_too_few(streams, jobs * gang.workers, agents * held, slots))
+        fed = _pushed(streams) if pushed else _streamed(streams)
+        beside = _beside(jobs * gang.workers, agents * held, slots)
+        raise ResourceError(f"{fed} need at least {beside}: {_PUSHED_ADVICE if pushed else ADVICE}")
     if jobs * gang.workers == 1:
         return FeedingSlots(1, None)
     tasks = free // jobs // gang.workers * gang.workers
     return FeedingSlots(jobs * tasks, tasks)
 
 
-def _too_few(streams: Sequence[str], wanted: int, agents: int, slots: int) -> str:
+def _streamed(streams: Sequence[str]) -> str:
     one = len(streams) == 1
     names = " and ".join(f"data[{name!r}]" for name in streams)
+    return f"{names} {'is a stream' if one else 'are streams'}: the tasks that feed {'it' if one else 'them'}"
+
+
+def _pushed(feeds: Sequence[str]) -> str:
+    return f"the tasks by which cluster.train() and cluster.inference() feed {' and '.join(map(repr, feeds))}"
+
+
+def _beside(wanted: int, agents: int, slots: int) -> str:
+    """How many free slots are wanted, and who holds how many of those that there are."""
     which = f"all {slots}" if agents >= slots else f"{agents} of the {slots}"
-    beside = f"beside the {formatting.count(agents, 'agent')}, which hold{'s' * (agents == 1)} {which} slots of"
-    return (
-        f"{names} {'is a stream' if one else 'are streams'}: the tasks that feed {'it' if one else 'them'} need at "
-        f"least {formatting.count(wanted, 'free slot')} {beside if agents else f'of the {slots} slots of'} this "
-        f"session: {ADVICE}"
-    )
+    held = f"beside the {formatting.count(agents, 'agent')}, which hold{'s' * (agents == 1)} {which} slots of"
+    return f"{formatting.count(wanted, 'free slot')} {held if agents else f'of the {slots} slots of'} this session"

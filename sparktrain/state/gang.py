@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
+from sparktrain.state.absence import Absence, AbsenceStage
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.topology import MemberAddress
@@ -54,6 +55,11 @@ class Gang:
 
     Their first failure is the cause; the others only follow from it. A failure that may itself only follow, such as
     that of a ring that lost its other end, is the cause when no better one comes within a short time.
+
+    A member that restarts alone keeps its rank, address and generation, and gets a new incarnation the moment it is
+    lost. Every message about a member carries its incarnation, so none of the old process counts for the new one. The
+    old process is gone before the new one takes its port: an agent starts no member while the process of the one
+    before exists, and a new process refuses a port that another one has.
     """
 
     run: RunId
@@ -72,6 +78,13 @@ class Gang:
     training: set[Rank] = field(default_factory=set)
     """Workers of a gang with parameter servers that train by themselves."""
     ended: dict[Rank, Outcome] = field(default_factory=dict)
+    absent: dict[Rank, Absence] = field(default_factory=dict)
+    """Members that restart alone."""
+    unproven: dict[Rank, Failure] = field(default_factory=dict)
+    """Members that have restarted alone and finished no step since, though they did before."""
+    incarnations: dict[Rank, int] = field(default_factory=dict)
+    doomed: list[Checkpoint] = field(default_factory=list)
+    """Checkpoints to delete once no member reads one."""
     paces: dict[Rank, Pace] = field(default_factory=dict)
     reported: dict[Rank, Pace] = field(default_factory=dict)
     """Steps of the newest reports."""
@@ -85,8 +98,15 @@ class Gang:
     """When the first failure of either kind was reported."""
     progressed: bool = False
     """The gang has committed a checkpoint."""
+    advised_until: float | None = None
+    """Once members were advised to stop, because the trial is pruned or paused: when they are stopped."""
     stop_by: float | None = None
     """Once members must stop: when those that have not ended are given up, with their agents."""
+
+    @property
+    def stops(self) -> bool:
+        """Its members must stop, or were advised to because the trial is pruned or paused: none of them restarts."""
+        return self.stop_by is not None or self.advised_until is not None
 
     @property
     def size(self) -> int:
@@ -95,12 +115,48 @@ class Gang:
 
     def member(self, rank: Rank) -> Member:
         """Member `rank`."""
-        return Member(self.run, self.trial, self.generation, rank)
+        return Member(self.run, self.trial, self.generation, rank, self.incarnations.get(rank, 0))
 
     def live(self) -> list[tuple[AgentId, Member]]:
-        """Members that have not ended, with their agents, by rank."""
+        """Members that have not ended and that an agent has, with their agents, by rank."""
+        gone = {*self.ended, *self.absent_in(AbsenceStage.WAITING)}
         ranks = (Rank(rank) for rank in range(self.size))
-        return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in self.ended]
+        return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in gone]
+
+    def has(self, agent: AgentId, member: Member) -> bool:
+        """Whether `agent` has this incarnation of `member` now."""
+        rank = member.rank
+        if not 0 <= rank < self.size or self.agents[rank] != agent or member != self.member(rank):
+            return False
+        return rank not in self.ended and rank not in self.absent_in(AbsenceStage.WAITING)
+
+    # ---- members that restart alone
+
+    def absent_in(self, stage: AbsenceStage) -> list[Rank]:
+        """Members with a restart that has come to `stage`."""
+        return [rank for rank, absence in self.absent.items() if absence.stage is stage]
+
+    def depart(self, rank: Rank, absence: Absence) -> None:
+        """Member `rank` is lost, and restarts alone: what its process still sends does not count."""
+        self.absent[rank] = absence
+        self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
+        self.awaiting = {(other, feed) for other, feed in self.awaiting if other != rank}
+        self.reported.pop(rank, None)
+        if self.paces.pop(rank, None) is not None:
+            self.unproven[rank] = absence.failure
+
+    def hand_to(self, rank: Rank, agent: AgentId, by: float) -> Member:
+        """`agent` starts the next incarnation of member `rank`, which must train at `by`."""
+        self.absent[rank].stage, self.absent[rank].by = AbsenceStage.STARTING, by
+        self.agents = (*self.agents[:rank], agent, *self.agents[rank + 1 :])
+        return self.member(rank)
+
+    def needs_chief(self) -> tuple[Rank, Failure] | None:
+        """A worker that is away, or back without a step: it may need the chief's part in its next one."""
+        away = {rank: absence.failure for rank, absence in self.absent.items()} | self.unproven
+        return next(((rank, failure) for rank, failure in away.items() if rank in self.training), None)
+
+    # ---- its status
 
     def reserve(self, rank: Rank, port: int) -> bool:
         """Member `rank` holds `port`; returns whether all members hold one now."""
@@ -115,8 +171,8 @@ class Gang:
         self._move(GangStatus.CONNECTING)
         return True
 
-    def enter(self, rank: Rank, at: float, *, trains: bool = False) -> None:
-        """Member `rank` has entered the training function. `trains`: see `training`."""
+    def enter(self, rank: Rank, at: float, *, trains: bool = False) -> Absence | None:
+        """Member `rank` has entered the training function; returns its absence, which is over. `trains`: `training`."""
         self.entered.add(rank)
         if trains:
             self.training.add(rank)
@@ -126,10 +182,13 @@ class Gang:
         if len(self.entered) == self.size and forming:
             self._move(GangStatus.RUNNING)
             self.running_since = at
+        returns = rank in self.absent_in(AbsenceStage.STARTING)
+        return self.absent.pop(rank) if returns else None
 
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""
         self.paces[rank] = pace
+        self.unproven.pop(rank, None)
 
     def awaits(self, rank: Rank, feed: str, waiting: bool, at: float) -> None:
         """Member `rank` waits for rows of `feed`, or no more. The time of that is no silence of the member."""
@@ -146,12 +205,17 @@ class Gang:
         self.formed_at += seconds
         for pace in self.paces.values():
             pace.at += seconds
+        for absence in self.absent.values():
+            absence.since += seconds
+            absence.by += seconds
         if self.running_since is not None:
             self.running_since += seconds
         if self.failed_at is not None:
             self.failed_at += seconds
         if self.stop_by is not None:
             self.stop_by += seconds
+        if self.advised_until is not None:
+            self.advised_until += seconds
 
     def fail(self, failure: Failure, at: float, rank: Rank | None = None) -> None:
         """Note the cause, if it is the first."""
@@ -166,12 +230,17 @@ class Gang:
 
     def explain(self, failure: Failure, rank: Rank) -> None:
         """The cluster has reported why the agent of member `rank` was lost: use that, where the loss is the cause."""
+        absence = self.absent.get(rank)
+        if absence is not None and led_to(absence.failure.kind, absence.failure.rank, rank):
+            absence.failure = replace(failure, rank=int(rank), host=self.places[rank].host)
         cause = self.cause or self.follower
         if cause is not None and led_to(cause.kind, cause.rank, rank):
             self.cause = failure if self.size == 1 else replace(failure, rank=int(rank), host=self.places[rank].host)
 
     def end(self, rank: Rank, outcome: Outcome, at: float) -> None:
         """Member `rank` is gone."""
+        self.absent.pop(rank, None)
+        self.unproven.pop(rank, None)
         self.ended[rank] = outcome
         if outcome.failure is not None and not (self.stop_by is not None and outcome.failure.kind is _STOPPED):
             self.fail(outcome.failure, at, rank)

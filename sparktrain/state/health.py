@@ -1,11 +1,12 @@
 """Agents on which members fail before they enter the training function back off, and are excluded in the end. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sparktrain.ids import TrialId
 from sparktrain.state.agents import AgentState
 from sparktrain.state.outcome import Failure, FailureKind
+from sparktrain.state.trial import Trial
 
 FIRST_BACK_OFF_S = 5.0
 """How long an agent gets no member after one has failed on it before it entered; twice as long each further time."""
@@ -44,6 +45,11 @@ class Health:
         """When a member first failed before it entered."""
         self._ill: dict[Seat, _Illness] = {}
         self._barred: dict[TrialId, set[str]] = {}
+
+    def load_failure(self, trials: Iterable[Trial]) -> Failure | None:
+        """Why the training function could not be loaded: in one of `trials`, or on a host."""
+        failures = (trial.failure for trial in trials if trial.failure)
+        return next((each for each in (*failures, *self.unloadable.values()) if each.kind is FailureKind.LOAD), None)
 
     def entered(self, agent: AgentState) -> None:
         """A member on the agent has entered the training function: the agent is healthy."""

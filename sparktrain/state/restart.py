@@ -4,7 +4,9 @@ from enum import Enum
 
 from msgspec import Struct
 
-from sparktrain.state.outcome import FailureKind
+from sparktrain.state.gang import Gang
+from sparktrain.state.outcome import Failure, FailureKind, Restart
+from sparktrain.state.trial import Trial
 
 EXCUSED_LIMIT = 100
 """How often the cluster may take a trial's gang under one driver: without a limit some trials would never end."""
@@ -60,6 +62,29 @@ class History(Struct, frozen=True):
     """This generation has committed a checkpoint."""
     repeated: bool
     """The failure before this one was the same."""
+
+
+def history_of(trial: Trial, gang: Gang, failure: Failure, recovers: bool) -> History:
+    """The losses and failures of a trial, with `failure` of its gang."""
+    (counted, excused), whole = trial.spent(), trial.gang_restarts
+    excusable = failure.loss is not None and failure.loss.excused
+    return History(
+        restarts=counted + len(gang.absent) + (not excusable),
+        excused=excused + excusable,
+        recovers=recovers,
+        progressed=gang.progressed,
+        repeated=bool(whole) and trial.restarts[whole[-1]].cause == failure.summary,
+    )
+
+
+def restart_of(trial: Trial, gang: Gang, failure: Failure) -> Restart:
+    """The restart of the trial after the failure of its gang; its duration is not known yet."""
+    newest = trial.checkpoints.newest
+    resumed_from = newest.step if newest is not None else None
+    done = max((pace.step for pace in gang.paces.values()), default=None)
+    lost = None if done is None else max(0, done - (resumed_from or 0))
+    rank, host = failure.rank or 0, failure.host or trial.host
+    return Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost, failure.loss)
 
 
 def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> Decision:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparktrain.clock import Clock
-from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.outcome import EndedEarly, Failure, FailureKind, Outcome
 from sparktrain.training import failure
 from sparktrain.training.context import TrainContext
 from sparktrain.training.gang_join import JoinedGang
@@ -47,11 +47,12 @@ def outcome_of(
     """
     pid, started = os.getpid(), clock.now()
     ended: dict[str, float] | Failure
-    returned = False
+    returned, pruned = False, None
     try:
         value = call(function, context)
         returned = True
-        ended = conclude(value, context, gang, metric)
+        pruned = value if isinstance(value, EndedEarly) else None
+        ended = conclude(*((value, context, gang, metric) if pruned is None else (None, context, gang, None)))
     except BaseException as error:
         ended = failure.of_exception(error, gang.broke, homes)
         if ended.kind is FailureKind.RING and (mismatch := gang.mismatch()) is not None:
@@ -61,4 +62,4 @@ def outcome_of(
     seconds = clock.now() - started
     if isinstance(ended, Failure):
         return Outcome(seconds, failure=ended, notices=given())
-    return Outcome(seconds, metrics=ended, notices=given())
+    return Outcome(seconds, metrics=ended, notices=given(), pruned=pruned)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sparktrain.clock import SystemClock
+from sparktrain.clock import SystemClock, pause
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import STRATEGY, names, runs_everywhere
 from sparktrain.errors import FormError, RingError, StrategyError
@@ -21,6 +21,7 @@ from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_ring_error
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.strategies.tf_cluster import has_ps, is_cluster_error, tf_config
+from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
     from sparktrain.training.keras.missing_wrappers import UndistributedOptimizers
@@ -30,6 +31,9 @@ RING_TIMEOUT_S = 30.0
 SLOW_S = 3600.0
 """How long the ring waits for a member that answers but is slow: `hang_timeout` decides whether it hangs, and its
 agent whether it is dead."""
+PORT_TIMEOUT_S = 5.0
+"""How long a member that restarts alone waits for its port."""
+PORT_POLL_S = 0.05
 _ELSEWHERE = Homes()
 ASK_S = 1.5
 """How long a member with a failed operation waits for the others to report which ones they have called."""
@@ -44,10 +48,13 @@ class JoinedGang:
         join: Callable[[], Ring],
         release_port: Callable[[], None],
         exchange: backend.Exchange | None = None,
+        homes: Homes = _ELSEWHERE,
     ) -> None:
         self.formation = formation
         self.release_port = release_port
         """Stop holding this member's port, so that another socket can bind it. A second call does nothing."""
+        self.homes = homes
+        """Names the user's files in errors."""
         self._join = join
         self._ring: Ring | None = None
         self._undistributed: UndistributedOptimizers | None = None
@@ -57,7 +64,7 @@ class JoinedGang:
         self._strategy = ""
         """The strategy of the user's own that trains, with its line."""
         self._trains = ""
-        """What trains by the ring."""
+        """What trains by the ring, with its line."""
 
     @property
     def connected(self) -> bool:
@@ -75,12 +82,15 @@ class JoinedGang:
 
     def training_ring(self, use: str) -> Ring:
         """The ring for `use`, which trains by it. Raises StrategyError beside a strategy of the user's own."""
+        if self._trains:  # a tape comes here in each step
+            return self.ring
+        made = named_use(use, self.homes)
         if self._strategy:
             raise StrategyError(
-                f"{use} averages over the members, and {self._strategy} does already: leave {use} out, and use "
+                f"{made} averages over the members, and {self._strategy} does already: leave {use} out, and use "
                 "ctx.report and ctx.checkpoint; or leave the strategy out, and train on the ring"
             )
-        self._trains = use
+        self._trains = made
         return self.ring
 
     def trained_by(self, strategy: str) -> None:
@@ -132,9 +142,9 @@ class JoinedGang:
                 self._undistributed.watch()
 
 
-def alone() -> JoinedGang:
+def alone(homes: Homes = _ELSEWHERE) -> JoinedGang:
     """The gang of an ordinary trial."""
-    return JoinedGang(ALONE, LocalRing, lambda: None)
+    return JoinedGang(ALONE, LocalRing, lambda: None, homes=homes)
 
 
 def form(
@@ -148,9 +158,9 @@ def form(
     Raises ImportError without the backend's framework, and FormError.
     """
     if assignment.size == 1:
-        return alone()
+        return alone(homes)
     join = backend.load(assignment.backend)
-    held = _hold(assignment.address)
+    held = _hold(assignment.address, assignment.port)
     places = wire.reserve(held.number)
     if places is None:
         raise FormError("the agent is gone, and with it the connection to the other members")
@@ -158,7 +168,7 @@ def form(
     # Before the ring, which initialises TensorFlow and with it the devices:
     process_setup.choose_devices(assignment, formation)
     joining = backend.Joining(formation, wire, held.release, RING_TIMEOUT_S, SLOW_S)
-    gang = JoinedGang(formation, lambda: join(joining), held.release, wire)
+    gang = JoinedGang(formation, lambda: join(joining), held.release, wire, homes)
     if assignment.backend is not Backend.NONE:
         _connect_own_strategies(gang, assignment.backend, homes)
     if assignment.backend is Backend.TENSORFLOW:
@@ -183,7 +193,20 @@ def _connects_itself(formation: Formation, function: Callable[..., object]) -> b
     return names(function, STRATEGY) or runs_everywhere(function)
 
 
-def _hold(address: str) -> HeldPort:
+def _hold(address: str, port: int) -> HeldPort:
+    """Hold `port`, or any one for 0. Waits while another process has it: the member of a lost agent may still live."""
+    clock = SystemClock()
+    deadline = clock.now() + PORT_TIMEOUT_S
+    while port:
+        try:
+            return HeldPort(address, port)
+        except OSError as error:
+            if clock.now() >= deadline:
+                raise FormError(
+                    f"port {port} of {address}, by which the other members know this one, cannot be bound again within "
+                    f"{PORT_TIMEOUT_S:g} s: {error}; another process has taken it"
+                ) from error
+        pause(PORT_POLL_S)
     try:
         return HeldPort(address)
     except OSError as error:

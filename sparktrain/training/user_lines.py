@@ -12,6 +12,12 @@ _OTHERS = tuple({str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for 
 """Folders with code that is not the user's: this package, Python's own modules, installed packages."""
 
 
+def named_use(use: str, homes: Homes) -> str:
+    """`use`, such as `hvd.init()`, with the user's line behind it in brackets; alone where no line is known."""
+    where = user_line(homes)
+    return f"{use} ({where})" if where else use
+
+
 def user_line(homes: Homes) -> str:
     """The innermost line of the user's code in this thread, as `train.py:12 in prepare()`; empty if there is none."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):

@@ -1,17 +1,20 @@
 """Whatever happens in whatever order: each trial ends once, no agent has two members, and every run ends."""
 
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Generation, Member
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.ending import Ending
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind, Loss, Outcome
+from sparktrain.state.records import MemberRestarted
 from sparktrain.state.recovery import compacted, fold
-from sparktrain.state.sweep import Ending, Sweep
+from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial
 from tests.unit.state.test_recovery import durable
 from tests.unit.state.world import LEASE_S, RUN, World
@@ -21,17 +24,32 @@ STEPS = st.lists(
         st.sampled_from(
             [
                 *("join", "lose", "reserve", "enter", "succeed", "fail", "lost", "ring", "crash", "report", "stale"),
-                *("twice", "tick", "hang", "write", "corrupt", "step", "again", "explain", "leave", "load"),
+                *("twice", "tick", "hang", "write", "corrupt", "step", "again", "explain", "leave", "load", "start"),
             ]
         ),
         st.integers(0, 7),
     ),
     max_size=60,
 )
+MOST_WORKERS = 3
+CLUSTER_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                *("kill", "start", "step", "lose", "join", "lost", "tick", "write", "report", "again", "explain"),
+                *("kill", "start", "kill", "start", "kill", "start", "hang", "crash", "reserve", "enter", "succeed"),
+                *("fail", "ring", "leave", "corrupt", "load"),
+            ]
+        ),
+        st.integers(0, 7),
+    ),
+    min_size=5,
+    max_size=40,
+)
 
 
-def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
-    """One thing that may happen; nothing when it cannot."""
+def act(world: World, what: str, which: int, names: list[AgentId], serving: bool = False) -> None:
+    """One thing that may happen; nothing when it cannot. `serving`: workers serve the chief, and do not train."""
     busy = sorted(world.running)
     agent = busy[which % len(busy)] if busy else None
     if what == "join":
@@ -50,7 +68,7 @@ def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
     elif agent is None:
         return
     elif what == "reserve":
-        world.reserve(agent)
+        world.reserve(agent, 4000 + world.running[agent].rank)
     elif what == "step":
         world.step(agent, which)
     elif what == "write":
@@ -60,10 +78,13 @@ def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
         world.fail(agent, FailureKind.RING)
     elif what == "crash":
         world.fail(agent, FailureKind.MEMORY)
+    elif what == "kill":
+        if workers := [each for each in busy if 0 < world.running[each].rank < MOST_WORKERS]:
+            world.fail(workers[which % len(workers)], FailureKind.SIGNAL)
     elif what == "corrupt":
         world.fail(agent, FailureKind.CHECKPOINT)
     elif what == "enter":
-        world.enter(agent)
+        world.enter(agent, trains=not serving and trains(world, agent))
     elif what == "succeed":
         world.succeed(agent)
     elif what == "fail":
@@ -80,10 +101,22 @@ def act(world: World, what: str, which: int, names: list[AgentId]) -> None:
         member = world.running[agent]
         older = Member(RUN, member.trial, Generation(member.generation - 1), member.rank)
         world.feed(on.AgentSent(world.at, agent, m.MemberEnded(older, Outcome(1.0, metrics={}))))
+    elif what == "start":
+        for each in busy:
+            world.reserve(each, 4000 + world.running[each].rank)
+        for each in sorted(world.running):
+            world.enter(each, trains=not serving and trains(world, each))
     elif what == "twice":
         member = world.running[agent]
         world.succeed(agent)
         world.feed(on.AgentSent(world.at, agent, m.MemberEnded(member, Outcome(1.0, metrics={}))))
+
+
+def trains(world: World, agent: AgentId) -> bool:
+    """Whether the agent's member is a worker beside parameter servers, which trains by itself."""
+    assert world.machine.sweep is not None
+    roles = world.machine.sweep.limits.roles
+    return Role.PS in roles and roles[world.running[agent].rank] is Role.WORKER
 
 
 def finish(world: World) -> None:
@@ -131,21 +164,62 @@ def test_every_history_ends_with_each_trial_concluded_once(
     for what, which in steps:
         act(world, what, which, names)
         world.suggest()
+        check_members(world)
     check_journal(world)
     if stop:
         world.stop(grace_s=1.0)
         world.tick(2.0)
     finish(world)
+    check_end(world, restarts)
+    concluded = world.all(do.ConcludeTrial)
+    gave_up = world.all(do.EndRun)[0].ending in (Ending.UNLOADABLE, Ending.UNAVAILABLE, Ending.FAILING)
+    assert stop or gave_up or len(concluded) == cases
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    steps=CLUSTER_STEPS,
+    workers=st.integers(1, MOST_WORKERS),
+    spare=st.integers(0, 2),
+    restarts=st.integers(1, 4),
+    stop=st.booleans(),
+    word_s=st.sampled_from([0.0, 20.0]),
+    serving=st.booleans(),
+)
+def test_members_of_clusters_restart_alone_in_any_history(
+    steps: list[tuple[str, int]], workers: int, spare: int, restarts: int, stop: bool, word_s: float, serving: bool
+) -> None:
+    world, names = World(Machine(LEASE_S, word_s), cases=2), []
+    roles = (Role.CHIEF, *[Role.WORKER] * workers, Role.EVALUATOR, Role.PS)
+    limits = {"restarts_members": True, "recovers": True, "hang_timeout_s": 6.0, "join_timeout_s": 12.0}
+    world.begin(roles=roles, restarts=restarts, **limits)
+    for number in range(len(roles) + spare):
+        names.append(world.join(f"a{number}", f"host-{number // 4}", number))
+    world.suggest()
+    act(world, "start", 0, names, serving)
+    for what, which in steps:
+        act(world, what, which, names, serving)
+        world.suggest()
+        check_members(world)
+    check_journal(world)
+    if stop:
+        world.stop(grace_s=1.0)
+        world.tick(2.0)
+    finish(world)
+    check_end(world, restarts)
+    event(f"{sum(isinstance(each, MemberRestarted) for each in world.records)} restarts alone")
+
+
+def check_end(world: World, restarts: int) -> None:
+    """What holds when any run is over."""
     assert len(world.all(do.EndRun)) == 1
     concluded = [each.trial for each in world.all(do.ConcludeTrial)]
     assert sorted(concluded) == sorted(world.machine.last.trials)
     assert all(trial.status.final for trial in world.machine.last.trials.values())
-    gave_up = world.all(do.EndRun)[0].ending in (Ending.UNLOADABLE, Ending.UNAVAILABLE, Ending.FAILING)
-    assert stop or gave_up or len(concluded) == cases
     starts = world.all(do.PlaceMember)
     assert len({start.member for start in starts}) == len(starts), "a generation was formed twice"
     for trial in world.machine.last.trials.values():
-        assert trial.generation <= 1 + len(trial.restarts)
+        assert trial.generation <= 1 + len(trial.gang_restarts)
         assert max(counted(trial)) <= restarts
     check_checkpoints(world)
     check_forming(world)
@@ -186,8 +260,22 @@ def check_forming(world: World) -> None:
         assert form.member not in formed
         formed[form.member] = form.places
     for member, places in formed.items():
-        assert formed.get(replace(member, rank=0), places) == places
+        assert formed.get(replace(member, rank=0, incarnation=0), places) == places
         assert all(place.port for place in places)
+
+
+def check_members(world: World) -> None:
+    """Each member that is not away has one agent, which has this incarnation of it; a restart keeps its address."""
+    for gang in world.machine.sweep.gangs.values() if world.machine.sweep is not None else ():
+        for agent, member in gang.live():
+            found = world.machine.agents.get(agent)
+            assert found is not None
+            assert found.member == member
+            assert (found.host, found.address) == (gang.places[member.rank].host, gang.places[member.rank].address)
+    for start in world.all(do.PlaceMember):
+        assert bool(start.member.incarnation) == bool(start.port)
+        assert start.port in (0, 4000 + start.member.rank)
+        assert not start.member.incarnation or start.member.rank, "the chief restarts alone"
 
 
 def check_journal(world: World) -> None:

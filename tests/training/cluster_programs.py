@@ -91,6 +91,13 @@ def asked_late(ctx: Any) -> None:
     ctx.strategy("multi_worker_mirrored")
 
 
+def asked_by_horovod(ctx: Any) -> None:
+    """Ask the context for a strategy, in a helper, in a gang that Horovod connects."""
+    from tests.training.making_strategies import asked
+
+    asked(ctx)
+
+
 def mirrored_by_horovod() -> None:
     """A strategy in a gang that Horovod connects."""
     from tests.training.making_strategies import mirrored
@@ -195,4 +202,22 @@ def without_server(ctx: Any) -> None:
     server = tf.train.Server(tf.train.ClusterSpec(ctx.cluster_spec), job_name=ctx.role, task_index=ctx.index)
     tf.train.get_or_create_global_step()
     with tf.train.MonitoredTrainingSession(server.target, ctx.role == "chief"):
+        pass
+
+
+def without_chief(ctx: Any) -> None:
+    """The chief lives, and starts no session: the worker waits for it in vain."""
+    import tensorflow.compat.v1 as tf
+
+    from sparktrain.training.strategies import sessions
+
+    tf.disable_v2_behavior()
+    sessions.CHIEF_TIMEOUT_S = 1.0
+    cluster = tf.train.ClusterSpec(ctx.cluster_spec)
+    server = tf.train.Server(cluster, job_name=ctx.role, task_index=ctx.index)
+    if ctx.role != "worker":
+        server.join()
+    with tf.device(tf.train.replica_device_setter(worker_device="/job:worker/task:0", cluster=cluster)):
+        tf.train.get_or_create_global_step()
+    with tf.train.MonitoredTrainingSession(server.target, is_chief=False):
         pass

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sparktrain import process_tree
+from sparktrain import deferred_wrappers, process_tree
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.protocol import pipe_messages as m
@@ -276,6 +276,7 @@ def _plain(value: Any) -> Any:
 
 def _stem(parent: int) -> None:
     process_tree.die_with_parent(signal.SIGTERM, parent)
+    deferred_wrappers.defer()
     importlib.import_module("tensorflow")
     importlib.import_module("keras")
     with socket.socket(fileno=os.dup(0)) as sock:

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 import sparktrain as st
+from sparktrain.tensorflowonspark import TFCluster
 from tests.training import cluster_programs as programs
+from tests.training import returning_programs as returning
+from tests.training import serving_programs as serving
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +24,8 @@ def pool() -> Iterator[Any]:
     [
         (2, 1, "ps", False),
         pytest.param(2, 1, "chief", False, marks=pytest.mark.all),
-        pytest.param(2, 1, "worker", False, marks=pytest.mark.all),
         pytest.param(3, 2, "", False, marks=pytest.mark.all),
-        pytest.param(3, 2, "worker", True, marks=pytest.mark.all),
+        pytest.param(3, 2, "", True, marks=pytest.mark.all),
     ],
 )
 def test_a_cluster_trains_and_loses_no_more_than_since_its_checkpoint(
@@ -50,3 +52,83 @@ def test_a_supervisor_trains(pool: Any, tmp_path: Path) -> None:
 def test_a_server_that_does_not_come_is_named(pool: Any, tmp_path: Path) -> None:
     with pytest.raises(st.RunLostError, match=r"rank 2 \(ps\) at .* did not come within 1 s; it should have started"):
         pool.run(programs.without_server, workers=2, ps=1, dir=str(tmp_path / "runs"), progress=False, max_retries=0)
+
+
+@pytest.mark.parametrize(
+    ("ps", "sync"),
+    [
+        (1, False),
+        pytest.param(2, False, marks=pytest.mark.all),
+        pytest.param(1, True, marks=pytest.mark.all),
+        pytest.param(2, True, marks=pytest.mark.all),
+    ],
+)
+def test_a_killed_worker_returns_to_the_living_servers(pool: Any, tmp_path: Path, ps: int, sync: bool) -> None:
+    """The others keep their processes and steps, and the new process trains at the step of the servers."""
+    params = {"folder": str(tmp_path), "victim": 2, "sync": sync}
+    result = pool.run(returning.trained, params, workers=3, ps=ps, dir=str(tmp_path / "runs"), progress=False)
+    [restart] = result.restarts
+    assert restart.alone, restart
+    assert (restart.rank, str(restart.kind)) == (2, "memory")
+    assert [len(returning.processes(tmp_path, rank)) for rank in range(3 + ps)] == [1, 1, 2, *[1] * ps]
+    killed_at, killed_step = map(float, (tmp_path / "killed").read_text().split())
+    ranks = [returning.processes(tmp_path, rank) for rank in range(3)]
+    for process in (process for found in ranks for process in found):
+        steps = [step for _, step in returning.steps_of(process)]
+        assert steps == sorted(steps), f"the global step went back: {process}"
+    again = returning.steps_of(ranks[2][1])
+    assert len(again) >= returning.STEPS_AGAIN
+    assert again[0][1] >= killed_step
+    meanwhile = [at for at, _ in returning.steps_of(ranks[1][0]) if killed_at < at < again[0][0]]
+    assert meanwhile, "the other worker waited"
+    print(f"{ps} ps, {'sync' if sync else 'async'}: next step after {again[0][0] - killed_at:.2f} s")
+
+
+def test_a_killed_worker_of_a_tfcluster_returns_to_the_living_servers(pool: Any, tmp_path: Path) -> None:
+    params, runs = {"folder": str(tmp_path), "victim": 1}, tmp_path / "runs"
+    cluster = TFCluster.run(
+        pool, returning.clustered, params, 3, 1, input_mode=TFCluster.InputMode.TENSORFLOW, dir=str(runs), name="tf"
+    )
+    cluster.shutdown(grace_secs=120)
+    [restart] = st.load(str(runs / "tf")).restarts
+    assert restart.alone, restart
+    assert (restart.rank, str(restart.kind)) == (1, "memory")
+    assert [len(returning.processes(tmp_path, rank)) for rank in range(3)] == [1, 2, 1], "the chief, the worker, the ps"
+    killed_step = float((tmp_path / "killed").read_text().split()[1])
+    steps = [step for _, step in returning.steps_of(returning.processes(tmp_path, 1)[1])]
+    assert len(steps) >= returning.STEPS_AGAIN
+    assert steps[0] >= killed_step
+    assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize("kill", ["within", pytest.param("between", marks=pytest.mark.all)])
+def test_a_killed_worker_returns_to_the_coordinator(pool: Any, tmp_path: Path, kill: str) -> None:
+    """The chief and the parameter server keep their processes, and so the variable its value."""
+    params = {"folder": str(tmp_path), "kill": kill}
+    result = pool.run(serving.coordinated, params, workers=3, ps=1, dir=str(tmp_path / "runs"), progress=False)
+    [restart] = result.restarts
+    assert restart.alone, restart
+    [rounds] = tmp_path.glob("rounds-*")
+    pids = [set(map(int, line.split())) for line in rounds.read_text().splitlines()]
+    victim = int(result.metrics["victim"])
+    lost_at = max(number for number, found in enumerate(pids) if victim in found)
+    assert len(set.union(*pids)) == 3, "no step ran in the worker's next process"
+    assert all(victim not in found for found in pids[lost_at + 1 :])
+    assert result.metrics["total"] >= result.metrics["scheduled"]
+
+
+@pytest.mark.all
+def test_a_worker_of_a_killed_agent_returns_on_another_one_of_its_host(tmp_path: Path) -> None:
+    params = {"folder": str(tmp_path), "victim": 1, "kills": "agent"}
+    with st.pool(st.local(slots=4), preload=["tensorflow", "numpy"]) as pool:
+        result = pool.run(returning.trained, params, workers=2, ps=1, dir=str(tmp_path / "runs"), progress=False)
+    [restart] = result.restarts
+    assert restart.alone, restart
+    assert (restart.rank, str(restart.kind)) == (1, "lost")
+    assert [len(returning.processes(tmp_path, rank)) for rank in range(3)] == [1, 2, 1]
+    assert len(returning.steps_of(returning.processes(tmp_path, 1)[1])) >= returning.STEPS_AGAIN
+
+
+def test_a_chief_that_does_not_initialise_is_named(pool: Any, tmp_path: Path) -> None:
+    with pytest.raises(st.RunLostError, match=r"rank 0 \(chief\) at .* did not initialise the variables within 1 s"):
+        pool.run(programs.without_chief, workers=2, ps=1, dir=str(tmp_path / "runs"), progress=False, max_retries=0)

@@ -50,13 +50,17 @@ def refused(pool: Any, folder: Path, function: Any, **options: Any) -> str:
 
 def test_refusals_name_the_line(pool: Any, tmp_path: Path) -> None:
     text = refused(pool, tmp_path, programs.asked_late, backend="tensorflow")
-    assert "came after TensorFlow had started: " in text
+    assert "cluster_programs.py:91 in asked_late()) came after TensorFlow had started: " in text
     assert "making_strategies.py:18 in computed() started it: move that line below" in text
     text = refused(pool, tmp_path, programs.mirrored_by_horovod, backend="horovod")
     assert "MultiWorkerMirroredStrategy() (" in text
     assert "making_strategies.py:9 in mirrored()) in a gang with backend 'horovod'" in text
+    text = refused(pool, tmp_path, programs.asked_by_horovod, backend="horovod")
+    assert "ctx.strategy('multi_worker_mirrored') (" in text
+    assert "making_strategies.py:13 in asked()) in a gang with backend 'horovod'" in text
+    assert "or replace that line by ctx.distribute(optimizer)" in text
     text = refused(pool, tmp_path, programs.distributed_twice, backend="tensorflow")
-    assert "ctx.distribute() averages over the members, and tf.distribute.MultiWorkerMirroredStrategy() (" in text
+    assert "in distributed_twice()) averages over the members, and tf.distribute.MultiWorkerMirrored" in text
 
 
 def test_the_strategy_of_the_context_uses_the_ring_that_is_there(pool: Any, tmp_path: Path) -> None:

@@ -169,13 +169,14 @@ def test_the_evaluator_enters_the_function_with_the_default_strategy() -> None:
     assert evaluator == ["evaluator", "_DefaultDistributionStrategy"]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("name", "roles"),
     [
         ("multi_worker_mirrored", TWO),
-        pytest.param("parameter_server", SERVED, marks=pytest.mark.all),
-        pytest.param("mirrored", ("chief",), marks=pytest.mark.all),
-        pytest.param("central_storage", ("chief",), marks=pytest.mark.all),
+        ("parameter_server", SERVED),
+        ("mirrored", ("chief",)),
+        ("central_storage", ("chief",)),
     ],
 )
 def test_examples_learn_to_classify_clothes(name: str, roles: tuple[str, ...]) -> None:

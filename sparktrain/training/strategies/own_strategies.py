@@ -23,7 +23,7 @@ from sparktrain.state.topology import Formation
 from sparktrain.training.keras.keras_patches import replace
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.strategies import tf_cluster, tf_start
-from sparktrain.training.user_lines import user_line
+from sparktrain.training.user_lines import named_use
 
 _MIRRORED = "tf.distribute.MultiWorkerMirroredStrategy()"
 _SERVED = "tf.distribute.ParameterServerStrategy()"
@@ -121,8 +121,7 @@ class _OwnStrategies:
 
     def _check_backend(self, made: str) -> str:
         """The strategy with the user's line. Raises StrategyError where TF_CONFIG describes no gang."""
-        where = user_line(self._homes)
-        line = f"{made} ({where})" if where else made
+        line = named_use(made, self._homes)
         if self._backend is not Backend.TENSORFLOW:
             raise StrategyError(
                 f"{line} in a gang with backend {self._backend.value!r}: strategies connect gangs with backend "

@@ -1,9 +1,9 @@
 """Sessions of TensorFlow 1 in a gang in which each member builds a graph of its own (between-graph replication).
 
 `install` changes how sessions start: workers look for the chief's variables each second, not each 30; a parameter
-server that does not come is an error with a deadline; and the chief initialises the variables from the gang's newest
-checkpoint. `MonitoredTrainingSession` also reports steps, so that a hang is detected, and the chief saves checkpoints
-to the run directory. Imports TensorFlow.
+server that does not come, or a chief that does not initialise the variables, is an error with a deadline; and the chief
+initialises them from the gang's newest checkpoint. `MonitoredTrainingSession` also reports steps, so that a hang is
+detected, and the chief saves checkpoints to the run directory. Imports TensorFlow.
 """
 
 import functools
@@ -19,7 +19,8 @@ from tensorflow.python.training.session_manager import SessionManager
 
 from sparktrain.clock import Clock
 from sparktrain.config.gang_spec import Role
-from sparktrain.errors import RingError
+from sparktrain.errors import FormError, RingError
+from sparktrain.ids import CHIEF
 from sparktrain.state.topology import Formation
 from sparktrain.training.keras.keras_patches import replace
 from sparktrain.training.notices import notice
@@ -30,6 +31,8 @@ v1 = tf.compat.v1
 
 SERVERS_TIMEOUT_S = 60.0
 """How long a session waits for the parameter servers."""
+CHIEF_TIMEOUT_S = 300.0
+"""How long a worker waits for the chief's variables where the program does not choose."""
 RECOVERY_WAIT_S = 1
 """How often a worker looks whether the chief has initialised the variables."""
 SAVE_EVERY_S = 60.0
@@ -40,6 +43,9 @@ STOP_GRACE_S = 2
 those of a SyncReplicasOptimizer, which wait for gradients of members that have ended."""
 
 _DEFAULT_RECOVERY_WAIT_S = 30
+_DEFAULT_WAITS_S = (1800, 7200, float("inf"))
+"""How long a worker waits: `max_wait_secs` of WorkerSessionCreator, of MonitoredTrainingSession and Supervisor, and of
+SessionManager."""
 _WHY = "it should have started tf.compat.v1.train.Server: see its log"
 
 
@@ -123,13 +129,19 @@ class _Sessions:
         return init
 
     def awaited(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """Of SessionManager, in a worker: wait for the parameter servers first."""
+        """Of SessionManager, in a worker: wait for the parameter servers first, then for the chief, with a deadline."""
 
         @functools.wraps(plain)
         def wait(manager: Any, *args: Any, **kwargs: Any) -> Any:
             self._await_servers()
             given = dict(inspect.signature(plain).bind(manager, *args, **kwargs).arguments)
-            return plain(**given | {"config": self._filtered(manager, given.get("config"))})
+            given["config"] = self._filtered(manager, given.get("config"))
+            if given.get("max_wait_secs", float("inf")) in _DEFAULT_WAITS_S:
+                given["max_wait_secs"] = CHIEF_TIMEOUT_S
+            try:
+                return plain(**given)
+            except tf.errors.DeadlineExceededError as error:
+                raise self._without_chief(given["max_wait_secs"]) from error
 
         return wait
 
@@ -240,6 +252,14 @@ class _Sessions:
         if (folder or "").startswith("gs://"):
             return True
         return path.is_absolute() and not any(path.is_relative_to(own) for own in self._member.own_folders)
+
+    def _without_chief(self, waited_s: float) -> FormError:
+        chief = self._member.formation.places[CHIEF]
+        return FormError(
+            f"rank {CHIEF} ({chief.role}) at {chief.host}:{chief.port} did not initialise the variables within "
+            f"{waited_s:g} s: see its log; it must start a session with is_chief=True. Where that takes longer, pass "
+            "max_wait_secs to MonitoredTrainingSession"
+        )
 
     def _await_servers(self) -> None:
         if self._member.formation.role is not Role.PS:

@@ -8,7 +8,9 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError, StrategyError
 from sparktrain.state.topology import Formation
+from sparktrain.training.source_homes import Homes
 from sparktrain.training.strategies import tf_cluster
+from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -29,6 +31,9 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     DEFAULT: (),
 }
 _CONNECTED = (MULTI_WORKER, PARAMETER_SERVER)
+_ELSEWHERE = Homes()
+_BY_RING = {Backend.HOROVOD: "replace that line by ctx.distribute(optimizer), which trains on its ring"}
+_BY_ITSELF = "leave that line out: no ring connects these members"
 _MUST_CALL = "every member that trains must call ctx.strategy(), and soon after the others: see its log"
 _MUST_SERVE = "it should serve the chief: see its log"
 _TOO_LATE = ("program startup", "already configured", "after being initialized")
@@ -46,15 +51,19 @@ class Strategies:
         timeout_s: float,
         clock: Clock,
         connected: Callable[[], bool] = lambda: False,
+        homes: Homes = _ELSEWHERE,
     ) -> None:
-        """`connected`: whether a ring connects the members already."""
+        """`connected`: whether a ring connects the members already; `homes` names the user's files in errors."""
         self._formation = formation
         self._backend = backend
         self._release_port = release_port
         self._timeout_s = timeout_s
         self._clock = clock
         self._ring_connects = connected
+        self._homes = homes
         self._connected: tuple[str, dict[str, Any], Any] | None = None
+        self._made = ""
+        """The call that connected the members, with its line."""
 
     def strategy(self, kind: str | None = None, **options: Any) -> "tf.distribute.Strategy":
         """The strategy to build a model under. Call it before TensorFlow has run any op.
@@ -87,9 +96,10 @@ class Strategies:
         except (RuntimeError, ValueError) as error:
             if isinstance(error, SpecError) or not any(words in str(error) for words in _TOO_LATE):
                 raise
-            raise _too_late(wanted) from error
+            raise self._too_late(wanted) from error
         if wanted in _CONNECTED:
             self._connected = wanted, options, strategy
+            self._made = self._call(wanted)
         return strategy
 
     def _default(self) -> str:
@@ -100,12 +110,12 @@ class Strategies:
         return MULTI_WORKER if tf_cluster.trainers(self._formation) > 1 else DEFAULT
 
     def _check_gang(self, kind: str) -> None:
-        gang, call = self._formation, f"ctx.strategy({kind!r})"
+        gang, call = self._formation, self._call(kind)
         if gang.size > 1 and self._backend is not Backend.TENSORFLOW:
-            instead = "ctx.distribute(optimizer) is for its ring" if self._backend is Backend.HOROVOD else "it has none"
+            instead = _BY_RING.get(self._backend, _BY_ITSELF)
             raise StrategyError(
                 f"{call} in a gang with backend {self._backend.value!r}: strategies connect gangs with backend "
-                f"'tensorflow' ({instead}); pass backend='tensorflow'"
+                f"'tensorflow'; pass backend='tensorflow' (--backend tensorflow), or {instead}"
             )
         if gang.role is Role.EVALUATOR and kind in _CONNECTED:
             raise StrategyError(
@@ -140,7 +150,7 @@ class Strategies:
         first, first_options, strategy = self._connected
         if (kind, options) != (first, first_options):
             raise StrategyError(
-                f"ctx.strategy({kind!r}) after ctx.strategy({first!r}): a process connects to its gang once, in one "
+                f"{self._call(kind)} after {self._made}: a process connects to its gang once, in one "
                 "way; keep what the first call gave"
             )
         return strategy
@@ -161,7 +171,7 @@ class Strategies:
         alone = self._formation.size == 1
         on_ring = kind == MULTI_WORKER and self._ring_connects()
         if kind == MULTI_WORKER and tf_start.initialized() and not on_ring:
-            raise _too_late(kind)  # before it waits for the others, which may fail for the same reason
+            raise self._too_late(kind)  # before it waits for the others, which may fail for the same reason
         environment = tf_cluster.tf_config(self._formation)
         make: Callable[..., Any]
         make = builders.multi_worker if kind == MULTI_WORKER else builders.parameter_server
@@ -172,15 +182,18 @@ class Strategies:
             tf_cluster.await_members(self._formation, self._timeout_s, why, self._clock)
             return make(environment, **options)
 
+    def _call(self, kind: str) -> str:
+        """The call with the user's line."""
+        return named_use(f"ctx.strategy({kind!r})", self._homes)
 
-def _too_late(kind: str) -> StrategyError:
-    from sparktrain.training.strategies import tf_start
+    def _too_late(self, kind: str) -> StrategyError:
+        from sparktrain.training.strategies import tf_start
 
-    return StrategyError(
-        f"ctx.strategy({kind!r}) came after TensorFlow had started: {tf_start.advice()}it has run an op, made another "
-        "strategy or joined a ring; call ctx.strategy() before you build a model, a dataset or a tensor, and before "
-        "any other method of ctx that uses the gang"
-    )
+        return StrategyError(
+            f"{self._call(kind)} came after TensorFlow had started: {tf_start.advice()}it has run an op, made another "
+            "strategy or joined a ring; call ctx.strategy() before you build a model, a dataset or a tensor, and "
+            "before any other method of ctx that uses the gang"
+        )
 
 
 def _known(kind: object) -> str:

@@ -1,6 +1,7 @@
 """Specifications of gangs."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,3 +33,11 @@ def test_an_ordinary_trial_has_a_gang_of_one() -> None:
 def test_values_become_plain() -> None:
     gang = GangSpec(workers=np.int64(3), backend="tensorflow", hang_timeout_s="2m")  # type: ignore[arg-type]
     assert (type(gang.workers), gang.backend, gang.hang_timeout_s) == (int, Backend.TENSORFLOW, 120.0)
+
+
+@pytest.mark.parametrize(
+    ("backend", "ps", "in_step"),
+    [("horovod", 0, True), ("tensorflow", 0, True), ("tensorflow", 1, False), ("none", 0, False)],
+)
+def test_members_of_rings_alone_make_each_step_together(backend: str, ps: int, in_step: bool) -> None:
+    assert GangSpec(workers=2, ps=ps, backend=Backend(backend)).in_step is in_step

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.display.gang_view import Lag, lag_of, member_lines, shown
+from sparktrain.display.gang_view import Lag, lag_of, member_lines, shown, straggler
 from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
 from sparktrain.display.sweep_view import Screen, status_line, summary
 from sparktrain.ids import TrialId
@@ -127,6 +127,15 @@ def test_the_slowest_member(case: Pace) -> None:
     else:
         assert found is not None
         assert (found.rank, found.behind) == (case.lag[0], pytest.approx(case.lag[1]))
+
+
+def test_no_member_of_a_ring_is_behind() -> None:
+    """Each measures its rate over a span of its own: one that has just waited for a checkpoint seems slow."""
+    of = progress(member(0), member(1, 4.5), member(2), in_step=True)
+    assert straggler(of) is None
+    for text in (*picture(of), status_line(of), *member_lines(of)):
+        assert "behind" not in text
+    assert straggler(replace(of, in_step=False)) == Lag(1, pytest.approx(1 - 4.5 / 14.2))
 
 
 def test_only_members_that_train_are_compared() -> None:

@@ -50,3 +50,13 @@ def test_streams_that_would_wait_for_the_slots_of_each_other_are_refused() -> No
 def test_a_gang_whose_members_would_wait_for_each_others_rows_is_refused() -> None:
     with pytest.raises(ResourceError, match=r"need at least 2 free slots beside the 2 agents, which hold 2 of the 3"):
         feeding_slots(("a",), TWO, 2, 3)
+
+
+def test_a_cluster_without_slots_for_its_feeds_is_refused_in_its_own_words() -> None:
+    with pytest.raises(ResourceError) as caught:
+        feeding_slots(("input",), TWO, 2, 2, pushed=True)
+    text = str(caught.value)
+    assert "cluster.train() and cluster.inference() feed 'input' need at least 2 free slots beside the 2 agents" in text
+    assert "which hold all 2 slots of this session: " in text
+    assert "InputMode.TENSORFLOW" in text
+    assert "data=" not in text

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import commands as do
+from sparktrain.state.ending import Ending
 from sparktrain.state.health import EXCLUDED_AFTER, FIRST_BACK_OFF_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.prospects import AGENTS_TIMEOUT_S
-from sparktrain.state.sweep import Ending
 from tests.unit.state.world import World
 
 FULL = Failure(FailureKind.LOST, "no member can be set up: [Errno 28] No space left on device")

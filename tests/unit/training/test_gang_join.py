@@ -1,12 +1,15 @@
 """In which order a member becomes one of its gang."""
 
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.errors import FormError
 from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.state.topology import MemberAddress
@@ -68,3 +71,27 @@ def test_gpus_that_somebody_else_has_shared_out_stay(seen: list[str | None]) -> 
     os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-7"
     gang_join.form(assignment(1, Backend.TENSORFLOW, ("GPU-7",)), Agent(), train)  # type: ignore[arg-type]
     assert seen == ["GPU-7"]
+
+
+def test_a_member_that_restarts_alone_waits_for_the_process_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind((HERE, 0))
+        port, pauses = other.getsockname()[1], list[float]()
+        monkeypatch.setattr(gang_join, "pause", lambda seconds: (pauses.append(seconds), other.close()))
+        again = msgspec.structs.replace(assignment(1, Backend.NONE), port=port)
+        gang = gang_join.form(again, Agent(), train)  # type: ignore[arg-type]
+        assert gang.formation.mine.port == port
+        gang.release_port()
+        assert len(pauses) == 1
+
+
+def test_a_member_that_restarts_alone_names_the_port_that_another_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang_join, "PORT_TIMEOUT_S", 0.0)
+    with socket.socket() as other:
+        other.bind((HERE, 0))
+        port = other.getsockname()[1]
+        again = msgspec.structs.replace(assignment(1, Backend.NONE), port=port)
+        with pytest.raises(
+            FormError, match=rf"port {port} of {HERE}, by which the other members know this one, .* taken"
+        ):
+            gang_join.form(again, Agent(), train)  # type: ignore[arg-type]

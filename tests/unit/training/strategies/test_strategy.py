@@ -1,5 +1,7 @@
 """What is wrong with a call of ctx.strategy, where no TensorFlow is needed to know."""
 
+import sys
+
 import pytest
 
 from sparktrain.clock import SystemClock
@@ -54,3 +56,10 @@ def test_strategies_that_the_gang_does_not_have(
 def test_gangs_of_another_backend_have_no_strategies(backend: Backend) -> None:
     with pytest.raises(StrategyError, match="pass backend='tensorflow'"):
         strategies(backend, workers=2).strategy()
+
+
+def test_refusals_name_the_line_of_the_call() -> None:
+    line = sys._getframe().f_lineno + 2
+    with pytest.raises(StrategyError) as caught:
+        strategies(Backend.HOROVOD, workers=2).strategy("mirrored")
+    assert f"test_strategy.py:{line} in test_refusals_name_the_line_of_the_call()) in a gang" in str(caught.value)

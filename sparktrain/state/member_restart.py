@@ -1,0 +1,150 @@
+"""Restarts of single members: which ones, on which agents, and until when the gang trains without them.
+
+A worker or an evaluator of a gang with parameter servers meets the others at these servers alone, or serves the chief,
+where TensorFlow's coordinator waits for a lost one. When it is lost it restarts by itself, at the address that the
+others know it by, while they train on. What the gang cannot do without is lost with the whole gang: the chief, a
+parameter server, and any member of a gang with a ring.
+"""
+
+from msgspec.structs import replace
+
+from sparktrain.config.gang_spec import Role
+from sparktrain.ids import CHIEF, Rank
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
+from sparktrain.state.absence import Absence, AbsenceStage
+from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.deadlines import Late, stuck
+from sparktrain.state.gang import Gang, GangStatus
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.prospects import idle
+from sparktrain.state.restart import Decision
+from sparktrain.state.sweep import Sweep
+
+AGENT_TIMEOUT_S = 5.0
+"""How long a lost member waits for an agent on its host: for that of an executor which is there already, or rejoins."""
+END_TIMEOUT_S = 15.0
+"""Until a member that hangs must have ended; then its agent counts as lost."""
+
+KINDS = frozenset({FailureKind.LOST, FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT, FailureKind.HANG})
+"""Failures of one process. Others are the user's, follow from another member's, or concern what all members share."""
+
+Commands = list[do.Command]
+
+
+class MemberRestarts:
+    """Decides about the single members of one run's gangs, on the agents of the pool."""
+
+    def __init__(self, sweep: Sweep, agents: Agents) -> None:
+        self._sweep = sweep
+        self._agents = agents
+
+    def lost(self, gang: Gang, rank: Rank, failure: Failure | None, at: float) -> bool:
+        """Member `rank` is gone; whether it restarts alone. Else it has ended, and perhaps the gang with it."""
+        if failure is None or gang.stops:
+            return False
+        hung = gang.absent.get(rank)
+        if hung is not None and hung.stage is AbsenceStage.ENDING:
+            failure, since = hung.failure, hung.since
+        elif self._restarts(gang, rank, failure):
+            failure, since = _of(gang, rank, failure), at
+        else:
+            return False
+        gang.depart(rank, Absence(failure, since, AbsenceStage.WAITING, at + AGENT_TIMEOUT_S))
+        return True
+
+    def hangs(self, gang: Gang, late: Late) -> Commands:
+        """The end of a member that hangs while all others train; nothing where the whole gang has to restart."""
+        failure, at, rank = late
+        if not self._restarts(gang, rank, failure) or len(stuck(gang, self._sweep.limits, at)) > 1:
+            return []
+        gang.absent[rank] = Absence(_of(gang, rank, failure), at, AbsenceStage.ENDING, at + END_TIMEOUT_S)
+        return [do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0))]
+
+    def _restarts(self, gang: Gang, rank: Rank, failure: Failure) -> bool:
+        roles = [place.role for place in gang.places]
+        if not self._sweep.limits.restarts_members or Role.PS not in roles or failure.kind not in KINDS:
+            return False
+        if rank == CHIEF or roles[rank] is Role.PS or rank in gang.absent or CHIEF in gang.ended:
+            return False
+        whole = gang.status is not GangStatus.RUNNING or gang.stops
+        if whole or gang.cause is not None or gang.follower is not None:
+            return False
+        return self._sweep.decide_alone(gang, failure) is Decision.RETRY
+
+    # ---- the next process
+
+    def place(self, at: float) -> Commands:
+        """Give the members that wait for an agent one on their hosts, before other gangs form."""
+        commands: Commands = []
+        for gang in self._sweep.gangs.values() if self._sweep.stop is None else ():
+            for rank in gang.absent_in(AbsenceStage.WAITING):
+                agent = self._agent_for(gang, rank, at)
+                if agent is not None and not gang.stops:
+                    commands.append(self._place(gang, rank, agent, at))
+        return commands
+
+    def _agent_for(self, gang: Gang, rank: Rank, at: float) -> AgentState | None:
+        """An idle agent on the member's host: its own where that lives, else one with GPUs if there is any."""
+        place = gang.places[rank]
+        there = [each for each in idle(self._agents, self._sweep, at) if _seat_of(each) == (place.host, place.address)]
+        return max(there, key=lambda each: (each.id == gang.agents[rank], each.gpus), default=None)
+
+    def _place(self, gang: Gang, rank: Rank, agent: AgentState, at: float) -> do.Command:
+        member = gang.hand_to(rank, agent.id, at + self._sweep.limits.join_timeout_s)
+        self._agents.occupy(agent, member)
+        trial = self._sweep.trials[gang.trial]
+        newest, port = trial.checkpoints.newest, gang.places[rank].port
+        return do.PlaceMember(agent.id, member, gang.size, trial.params, newest, port)
+
+    def reserved(self, gang: Gang, message: m.MemberReserved) -> Commands | None:
+        """The member has its port again: it alone gets the addresses. None for a member that does not restart alone."""
+        rank, member = message.member.rank, message.member
+        absence = gang.absent.get(rank)
+        if absence is None:
+            return None
+        if gang.stop_by is not None or absence.reserved:
+            return []
+        if absence.stage is not AbsenceStage.STARTING or message.port != gang.places[rank].port:
+            return [do.Refused(gang.agents[rank], f"{member} holds port {message.port}, the others know another one")]
+        absence.reserved = True
+        return [do.Send(gang.agents[rank], m.FormGang(member, gang.places))]
+
+    # ---- members that do not return
+
+    def outcome(self, gang: Gang, rank: Rank, outcome: Outcome) -> Outcome:
+        """The outcome of a member that ends, before the gang takes it: that of one which was away has both causes."""
+        absence = gang.absent.get(rank)
+        if absence is None or outcome.failure is None or gang.stop_by is not None:
+            return outcome
+        return replace(outcome, failure=absence.failed(outcome.failure.summary))
+
+    def needed(self, gang: Gang, rank: Rank, at: float) -> None:
+        """Member `rank` has ended: note where the gang cannot continue with members away."""
+        if gang.cause is not None or gang.accomplished:
+            return
+        away = next(((other, each.failure) for other, each in gang.absent.items()), None)
+        found = away if gang.follower is not None else gang.needs_chief() if rank == CHIEF else None
+        if found is not None:
+            gang.fail(found[1], gang.absent[found[0]].since if found[0] in gang.absent else at, found[0])
+
+    def overdue(self, gang: Gang, at: float) -> Rank | None:
+        """Note that the gang fails where a member is away for too long; returns one that hangs and has not ended."""
+        for rank, absence in gang.absent.items():
+            late, why = at >= absence.by, ""
+            if absence.stage is AbsenceStage.WAITING and (late or self._sweep.stop is not None):
+                host = gang.places[rank].host
+                why = f"no agent on {host} was idle within {AGENT_TIMEOUT_S:g} s" if late else "the run stops"
+            elif absence.stage is AbsenceStage.STARTING and late:
+                why = f"it did not train within {self._sweep.limits.join_timeout_s:g} s"
+            if why:
+                gang.fail(absence.failed(why), absence.since, rank)
+        return next((rank for rank in gang.absent_in(AbsenceStage.ENDING) if at >= gang.absent[rank].by), None)
+
+
+def _of(gang: Gang, rank: Rank, failure: Failure) -> Failure:
+    return replace(failure, rank=int(rank), host=gang.places[rank].host)
+
+
+def _seat_of(agent: AgentState) -> tuple[str, str]:
+    return agent.host, agent.address

@@ -1,0 +1,22 @@
+"""Restarts of gangs as text."""
+
+import pytest
+from msgspec.structs import replace
+
+from sparktrain.display.gang_text import restart_line
+from sparktrain.state.outcome import FailureKind, Restart
+
+KILLED = Restart(2, "gpu-4", FailureKind.MEMORY, "killed by SIGKILL", 1.23)
+
+
+@pytest.mark.parametrize(
+    ("restart", "cost"),
+    [
+        (KILLED, ", from the start"),
+        (replace(KILLED, resumed_from_step=80, steps_lost=40), ", 40 steps repeated"),
+        (replace(KILLED, alone=True), ", alone"),
+        (replace(KILLED, alone=True, resumed_from_step=80), ", alone"),
+    ],
+)
+def test_a_restart_on_one_line(restart: Restart, cost: str) -> None:
+    assert restart_line(1, restart) == f"restart 1: rank 2 on gpu-4: killed by SIGKILL; 1.2 s{cost}"
