@@ -18,7 +18,7 @@ _SHARE = 0.1
 _RAREST = 16
 """A file that stays as it is is looked at in each 16th round at least."""
 
-_OF_MEMBER = re.compile(r"(?:.*/)?trials/(\d+)/generation-(\d+)/rank-(\d+)/files/(.+)")
+_OF_MEMBER = re.compile(r"(?:.*/)?trials/(\d+)/generation-(\d+)/rank-(\d+(?:-restart-\d+)?)/files/(.+)")
 
 logger = logging.getLogger("sparktrain")
 

@@ -110,8 +110,10 @@ def _copy(map_fn: Callable[..., Any], tf_args: Any, copies: int, files: str, fol
     """The training function of the sweep."""
 
     def copy(worker_num: int, ctx: Any) -> None:
+        from sparktrain.tensorflowonspark import old_programs
         from sparktrain.tensorflowonspark.TFParallel import ParallelContext
 
+        old_programs.accept()
         map_fn(tf_args, ParallelContext(ctx, worker_num, copies, files, folder))
 
     copy.__name__ = copy.__qualname__ = getattr(map_fn, "__name__", "map_fn")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.config.uses import RUNS_EVERYWHERE
 from sparktrain.errors import StreamError
+from sparktrain.tensorflowonspark import old_programs
 from sparktrain.tensorflowonspark.paths import absolute_path
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ def run_node(context: "TrainContext", map_fun: Callable[..., Any], tf_args: Any,
     node = TFNodeContext(context, settings)
     if isinstance(tf_args, list):
         sys.argv = [str(each) for each in tf_args]
+    old_programs.accept()
     map_fun(tf_args, node)
     errors = node.mgr.get_queue(ERROR)
     if not errors.empty():

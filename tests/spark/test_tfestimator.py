@@ -27,7 +27,7 @@ def train(args: Any, ctx: Any) -> None:
 
     with tf.distribute.MultiWorkerMirroredStrategy().scope():
         model = keras.Sequential([keras.layers.Dense(1, activation="linear", input_shape=[2])])
-        model.compile(optimizer=tf.keras.optimizers.Adam(learning_rate=0.2), loss="mse", metrics=["mse"])
+        model.compile(optimizer=tf.keras.optimizers.Adam(lr=0.2), loss="mse", metrics=["mse"])
     feed = TFNode.DataFeed(ctx.mgr, input_mapping=args.input_mapping)
 
     def rows() -> Any:
@@ -41,9 +41,9 @@ def train(args: Any, ctx: Any) -> None:
     options = tf.data.Options()
     compat.disable_auto_shard(options)
     dataset = tf.data.Dataset.from_generator(rows, output_signature=shapes).with_options(options).batch(args.batch_size)
-    steps = int(ROWS * 0.9 // (args.batch_size * ctx.num_workers))
+    steps = ROWS * 0.9 // (args.batch_size * ctx.num_workers)
     tf.io.gfile.makedirs(args.model_dir)
-    path = args.model_dir + "/weights-{epoch:04d}.weights.h5"
+    path = args.model_dir + "/weights-{epoch:04d}"
     callbacks = [tf.keras.callbacks.ModelCheckpoint(filepath=path, save_weights_only=True)]
     model.fit(dataset, epochs=args.epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
     compat.export_saved_model(model, args.export_dir, ctx.job_name == "chief")

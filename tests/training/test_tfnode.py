@@ -1,6 +1,5 @@
 """The functions of `TFNode` that need TensorFlow: servers for between-graph replication, SavedModels of sessions."""
 
-import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,20 +7,25 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from sparktrain.config.gang_spec import Role
 from sparktrain.errors import SpecError
+from sparktrain.state.topology import MemberAddress
 from sparktrain.tensorflowonspark import TFNode
+from sparktrain.training.collectives.held_port import HeldPort
+from sparktrain.training.strategies.tf_cluster import port_kept
 
 
-def alone() -> Any:
-    """The context of a cluster of one worker."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        spec = {"worker": [f"127.0.0.1:{free.getsockname()[1]}"]}
+def alone(port: int) -> Any:
+    """The context of a cluster of one worker, which serves on `port`."""
+    spec = {"worker": [f"127.0.0.1:{port}"]}
     return SimpleNamespace(cluster_spec=spec, job_name="worker", task_index=0, defaultFS="file://", working_dir="/")
 
 
 def test_a_server_runs_graphs_of_sessions() -> None:
-    cluster, server = TFNode.start_cluster_server(alone())
+    held = HeldPort("127.0.0.1")
+    place = MemberAddress("here", "127.0.0.1", held.number, Role.WORKER)
+    with port_kept(place, held.release):
+        cluster, server = TFNode.start_cluster_server(alone(held.number))
     assert cluster.num_tasks("worker") == 1
     with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
         assert session.run(tf.constant(20) + tf.constant(22)) == 42
@@ -29,7 +33,7 @@ def test_a_server_runs_graphs_of_sessions() -> None:
 
 def test_rdma_is_refused() -> None:
     with pytest.raises(SpecError, match=r"TensorFlow 2 has no grpc\+verbs"):
-        TFNode.start_cluster_server(alone(), 1, True)
+        TFNode.start_cluster_server(alone(1), 1, True)
 
 
 def test_a_session_becomes_a_saved_model(tmp_path: Path) -> None:
