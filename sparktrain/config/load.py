@@ -1,6 +1,6 @@
 """Parameter files and `--grid` options of the command line, read into plain data; messages name file and line.
 
-A YAML or JSON file of a sweep is a mapping with one of `grid`, `zip` and `cases`, and settings:
+A YAML or JSON file of a sweep is a mapping with one of `grid`, `zip`, `cases` and `space`, and settings:
 
     grid:                    # or zip: lists of values, by name
       lr: [0.1, 1e-3]
@@ -29,12 +29,13 @@ from typing import Any, Literal
 import yaml
 
 from sparktrain.config.call_option import Declared, nearest, options_in
+from sparktrain.config.distribution_text import is_call, parsed
 from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
 from sparktrain.config.param_values import check_equal_lengths, check_name, did_you_mean, plain, shown, typed
 from sparktrain.config.yaml_nodes import MAX_FILE_BYTES, Document
 from sparktrain.errors import SpecError
 
-Kind = Literal["grid", "zip", "cases"]
+Kind = Literal["grid", "zip", "cases", "space"]
 
 SUFFIXES = (".yaml", ".yml", ".json", ".csv")
 GANG_SUFFIXES = SUFFIXES[:-1]
@@ -47,8 +48,8 @@ class ParamsFile:
 
     path: Path
     kind: Kind
-    values: dict[str, list[Any]] | list[dict[str, Any]]
-    """Lists by name of a grid or zip; mappings of cases."""
+    values: dict[str, Any] | list[dict[str, Any]]
+    """Lists by name of a grid or zip; mappings of cases; distributions, lists, constants and mappings of a space."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The settings that the file has, by their key; timeouts in seconds."""
 
@@ -147,6 +148,29 @@ def parse_params(options: Sequence[str], option: str = "--param") -> dict[str, A
     return found
 
 
+def parse_space(options: Sequence[str], option: str = "--space") -> dict[str, Any]:
+    """Distributions, constants and lists by name of all `options`, each `name=value`, in their order. Raises SpecError.
+
+    A value is a distribution as in Python, one value, which is a constant, or several as in `parse_assignment`.
+
+    >>> parse_space(["lr=loguniform(1e-4, 1e-1)", "epochs=10", "units=[64, 256]"])["epochs"]
+    10
+    """
+    found: dict[str, Any] = {}
+    for text in options:
+        name, _, rest = (part.strip() for part in text.partition("="))
+        if is_call(rest):
+            value: Any = parsed(rest, f"{option} {shown(text)}")
+            check_name(name, f"{option} {shown(text)}")
+        else:
+            name, values = parse_assignment(text, option)
+            value = values[0] if len(values) == 1 and not rest.startswith("[") else values
+        if name in found:
+            raise SpecError(f"{option} {text!r}: {name!r} is given twice; remove one of them")
+        found[name] = value
+    return found
+
+
 def _json_values(text: str, subject: str) -> list[Any]:
     try:
         values = json.loads(text)
@@ -218,7 +242,7 @@ def _of_file(keywords: type) -> _Settings:
 
 
 _OF_SWEEP, _OF_RUN = _of_file(LaunchKeywords), _of_file(RunKeywords)
-_KINDS: tuple[Kind, ...] = ("grid", "zip", "cases")
+_KINDS: tuple[Kind, ...] = ("grid", "zip", "cases", "space")
 
 
 def _sweep_file(document: Document) -> ParamsFile:
@@ -231,11 +255,37 @@ def _sweep_file(document: Document) -> ParamsFile:
             else "has none; write 'grid:' with lists of values"
         )
         last = entries[kinds[-1]][0] if kinds else document.root
-        raise SpecError(f"{document.at(last)}: exactly one of grid, zip and cases is expected, the file {have}")
+        raise SpecError(f"{document.at(last)}: exactly one of grid, zip, cases and space is expected, the file {have}")
     kind = kinds[0]
     node = entries[kind][1]
-    values = _cases(document, node) if kind == "cases" else _lists(document, node, kind)
-    return ParamsFile(document.path, kind, values, _settings(document, entries, _OF_SWEEP))
+    return ParamsFile(document.path, kind, _values(document, node, kind), _settings(document, entries, _OF_SWEEP))
+
+
+def _values(document: Document, node: yaml.Node, kind: Kind) -> dict[str, Any] | list[dict[str, Any]]:
+    match kind:
+        case "cases":
+            return _cases(document, node)
+        case "space":
+            return _space(document, node, kind)
+    return _lists(document, node, kind)
+
+
+def _space(document: Document, node: yaml.Node, what: str) -> dict[str, Any]:
+    """The parameters of a space, or a mapping within one."""
+    found: dict[str, Any] = {}
+    for name, (key, value) in document.entries(node, what).items():
+        subject = f"{what}: {check_name(name, f'{document.at(key)}: {what}') if what == 'space' else name!r}"
+        if isinstance(value, yaml.MappingNode):
+            found[name] = _space(document, value, subject)
+        else:
+            plain_value = document.value(value, subject)
+            is_distribution = is_call(plain_value)
+            found[name] = parsed(plain_value, f"{document.at(value)}: {subject}") if is_distribution else plain_value
+    if not found:
+        raise SpecError(
+            f"{document.at(node)}: {what} is empty, at least one parameter is needed; write 'lr: uniform(0, 1)'"
+        )
+    return found
 
 
 _Entries = dict[str, tuple[yaml.Node, yaml.Node]]

@@ -3,14 +3,12 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
-from sparktrain.search.sampler import Sampler, Suggestion
-from sparktrain.search.space import Params, Space
+from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion
+from sparktrain.search.space import ListedSpace, Params
 
 MAX_TRIALS = 100_000
 """The most trials of a sweep without `trials=`."""
@@ -25,20 +23,16 @@ class SpaceSampler(Sampler):
 
     learns = False
 
-    def __init__(self, space: Space, limit: int | None = None, known: Sequence[Params] = ()) -> None:
-        """`known` has combinations that another sampler has proposed: they count, and this one skips them."""
+    def __init__(self, space: ListedSpace, limit: int | None = None) -> None:
         if limit is None and space.size > MAX_TRIALS:
             raise SpecError(
                 f"the space has up to {space.size:,} combinations ({space}), {MAX_TRIALS:,} is the most "
                 "without trials=; pass trials=N to run the first N, or shorten the lists"
             )
-        keys = Counter(map(_key, known))
-        left = space.size if limit is None else min(max(0, limit - len(known)), space.size)
-        walked = sum(1 for _ in itertools.islice(_others(space, keys), min(left, MAX_TRIALS)))
-        self.total = None if walked == MAX_TRIALS < left else walked + len(known)
-        """The total number of combinations; None when it is above 100,000 and was not counted."""
-        self._cases: Iterator[Params] = itertools.islice(_others(space, keys), left)
-        self._next = next(self._cases, None)
+        self._space = space
+        self._limit = limit
+        self._next: Params | None
+        self._begin([])
 
     def suggest(self, count: int) -> Suggestion:
         """See base class."""
@@ -48,11 +42,24 @@ class SpaceSampler(Sampler):
             self._next = next(self._cases, None)
         return Suggestion(tuple(cases), exhausted=self._next is None)
 
-    def observe(self, trial: TrialId, params: Mapping[str, Any], metrics: Mapping[str, float] | None) -> None:
+    def observe(self, observation: Observation) -> None:
         """See base class. The order of a list is fixed, so there is nothing to learn."""
 
+    def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
+        """See base class. Earlier cases count, of whatever space they are, and are not proposed again."""
+        self._begin([case for each in history if isinstance(each, PastSuggestion) for case in each.cases])
 
-def _others(space: Space, known: Mapping[bytes, int]) -> Iterator[Params]:
+    def _begin(self, known: Sequence[Params]) -> None:
+        keys, size = Counter(map(_key, known)), self._space.size
+        left = size if self._limit is None else min(max(0, self._limit - len(known)), size)
+        walked = sum(1 for _ in itertools.islice(_others(self._space, keys), min(left, MAX_TRIALS)))
+        self.total = None if walked == MAX_TRIALS < left else walked + len(known)
+        """The total number of combinations; None when it is above 100,000 and was not counted."""
+        self._cases: Iterator[Params] = itertools.islice(_others(self._space, keys), left)
+        self._next = next(self._cases, None)
+
+
+def _others(space: ListedSpace, known: Mapping[bytes, int]) -> Iterator[Params]:
     """The cases of the space, without the known ones."""
     left = dict(known)
     for case in space:

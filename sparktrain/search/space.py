@@ -11,16 +11,14 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from sparktrain.boundary import users_call
+from sparktrain.config.distribution import Distribution
 from sparktrain.config.param_values import check_equal_lengths, check_name, described, plain, shown, value_list
 from sparktrain.errors import SpecError
-
-if TYPE_CHECKING:
-    from sparktrain.config.load import ParamsFile  # it reads YAML, which few calls need
 
 Params = dict[str, Any]
 Predicate = Callable[[Params], object]
@@ -30,12 +28,24 @@ MAX_REFUSED = 1_000_000
 
 
 class Space(ABC):
-    """Hyperparameters to try. Iteration is lazy; it raises SpecError where a predicate of the user raises."""
+    """Hyperparameters to try. Cases are made lazily, which raises SpecError where a predicate of the user raises."""
 
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
         """Every parameter that occurs, in order of declaration."""
+
+    @abstractmethod
+    def examples(self) -> Iterator[Params]:
+        """Cases with every set of names that occurs, to check the training function with. It ends."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """The space in a few words, for messages."""
+
+
+class ListedSpace(Space):
+    """A space that lists its cases."""
 
     @property
     @abstractmethod
@@ -46,9 +56,9 @@ class Space(ABC):
     def __iter__(self) -> Iterator[Params]:
         """The combinations, in their order."""
 
-    @abstractmethod
-    def __str__(self) -> str:
-        """The space in a few words, for messages."""
+    def examples(self) -> Iterator[Params]:
+        """See base class. All combinations."""
+        return iter(self)
 
 
 class Absent(Enum):
@@ -63,18 +73,26 @@ ABSENT = Absent.ABSENT
 
 @dataclass(frozen=True)
 class When:
-    """A conditional list of values; made by `when`."""
+    """A conditional list of values, or distribution; made by `when`."""
 
     predicate: Predicate
-    values: tuple[Any, ...]
+    values: tuple[Any, ...] | Distribution
     otherwise: Any
+
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """The values of a list. Raises SpecError for a distribution."""
+        if isinstance(self.values, Distribution):
+            raise SpecError(f"when(): a grid lists values, {self.values} is sampled: use space(), or a list of values")
+        return self.values
 
 
 @users_call
 def when(predicate: Predicate, values: object, otherwise: object = ABSENT) -> When:
-    """Values for a grid that are tried only where `predicate(params)` is true of the parameters named before.
+    """Values that are tried only where `predicate(params)` is true of the parameters named before.
 
-    Elsewhere the parameter is `otherwise`, or is not passed at all, so that the function's default applies.
+    They are a list for a grid, or a distribution for a space that is sampled, where a list is a choice. Elsewhere the
+    parameter is `otherwise`, or is not passed at all, so that the function's default applies.
 
     >>> list(grid(optimizer=["sgd", "adam"], momentum=when(lambda p: p["optimizer"] == "sgd", [0.5, 0.9])))
     [{'optimizer': 'sgd', 'momentum': 0.5}, {'optimizer': 'sgd', 'momentum': 0.9}, {'optimizer': 'adam'}]
@@ -85,7 +103,8 @@ def when(predicate: Predicate, values: object, otherwise: object = ABSENT) -> Wh
             "pass a function of the parameters so far, such as lambda p: p['optimizer'] == 'sgd'"
         )
     kept = ABSENT if otherwise is ABSENT else plain(otherwise, "when(otherwise=...)")
-    return When(predicate, value_list(values, "when(): the list of values"), kept)
+    listed = values if isinstance(values, Distribution) else value_list(values, "when(): the list of values")
+    return When(predicate, listed, kept)
 
 
 @users_call
@@ -97,12 +116,8 @@ def grid(values: Mapping[str, object] | None = None, /, *, where: Predicate | No
     >>> list(grid(lr=[0.1, 0.01], layers=[1, 2], where=lambda p: p["lr"] < 0.1 or p["layers"] == 1))
     [{'lr': 0.1, 'layers': 1}, {'lr': 0.01, 'layers': 1}, {'lr': 0.01, 'layers': 2}]
     """
-    if where is not None and not callable(where):
-        raise SpecError(
-            f"grid(where=...): {described(where)} is not a function; pass a function of the parameters, "
-            "or, for a parameter called 'where', grid({'where': [...]})"
-        )
-    axes = _named_values("grid", values, named)
+    check_predicate(where, "grid")
+    axes = named_values("grid", values, named)
     space = Grid(tuple((name, _axis(name, axis)) for name, axis in axes.items()), where)
     next(iter(space))  # raises at the line that wrote the space when nothing is left of it
     return space
@@ -116,7 +131,7 @@ def zipped(values: Mapping[str, object] | None = None, /, **named: object) -> "Z
     [{'lr': 0.1, 'dropout': 0.4}, {'lr': 0.01, 'dropout': 0.7}]
     """
     columns = {}
-    for name, column in _named_values("zipped", values, named).items():
+    for name, column in named_values("zipped", values, named).items():
         if isinstance(column, When):
             raise SpecError(f"zipped(): {name!r} is a when(...), conditions belong in a grid; use grid() or cases()")
         columns[name] = value_list(column, f"zipped(): {name!r}")
@@ -150,29 +165,8 @@ def single(params: Mapping[str, object]) -> "Cases":
     return Cases((_case(params, "params"),))
 
 
-def as_space(given: object) -> Space:
-    """A space as it is, a dict of lists as a grid, a list of dicts as cases. Raises SpecError."""
-    if isinstance(given, Space):
-        return given
-    if isinstance(given, Mapping):
-        return grid(given)
-    if isinstance(given, list | tuple):
-        return cases(given)
-    raise SpecError(
-        f"the space is {described(given)}; pass a dict of lists such as {{'lr': [0.1, 0.01]}}, "
-        "a list of dicts, or grid(), zipped() or cases()"
-    )
-
-
-def from_file(file: "ParamsFile") -> Space:
-    """The space that a parameter file describes."""
-    if file.kind == "cases":
-        return cases(cast(list[Params], file.values))
-    return (grid if file.kind == "grid" else zipped)(cast(dict[str, object], file.values))
-
-
 @dataclass(frozen=True)
-class Grid(Space):
+class Grid(ListedSpace):
     """Every combination; made by `grid`."""
 
     axes: tuple[tuple[str, tuple[Any, ...] | When], ...]
@@ -197,7 +191,7 @@ class Grid(Space):
         """See base class. The last name varies fastest."""
         found = refused = 0
         for params in self._extend({}, 0):
-            if self.where is None or _holds(self.where, params, "grid(where=...)"):
+            if self.where is None or holds(self.where, params, "grid(where=...)"):
                 found, refused = found + 1, 0
                 yield params
                 continue
@@ -223,7 +217,7 @@ class Grid(Space):
 
 
 @dataclass(frozen=True)
-class Zipped(Space):
+class Zipped(ListedSpace):
     """Lists taken position by position; made by `zipped`."""
 
     columns: tuple[str, ...]
@@ -249,7 +243,7 @@ class Zipped(Space):
 
 
 @dataclass(frozen=True)
-class Cases(Space):
+class Cases(ListedSpace):
     """Explicit combinations; made by `cases`."""
 
     rows: tuple[Params, ...]
@@ -273,7 +267,17 @@ class Cases(Space):
         return (dict(row) for row in self.rows)
 
 
-def _named_values(kind: str, values: object, named: Mapping[str, object]) -> dict[str, object]:
+def check_predicate(where: object, kind: str) -> None:
+    """Raises SpecError unless `where` is None or a function."""
+    if where is not None and not callable(where):
+        raise SpecError(
+            f"{kind}(where=...): {described(where)} is not a function; pass a function of the parameters, "
+            f"or, for a parameter called 'where', {kind}({{'where': [...]}})"
+        )
+
+
+def named_values(kind: str, values: object, named: Mapping[str, object]) -> dict[str, object]:
+    """The parameters of a call of `kind` by name, from its mapping and its keywords. Raises SpecError."""
     if values is not None and not isinstance(values, Mapping):
         raise SpecError(
             f"{kind}() is given {described(values)}, a dict of lists is expected; "
@@ -290,7 +294,11 @@ def _named_values(kind: str, values: object, named: Mapping[str, object]) -> dic
 
 
 def _axis(name: str, values: object) -> tuple[Any, ...] | When:
-    return values if isinstance(values, When) else value_list(values, f"grid(): {name!r}")
+    if isinstance(values, Distribution):
+        raise SpecError(f"grid(): {name!r} is {values}, a grid lists values; use space({name}=...), or list some")
+    if isinstance(values, When):
+        return replace(values, values=values.listed)
+    return value_list(values, f"grid(): {name!r}")
 
 
 def _case(row: object, subject: str) -> Params:
@@ -303,16 +311,17 @@ def _case(row: object, subject: str) -> Params:
 
 
 def _length(axis: tuple[Any, ...] | When) -> int:
-    return len(axis.values) if isinstance(axis, When) else len(axis)
+    return len(axis.listed if isinstance(axis, When) else axis)
 
 
 def _values(name: str, axis: tuple[Any, ...] | When, params: Params) -> tuple[Any, ...]:
     if not isinstance(axis, When):
         return axis
-    return axis.values if _holds(axis.predicate, params, f"grid(): the condition of {name!r}") else (axis.otherwise,)
+    return axis.listed if holds(axis.predicate, params, f"grid(): the condition of {name!r}") else (axis.otherwise,)
 
 
-def _holds(predicate: Predicate, params: Params, subject: str) -> bool:
+def holds(predicate: Predicate, params: Params, subject: str) -> bool:
+    """Whether a condition of the user holds. Raises SpecError when it raises."""
     try:
         return bool(predicate(dict(params)))
     except Exception as error:

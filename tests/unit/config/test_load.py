@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from sparktrain.config import load as module
-from sparktrain.config.load import load_gang, load_params, parse_assignment, parse_assignments
+from sparktrain.config.distribution import choice, loguniform, uniform
+from sparktrain.config.load import load_gang, load_params, parse_assignment, parse_assignments, parse_space
 from sparktrain.config.param_values import typed
 from sparktrain.errors import SpecError
 
@@ -225,3 +226,49 @@ def test_the_file_of_a_run(tmp_path: Path) -> None:
 def test_a_wrong_file_of_a_run(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         load_gang(write(tmp_path, name, text))
+
+
+def test_a_space_in_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "space:\n  lr: loguniform(1e-4, 1e-1)\n  act: \"choice(['relu', 'gelu'])\"\n  units: [64, 128]\n  epochs: 10\n"
+        "  opt:\n    name: sgd\n    wd: uniform(0, 1)\nsampler: tpe\ntrials: 9\n"
+    )
+    file = load_params(path)
+    assert file.kind == "space"
+    assert file.values == {
+        "lr": loguniform(1e-4, 1e-1),
+        "act": choice(["relu", "gelu"]),
+        "units": [64, 128],
+        "epochs": 10,
+        "opt": {"name": "sgd", "wd": uniform(0, 1)},
+    }
+    assert file.settings == {"sampler": "tpe", "trials": 9}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("space:\n  lr: uniform(1, 0)\n", r"s.yaml:2: space: 'lr': uniform\(1, 0\): the range is inverted"),
+        ("space:\n  o:\n    lr: unifrom(0, 1)\n", r"s.yaml:3: .*'lr': there is no distribution 'unifrom'"),
+        ("space: {}\n", "s.yaml:1: space is empty"),
+        ("space:\n  a b: 1\n", "s.yaml:2: space: 'a b' cannot be the name"),
+        ("grid:\n  a: [1]\nsampler: best\n", r"s.yaml:3: sampler \('best'\) must be one of random, tpe"),
+    ],
+)
+def test_a_wrong_space_in_yaml_names_its_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=message):
+        load_params(path)
+
+
+def test_spaces_of_the_command_line() -> None:
+    given = ["lr=loguniform(1e-4, 1e-1)", "epochs=10", "units=64,128", "layers=[[1], [2]]", "name=a(b"]
+    assert parse_space(given) == {
+        "lr": loguniform(1e-4, 1e-1),
+        "epochs": 10,
+        "units": [64, 128],
+        "layers": [[1], [2]],
+        "name": "a(b",
+    }

@@ -1,5 +1,6 @@
 """The sampler of lists."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as some
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.search.grid import MAX_TRIALS, SpaceSampler
-from sparktrain.search.space import cases, grid
+from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion
+from sparktrain.search.space import Space, cases, grid
 
 
 def drain(sampler: SpaceSampler, counts: list[int]) -> list[dict[str, Any]]:
@@ -22,6 +24,13 @@ def drain(sampler: SpaceSampler, counts: list[int]) -> list[dict[str, Any]]:
         if suggestion.exhausted:
             break
     return found
+
+
+def restored(space: Space, limit: int | None = None, known: Sequence[dict[str, Any]] = ()) -> SpaceSampler:
+    """The sampler of a driver that follows another one: samplers of that have proposed `known`."""
+    sampler = SpaceSampler(space, limit)
+    sampler.restore([PastSuggestion(TrialId(0), tuple(known), False)])
+    return sampler
 
 
 @settings(max_examples=40, deadline=None)
@@ -46,7 +55,7 @@ def test_exhausted_comes_with_the_last_case() -> None:
 
 def test_results_change_nothing() -> None:
     sampler = SpaceSampler(grid(a=[1, 2]))
-    sampler.observe(TrialId(0), {"a": 1}, None)
+    sampler.observe(Observation(TrialId(0), {"a": 1}, ObservedStatus.FAILED, {}))
     assert sampler.suggest(2).cases == ({"a": 1}, {"a": 2})
 
 
@@ -76,18 +85,18 @@ def test_equal_cases_are_run_as_often_as_listed() -> None:
 
 
 def test_known_cases_count_and_are_not_proposed() -> None:
-    sampler = SpaceSampler(grid(a=[1, 2, 3], b=[4]), 5, known=[{"b": 4, "a": 2}, {"a": 9, "b": 9}])
+    sampler = restored(grid(a=[1, 2, 3], b=[4]), 5, known=[{"b": 4, "a": 2}, {"a": 9, "b": 9}])
     assert sampler.total == 4
     assert sampler.suggest(9).cases == ({"a": 1, "b": 4}, {"a": 3, "b": 4})
-    assert SpaceSampler(grid(a=[1, 2, 3]), 2, known=[{"a": 2}]).suggest(9).cases == ({"a": 1},)
-    assert SpaceSampler(grid(a=[1, 2, 3]), 1, known=[{"a": 2}]).suggest(9).exhausted
+    assert restored(grid(a=[1, 2, 3]), 2, known=[{"a": 2}]).suggest(9).cases == ({"a": 1},)
+    assert restored(grid(a=[1, 2, 3]), 1, known=[{"a": 2}]).suggest(9).exhausted
 
 
 def test_of_equal_cases_only_the_known_number_is_left_out() -> None:
     rows = [{"a": 1}, {"a": 2}, {"a": 1}, {"a": 1}]
-    assert SpaceSampler(cases(rows), known=rows[:1]).suggest(9).cases == ({"a": 2}, {"a": 1}, {"a": 1})
+    assert restored(cases(rows), known=rows[:1]).suggest(9).cases == ({"a": 2}, {"a": 1}, {"a": 1})
 
 
 def test_many_known_cases_are_found_quickly() -> None:
     known = [{"a": number} for number in range(20_000)]
-    assert SpaceSampler(grid(a=range(20_001)), known=known).suggest(9).cases == ({"a": 20_000},)
+    assert restored(grid(a=range(20_001)), known=known).suggest(9).cases == ({"a": 20_000},)

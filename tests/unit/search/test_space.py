@@ -14,7 +14,8 @@ from hypothesis import strategies as some
 from sparktrain.config.load import load_params
 from sparktrain.errors import SpecError
 from sparktrain.search import space as module
-from sparktrain.search.space import Grid, Space, as_space, cases, from_file, grid, when, zipped
+from sparktrain.search.any_space import as_space, from_file
+from sparktrain.search.space import Grid, ListedSpace, cases, grid, when, zipped
 
 NAMES = some.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True).map(lambda name: f"p_{name}")
 VALUES = (
@@ -186,7 +187,7 @@ def test_from_file_of_cases(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("space", [grid(a=[1, 2], b=[3]), zipped(a=[1, 2]), cases([{"a": 1}])], ids=str)
-def test_spaces_are_shown_in_words(space: Space) -> None:
+def test_spaces_are_shown_in_words(space: ListedSpace) -> None:
     assert str(space) in ("grid of 2 a x 1 b", "zip of a", "list of 1 cases")
 
 
