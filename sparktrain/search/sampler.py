@@ -1,10 +1,37 @@
-"""The contract of everything that proposes hyperparameters."""
+"""The contract of what proposes hyperparameters: suggest, observe, and restore after a restart.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+Sampler, Suggestion and Observation are what a user implements and gets.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
 
 from sparktrain.ids import TrialId
+
+
+class ObservedStatus(StrEnum):
+    """How a trial ended that a sampler learns from; the words are those of `TrialStatus`."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    PRUNED = "pruned"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The end of a trial."""
+
+    trial: TrialId
+    """Its number: trials count from 0, in the order of all cases that were suggested. Below 0 for results of former
+    runs (`warm_start=`), which `restore` brings before all else: no suggestion of this run has such a number."""
+    params: Mapping[str, Any]
+    status: ObservedStatus
+    metrics: Mapping[str, float]
+    """Empty when it failed; of a pruned trial those of its last rung."""
+    step: int | None = None
+    """The step of these metrics, of a pruned trial."""
 
 
 @dataclass(frozen=True)
@@ -12,30 +39,94 @@ class Suggestion:
     """What a sampler proposes next."""
 
     cases: tuple[dict[str, Any], ...]
-    """Hyperparameters of new trials, in the order of their numbers."""
+    """Hyperparameters of new trials, in the order of their numbers, as plain data."""
     exhausted: bool
     """Whether no case follows these, independent of later observations."""
+    memo: Mapping[str, Any] = field(default_factory=dict)
+    """What `restore` needs beside the cases, as plain data, about 4 KB for each case at most; the journal keeps it."""
+
+
+@dataclass(frozen=True)
+class PastSuggestion:
+    """A suggestion that the journal has of an earlier driver."""
+
+    first: TrialId
+    """Number of its first case; the others follow."""
+    cases: tuple[dict[str, Any], ...]
+    exhausted: bool
+    memo: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a question of a running trial."""
+
+    answer: bytes = b""
+    problem: str = ""
+    """Why there is none: raised in the training function."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters that the trial has by this answer, as plain data; the journal keeps them."""
+    memo: Mapping[str, Any] = field(default_factory=dict)
+    """What `open` needs beside them under another driver, as plain data; the journal keeps it."""
+
+
+NO_ANSWER = Reply(problem="the sampler of this run answers no questions: start the objective by st.optuna.optimize()")
+
+
+@dataclass(frozen=True)
+class PastAnswer:
+    """What the journal has of an answer under an earlier driver."""
+
+    trial: TrialId
+    params: Mapping[str, Any]
+    memo: Mapping[str, Any]
 
 
 class Sampler(Protocol):
     """Proposes hyperparameters and learns from results.
 
-    Only the coordinator calls it, one call at a time. A call may compute for long, but never waits for a file, a socket
-    or a clock. The same calls in the same order give the same suggestions: a driver that recovers repeats the calls in
-    its journal.
+    The driver calls it in one thread, one call at a time. A call may compute for long, but never waits for a file, a
+    socket or a clock. What it raises ends the sweep, which can be resumed.
     """
 
     learns: bool
-    """Whether proposals depend on observations: then it is called only when a trial can start."""
+    """Whether proposals depend on observations: then it is asked for few trials ahead of need."""
+    total: int | None
+    """The most cases that it will propose, with those of earlier drivers; None when unknown."""
 
     def suggest(self, count: int) -> Suggestion:
         """Propose at most `count` new cases; `count` is at least 1.
 
-        Fewer, or none, when the space ends or more results are needed first: unless exhausted, it is called again after
-        the next `observe`. Raises SpecError when the user's space raises.
+        Fewer, or none, when the space ends or more results are needed first: unless exhausted, it is called again, but
+        after none not before another trial has ended. Raises SpecError when the user's space raises.
         """
         ...
 
-    def observe(self, trial: TrialId, params: Mapping[str, Any], metrics: Mapping[str, float] | None) -> None:
-        """Record the end of a trial, once for each; `metrics` is None when it failed."""
+    def observe(self, observation: Observation) -> None:
+        """Record the end of a trial.
+
+        A trial can end twice: `retry_failed` runs it again. A trial may be of another space or another sampler, where
+        the user has changed these.
+        """
+        ...
+
+    def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
+        """Take an earlier driver's cases and results, in their order, before the first other call.
+
+        Cases come from the journal and are never computed again. What follows should be what the earlier driver would
+        have suggested.
+        """
+        ...
+
+
+@runtime_checkable
+class AnsweringSampler(Sampler, Protocol):
+    """A sampler that running trials ask, too: its cases need not have all parameters."""
+
+    def open(self, run: str, answers: Sequence[PastAnswer]) -> None:
+        """Take the address of the run and the answers of earlier drivers, before `restore` and any other call."""
+        ...
+
+    def answer(self, trial: TrialId, question: bytes) -> Reply:
+        """Answer a question of a running trial; questions of one trial come in their order."""
         ...

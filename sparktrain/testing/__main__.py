@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from sparktrain import process_tree
+from sparktrain import deferred_wrappers, process_tree
 from sparktrain.testing.function_check import CheckReport, CheckRequest, FunctionCheck
 
 
@@ -14,6 +14,7 @@ def main() -> None:
     """Run the check that stdin requests, and write the report to the descriptor."""
     parent, descriptor = map(int, sys.argv[1:])
     process_tree.die_with_parent(signal.SIGKILL, parent)
+    deferred_wrappers.defer()
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=CheckRequest)
     sys.argv[:] = ["sparktrain"]
 

@@ -160,6 +160,10 @@ class LocalRun:
 
     # ---- the coordinator's part
 
+    def ask(self, question: bytes, timeout_s: float | None) -> pm.SamplerAnswered | None:
+        """See base class. There is no sampler."""
+        return None
+
     def _written(self) -> dict[str, DataRef]:
         """The datasets, written into the directory where it has none yet."""
         plan = self._wanted.data

@@ -1,0 +1,37 @@
+"""The names of samplers, and what may be passed in place of one."""
+
+from typing import Any
+
+from sparktrain.config.param_values import described, did_you_mean, shown
+from sparktrain.errors import SpecError
+
+SAMPLERS = ("random", "tpe", "gp", "cmaes", "qmc", "nsgaii", "grid")
+
+
+def sampler(value: object, subject: str = "sampler") -> Any:
+    """`value` when it is one of `SAMPLERS`, a sampler of Optuna, or an object with the methods of `Sampler`.
+
+    Raises SpecError.
+    """
+    if isinstance(value, str):
+        if value not in SAMPLERS:
+            raise SpecError(
+                f"{subject} ({shown(value)}) must be one of {', '.join(SAMPLERS)}{did_you_mean(value, SAMPLERS)}"
+            )
+        return value
+    if isinstance(value, type) or not (is_ours(value) or is_of_optuna(value)):
+        raise SpecError(
+            f"{subject} is {described(value)}; pass a name such as 'tpe', a sampler of Optuna, or an object with the "
+            "methods suggest, observe and restore"
+        )
+    return value
+
+
+def is_ours(value: object) -> bool:
+    """Whether it has the methods of `sparktrain.Sampler`."""
+    return all(callable(getattr(value, name, None)) for name in ("suggest", "observe", "restore"))
+
+
+def is_of_optuna(value: object) -> bool:
+    """Whether it has the methods of `optuna.samplers.BaseSampler`; Optuna is not imported for that."""
+    return all(callable(getattr(value, name, None)) for name in ("sample_relative", "sample_independent"))

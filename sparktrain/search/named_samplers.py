@@ -1,0 +1,239 @@
+"""The sampler of a call: by its name, one of Optuna, or the user's own. What can be wrong with it is found here.
+
+Optuna is imported when the sampler is used first, not when it is chosen.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from inspect import unwrap
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.config.param_values import type_name
+from sparktrain.config.sampler_names import is_ours
+from sparktrain.errors import SpecError
+from sparktrain.search.grid import SpaceSampler
+from sparktrain.search.optuna_sampler import Goal, OptunaSampler
+from sparktrain.search.own_sampler import OwnSampler
+from sparktrain.search.sampled_space import SampledSpace, as_choices, as_grid
+from sparktrain.search.sampler import AnsweringSampler, Sampler
+from sparktrain.search.space import Grid, ListedSpace, Space
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+MOST_GP_TRIALS = 300
+"""The most trials of a Gaussian process: one suggestion takes 7 s there, and grows with their third power."""
+MOST_POPULATION = 50
+NO_GOAL = Goal(None, True)
+_BATCH = 4
+"""Cases of one call of a sampler that computes, so that the first slots need not wait for the last case."""
+_OBJECT = "object "
+_LEARNING = ("tpe", "gp", "cmaes", "nsgaii")
+_NEEDS = {"cmaes": "cmaes", "qmc": "scipy", "gp": "torch"}
+"""Modules that a sampler needs beside Optuna."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerChoice:
+    """What decides on the sampler of a run."""
+
+    asked: Any = None
+    """A name, an object, or None for what suits the space."""
+    trials: int | None = None
+    timeout_s: float | None = None
+    seed: int = 0
+    goal: Goal = NO_GOAL
+
+    def name(self, space: Space) -> str:
+        """The name of the sampler of this space; for an object that of its class."""
+        if self.asked is None:
+            return ("tpe" if self.goal.metric else "random") if isinstance(space, SampledSpace) else "grid"
+        return self.asked if isinstance(self.asked, str) else f"{_OBJECT}{type_name(self.asked)}"
+
+    def sampler(self, space: Space, slots: int = 1) -> Sampler:
+        """A fresh sampler for trials on so many slots; an object of the user is the same one each time.
+
+        Raises SpecError when it cannot do the space, needs trials or a metric, or a package that is not installed.
+        """
+        name = self.name(space)
+        if name == "grid":
+            return SpaceSampler(_listed(space), self.trials)
+        if isinstance(self.asked, AnsweringSampler):
+            return self.asked
+        if is_ours(self.asked):
+            return OwnSampler(self.asked, self.trials)
+        sampled = _sampled(space, name)
+        self._check(name, sampled)
+        total = self.trials
+        if not isinstance(self.asked, str | None):
+            return OptunaSampler(sampled, total, self.goal, self.seed, _Given(self.asked), True, 1, hooked=True)
+        make: Callable[..., Any] = _MAKERS[name]
+        if name == "qmc":
+            make = partial(make, self.seed)
+        if name == "cmaes":
+            make = partial(make, slots)
+        if name == "nsgaii":
+            make = partial(make, _population(total))
+        batch = 1 if name == "gp" else _BATCH
+        return OptunaSampler(sampled, total, self.goal, self.seed, make, name in _LEARNING, batch)
+
+    def _check(self, name: str, space: SampledSpace) -> None:
+        called = "the sampler of Optuna" if name.startswith(_OBJECT) else f"sampler={name!r}"
+        _check_installed(name, called)
+        if self.trials is None and self.timeout_s is None:
+            raise SpecError(f"{called} has no end, a sweep needs one: pass trials=N, or timeout= for the whole sweep")
+        if self.goal.metric is None and name not in ("random", "qmc"):
+            raise SpecError(
+                f"{called} learns from results, and the sweep has no metric: pass metric='accuracy' or what the "
+                "training function returns, or use sampler='random'"
+            )
+        if name == "gp" and (self.trials is None or self.trials > MOST_GP_TRIALS):
+            raise SpecError(
+                f"sampler='gp' with trials={self.trials}: one suggestion of a Gaussian process takes 7 s after 300 "
+                f"trials, and its time grows with their third power, so {MOST_GP_TRIALS} is the most: pass fewer "
+                "trials, or use sampler='tpe'"
+            )
+        if name in ("cmaes", "gp", "qmc") and space.conditional:
+            raise SpecError(
+                f"{called} cannot do conditions, and {space.conditional[0]!r} has one: use sampler='tpe' or 'random'"
+            )
+        if name == "cmaes":
+            _check_numeric(space)
+
+
+def stored_choice(name: str) -> Any:
+    """What to ask for to get the sampler of a stored name. Raises SpecError for that of an object."""
+    if name.startswith(_OBJECT):
+        raise SpecError(
+            f"the sampler of the run was an object ({name.removeprefix(_OBJECT)}), which is not stored with it: resume "
+            "it by the same call as before"
+        )
+    return name
+
+
+def _listed(space: Space) -> ListedSpace:
+    if isinstance(space, SampledSpace):
+        return as_grid(space)
+    assert isinstance(space, ListedSpace)
+    return space
+
+
+def _sampled(space: Space, name: str) -> SampledSpace:
+    if isinstance(space, SampledSpace):
+        return space
+    if isinstance(space, Grid):
+        return as_choices(space)
+    raise SpecError(
+        f"the sampler {name.removeprefix(_OBJECT)!r} chooses each parameter by itself, and the space is a {space}: use "
+        "sampler='grid', or a dict of lists and distributions"
+    )
+
+
+def _check_installed(name: str, called: str) -> None:
+    lacking = [module for module in ("optuna", _NEEDS.get(name, "optuna")) if find_spec(module) is None]
+    if lacking:
+        extra = "gp" if "torch" in lacking else "search"
+        raise SpecError(f"{called} needs {lacking[0]}, which is not installed: pip install 'sparktrain[{extra}]'")
+
+
+def _check_numeric(space: SampledSpace) -> None:
+    chosen = [path for path, each in space.distributions.items() if each.kind == "choice"]
+    if chosen:
+        raise SpecError(f"sampler='cmaes' samples numbers alone, and {chosen[0]!r} is a choice: use sampler='tpe'")
+    if len(space.distributions) < 2:
+        raise SpecError(
+            f"sampler='cmaes' needs two distributions at least, and the space has {len(space.distributions)} "
+            f"({space}): use sampler='tpe'"
+        )
+
+
+def _population(trials: int | None) -> int:
+    """Trials of a generation: with more than a fifth of all trials the search would stay random for too long."""
+    return min(MOST_POPULATION, max(4, (trials or 5 * MOST_POPULATION) // 5))
+
+
+class _Given:
+    """Makes a sampler of the user: the one object each time."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def __call__(self, seed: int, space: Any) -> Any:
+        return self._sampler
+
+
+# ---- samplers of one ask
+
+
+def _over(kind: "type[BaseSampler]", space: Mapping[str, Any]) -> "Callable[..., BaseSampler]":
+    """A sampler of that kind that samples the whole space at once, and need not look at all trials to find it.
+
+    Its constructor is the one below Optuna's decorators, which warn each time that a kind is experimental.
+    """
+
+    def infer_relative_search_space(self: Any, study: Any, trial: Any) -> dict[str, Any]:
+        return dict(space)
+
+    members = {"infer_relative_search_space": infer_relative_search_space, "__init__": unwrap(vars(kind)["__init__"])}
+    return type(f"Whole{kind.__name__}", (kind,), members)
+
+
+def _random(seed: int, space: Mapping[str, Any]) -> "BaseSampler":
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=seed)
+
+
+def _tpe(seed: int, space: Mapping[str, Any]) -> "BaseSampler":
+    from optuna.samplers import TPESampler
+
+    return _over(TPESampler, space)(seed=seed)
+
+
+def _gp(seed: int, space: Mapping[str, Any]) -> "BaseSampler":
+    from optuna.samplers import GPSampler
+
+    return _over(GPSampler, space)(seed=seed, independent_sampler=_random(seed, space))
+
+
+def _cmaes(slots: int, seed: int, space: Mapping[str, Any]) -> "BaseSampler":
+    """A result counts only for the generation that its trial is of, so a generation has at least as many as slots."""
+    from math import log
+
+    from optuna.distributions import CategoricalDistribution
+    from optuna.samplers import CmaEsSampler
+
+    numbers = {path: each for path, each in space.items() if not isinstance(each, CategoricalDistribution)}
+    return _over(CmaEsSampler, numbers)(
+        seed=seed,
+        popsize=max(slots, 4 + int(3 * log(len(numbers)))),
+        independent_sampler=_random(seed, space),
+        warn_independent_sampling=False,
+    )
+
+
+def _qmc(run_seed: int, seed: int, space: Mapping[str, Any]) -> "BaseSampler":
+    """One sequence for the whole run: the seed of the run scrambles it."""
+    from optuna.samplers import QMCSampler
+
+    return _over(QMCSampler, space)(
+        seed=run_seed, scramble=True, independent_sampler=_random(seed, space), warn_independent_sampling=False
+    )
+
+
+def _nsgaii(population: int, seed: int, space: Mapping[str, Any]) -> "BaseSampler":
+    from optuna.samplers import NSGAIISampler
+
+    return _over(NSGAIISampler, space)(seed=seed, population_size=population)
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "random": _random,
+    "tpe": _tpe,
+    "gp": _gp,
+    "cmaes": _cmaes,
+    "qmc": _qmc,
+    "nsgaii": _nsgaii,
+}

@@ -1,0 +1,240 @@
+"""A study of Optuna as the sampler of a run, where trials ask for their parameters while they run.
+
+Only this process holds the study. A trial of the run is asked of the study when its objective starts, and has a user
+attribute by which another driver finds it again.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.ids import TrialId
+from sparktrain.search.sampler import Observation, ObservedStatus, PastAnswer, PastSuggestion, Reply, Suggestion
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial, Trial
+
+VALUE = "value"
+"""The metric of a study with one objective; with several they are `values_0`, `values_1` and so on."""
+LABEL = "sparktrain:trial"
+"""The user attribute with the run and the number of the trial."""
+OnEnd = Callable[["Study", "FrozenTrial"], bool]
+"""Called after each trial; returns whether no more are to start."""
+
+logger = logging.getLogger("sparktrain")
+
+
+class StudySampler:
+    """Answers the questions of `training.study_trial` from a study, and records the ends of trials there.
+
+    At most `total` trials; none starts after one for which `on_end` returned True.
+    """
+
+    learns = True
+
+    def __init__(self, study: "Study", total: int | None, on_end: OnEnd = lambda study, trial: False) -> None:
+        self.total = total
+        self._study = study
+        self._on_end = on_end
+        self._run = ""
+        self._count = 0
+        self._stopped = False
+        self._running: dict[TrialId, Trial] = {}
+        self._known: dict[TrialId, FrozenTrial] = {}
+        """Trials of the run that the study had when this driver started."""
+        self._params: dict[TrialId, dict[str, Any]] = {}
+        """What the journal has of each trial: parameters, and the same for distributions and attributes."""
+        self._distributions: dict[TrialId, dict[str, str]] = {}
+        self._attrs: dict[TrialId, dict[str, Any]] = {}
+
+    # ---- the contract of samplers
+
+    def open(self, run: str, answers: Sequence[PastAnswer]) -> None:
+        """See `AnsweringSampler`. Blocks on the storage of the study."""
+        self._run = run
+        for frozen in self._study.get_trials(deepcopy=False):
+            of_run, _, number = str(frozen.user_attrs.get(LABEL, "")).rpartition("#")
+            if of_run == run and number.isdecimal():  # perhaps one that the journal lacks, for its driver was lost
+                self._known[TrialId(int(number))] = frozen
+        for each in answers:
+            self._params.setdefault(each.trial, {}).update(each.params)
+            self._distributions.setdefault(each.trial, {}).update(each.memo.get("distributions", {}))
+            self._attrs.setdefault(each.trial, {}).update(each.memo.get("attrs", {}))
+
+    def suggest(self, count: int) -> Suggestion:
+        """See `Sampler`. Cases are empty: trials ask for their parameters."""
+        left = 0 if self._stopped else count if self.total is None else min(count, self.total - self._count)
+        self._count += left
+        over = self._stopped or (self.total is not None and self._count >= self.total)
+        return Suggestion(tuple({} for _ in range(left)), over)
+
+    def observe(self, observation: Observation) -> None:
+        """See `Sampler`. Blocks on the storage of the study, and on the callbacks."""
+        ended = self._end(observation)
+        if ended is not None and self._on_end(self._study, ended):
+            self._stopped = True
+
+    def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
+        """See `Sampler`. Ends that the study lacks, for its storage failed, are recorded there."""
+        for each in history:
+            if isinstance(each, PastSuggestion):
+                self._count += len(each.cases)
+            elif (known := self._known.get(each.trial)) is None or not known.state.is_finished():
+                self._end(each)
+
+    def close(self) -> None:
+        """Record trials without an end as failed: the run is over. Blocks on the storage; raises nothing."""
+        from optuna.trial import TrialState
+
+        for number, trial in self._running.items():
+            with suppress(Exception):  # a storage that has failed ended the run, which can be resumed
+                logger.debug("trial %d ends without a result", number)
+                self._study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+
+    # ---- questions
+
+    def answer(self, trial: TrialId, question: bytes) -> Reply:
+        """See `AnsweringSampler`. Blocks on the storage of the study."""
+        asked = json.loads(question)
+        try:
+            return self._reply(trial, asked)
+        except (ValueError, TypeError, NotImplementedError) as error:  # what Optuna raises for wrong arguments
+            return Reply(problem=f"{type(error).__name__}: {error}")
+
+    def _reply(self, number: TrialId, asked: Mapping[str, Any]) -> Reply:
+        trial = self._trial(number)
+        match asked["kind"]:
+            case "start":
+                return Reply(_json(self._start(trial)), memo=self._note(number, {}))
+            case "suggest":
+                return self._suggest(number, trial, asked)
+            case "report":
+                self._report(trial, asked["step"], float(asked["value"]))
+            case "prune":
+                return Reply(_json([bool(trial.should_prune()), type(self._study.pruner).__name__]))
+            case "attr":
+                trial.set_user_attr(asked["name"], asked["value"])
+                return Reply(b"null", memo=self._note(number, {asked["name"]: asked["value"]}))
+            case "constraint":
+                trial.set_constraint(asked["name"], float(asked["value"]))
+        return Reply(b"null")
+
+    def _start(self, trial: "Trial") -> dict[str, Any]:
+        attrs = {name: value for name, value in trial.user_attrs.items() if name != LABEL}
+        started = trial.datetime_start
+        return {
+            "number": trial.number,
+            "started": started.isoformat() if started is not None else None,
+            "attrs": attrs,
+            "objectives": len(self._study.directions),
+        }
+
+    def _suggest(self, number: TrialId, trial: "Trial", asked: Mapping[str, Any]) -> Reply:
+        from optuna.distributions import json_to_distribution
+
+        name, distribution = asked["name"], json_to_distribution(asked["distribution"])
+        value = _suggested(trial, name, distribution)
+        known = self._params.setdefault(number, {})
+        fresh = name not in known
+        if fresh:
+            known[name] = value
+            self._distributions.setdefault(number, {})[name] = asked["distribution"]
+        given = trial.distributions[name]
+        memo = {"distributions": {name: asked["distribution"]}} if fresh else {}
+        return Reply(_json(float(given.to_internal_repr(value))), params={name: value} if fresh else {}, memo=memo)
+
+    def _report(self, trial: "Trial", step: int, value: float) -> None:
+        """Record a value, unless an earlier generation of the trial has reported that step."""
+        if step not in self._study._storage.get_trial(trial._trial_id).intermediate_values:
+            trial.report(value, step)
+
+    def _note(self, number: TrialId, attrs: dict[str, Any]) -> dict[str, Any]:
+        """What the journal gets of new attributes; at the start of a trial, that the study has it."""
+        fresh = number not in self._attrs
+        known = self._attrs.setdefault(number, {})
+        known.update(attrs)
+        return {"attrs": attrs} if attrs or fresh else {}
+
+    # ---- trials
+
+    def _trial(self, number: TrialId) -> "Trial":
+        if number not in self._running:
+            self._running[number] = self._found(number)
+        return self._running[number]
+
+    def _found(self, number: TrialId) -> "Trial":
+        """The trial that an earlier driver had, one with the same parameters where that has ended, or a new one."""
+        from optuna.trial import Trial
+
+        known = self._known.pop(number, None)
+        if known is not None and not known.state.is_finished():
+            return Trial(self._study, known._trial_id)
+        if number in self._attrs:
+            return self._added(number)
+        trial = self._study.ask()
+        trial.set_user_attr(LABEL, self._label(number))
+        return trial
+
+    def _added(self, number: TrialId) -> "Trial":
+        """A running trial with what the journal has: the study is another one, or the trial is retried."""
+        from optuna.distributions import json_to_distribution
+        from optuna.trial import Trial, TrialState, create_trial
+
+        made = create_trial(
+            state=TrialState.RUNNING,
+            params=self._params.get(number, {}),
+            distributions={
+                name: json_to_distribution(text) for name, text in self._distributions.get(number, {}).items()
+            },
+            user_attrs=self._attrs[number] | {LABEL: self._label(number)},
+        )
+        return Trial(self._study, self._study._storage.create_new_trial(self._study._study_id, made))
+
+    def _end(self, observation: Observation) -> "FrozenTrial | None":
+        """Record the end of a trial in the study; None where it never started there."""
+        from optuna.trial import TrialState
+
+        number = observation.trial
+        if number not in self._running and number not in self._attrs:
+            return None  # its process was lost before the objective started
+        trial = self._trial(number)
+        del self._running[number]
+        values = self._values(observation)
+        if observation.status is ObservedStatus.PRUNED:
+            return self._study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
+        if observation.status is ObservedStatus.SUCCEEDED and not any(map(math.isnan, values)):
+            return self._study.tell(trial, values, skip_if_finished=True)
+        return self._study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+
+    def _values(self, observation: Observation) -> list[float]:
+        names = metrics_of_study(len(self._study.directions))
+        return [observation.metrics.get(name, math.nan) for name in names]
+
+    def _label(self, number: TrialId) -> str:
+        return f"{self._run}#{number}"
+
+
+def metrics_of_study(objectives: int) -> list[str]:
+    """The names of the values that an objective returns."""
+    return [VALUE] if objectives == 1 else [f"values_{index}" for index in range(objectives)]
+
+
+def _suggested(trial: "Trial", name: str, distribution: "BaseDistribution") -> Any:
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    if isinstance(distribution, FloatDistribution):
+        low, high = distribution.low, distribution.high
+        return trial.suggest_float(name, low, high, step=distribution.step, log=distribution.log)
+    if isinstance(distribution, IntDistribution):
+        low, high = distribution.low, distribution.high
+        return trial.suggest_int(name, low, high, step=distribution.step, log=distribution.log)
+    return trial.suggest_categorical(name, distribution.choices)  # type: ignore[attr-defined]  # there is no fourth
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value).encode()
