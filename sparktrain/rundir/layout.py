@@ -12,12 +12,12 @@ from sparktrain.store.base import path_problem
 _LONGEST_NAME_BYTES = 200
 """File systems allow 255; the rest is for suffixes such as `.tar.gz`."""
 
-_LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)/log\.txt")
+_LOG = re.compile(r"trials/(\d+)/generation-(\d+)/rank-(\d+)(?:-restart-(\d+))?/log\.txt")
 _BLOCK = re.compile(r"block-([0-9a-f]{8})-(\d+)-(\d+)\.jsonl\.gz")
 
 
 class MemberLayout(Struct, frozen=True):
-    """The paths of one member of a gang in one generation: each is written once, and only for this member."""
+    """The paths of one member of a gang in one generation and incarnation: each is written once, and only for it."""
 
     path: str
 
@@ -193,8 +193,9 @@ class RunLayout:
         return CheckpointLayout(f"{self.checkpoints(trial)}/gen-{generation:04d}")
 
     def member(self, member: Member) -> MemberLayout:
-        """The paths of one member."""
-        return MemberLayout(f"{self.trial(member.trial)}/generation-{member.generation}/rank-{member.rank}")
+        """The paths of one member, or of one that restarted alone."""
+        again = f"-restart-{member.incarnation}" if member.incarnation else ""
+        return MemberLayout(f"{self.trial(member.trial)}/generation-{member.generation}/rank-{member.rank}{again}")
 
     @property
     def trials(self) -> str:
@@ -206,8 +207,8 @@ class RunLayout:
         found = _LOG.fullmatch(path.removeprefix(f"{self.path}/"))
         if found is None:
             return None
-        trial, generation, rank = map(int, found.groups())
-        member = Member(RunId(self.path), TrialId(trial), Generation(generation), Rank(rank))
+        trial, generation, rank, incarnation = map(int, found.groups(default="0"))
+        member = Member(RunId(self.path), TrialId(trial), Generation(generation), Rank(rank), incarnation)
         return member if self.member(member).log == path else None
 
 

@@ -9,12 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-import msgspec
-
 from sparktrain.clock import SystemClock, time_of_day
 from sparktrain.cluster.yarn_container import this_attempt
 from sparktrain.config.versions import installed_versions
-from sparktrain.errors import ResumeError, RunDirectoryError
+from sparktrain.errors import RunDirectoryError
 from sparktrain.ids import RunId, TrialId
 from sparktrain.protocol.certificates import server_fingerprint
 from sparktrain.rundir.journal import reader, writer
@@ -24,12 +22,20 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
 from sparktrain.runs.lost_records import check_whole
 from sparktrain.runs.plan import Plan
-from sparktrain.search.sampler import Sampler
+from sparktrain.search.sampler import Observation, ObservedStatus, PastAnswer, PastSuggestion
 from sparktrain.state.events import RunLimits
-from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded, TrialConcluded, TrialsAdded
+from sparktrain.state.records import (
+    AnyRecord,
+    DriverStarted,
+    RunEnded,
+    RungReached,
+    TrialAnswered,
+    TrialConcluded,
+    TrialsAdded,
+)
 from sparktrain.state.recovery import fold
 from sparktrain.state.sweep import Sweep
-from sparktrain.state.trial import TrialStatus
+from sparktrain.state.trial import Pruning, Trial
 from sparktrain.store.base import Store
 
 ALIVE_TIMEOUT_S = 2.0
@@ -188,64 +194,41 @@ def _certificate_of(address: tuple[str, int], timeout_s: float) -> bytes:
             received.write(data)
 
 
-def proposed_before(records: Sequence[AnyRecord], space: str) -> list[dict[str, object]]:
-    """The cases that samplers of other spaces than `space`, a digest, have proposed: no sampler proposes them twice."""
-    return [case for record in records[: _first_of(records, space)] for case in _cases(record)]
-
-
-def replay(sampler: Sampler, records: Sequence[AnyRecord], space: str) -> None:
-    """Ask a fresh sampler for the same cases, and give it the same results, as the sampler before it with `space`.
-
-    `space` is a digest. Raises ResumeError when the sampler proposes something else.
-    """
-    ends = _ends(records)
-    start, seen = _first_of(records, space), 0
-    for record in records[start:]:
-        if isinstance(record, TrialsAdded):
-            _observe(sampler, ends[seen : record.observed])
-            seen = max(seen, record.observed)
-            suggested = sampler.suggest(record.asked).cases
-            if _plain(suggested) != _plain(record.cases):
-                raise ResumeError(
-                    f"the space proposes {_plain(suggested)} where it proposed {_plain(record.cases)} before: a "
-                    "condition of it has changed; choose another name for a new run"
-                )
-    _observe(sampler, ends[seen:])
-
-
-def _first_of(records: Sequence[AnyRecord], space: str) -> int:
-    """The index of the first record of the newest drivers that all had `space`."""
-    start = len(records)
-    for index in range(len(records) - 1, -1, -1):
-        record = records[index]
-        if isinstance(record, DriverStarted):
-            if record.space != space:
-                break
-            start = index
-    return start
-
-
-def _cases(record: AnyRecord) -> Sequence[dict[str, object]]:
-    return record.cases if isinstance(record, TrialsAdded) else ()
-
-
-_End = tuple[TrialId, dict[str, object], dict[str, float] | None]
-
-
-def _ends(records: Sequence[AnyRecord]) -> list[_End]:
-    """The ends of trials that samplers have observed, in their order."""
-    cases = [case for record in records for case in _cases(record)]
-    return [
-        (each.trial, cases[each.trial], each.metrics if each.status is TrialStatus.SUCCEEDED else None)
-        for each in records
-        if isinstance(each, TrialConcluded) and each.status.observed
+def past(records: Sequence[AnyRecord], metric: str | None) -> list[PastSuggestion | Observation]:
+    """What samplers of earlier drivers have suggested and observed, in the order in which they did: for `restore`."""
+    cases = [case for record in records if isinstance(record, TrialsAdded) for case in record.cases]
+    stops = {each.trial: each for each in records if isinstance(each, RungReached) and not each.goes_on}
+    ends = [
+        observation(_ended(record, cases[record.trial], stops.get(record.trial)), metric)
+        for record in records
+        if isinstance(record, TrialConcluded) and record.status.observed
     ]
+    found: list[PastSuggestion | Observation] = []
+    first = seen = 0
+    for record in records:
+        if isinstance(record, TrialsAdded):
+            found += ends[seen : record.observed]
+            found.append(PastSuggestion(TrialId(first), record.cases, record.exhausted, record.memo))
+            first, seen = first + len(record.cases), max(seen, record.observed)
+    return found + ends[seen:]
 
 
-def _observe(sampler: Sampler, ends: Sequence[_End]) -> None:
-    for trial, params, metrics in ends:
-        sampler.observe(trial, params, metrics)
+def past_answers(records: Sequence[AnyRecord]) -> list[PastAnswer]:
+    """What samplers of earlier drivers have answered running trials, in that order: for `AnsweringSampler.open`."""
+    answered = [record for record in records if isinstance(record, TrialAnswered)]
+    return [PastAnswer(each.trial, each.params, each.memo) for each in answered]
 
 
-def _plain(cases: object) -> str:
-    return msgspec.json.encode(cases, order="sorted").decode()
+def _ended(record: TrialConcluded, params: dict[str, Any], stop: RungReached | None) -> Trial:
+    pruning = None if stop is None else Pruning(stop.step, stop.value, stop.reason)
+    return Trial(record.trial, params, record.status, metrics=record.metrics, pruning=pruning)
+
+
+def observation(trial: Trial, metric: str | None) -> Observation:
+    """What a sampler learns from the end of a trial with a result: of a pruned one, the value that it was judged by."""
+    seen = ObservedStatus(trial.status)
+    if seen is ObservedStatus.PRUNED and trial.pruning is not None:
+        value = trial.pruning.value
+        judged = {} if metric is None or value is None else {metric: value}
+        return Observation(trial.id, trial.params, seen, judged, trial.pruning.step)
+    return Observation(trial.id, trial.params, seen, {} if seen is ObservedStatus.FAILED else trial.metrics)

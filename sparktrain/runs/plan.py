@@ -14,16 +14,47 @@ from msgspec import Struct
 
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.option_rules import CHANGES
+from sparktrain.config.stoppers import encoded
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import ResumeError, RunDirectoryError
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.store.base import Store
 
 VERSION = 1
 _SHOWN_LINES = 12
 _COMPARED_LINES = 40
 """Longer texts are compared without pairing lines that resemble each other."""
+
+
+class KnownResult(Struct, frozen=True):
+    """A result of a former trial."""
+
+    params: dict[str, Any]
+    status: str
+    value: float
+    step: int | None = None
+
+
+class WarmPlan(Struct, frozen=True):
+    """What the plan of a run has of its warm start."""
+
+    sources: tuple[str, ...]
+    """Directories, and tables and points by their digests."""
+    lines: tuple[str, ...]
+    """What became of each source, for the first lines of the run."""
+    points: tuple[dict[str, Any], ...]
+    metric: str | None
+    known: tuple[KnownResult, ...]
+
+
+class Origin(Struct, frozen=True):
+    """The checkpoint of another run that a run starts from: it is copied before the first gang."""
+
+    directory: str
+    trial: int
+    checkpoint: Checkpoint
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -48,6 +79,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The source of the function, for people; see `code_changes.text_of`."""
     data: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """A description of each dataset; absent without any."""
+    sampler: str | msgspec.UnsetType = msgspec.UNSET
+    """The name of the sampler, see `search.named_samplers`; absent where it tries every combination."""
+    warm: WarmPlan | msgspec.UnsetType = msgspec.UNSET
+    """What the sampler knew at the start; absent without a warm start."""
+    origin: Origin | msgspec.UnsetType = msgspec.UNSET
+    """Where the run starts from; absent where it starts at step 0."""
     env: tuple[str, ...] = ()
     """The names of the variables that trials get; their values, which may be secrets, are stored nowhere."""
 
@@ -73,7 +110,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def spec_fields(spec: SweepSpec) -> dict[str, Any]:
     """The fields of a plan's `spec`."""
-    return asdict(spec)
+    return asdict(spec) | {"stopper": encoded(spec.stopper)}
 
 
 def overview(plan: Plan, space: str, trials: int | None, started: float | None) -> bytes:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from sparktrain import formatting
 from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError, SpecError
@@ -15,7 +17,7 @@ from sparktrain.runs.results_json import to_bytes
 from sparktrain.runs.view import RunState
 from sparktrain.runs.watcher import Observer, this_process
 from sparktrain.search.grid import SpaceSampler
-from sparktrain.search.space import Space
+from sparktrain.search.space import ListedSpace, Space
 from sparktrain.search.space_json import from_document
 from sparktrain.state.records import CheckpointsDropped
 
@@ -95,7 +97,9 @@ def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterat
             space: Space | None = from_document(plan.space)
         except SpecError:
             space = None  # it was too large to store
-        trials = SpaceSampler(space, spec.trials).total if space is not None else None
+        trials = None if plan.sampler is UNSET else spec.trials
+        if isinstance(space, ListedSpace) and plan.sampler is UNSET:
+            trials = SpaceSampler(space, spec.trials).total
         content = overview(plan, str(space or plan.space["values"]), trials, examined.started)
         writer.check()
         store.delete(path)

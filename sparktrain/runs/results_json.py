@@ -73,6 +73,7 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "members": [{**asdict(member), "role": str(member.role)} for member in trial.members],
         "restarts": [json_value(msgspec.to_builtins(restart)) for restart in trial.restarts],
         "unsaved": trial.unsaved,
+        "pruned": trial.pruned,
         "notices": list(trial.notices),
     }
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from sparktrain.errors import MissingFileError
 from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.metric_log import StepRow, block_paths, read_blocks
@@ -49,11 +51,14 @@ class RunFiles:
             return as_frame([row for number in sorted(self._rows) for row in self._rows[number]])
 
     def log(self, trial: int, generation: int, rank: int, lines: int | None) -> str:
-        """What the member printed, or its last lines. Raises MissingFileError, which names the logs that exist."""
+        """What the member printed, or the last lines of its newest process: it may have restarted alone.
+
+        Raises MissingFileError, which names the logs that exist.
+        """
         place = self._place()
-        path = place.layout.member(_member(place, trial, generation, rank)).log
+        paths = _logs_of(place, _member(place, trial, generation, rank))
         try:
-            content = place.store.read(path) if lines is None else _tail(place, path, lines)
+            content = b"".join(map(place.store.read, paths)) if lines is None else _tail(place, paths[-1], lines)
         except FileNotFoundError:
             raise MissingFileError(_no_log(place, trial, generation, rank)) from None
         return content.decode(errors="backslashreplace")
@@ -139,6 +144,16 @@ def as_frame(rows: Sequence[StepRow]) -> "pd.DataFrame":
 
 def _member(place: RunLocation, trial: int, generation: int, rank: int) -> Member:
     return Member(RunId(place.layout.path), TrialId(trial), Generation(generation), Rank(rank))
+
+
+def _logs_of(place: RunLocation, member: Member) -> list[str]:
+    """The logs of all processes that the member has had, the oldest first. The chief never restarts alone."""
+    own = place.layout.member(member).log
+    if member.rank == CHIEF:
+        return [own]
+    there = {place.layout.member_of_log(path): path for path in place.store.list(place.layout.trial(member.trial))}
+    found = {each: path for each, path in there.items() if each and replace(each, incarnation=0) == member}
+    return [found[each] for each in sorted(found)] or [own]
 
 
 def _tail(place: RunLocation, path: str, lines: int) -> bytes:

@@ -38,9 +38,11 @@ class TrialResult:
     id: TrialId
     params: dict[str, Any]
     status: TrialStatus
-    """`succeeded`, `failed` (the training function's own fault), `lost` (the cluster's) or `stopped`."""
+    """`succeeded`, `failed` (the training function's own fault), `lost` (the cluster's), `pruned` (by a rule of
+    `stopper=`) or `stopped`."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """The metrics that the training function returned; empty unless it succeeded."""
+    """The metrics that the training function returned; of a pruned trial that returned none, the metric at the step
+    that it was judged by; else empty."""
     seconds: float = 0.0
     """How long the training function ran in its newest generation."""
     log: str | None = None
@@ -57,6 +59,8 @@ class TrialResult:
     """Why its gang restarted, and what that cost; oldest first."""
     unsaved: str = ""
     """Why its last save did not become a checkpoint; empty when it did, or nothing was saved."""
+    pruned: str = ""
+    """The rule that stopped the trial, and what it compared, in one line; empty unless its status is `pruned`."""
     notices: tuple[str, ...] = ()
     """What the user should know about the training, such as data that was not sharded; one line each."""
 
@@ -157,6 +161,7 @@ def result_of(trial: Trial, home: Home) -> TrialResult:
         members=members,
         restarts=trial.restarts,
         unsaved=trial.unsaved,
+        pruned=trial.pruning.reason if trial.pruning is not None else "",
         notices=trial.notices,
     )
 
@@ -167,7 +172,8 @@ def _member_results(trial: Trial, home: Home) -> tuple[MemberResult, ...]:
         return ()
     members = []
     for rank, (role, host) in enumerate(zip(home.spec.gang.roles(), _hosts(trial), strict=False)):
-        member = Member(RunId(home.spec.name), trial.id, trial.generation, Rank(rank))
+        again = trial.incarnation(rank)
+        member = Member(RunId(home.spec.name), trial.id, trial.generation, Rank(rank), again)
         log = home.store.where(home.layout.member(member).log)
         members.append(MemberResult(rank=rank, role=role, host=host, log=log))
     return tuple(members)

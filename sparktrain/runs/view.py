@@ -12,6 +12,7 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, best_of, status_of
 from sparktrain.runs.trial_result import Home, TrialResult, result_of
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.ending import Ending
 from sparktrain.state.events import RunLimits
 from sparktrain.state.outcome import Report
 from sparktrain.state.records import (
@@ -23,7 +24,7 @@ from sparktrain.state.records import (
     TrialReported,
 )
 from sparktrain.state.recovery import fold
-from sparktrain.state.sweep import Ending, Sweep
+from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial, TrialStatus
 from sparktrain.store.base import Store
 

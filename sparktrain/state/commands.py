@@ -62,6 +62,8 @@ class PlaceMember(Durable, frozen=True, tag=True):
     params: dict[str, Any]
     checkpoint: Checkpoint | None = None
     """Checkpoint to resume from."""
+    port: int = 0
+    """The port that the member must take, for the others know it by that; 0 for any."""
 
 
 class Send(Command, frozen=True, tag=True):
@@ -114,6 +116,15 @@ class Suggest(Durable, frozen=True, tag=True):
     count: int
 
 
+class AskSampler(Command, frozen=True, tag=True):
+    """Pass a question of a member to the sampler; answered by `QuestionAnswered`."""
+
+    agent: AgentId
+    member: Member
+    number: int
+    question: bytes
+
+
 class ConcludeTrial(Durable, frozen=True, tag=True):
     """The trial has its final status: report it to the sampler and the user. Comes once for each trial."""
 
@@ -125,7 +136,7 @@ class EndRun(Durable, frozen=True, tag=True):
 
     run: RunId
     ending: str
-    """One of the values of `state.sweep.Ending`."""
+    """One of the values of `state.ending.Ending`."""
     reason: str
     failure: Failure | None = None
 

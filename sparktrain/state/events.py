@@ -5,7 +5,9 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, RunId
+from sparktrain.config.stoppers import AnyStopRule
+from sparktrain.config.sweep_spec import Mode
+from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.state.agent_messages import StateInput
 from sparktrain.state.outcome import Loss
 from sparktrain.state.records import AnyRecord, DriverStarted
@@ -60,7 +62,7 @@ class RunLimits(Struct, frozen=True):
     min_size: int | None = None
     """The fewest members with which a gang continues when agents are lost for good; None: it waits for all."""
     lookahead: int = 0
-    """Trials to request ahead of need from a sampler that does not learn from results."""
+    """Trials to request ahead of need, so that a free slot need not wait for the sampler."""
     restarts: int = 3
     """Times a trial's gang restarts without a newer checkpoint."""
     recovers: bool = False
@@ -71,6 +73,9 @@ class RunLimits(Struct, frozen=True):
     """A member that reports steps, and then none for so long, hangs."""
     report_timeout_s: float | None = None
     """The same for a member that reports metrics and no steps; None: no limit."""
+    restarts_members: bool = False
+    """A worker or an evaluator of a gang with parameter servers restarts alone, where it can. Not in a run with data
+    or streams: these continue from a checkpoint, for all members."""
     trial_timeout_s: float | None = None
     timeout_s: float | None = None
     max_failures: int | None = None
@@ -83,6 +88,16 @@ class RunLimits(Struct, frozen=True):
     """Agents that the run asked for."""
     start_timeout_s: float = 300.0
     """How long the run may have fewer agents than one gang needs."""
+    metric: str | None = None
+    mode: Mode = "max"
+    target: float | None = None
+    """The value of the metric that ends the run when a trial reaches it."""
+    plateau: int | None = None
+    """Trials in a row without a better one that end the run."""
+    budget_s: float | None = None
+    """Time of slots in all, in seconds, after which the run ends."""
+    stopper: tuple[AnyStopRule, ...] = ()
+    """Rules that stop trials which cannot win; they need a metric."""
 
     @property
     def size(self) -> int:
@@ -113,6 +128,23 @@ class Suggested(Event, frozen=True, tag=True):
     cases: tuple[dict[str, Any], ...]
     exhausted: bool
     """No more will follow."""
+    memo: dict[str, Any] = {}
+    """What the sampler needs beside the cases to continue under another driver."""
+
+
+class QuestionAnswered(Event, frozen=True, tag=True):
+    """Answer to the command `AskSampler`."""
+
+    agent: AgentId
+    member: Member
+    number: int
+    answer: bytes
+    problem: str = ""
+    """Why the sampler has no answer."""
+    params: dict[str, Any] = {}
+    """Parameters that the trial has by this answer, beside earlier ones."""
+    memo: dict[str, Any] = {}
+    """What the sampler needs beside them to continue under another driver."""
 
 
 class StopAsked(Event, frozen=True, tag=True):

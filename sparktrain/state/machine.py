@@ -8,9 +8,10 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.agents import Agents, AgentState, AgentStatus
+from sparktrain.state.ending import Ending
 from sparktrain.state.recovery import recovered
 from sparktrain.state.run_machine import Commands, RunMachine, refused
-from sparktrain.state.sweep import Ending, Sweep
+from sparktrain.state.sweep import Sweep
 
 
 class Machine:
@@ -67,7 +68,7 @@ class Machine:
                 return self._on_run_started(event)
             case on.Ticked():
                 return self._on_tick(event.at)
-            case on.Suggested() | on.StopAsked() | on.AgentsUnavailable() | on.LossExplained():
+            case on.Suggested() | on.QuestionAnswered() | on.StopAsked() | on.AgentsUnavailable() | on.LossExplained():
                 return self._on_run_event(self._run, event) if self._run is not None else []
             case _:
                 raise TypeError(f"no such event: {type(event).__name__}")
@@ -76,6 +77,8 @@ class Machine:
         match event:
             case on.Suggested() if event.run == run.sweep.run:
                 return run.on_suggested(event)
+            case on.QuestionAnswered() if event.member.run == run.sweep.run:
+                return run.on_answered(event)
             case on.StopAsked() if event.run == run.sweep.run:
                 return run.stop(event.reason, Ending.STOPPED, event.at + event.grace_s)
             case on.AgentsUnavailable():

@@ -92,7 +92,7 @@ class Failure(Struct, frozen=True):
 
 
 class Restart(Struct, frozen=True):
-    """The restart of a lost gang: the root cause, and what it cost."""
+    """The restart of a lost gang, or of one member of it: the root cause, and what it cost."""
 
     rank: int
     """Rank of the member that was lost first, in the generation that ended."""
@@ -102,13 +102,19 @@ class Restart(Struct, frozen=True):
     cause: str
     """Summary of the failure: one line."""
     seconds: float
-    """From the loss until all members of the next generation train; for a lost driver, since the start of the next."""
+    """From the loss until all members train again; for a lost driver, since the start of the next."""
     resumed_from_step: int | None = None
-    """Step of the checkpoint that training resumed from; None when it restarted from step 0."""
+    """Step of the checkpoint that training resumed from; None when it restarted from step 0. Of a member that
+    restarted alone: step of the gang's newest checkpoint, which the others did not go back to."""
     steps_lost: int | None = None
     """Repeated steps, as far as members had reported them (each half second); None where they reported none."""
     loss: Loss | None = None
     """The cluster's reason, where an agent was lost and the cluster reported one."""
+    alone: bool = False
+    """Only this member restarted, at its address: the others trained on in the same generation."""
+
+    paused: bool = False
+    """The gang was not lost: a rule paused the trial, which gave back its slots."""
 
     @property
     def excused(self) -> bool:
@@ -125,6 +131,17 @@ class Report(Struct, frozen=True):
     """Seconds since 1970, by the clock of the member's host; 0 where unknown."""
 
 
+class EndedEarly(Struct, frozen=True):
+    """The training function has ended its trial because it cannot win."""
+
+    step: int
+    """The newest step that it reported; 0 without one."""
+    value: float | None
+    """The metric there; None where there is none, or it is not finite."""
+    reason: str
+    """In one line."""
+
+
 class Outcome(Struct, frozen=True):
     """The result of one member: metrics, or a failure."""
 
@@ -134,3 +151,15 @@ class Outcome(Struct, frozen=True):
     failure: Failure | None = None
     notices: tuple[str, ...] = ()
     """What the user should know about the training, one line each."""
+    pruned: EndedEarly | None = None
+    """The function has ended the trial because it cannot win; then there are no metrics."""
+
+
+def lost(host: str, reason: str) -> Outcome:
+    """The outcome of a member when its agent is lost."""
+    return Outcome(seconds=0.0, failure=Failure(FailureKind.LOST, lost_agent(host, reason)))
+
+
+def lost_agent(host: str, reason: str) -> str:
+    """The loss of an agent in one line."""
+    return f"agent on {host} was lost: {reason}"

@@ -1,9 +1,11 @@
-"""Which agents a run can count on, and when it ends because it lacks them. Pure."""
+"""Which agents a run can count on, and when it ends because it lacks them, or because its trials fail. Pure."""
 
 from collections.abc import Iterable, Sequence
 
 from sparktrain.state.agents import Agents, AgentState
-from sparktrain.state.sweep import Ending, Stop, Sweep
+from sparktrain.state.ending import Ending, Stop
+from sparktrain.state.sweep import Sweep
+from sparktrain.state.trial import Trial, TrialStatus
 
 AGENTS_TIMEOUT_S = 10.0
 """How long a function that the first hosts could not load waits for agents that have not joined yet."""
@@ -40,3 +42,20 @@ def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | Non
         return Stop(note, Ending.UNAVAILABLE) if late or len(alive) >= limits.agents else None
     reason = f"{len(alive)} of {limits.least} agents that a trial needs within {limits.start_timeout_s:g} s"
     return Stop(reason, Ending.NO_AGENTS) if late else None
+
+
+def failing(sweep: Sweep, trial: Trial) -> str:
+    """Why the run ends now that the trial has failed, and what to do; empty if it continues or is over anyway."""
+    if trial.status is not TrialStatus.FAILED or trial.failure is None or sweep.stop is not None or sweep.over:
+        return ""
+    reason = sweep.failures.reason(trial.failure)
+    if not reason:
+        return ""
+    left = sum(not each.status.observed for each in sweep.trials.values())
+    left += max(0, (sweep.limits.total or 0) - len(sweep.trials))
+    of = f" of {sweep.limits.total}" if sweep.limits.total is not None else ""
+    return (
+        f"{reason}; {left}{of} trials have no result. Fix the function and call it again under this name with "
+        "retry_failed=True, allow_changed='code' (--retry-failed --allow-changed code), or continue as it is with "
+        "max_failures=None (--max-failures none)"
+    )

@@ -28,7 +28,18 @@ class TrialsAdded(Record, frozen=True, tag=True, kw_only=True):
     asked: int
     """How many trials the sampler was asked for."""
     observed: int
-    """Results that the sampler had when it was asked: a replay observes as many first."""
+    """Results that the sampler had when it was asked: when it is restored, as many come first."""
+    memo: dict[str, Any] = {}
+    """What the sampler needs beside the cases to continue under another driver."""
+
+
+class TrialAnswered(Record, frozen=True, tag=True, kw_only=True):
+    """The sampler has answered a running trial: it has more parameters, in all its generations."""
+
+    trial: TrialId
+    params: dict[str, Any] = {}
+    memo: dict[str, Any] = {}
+    """What the sampler needs beside them to continue under another driver."""
 
 
 class GangFormed(Record, frozen=True, tag=True, kw_only=True):
@@ -92,6 +103,19 @@ class LossRecorded(Record, frozen=True, tag=True, kw_only=True):
     """Generation of the lost gang."""
     restart: Restart
     """Replaces what was known before."""
+    place: int | None = None
+    """Of a member that restarted alone: the number of its restart among the trial's, from 0."""
+
+
+class MemberRestarted(Record, frozen=True, tag=True, kw_only=True):
+    """A member was lost, and restarted alone: it trains again, in the same generation as before.
+
+    Written once it does. A member that is lost and does not return is the cause of a `GangRestarted`.
+    """
+
+    trial: TrialId
+    generation: Generation
+    restart: Restart
 
 
 class GangRecovered(Record, frozen=True, tag=True, kw_only=True):
@@ -107,6 +131,55 @@ class TrialReported(Record, frozen=True, tag=True, kw_only=True):
 
     trial: TrialId
     report: Report
+
+
+class RungReached(Record, frozen=True, tag=True, kw_only=True):
+    """A rule of pruning has judged a trial, once for each of its rungs, whatever generation reported the step.
+
+    It comes before what follows from it, and a driver that takes over decides by the records alone: a trial that was
+    to stop and has no end is concluded, and one that continued meets the rung no more.
+    """
+
+    trial: TrialId
+    rule: str
+    """The rule with its options, as text."""
+    rung: int
+    """The point at which it looks, in finished steps."""
+    step: int
+    """The step that the trial reported."""
+    value: float | None
+    """None where it is not finite."""
+    reason: str = ""
+    """Why the trial stops, in one line; empty where it continues."""
+    pauses: bool = False
+    """It is paused, and may be promoted later."""
+
+    @property
+    def goes_on(self) -> bool:
+        """The trial continues, as far as this rule is concerned."""
+        return not self.reason
+
+
+class TrialPaused(Record, frozen=True, tag=True, kw_only=True):
+    """The gang of a trial that a rule pauses is gone; its slots are free, its checkpoint stays."""
+
+    trial: TrialId
+    restart: Restart
+
+
+class TrialPromoted(Record, frozen=True, tag=True, kw_only=True):
+    """A trial that waits at a rung, or is about to, is among the best there: it continues from its checkpoint."""
+
+    trial: TrialId
+    rule: str
+    rung: int
+
+
+class HorizonLearned(Record, frozen=True, tag=True, kw_only=True):
+    """The first trial that succeeded shows how many steps a trial has, which fixes the rungs of a rule."""
+
+    rule: str
+    most: int
 
 
 class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
@@ -141,7 +214,7 @@ class RunEnded(Record, frozen=True, tag=True, kw_only=True):
     """The run is over."""
 
     ending: str
-    """One of the values of `state.sweep.Ending`."""
+    """One of the values of `state.ending.Ending`."""
     reason: str = ""
     seconds: float = 0.0
     """Duration under the driver that ended it."""
@@ -150,6 +223,7 @@ class RunEnded(Record, frozen=True, tag=True, kw_only=True):
 AnyRecord = (
     DriverStarted
     | TrialsAdded
+    | TrialAnswered
     | GangFormed
     | CheckpointAcknowledged
     | SaveFailed
@@ -157,8 +231,13 @@ AnyRecord = (
     | CheckpointsDropped
     | GangRestarted
     | LossRecorded
+    | MemberRestarted
     | GangRecovered
     | TrialReported
+    | RungReached
+    | TrialPaused
+    | TrialPromoted
+    | HorizonLearned
     | TrialConcluded
     | RunEnded
 )

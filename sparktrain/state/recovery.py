@@ -6,8 +6,10 @@ from msgspec.structs import replace
 
 from sparktrain.ids import TrialId
 from sparktrain.state.checkpoint_history import CheckpointHistory
+from sparktrain.state.ending import Ending
 from sparktrain.state.events import RunStarted
 from sparktrain.state.outcome import FailureKind, Restart
+from sparktrain.state.pruning.pruned_trials import unsettled
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
@@ -17,14 +19,20 @@ from sparktrain.state.records import (
     GangFormed,
     GangRecovered,
     GangRestarted,
+    HorizonLearned,
     LossRecorded,
+    MemberRestarted,
     RunEnded,
+    RungReached,
     SaveFailed,
+    TrialAnswered,
     TrialConcluded,
+    TrialPaused,
+    TrialPromoted,
     TrialReported,
     TrialsAdded,
 )
-from sparktrain.state.sweep import Ending, Sweep
+from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
 DRIVER_LOST = "the driver was lost, or stopped the run"
@@ -36,6 +44,7 @@ def recovered(event: RunStarted) -> Sweep:
     fold(sweep, event.records)
     again = [trial for trial in sweep.trials.values() if _lost_unnoted(trial, event.driver_started)]
     facts: list[AnyRecord] = [GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
+    facts += sweep.pruned.conclusions()
     facts.append(replace(event.driver_started, ran_s=sweep.ran_s))
     fold(sweep, facts)
     for trial in again:
@@ -52,6 +61,10 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
                 _take_over(sweep, record)
             case TrialsAdded(cases=cases, exhausted=exhausted):
                 sweep.recover_trials(cases, exhausted)
+            case HorizonLearned() | RungReached() | TrialPromoted():
+                sweep.pruned.fold(record)
+                if isinstance(record, TrialPromoted) and sweep.trials[record.trial].status is TrialStatus.PAUSED:
+                    sweep.trials[record.trial].status = TrialStatus.QUEUED
             case RunEnded():
                 _end(sweep, record)
             case _:
@@ -65,7 +78,9 @@ def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
             if trial.checkpoints.all_corrupt:
                 trial.checkpoints.trust_again()  # or it would silently start at step 0
             # Not by `move`: under one driver no trial leaves a final status.
-            trial.status, trial.failure, trial.failed_at = TrialStatus.QUEUED, None, None
+            waits = trial.pausing is not None and trial.checkpoints.newest is not None
+            trial.status, trial.failure = TrialStatus.PAUSED if waits else TrialStatus.QUEUED, None
+            trial.failed_at = None
         trial.forgiven = len(trial.restarts)
     queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
     sweep.take_over(driver, sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
@@ -84,7 +99,8 @@ def _has_no_result(trial: Trial, driver: DriverStarted) -> bool:
 
 def _lost_unnoted(trial: Trial, driver: DriverStarted) -> bool:
     """Its newest gang was lost, and no record notes it yet."""
-    return _has_no_result(trial, driver) and len(trial.restarts) < trial.generation
+    lost = _has_no_result(trial, driver) and len(trial.gang_restarts) < trial.generation
+    return lost and not unsettled(trial)
 
 
 def _cause(trial: Trial) -> Restart:
@@ -104,6 +120,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.status, trial.generation, trial.hosts = TrialStatus.RUNNING, generation, hosts
             trial.host = hosts[0] if hosts else None
             trial.last_report = None
+        case TrialAnswered(params=params):
+            trial.params = trial.params | params
         case CheckpointAcknowledged(checkpoint=checkpoint):
             trial.checkpoints.acknowledge(checkpoint)
             trial.unsaved = ""
@@ -115,8 +133,15 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
             trial.restarts, trial.status = (*trial.restarts, restart), TrialStatus.QUEUED
-        case LossRecorded(generation=generation, restart=restart):
-            trial.explain(generation, restart)
+        case TrialPaused(restart=restart):
+            trial.restarts = (*trial.restarts, restart)
+            trial.status = TrialStatus.PAUSED if trial.pausing is not None else TrialStatus.QUEUED
+        case LossRecorded(generation=generation, restart=restart, place=place):
+            found = trial.place_of(generation) if place is None else place
+            if found is not None:
+                trial.explain(found, restart)
+        case MemberRestarted(restart=restart):
+            trial.restarts = (*trial.restarts, restart)
         case GangRecovered(seconds=seconds):
             trial.restarts = (*trial.restarts[:-1], replace(trial.restarts[-1], seconds=seconds))
         case TrialReported(report=report):
@@ -126,12 +151,15 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
             trial.failure, trial.seconds, trial.notices = record.failure, record.seconds, record.notices
             if status.observed:
                 sweep.recover_result()
+            sweep.pruned.fold_end(trial)
+            sweep.goals.trial_ended(trial)
+            sweep.goals.recover_slots(record.seconds * max(1, len(trial.hosts)))
 
 
 def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
     """The records without those that later ones have made superfluous, in the same order.
 
-    They fold into the same trials, and a sampler replays the same from them.
+    They fold into the same trials, and restore the same sampler.
     """
     needed = _Needed(_checkpoints(records))
     kept = [record for record in reversed(records) if needed(record)]

@@ -4,14 +4,18 @@ from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.absence import AbsenceStage
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import hang, not_joined
+from sparktrain.state.ending import Ending
 from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.health import NEVER_ENTERED
-from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.member_restart import END_TIMEOUT_S, MemberRestarts
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
-from sparktrain.state.prospects import able, elsewhere, hopeless, idle
-from sparktrain.state.sweep import Ending, Sweep, lost
+from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
+from sparktrain.state.pruning.pauses import Pauses
+from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial
 
 KILL_GRACE_S = 2.0
@@ -24,7 +28,8 @@ STOP_TIMEOUT_S = 15.0
 """Until a stopped member must have ended; then its agent counts as lost."""
 
 TIMEOUT_GRACE_S = 5.0
-"""From `ctx.should_stop()` to the end of a trial, once the run's timeout is over, or too many trials have failed."""
+"""From `ctx.should_stop()` to the end of a trial that is pruned, or of all once the run's timeout is over, or too many
+trials have failed."""
 
 Commands = list[do.Command]
 
@@ -42,6 +47,8 @@ class RunMachine:
         self.sweep = sweep
         self._agents = agents
         self._reason_timeout_s = reason_timeout_s
+        self._restarts = MemberRestarts(sweep, agents)
+        self._pauses = Pauses(sweep)
 
     # ---- agents
 
@@ -85,6 +92,10 @@ class RunMachine:
             case m.MemberAwaits(feed=feed, waiting=waiting):
                 gang.awaits(message.member.rank, feed, waiting, at)
                 return []
+            case m.MemberAsked(member=member) if member.rank == CHIEF:
+                return [do.AskSampler(agent, member, message.number, message.question)]
+            case m.MemberAsked():
+                return [refused(agent, message.member)]
             case m.CheckpointWritten():
                 return self._on_checkpoint(gang, agent, message)
             case m.CheckpointFailed():
@@ -99,15 +110,13 @@ class RunMachine:
                 return self._on_ended(gang, agent, message, at)
 
     def _gang_of(self, agent: AgentId, member: Member) -> Gang | None:
-        """The gang of `member`, unless the member is of an older generation or another agent's."""
+        """The gang of `member`, unless the member is of an older generation or incarnation, or another agent's."""
         gang = self.sweep.gangs.get(member.trial) if self.sweep.run == member.run else None
-        if gang is None or gang.generation != member.generation or member.rank in gang.ended:
-            return None
-        if not 0 <= member.rank < len(gang.agents) or gang.agents[member.rank] != agent:
-            return None
-        return gang
+        return gang if gang is not None and gang.has(agent, member) else None
 
     def _on_reserved(self, gang: Gang, message: m.MemberReserved) -> Commands:
+        if (again := self._restarts.reserved(gang, message)) is not None:
+            return again
         if not gang.reserve(message.member.rank, message.port) or gang.stop_by is not None:
             return []
         return [do.Send(agent, m.FormGang(member, gang.places)) for agent, member in gang.live()]
@@ -120,8 +129,13 @@ class RunMachine:
 
     def _on_started(self, gang: Gang, agent_id: AgentId, message: m.MemberStarted, at: float) -> Commands:
         agent = self._agents.get(agent_id)
-        self.sweep.enter(gang, message.member.rank, agent, at, trains=message.trains)
-        return self._stop_members(gang, at) if gang.accomplished else []
+        returned = self.sweep.enter(gang, message.member.rank, agent, at, trains=message.trains)
+        commands = self._delete(gang)
+        if returned and (
+            self.sweep.stop is not None or gang.advised_until is not None
+        ):  # it had no process when the others were advised
+            commands.append(do.Send(agent_id, m.Advise(message.member)))
+        return [*commands, *(self._stop_members(gang, at) if gang.accomplished else [])]
 
     def _on_checkpoint(self, gang: Gang, agent: AgentId, message: m.CheckpointWritten) -> Commands:
         new = message.checkpoint
@@ -130,9 +144,15 @@ class RunMachine:
         newest = self.sweep.trials[gang.trial].checkpoints.newest
         if newest is not None and new.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {new.step} is not newer than that of {newest.step}")]
-        doomed = self.sweep.acknowledge(gang, new)
-        commands: Commands = [do.Send(agent, m.AckCheckpoint(message.member, new), durable=True)]
-        return [*commands, do.DeleteCheckpoints(gang.trial, tuple(doomed))] if doomed else commands
+        gang.doomed += self.sweep.acknowledge(gang, new)
+        return [do.Send(agent, m.AckCheckpoint(message.member, new), durable=True), *self._delete(gang)]
+
+    def _delete(self, gang: Gang) -> Commands:
+        """Delete checkpoints that no longer count, unless a member that restarts alone may read one of them."""
+        if not gang.doomed or gang.absent_in(AbsenceStage.STARTING):
+            return []
+        doomed, gang.doomed = tuple(gang.doomed), []
+        return [do.DeleteCheckpoints(gang.trial, doomed)]
 
     def _on_checkpoint_failed(self, gang: Gang, agent: AgentId, message: m.CheckpointFailed) -> Commands:
         if message.member.rank != CHIEF:
@@ -144,15 +164,14 @@ class RunMachine:
         rank = message.member.rank
         if not message.reports:
             return [refused(agent, message.member)]
-        newest = message.reports[-1]
-        gang.reported[rank] = Pace(newest.step, at)
+        gang.reported[rank] = Pace(message.reports[-1].step, at)
         if rank == CHIEF:
-            self.sweep.report(gang, newest, at)
+            self.sweep.report(gang, message.reports, at)
         return [do.RecordReports(message.member, message.reports)]
 
     def _on_ended(self, gang: Gang, agent_id: AgentId, message: m.MemberEnded, at: float) -> Commands:
         rank, outcome = message.member.rank, message.outcome
-        if self._unasked(gang, outcome):
+        if self._unasked(gang, rank, outcome):
             return self._drop(agent_id, "it ended its member without a request", at)
         agent = self._agents.get(agent_id)
         if agent is not None and agent.member == message.member:
@@ -168,15 +187,19 @@ class RunMachine:
             return []
         return [do.ExcludeAgent(agent.id, self.sweep.health.why(agent))]
 
-    def _unasked(self, gang: Gang, outcome: Outcome) -> bool:
+    def _unasked(self, gang: Gang, rank: Rank, outcome: Outcome) -> bool:
         """The agent ended its member for a reason of its own: it is about to leave, and must get no other member."""
         stopped = outcome.failure is not None and outcome.failure.kind is FailureKind.STOPPED
-        return stopped and gang.stop_by is None and self.sweep.stop is None
+        asked = gang.stop_by is not None or rank in gang.absent_in(AbsenceStage.ENDING)
+        return stopped and not asked and self.sweep.stop is None
 
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
-        gang.end(rank, outcome, at)
+        if self._restarts.lost(gang, rank, outcome.failure, at):
+            return []
+        gang.end(rank, self._restarts.outcome(gang, rank, outcome), at)
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)
+        self._restarts.needed(gang, rank, at)
         return self._stop_members(gang, at) if gang.cause is not None or gang.accomplished else []
 
     # ---- gangs
@@ -185,17 +208,20 @@ class RunMachine:
         reason_by = at if gang.failed_at is None else gang.failed_at + self._reason_timeout_s
         if at < reason_by and self.sweep.awaits_reason(gang):
             return []  # until the cluster reports the reason, or the time for it is over
+        deleted = self._delete(gang)
+        self.sweep.goals.gang_ended(gang, at)
         trial = self.sweep.conclude(gang, elsewhere=elsewhere(self._agents.all(), self.sweep, at))
         if trial is None:
-            return []
+            return deleted
         cause = trial.failure
         if cause is not None and cause.kind is FailureKind.LOAD and not self.sweep.ever_entered:
             self.sweep.request_stop(cause.summary, Ending.UNLOADABLE)
         ended: Commands = [
+            *deleted,
             do.ConcludeTrial(trial.id),
             *self._conclude(self.sweep.clear_queue() if self.sweep.stop else []),
         ]
-        if reason := self.sweep.failing(trial):
+        if reason := failing(self.sweep, trial):
             ended += self.stop(reason, Ending.FAILING, at + TIMEOUT_GRACE_S)
         return ended
 
@@ -205,6 +231,10 @@ class RunMachine:
         # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
         grace_s = 0.0 if gang.size > 1 and gang.cause is not None else KILL_GRACE_S
         gang.stop_by = at + grace_s + STOP_TIMEOUT_S
+        for rank in gang.absent_in(AbsenceStage.WAITING):
+            gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)
+        if gang.status is GangStatus.ENDED:
+            return self._gang_over(gang, at)
         return [do.Send(agent, m.StopMember(member, grace_s)) for agent, member in gang.live()]
 
     def _form_gangs(self, at: float) -> Commands:
@@ -246,16 +276,31 @@ class RunMachine:
     # ---- the run
 
     def leftovers(self) -> Commands:
-        """Delete what older generations left of trials that will form a gang again, for their drivers are gone."""
+        """What follows from the records of drivers before.
+
+        Trials that they pruned and that had not ended are concluded; what older generations left of trials that will
+        form a gang again is deleted, for their drivers are gone.
+        """
         formed = [trial for trial in self.sweep.queue if trial.generation != NOT_FORMED]
         return [
-            do.SweepCheckpoints(trial.id, tuple(trial.checkpoints.kept), Generation(trial.generation + 1))
-            for trial in formed
+            *(do.ConcludeTrial(trial) for trial in self.sweep.pruned.take_settled()),
+            *(
+                do.SweepCheckpoints(trial.id, tuple(trial.checkpoints.kept), Generation(trial.generation + 1))
+                for trial in formed
+            ),
         ]
 
     def on_suggested(self, event: on.Suggested) -> Commands:
         """The sampler has answered."""
         return self._conclude(self.sweep.add(event))
+
+    def on_answered(self, event: on.QuestionAnswered) -> Commands:
+        """The sampler has answered a member, which may be lost meanwhile: the trial keeps its parameters."""
+        recorded = self.sweep.answered(event)
+        if self._gang_of(event.agent, event.member) is None:
+            return []
+        answer = m.AnswerMember(event.member, event.number, event.answer, event.problem)
+        return [do.Send(event.agent, answer, durable=recorded)]
 
     def _conclude(self, trials: list[Trial]) -> Commands:
         return [do.ConcludeTrial(trial.id) for trial in trials]
@@ -263,20 +308,35 @@ class RunMachine:
     def stop(self, reason: str, ending: Ending, kill_at: float) -> Commands:
         """Start nothing new, advise members to stop, and end at `kill_at` what still runs."""
         self.sweep.request_stop(reason, ending, kill_at)
-        live = [pair for gang in self.sweep.gangs.values() for pair in gang.live()]
-        advice = [do.Send(agent, m.Advise(member)) for agent, member in live]
+        advice = [each for gang in self.sweep.gangs.values() for each in self._advice(gang)]
         return [*self._conclude(self.sweep.clear_queue()), *advice]
+
+    def _advice(self, gang: Gang) -> Commands:
+        return [do.Send(agent, m.Advise(member)) for agent, member in gang.live()]
+
+    def _advise(self, gang: Gang, at: float) -> Commands:
+        """The gang's trial is pruned: its members may return what they have."""
+        if gang.stop_by is not None or gang.status is GangStatus.ENDED:
+            return []
+        gang.advised_until = at + TIMEOUT_GRACE_S
+        return self._advice(gang)
 
     def advance(self, at: float) -> Commands:
         """What follows from the state as it is now: gangs to form, trials to ask for, the end."""
         commands: Commands = []
         if self.sweep.kill_at is not None and at >= self.sweep.kill_at:
-            for gang in self.sweep.gangs.values():
+            for gang in list(self.sweep.gangs.values()):
                 reason = self.sweep.stop.reason if self.sweep.stop else "stopped"
                 gang.fail(Failure(FailureKind.STOPPED, f"ended: {reason}"), at)
                 commands += self._stop_members(gang, at)
+        for trial in self.sweep.pruned.take_running():
+            commands += self._advise(self.sweep.gangs[trial], at)
+        self._pauses.promote()
+        commands += self._conclude(self._pauses.resolve())
+        if self.sweep.stop is None and (reached := self.sweep.goals.reached()) is not None:
+            commands += self.stop(*reached, at + TIMEOUT_GRACE_S)
         if self.sweep.stop is None:
-            commands += self._form_gangs(at)
+            commands += [*self._restarts.place(at), *self._form_gangs(at)]
         if self.sweep.over:
             commands.append(self.sweep.end(at))
         return commands
@@ -298,6 +358,10 @@ class RunMachine:
                 return []
             reason = f"its member did not end within {STOP_TIMEOUT_S:g} s of being stopped"
             return [command for agent, _ in gang.live() for command in self._drop(agent, reason, at)]
+        if gang.advised_until is not None and at >= gang.advised_until:
+            return self._stop_members(gang, at)
+        if (hung := self._restarts.overdue(gang, at)) is not None:
+            return self._drop(gang.agents[hung], f"its member hangs, and did not end within {END_TIMEOUT_S:g} s", at)
         limit, blamed = self.sweep.limits.trial_timeout_s, list[do.Command]()
         if gang.running_since is not None and limit is not None and at >= gang.running_since + limit:
             failure = Failure(FailureKind.TIMEOUT, f"ran longer than trial_timeout ({limit:g} s) and was stopped")
@@ -307,6 +371,8 @@ class RunMachine:
             blamed = self._blame(gang, rank, failure, at) if gang.status is GangStatus.RESERVING else []
             gang.fail(*late)
         elif (stuck := hang(gang, self.sweep.limits, at)) is not None:
+            if alone := self._restarts.hangs(gang, stuck):
+                return alone
             gang.fail(*stuck)
         elif gang.follower is not None and gang.failed_at is not None and at >= gang.failed_at + CAUSE_TIMEOUT_S:
             gang.cause = gang.follower
@@ -317,6 +383,9 @@ class RunMachine:
         if limits.timeout_s is not None and self.sweep.stop is None and at >= self.sweep.started_at + limits.timeout_s:
             reason = f"the run's timeout ({limits.timeout_s:g} s) is over"
             return self.stop(reason, Ending.STOPPED, at + TIMEOUT_GRACE_S)
+        spent = self.sweep.goals.spent(list(self.sweep.gangs.values()), at) if self.sweep.stop is None else None
+        if spent is not None:
+            return self.stop(*spent, at + TIMEOUT_GRACE_S)
         agents = self._agents.all()
         self.sweep.count_agents(len(able(agents, self.sweep)), at)
         end = hopeless(agents, self.sweep, at)

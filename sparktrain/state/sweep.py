@@ -1,21 +1,25 @@
 """One run: its trials, which of them is next, and when it is over."""
 
 from collections import deque
-from collections.abc import Iterable
-from enum import StrEnum
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from sparktrain.ids import AgentId, Member, Rank, RunId, TrialId
+from sparktrain.state.absence import Absence
 from sparktrain.state.agents import AgentState
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.commands import EndRun
-from sparktrain.state.events import RunLimits, Suggested
+from sparktrain.state.deadlines import since
+from sparktrain.state.ending import Ending, Stop
+from sparktrain.state.events import QuestionAnswered, RunLimits, Suggested
 from sparktrain.state.failure_limits import Failures
 from sparktrain.state.gang import Gang, led_to
+from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
-from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Report, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart, lost_agent
+from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PrunedTrials
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,
@@ -25,41 +29,20 @@ from sparktrain.state.records import (
     GangRecovered,
     GangRestarted,
     LossRecorded,
+    MemberRestarted,
     RunEnded,
     SaveFailed,
+    TrialAnswered,
     TrialConcluded,
+    TrialPaused,
     TrialReported,
     TrialsAdded,
 )
-from sparktrain.state.restart import Decision, History, decide
-from sparktrain.state.trial import Trial, TrialStatus
+from sparktrain.state.restart import Decision, decide, history_of, restart_of
+from sparktrain.state.trial import Pruning, Trial, TrialStatus
 
 REPORT_INTERVAL_S = 10.0
 """The journal gets a trial's reports no more often than this: they are for display."""
-
-
-class Ending(StrEnum):
-    """Why a run is over."""
-
-    COMPLETE = "complete"  # every trial that the sampler had is final
-    STOPPED = "stopped"  # by the user or by the run's timeout
-    NO_AGENTS = "no agents"  # fewer agents than a gang needs, for too long
-    UNAVAILABLE = "unavailable"  # the agents' Spark job is over for good
-    UNLOADABLE = "unloadable"  # executors cannot load the training function
-    UNPREPARED = "unprepared"  # before it started: its data could not be written, or its slots were taken meanwhile
-    FAILING = "failing"  # too many trials failed, or all of the first ones in the same way
-
-    @property
-    def infrastructure(self) -> bool:
-        """The cluster ended the run: trials without a result are lost, not stopped."""
-        return self in (Ending.NO_AGENTS, Ending.UNAVAILABLE)
-
-
-class Stop(NamedTuple):
-    """Why a run ends before its trials do."""
-
-    reason: str
-    ending: Ending
 
 
 class Sweep:
@@ -110,6 +93,10 @@ class Sweep:
         """Number of trials in the last request to the sampler, and `observed` at that time."""
         self._reported_at: dict[TrialId, float] = {}
         """When the last report of a trial was recorded."""
+        self.paused: dict[TrialId, Trial] = {}
+        """Trials that wait for their promotion."""
+        self.pruned = PrunedTrials(limits, self.trials)
+        self.goals = Goals(limits)
 
     # ---- under drivers before, see `recovery`
 
@@ -132,10 +119,12 @@ class Sweep:
         self.exhausted = self.exhausted and self.space == driver.space
         self.space = driver.space
         self.queue = deque(queue)
+        self.paused = {trial.id: trial for trial in self.trials.values() if trial.status is TrialStatus.PAUSED}
 
-    def start_driver(self, facts: Iterable[AnyRecord]) -> None:
+    def start_driver(self, facts: Sequence[AnyRecord]) -> None:
         """All records of earlier drivers are folded; `facts` are the first of this one."""
         self._facts += facts
+        self.pruned.settle(facts)
         self.failures.succeeded = any(trial.status is TrialStatus.SUCCEEDED for trial in self.trials.values())
 
     # ---- trials and their gangs
@@ -152,7 +141,9 @@ class Sweep:
         self.starved = not suggested.cases
         self.exhausted = suggested.exhausted or (self.starved and not self.gangs and not self.queue)
         asked, observed = self._asked
-        self._facts.append(TrialsAdded(cases=suggested.cases, exhausted=self.exhausted, asked=asked, observed=observed))
+        cases, memo = suggested.cases, suggested.memo
+        added = TrialsAdded(cases=cases, exhausted=self.exhausted, asked=asked, observed=observed, memo=memo)
+        self._facts.append(added)
         self._enlist(suggested.cases)
         return self.clear_queue() if self.stop else []
 
@@ -161,6 +152,15 @@ class Sweep:
             trial = Trial(TrialId(len(self.trials)), params)
             self.trials[trial.id] = trial
             self.queue.append(trial)
+
+    def answered(self, event: QuestionAnswered) -> bool:
+        """The sampler has answered a trial; returns whether that is a record."""
+        trial = self.trials[event.member.trial]
+        if trial.status.final or not (event.params or event.memo):
+            return False
+        trial.params = trial.params | event.params  # the record of the sampler's case has the dict as it was
+        self._facts.append(TrialAnswered(trial=trial.id, params=event.params, memo=event.memo))
+        return True
 
     def ask(self, count: int) -> None:
         """The sampler is asked for `count` trials."""
@@ -181,14 +181,31 @@ class Sweep:
         base = gang.checkpoint.digest if gang.checkpoint is not None else ""
         self._facts.append(GangFormed(trial=trial.id, generation=gang.generation, hosts=trial.hosts, base=base))
 
-    def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> None:
-        """Member `rank` of the gang has entered the training function on `agent`. `trains`: see `MemberStarted`."""
-        gang.enter(rank, at, trains=trains)
+    def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> bool:
+        """Member `rank` of the gang has entered the training function on `agent`; whether after it restarted alone.
+
+        `trains`: see `MemberStarted`.
+        """
+        absence = gang.enter(rank, at, trains=trains)
         self.ever_entered = True
         if agent is not None:
             self.health.entered(agent)
-        if gang.running_since == at:
+        if absence is not None:
+            self._returned(gang, rank, absence, at)
+        elif gang.running_since == at:
             self._running(gang, at)
+        return absence is not None
+
+    def _returned(self, gang: Gang, rank: Rank, absence: Absence, at: float) -> None:
+        trial, failure, lost = self.trials[gang.trial], absence.failure, gang.member(rank)
+        newest = trial.checkpoints.newest
+        step = newest.step if newest is not None else None
+        where = (int(rank), gang.places[rank].host)
+        restart = Restart(
+            *where, failure.kind, failure.summary, at - absence.since, step, None, failure.loss, alone=True
+        )
+        trial.return_alone(replace(lost, incarnation=lost.incarnation - 1), restart)
+        self._facts.append(MemberRestarted(trial=trial.id, generation=gang.generation, restart=restart))
 
     def _running(self, gang: Gang, at: float) -> None:
         trial = self.trials[gang.trial]
@@ -199,12 +216,15 @@ class Sweep:
             trial.failed_at = None
             self._facts.append(GangRecovered(trial=trial.id, seconds=done.seconds))
 
-    def report(self, gang: Gang, report: Report, at: float) -> None:
-        """The chief has reported metrics."""
-        self.trials[gang.trial].last_report = report
+    def report(self, gang: Gang, reports: Sequence[Report], at: float) -> None:
+        """The chief has reported metrics, at least once."""
+        trial = self.trials[gang.trial]
+        trial.last_report = reports[-1]
         if at >= self._reported_at.get(gang.trial, -REPORT_INTERVAL_S) + REPORT_INTERVAL_S:
             self._reported_at[gang.trial] = at
-            self._facts.append(TrialReported(trial=gang.trial, report=report))
+            self._facts.append(TrialReported(trial=gang.trial, report=reports[-1]))
+        if self.stop is None and not gang.stops:
+            self._facts += self.pruned.on_reports(trial, reports)
 
     def unsaved(self, gang: Gang, step: int, problem: str) -> None:
         """A snapshot did not become a checkpoint."""
@@ -227,12 +247,41 @@ class Sweep:
         self.starved = False
         trial, outcome = self.trials[gang.trial], gang.verdict()
         trial.seconds, trial.failure, trial.notices = outcome.seconds, outcome.failure, outcome.notices
+        self._facts += self.pruned.on_ended_early(trial, outcome.pruned)
+        if trial.pruning is not None:
+            trial.failure, trial.metrics = None, outcome.metrics or self.pruned.metrics(trial)
+            self.finish(trial, TrialStatus.PRUNED)
+            return trial
+        if gang.advised_until is not None and not (outcome.failure is None and self.pruned.is_whole(trial)):
+            return self._pause(trial)
         if outcome.failure is None:
             trial.metrics = outcome.metrics or {}
-            self._final(trial, TrialStatus.SUCCEEDED)
+            trial.notices += self.pruned.notices(trial)
+            self.finish(trial, TrialStatus.SUCCEEDED)
             return trial
         trial.failure = self._reread(gang, outcome.failure, elsewhere)
         return self._failed(trial, gang, trial.failure)
+
+    def _pause(self, trial: Trial) -> Trial | None:
+        """The gang of a trial that pauses is gone; returns the trial where it cannot continue later."""
+        newest, why = trial.checkpoints.newest, trial.pausing or Pruning(-1, None, "paused")
+        if newest is None:
+            trial.pruning, trial.pausing, trial.failure = why, None, None
+            trial.notices += (NO_CHECKPOINT,)
+            self.finish(trial, TrialStatus.PRUNED)
+            return trial
+        pause = Restart(0, trial.host, FailureKind.STOPPED, why.reason, 0.0, newest.step, 0, paused=True)
+        trial.restarts, trial.failure = (*trial.restarts, pause), None
+        self._facts.append(TrialPaused(trial=trial.id, restart=pause))
+        trial.move(TrialStatus.PAUSED)
+        self.paused[trial.id] = trial
+        return None
+
+    def resume(self, trial: Trial) -> None:
+        """A paused trial is next."""
+        del self.paused[trial.id]
+        trial.move(TrialStatus.QUEUED)
+        self.queue.appendleft(trial)
 
     def _reread(self, gang: Gang, failure: Failure, elsewhere: bool) -> Failure:
         """A failure before the training function was entered, which others have entered or may enter, is the host's."""
@@ -269,27 +318,26 @@ class Sweep:
             return None
         trial, failure = self.trials[member.trial], Failure(loss.kind, lost_agent(host, reason), loss=loss)
         gang = self.gangs.get(member.trial)
-        if gang is not None and gang.generation == member.generation:
+        alone = trial.alone.get(member)
+        if alone is None and gang is not None and gang.generation == member.generation:
             gang.explain(failure, member.rank)
             return gang
-        before = trial.restart_of(member.generation)
-        if before is not None and led_to(before.kind, before.rank, member.rank):
+        place = trial.place_of(member.generation) if alone is None else alone
+        before = None if place is None else trial.restarts[place]
+        if place is not None and before is not None and led_to(before.kind, before.rank, member.rank):
             known = {"kind": failure.kind, "cause": failure.summary, "loss": loss}
             restart = replace(before, rank=int(member.rank), host=host, **known)
-            trial.explain(member.generation, restart)
-            self._facts.append(LossRecorded(trial=trial.id, generation=member.generation, restart=restart))
+            trial.explain(place, restart)
+            fact = LossRecorded(trial=trial.id, generation=member.generation, restart=restart, place=alone)
+            self._facts.append(fact)
         return None
 
+    def decide_alone(self, gang: Gang, failure: Failure) -> Decision:
+        """The decision for a failure of one member; `RETRY` allows that it restarts alone."""
+        return self._decide(self.trials[gang.trial], gang, failure)
+
     def _decide(self, trial: Trial, gang: Gang, failure: Failure) -> Decision:
-        counted, excused = trial.spent()
-        excusable = failure.loss is not None and failure.loss.excused
-        history = History(
-            restarts=counted + (not excusable),
-            excused=excused + excusable,
-            recovers=self.limits.recovers,
-            progressed=gang.progressed,
-            repeated=bool(trial.restarts) and trial.restarts[-1].cause == failure.summary,
-        )
+        history = history_of(trial, gang, failure, self.limits.recovers)
         return decide(failure.kind, history, self.limits.restarts, stopping=self.stop is not None)
 
     def _failed(self, trial: Trial, gang: Gang, failure: Failure) -> Trial | None:
@@ -304,13 +352,20 @@ class Sweep:
             self._restart(trial, gang, failure)
             return None
         final = {Decision.FAIL: TrialStatus.FAILED, Decision.GIVE_UP: TrialStatus.LOST}
-        self._final(trial, final.get(decision, self._unfinished))
+        self.finish(trial, final.get(decision, self._unfinished))
         return trial
 
-    def _final(self, trial: Trial, status: TrialStatus) -> None:
+    def note(self, records: Iterable[AnyRecord]) -> None:
+        """Give out `records` with the next facts."""
+        self._facts += records
+
+    def finish(self, trial: Trial, status: TrialStatus) -> None:
+        """The trial has its final status."""
         trial.move(status)
+        self.paused.pop(trial.id, None)
         self.observed += trial.status.observed
         self.failures.ended(trial)
+        self.goals.trial_ended(trial)
         self._facts.append(
             TrialConcluded(
                 trial=trial.id,
@@ -321,14 +376,10 @@ class Sweep:
                 notices=trial.notices,
             )
         )
+        self._facts += self.pruned.on_end(trial)
 
     def _restart(self, trial: Trial, gang: Gang, failure: Failure) -> None:
-        newest = trial.checkpoints.newest
-        resumed_from = newest.step if newest is not None else None
-        done = max((pace.step for pace in gang.paces.values()), default=None)
-        lost = None if done is None else max(0, done - (resumed_from or 0))
-        rank, host = failure.rank or 0, failure.host or trial.host
-        restart = Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost, failure.loss)
+        restart = restart_of(trial, gang, failure)
         trial.restarts = (*trial.restarts, restart)
         trial.failed_at = gang.failed_at
         trial.move(TrialStatus.QUEUED)
@@ -356,17 +407,13 @@ class Sweep:
         self.ran_s += seconds
         reason, ending = self.stop or ("", Ending.COMPLETE)
         self._facts.append(RunEnded(ending=ending, reason=reason, seconds=seconds))
-        return EndRun(self.run, ending, reason, self._load_failure() if ending is Ending.UNLOADABLE else None)
-
-    def _load_failure(self) -> Failure | None:
-        failures = (trial.failure for trial in self.trials.values() if trial.failure)
-        unloadable = (*failures, *self.health.unloadable.values())
-        return next((each for each in unloadable if each.kind is FailureKind.LOAD), None)
+        unloadable = self.health.load_failure(self.trials.values()) if ending is Ending.UNLOADABLE else None
+        return EndRun(self.run, ending, reason, unloadable)
 
     def count_agents(self, usable: int, at: float) -> None:
         """`usable` agents can get members: note since when they are too few."""
-        self.short_since = _since(self.short_since, usable < self.limits.size, at)
-        self.too_few_since = _since(self.too_few_since, usable < self.limits.least, at)
+        self.short_since = since(self.short_since, usable < self.limits.size, at)
+        self.too_few_since = since(self.too_few_since, usable < self.limits.least, at)
 
     def postpone(self, seconds: float) -> None:
         """The coordinator was suspended for `seconds`: silence and absence of agents in that time do not count."""
@@ -379,29 +426,13 @@ class Sweep:
 
     def clear_queue(self) -> list[Trial]:
         """End every queued trial, for the run stops; returns them."""
-        ended = list(self.queue)
+        ended = [*self.queue, *self.paused.values()]
         self.queue.clear()
         for trial in ended:
             why = self.stop.reason if self.stop else "the run was stopped"
             trial.failure = trial.failure or Failure(FailureKind.STOPPED, f"not run: {why}")
-            self._final(trial, self._unfinished)
+            self.finish(trial, self._unfinished)
         return ended
-
-    def failing(self, trial: Trial) -> str:
-        """Why the run ends now that the trial has failed, and what to do; empty if it continues or is over anyway."""
-        if trial.status is not TrialStatus.FAILED or trial.failure is None or self.stop is not None or self.over:
-            return ""
-        reason = self.failures.reason(trial.failure)
-        if not reason:
-            return ""
-        left = sum(not each.status.observed for each in self.trials.values())
-        left += max(0, (self.limits.total or 0) - len(self.trials))
-        of = f" of {self.limits.total}" if self.limits.total is not None else ""
-        return (
-            f"{reason}; {left}{of} trials have no result. Fix the function and call it again under this name with "
-            "retry_failed=True, allow_changed='code' (--retry-failed --allow-changed code), or continue as it is with "
-            "max_failures=None (--max-failures none)"
-        )
 
     @property
     def wants_trials(self) -> bool:
@@ -413,21 +444,4 @@ class Sweep:
     def over(self) -> bool:
         """Each trial that was suggested is final, and no more will come."""
         no_more = self.stop is not None or (self.exhausted and not self.suggesting)
-        return no_more and not self.queue and not self.gangs
-
-
-def _since(before: float | None, holds: bool, at: float) -> float | None:
-    """Since when a condition holds that holds, or not, at `at`."""
-    if not holds:
-        return None
-    return at if before is None else before
-
-
-def lost(host: str, reason: str) -> Outcome:
-    """The outcome of a member when its agent is lost."""
-    return Outcome(seconds=0.0, failure=Failure(FailureKind.LOST, lost_agent(host, reason)))
-
-
-def lost_agent(host: str, reason: str) -> str:
-    """The loss of an agent in one line."""
-    return f"agent on {host} was lost: {reason}"
+        return no_more and not self.queue and not self.gangs and not self.paused

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from sparktrain.ids import Generation, TrialId
+from sparktrain.ids import Generation, Member, TrialId
 from sparktrain.state.checkpoint_history import CheckpointHistory
 from sparktrain.state.outcome import Failure, Report, Restart
 from sparktrain.state.transitions import check_move
@@ -20,34 +20,53 @@ class TrialStatus(StrEnum):
 
     QUEUED = "queued"
     RUNNING = "running"
+    PAUSED = "paused"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    PRUNED = "pruned"
     LOST = "lost"
     STOPPED = "stopped"
 
     @property
     def final(self) -> bool:
         """A final status is never left."""
-        return self not in (TrialStatus.QUEUED, TrialStatus.RUNNING)
+        return self not in (TrialStatus.QUEUED, TrialStatus.RUNNING, TrialStatus.PAUSED)
 
     @property
     def observed(self) -> bool:
         """The trial has a result: the sampler learns from it, and a driver that resumes the run keeps it."""
-        return self in (TrialStatus.SUCCEEDED, TrialStatus.FAILED)
+        return self in (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.PRUNED)
 
 
 _LEGAL = frozenset(
     {
         (TrialStatus.QUEUED, TrialStatus.RUNNING),
         (TrialStatus.RUNNING, TrialStatus.QUEUED),
+        (TrialStatus.RUNNING, TrialStatus.PAUSED),
+        (TrialStatus.PAUSED, TrialStatus.QUEUED),
+        (TrialStatus.PAUSED, TrialStatus.PRUNED),
+        (TrialStatus.PAUSED, TrialStatus.STOPPED),
+        (TrialStatus.PAUSED, TrialStatus.LOST),
         (TrialStatus.QUEUED, TrialStatus.STOPPED),
         (TrialStatus.QUEUED, TrialStatus.LOST),
         (TrialStatus.RUNNING, TrialStatus.SUCCEEDED),
         (TrialStatus.RUNNING, TrialStatus.FAILED),
+        (TrialStatus.RUNNING, TrialStatus.PRUNED),
         (TrialStatus.RUNNING, TrialStatus.LOST),
         (TrialStatus.RUNNING, TrialStatus.STOPPED),
     }
 )
+
+
+class Pruning(NamedTuple):
+    """A rule has found that the trial cannot win."""
+
+    step: int
+    """The step of the report that it was judged by."""
+    value: float | None
+    """The metric there; None where it was not finite."""
+    reason: str
+    """The rule and what it compared, in one line."""
 
 
 @dataclass(slots=True)
@@ -76,24 +95,52 @@ class Trial:
     hosts: tuple[str, ...] = ()
     """Hosts of the newest generation's members, by rank."""
     restarts: tuple[Restart, ...] = ()
-    """Why its gang restarted, and what that cost; oldest first."""
+    """Why its gang, or a member of it, restarted, and what that cost; oldest first."""
+    alone: dict[Member, int] = field(default_factory=dict)
+    """Members that were lost under this driver and restarted alone, with their places in `restarts`."""
     forgiven: int = 0
     """Number of restarts under earlier drivers, which do not count against the limit."""
     started_at: float | None = None
     """When the newest generation entered the training function."""
     last_report: Report | None = None
+    pruning: Pruning | None = None
+    """Set once a rule has decided that the trial stops: however its gang ends then, the trial is pruned."""
+    pausing: Pruning | None = None
+    """Set from the decision of a rule that the trial pauses until it is promoted."""
 
-    def restart_of(self, generation: Generation) -> Restart | None:
-        """Why another gang followed that of `generation`; None for the last one."""
-        return self.restarts[generation - 1] if generation <= len(self.restarts) else None
+    @property
+    def gang_restarts(self) -> list[int]:
+        """The places in `restarts` of those of the whole gang: after generation 1, after generation 2, and so on."""
+        return [place for place, restart in enumerate(self.restarts) if not restart.alone]
 
-    def explain(self, generation: Generation, restart: Restart) -> None:
-        """More is known now about why the gang of `generation` was lost."""
-        if self.failure is not None and generation == len(self.restarts) and not self.status.final:
+    @property
+    def losses(self) -> int:
+        """Restarts after a loss: without those after a pause."""
+        return sum(not restart.paused for restart in self.restarts)
+
+    def place_of(self, generation: Generation) -> int | None:
+        """The place in `restarts` of the restart that ended `generation`; None for the last generation."""
+        whole = self.gang_restarts
+        return whole[generation - 1] if generation <= len(whole) else None
+
+    def incarnation(self, rank: int) -> int:
+        """How often member `rank` of the newest gang has restarted alone, and trained again."""
+        newest = self.restarts[max(self.gang_restarts, default=-1) + 1 :]
+        return sum(restart.rank == rank for restart in newest)
+
+    def return_alone(self, member: Member, restart: Restart) -> None:
+        """`member` was lost, and its next incarnation trains beside the others."""
+        self.alone[member] = len(self.restarts)
+        self.restarts = (*self.restarts, restart)
+
+    def explain(self, place: int, restart: Restart) -> None:
+        """More is known now about the restart at `place`."""
+        newest = self.gang_restarts[-1:] == [place]
+        if self.failure is not None and newest and not self.status.final:
             who = {} if self.failure.rank is None else {"rank": restart.rank, "host": restart.host}
             known = {"kind": restart.kind, "summary": restart.cause, "loss": restart.loss}
             self.failure = replace(self.failure, **who, **known)
-        self.restarts = (*self.restarts[: generation - 1], restart, *self.restarts[generation:])
+        self.restarts = (*self.restarts[:place], restart, *self.restarts[place + 1 :])
 
     def spent(self) -> tuple[int, int]:
         """Restarts under this driver that count against the limit, and those that are excused.
@@ -107,7 +154,7 @@ class Trial:
             if restart.resumed_from_step is not None and restart.resumed_from_step > reached:
                 reached = restart.resumed_from_step
                 mine.clear()
-            if number >= self.forgiven:
+            if number >= self.forgiven and not restart.paused:
                 mine.append(restart)
         if self.checkpoints.newest is not None and self.checkpoints.newest.step > reached:
             mine.clear()

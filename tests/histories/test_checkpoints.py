@@ -132,8 +132,9 @@ def run(histories: int) -> None:
                 history.world.close()
 
 
-def test_no_history_loses_or_garbles_an_acknowledged_checkpoint() -> None:
-    run(HISTORIES)
+@pytest.mark.parametrize("histories", [HISTORIES // 4, pytest.param(HISTORIES, marks=pytest.mark.all)])
+def test_no_history_loses_or_garbles_an_acknowledged_checkpoint(histories: int) -> None:
+    run(histories)
 
 
 # ---- mistakes of writers and of who fetches

@@ -111,8 +111,9 @@ def check_histories(histories: int) -> None:
     )
 
 
-def test_no_history_loses_doubles_or_forks_what_was_acknowledged() -> None:
-    check_histories(HISTORIES)
+@pytest.mark.parametrize("histories", [HISTORIES // 4, pytest.param(HISTORIES, marks=pytest.mark.all)])
+def test_no_history_loses_doubles_or_forks_what_was_acknowledged(histories: int) -> None:
+    check_histories(histories)
 
 
 # ---- mistakes

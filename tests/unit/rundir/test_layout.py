@@ -1,5 +1,6 @@
 """The paths of a run."""
 
+import msgspec
 import pytest
 
 from sparktrain.errors import SpecError
@@ -28,6 +29,15 @@ def test_logs_are_recognized_by_their_paths() -> None:
     for path in (run.member(member).model, "other/trials/0000/generation-1/rank-0/log.txt", run.results):
         assert run.member_of_log(path) is None
     assert run.member_of_log("mnist/trials/1/generation-01/rank-0/log.txt") is None
+    assert run.member_of_log("mnist/trials/0001/generation-1/rank-2-restart-0/log.txt") is None
+
+
+def test_a_member_that_restarted_alone_has_files_of_its_own() -> None:
+    run, first = RunLayout("mnist"), Member(RunId("mnist"), TrialId(1), Generation(2), Rank(3))
+    second = msgspec.structs.replace(first, incarnation=1)
+    assert run.member(second).log == "mnist/trials/0001/generation-2/rank-3-restart-1/log.txt"
+    assert run.member_of_log(run.member(second).log) == second
+    assert run.member(first).log == "mnist/trials/0001/generation-2/rank-3/log.txt"
 
 
 MEMBER = RunLayout("mnist").member(Member(RunId("mnist"), TrialId(3), Generation(1), Rank(0)))

@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.finish import finished, result
 from sparktrain.driver.prepare import PreparedRun
 from sparktrain.driver.run_request import RunOutcome
-from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError
+from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError, SamplerError
 from sparktrain.ids import RunId, TrialId
 from sparktrain.protocol.certificates import issue, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
@@ -25,12 +26,13 @@ from sparktrain.runs import history
 from sparktrain.runs.plan import spec_fields
 from sparktrain.runs.results_json import from_json
 from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Suggestion
 from sparktrain.search.space import Space, grid
 from sparktrain.search.space_json import to_document
 from sparktrain.state.commands import EndRun
+from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded, TrialConcluded, TrialsAdded
-from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
 from tests.unit.driver.drivers import Climber, Driver, World, play, prepared, whole
@@ -255,7 +257,25 @@ def test_a_driver_of_a_new_yarn_attempt_does_not_restart_a_stopped_run(
     assert finished(run.attached()) is None, "the program's next call for the run is a new one"
 
 
-@pytest.mark.parametrize("ending", [*(each for each in Ending if each not in (Ending.STOPPED, Ending.FAILING)), None])
+@pytest.mark.parametrize("ending", [Ending.TARGET, Ending.PLATEAU, Ending.BUDGET])
+def test_a_run_that_has_what_it_was_asked_for_continues_only_with_another_wish(
+    done: tuple[World, SweepResult], ending: Ending
+) -> None:
+    kept = with_journal(done[0], with_a_lost_trial(done[0], RunEnded(ending=ending, reason="enough")), FIRST)
+    run = replace(prepared(TRIALS), store=kept.store)
+    made = finished(run.attached())
+    assert made is not None
+    assert (made.reason, finished(replace(run, retry_failed=True).attached())) == ("enough", None)
+    more = run._with_spec(replace(run.spec, target=99.0))
+    assert finished(more.attached()) is None
+
+
+SATISFIED = [Ending.TARGET, Ending.PLATEAU, Ending.BUDGET]
+
+
+@pytest.mark.parametrize(
+    "ending", [*(each for each in Ending if each not in (Ending.STOPPED, Ending.FAILING, *SATISFIED)), None]
+)
 def test_a_driver_of_a_new_yarn_attempt_resumes_an_unfinished_run(
     done: tuple[World, SweepResult], ending: Ending | None
 ) -> None:
@@ -364,10 +384,59 @@ def test_a_random_seed_is_kept(done: tuple[World, SweepResult]) -> None:
 
 def test_a_sampler_observes_what_the_one_before_observed() -> None:
     world = World()
-    run = prepared(TRIALS, learning=True)
-    driven(world, run)
-    replayed, again = Climber(TRIALS), records(world.store)
-    history.replay(replayed, again, run.plan.space_digest)
-    other = [structs.replace(each, metrics={"y": 5.0}) if isinstance(each, TrialConcluded) else each for each in again]
-    with pytest.raises(ResumeError, match="where it proposed"):
-        history.replay(Climber(TRIALS), other, run.plan.space_digest)
+    driven(world, prepared(TRIALS, learning=True))
+    found = history.past(records(world.store), "y")
+    made = [each for each in found if isinstance(each, PastSuggestion)]
+    assert [each.first for each in made] == list(accumulate([0, *(len(each.cases) for each in made)]))[:-1]
+    for index, each in enumerate(found):
+        if isinstance(each, PastSuggestion):
+            restored = Climber(TRIALS)
+            restored.restore(found[:index])
+            asked = next(a for a in records(world.store) if isinstance(a, TrialsAdded) and a.cases == each.cases).asked
+            assert restored.suggest(asked) == Suggestion(each.cases, each.exhausted, each.memo)
+
+
+def test_a_failed_trial_is_observed_without_metrics_and_one_that_is_retried_twice() -> None:
+    added = TrialsAdded(cases=({"x": 1}, {"x": 2}), exhausted=True, asked=2, observed=0)
+    failed = TrialConcluded(trial=TrialId(1), status=TrialStatus.FAILED, metrics={"y": 1.0})
+    stopped = TrialConcluded(trial=TrialId(0), status=TrialStatus.STOPPED)
+    again = TrialConcluded(trial=TrialId(1), status=TrialStatus.SUCCEEDED, metrics={"y": 2.0})
+    assert history.past([added, failed, stopped, again], "y") == [
+        PastSuggestion(TrialId(0), added.cases, True),
+        Observation(TrialId(1), {"x": 2}, ObservedStatus.FAILED, {}),
+        Observation(TrialId(1), {"x": 2}, ObservedStatus.SUCCEEDED, {"y": 2.0}),
+    ]
+
+
+class Failing(Climber):
+    """Raises when it has observed a trial from the second one on."""
+
+    def observe(self, observation: Observation) -> None:
+        super().observe(observation)
+        if observation.trial >= 1:
+            raise ZeroDivisionError("no density")
+
+
+def test_a_sampler_that_raises_ends_the_sweep_with_its_traceback_and_a_correct_one_resumes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, run = World(), prepared(TRIALS, learning=True)
+    monkeypatch.setattr(type(run), "_sampler", lambda self, slots=1: Failing(TRIALS))
+    with pytest.raises(
+        SamplerError, match="raised ZeroDivisionError when it was given the result of trial 1"
+    ) as raised:
+        driven(world, run)
+    assert "no density; the run is stopped and keeps its results" in str(raised.value)
+    assert 'raise ZeroDivisionError("no density")' in str(raised.value), "the line that raised"
+    assert "concurrent" not in str(raised.value), "the sampler's frames alone"
+    end = records(world.store)[-1]
+    assert isinstance(end, RunEnded)
+    assert end.ending == Ending.STOPPED
+    assert end.reason.startswith("the sampler raised ZeroDivisionError when it was given the result of trial 1")
+    assert "\n" not in end.reason
+    done = [each.trial for each in records(world.store) if isinstance(each, TrialConcluded) and each.status.observed]
+    monkeypatch.setattr(type(run), "_sampler", lambda self, slots=1: Climber(TRIALS))
+    world.started.clear()
+    made, _ = driven(world, run)
+    assert len(made.trials) == TRIALS
+    assert not {trial for trial, _ in world.started} & set(done)

@@ -48,6 +48,7 @@ trials = st.builds(
     members=st.lists(members, max_size=2).map(tuple),
     restarts=st.lists(restarts, max_size=2).map(tuple),
     unsaved=texts,
+    pruned=texts,
     notices=st.lists(texts, max_size=2).map(tuple),
 )
 sweeps = st.builds(
@@ -94,10 +95,11 @@ def test_every_field() -> None:
         "restarts": [
             {
                 "rank": 1, "host": "node-3", "kind": "lost", "cause": "agent on node-3 was lost", "seconds": 1.25,
-                "resumed_from_step": 80, "steps_lost": 40, "loss": "preempted",
+                "resumed_from_step": 80, "steps_lost": 40, "loss": "preempted", "alone": False, "paused": False,
             }
         ],
         "unsaved": "step 90 was not checkpointed: the disk is full",
+        "pruned": "",
         "notices": ["all members had the same batch"],
     }  # fmt: skip
     bad = {
@@ -107,7 +109,7 @@ def test_every_field() -> None:
             "kind": "exception", "summary": "ValueError: units", "traceback": TRACEBACK, "log_tail": ["epoch 1"],
             "rank": 0, "host": "node-2", "loss": None,
         },
-        "generations": 1, "host": "node-2", "members": [], "restarts": [], "unsaved": "", "notices": [],
+        "generations": 1, "host": "node-2", "members": [], "restarts": [], "unsaved": "", "pruned": "", "notices": [],
     }  # fmt: skip
     expected = {
         "version": 1, "name": "mnist", "status": "succeeded", "reason": None, "metric": "accuracy", "mode": "max",

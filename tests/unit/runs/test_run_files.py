@@ -166,6 +166,17 @@ def test_a_log_as_text_and_its_last_lines(run: ScriptedRun) -> None:
     assert second.read_log(rank=1, generation=1) == "worker\n"
 
 
+def test_the_log_of_a_member_that_restarted_alone_has_both_its_processes(run: ScriptedRun) -> None:
+    run.log(0, "chief\n")
+    run.log(0, "first\n", rank=1)
+    folder = run.layout.path + "/trials/0000/generation-1"
+    run.store.put_if_absent(f"{folder}/rank-1-restart-1/log.txt", b"second\nlast\n")
+    run.store.put_if_absent(f"{folder}/rank-11/log.txt", b"other\n")
+    trial = opened(run).trials[0]
+    assert trial.read_log(rank=1, generation=1) == "first\nsecond\nlast\n"
+    assert trial.read_log(rank=1, generation=1, tail=1) == "last\n"
+
+
 def test_a_log_of_any_bytes_is_text(tmp_path: Path) -> None:
     run = ScriptedRun(tmp_path / "runs").begin()
     run.add({"lr": 0.1})

@@ -5,9 +5,9 @@ import pytest
 from sparktrain.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state.ending import Ending
 from sparktrain.state.failure_limits import alike
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.sweep import Ending
 from sparktrain.training.metrics import metrics_of
 from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import World

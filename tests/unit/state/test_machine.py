@@ -6,11 +6,11 @@ from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.ending import Ending
 from sparktrain.state.health import FIRST_BACK_OFF_S
 from sparktrain.state.outcome import FailureKind, Outcome, Report
 from sparktrain.state.restart import Cause, cause_of
 from sparktrain.state.run_machine import KILL_GRACE_S, STOP_TIMEOUT_S
-from sparktrain.state.sweep import Ending
 from tests.unit.state.world import LEASE_S, RUN, World, kinds
 
 

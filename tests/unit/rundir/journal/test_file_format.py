@@ -36,10 +36,16 @@ from sparktrain.state.records import (
     GangFormed,
     GangRecovered,
     GangRestarted,
+    HorizonLearned,
     LossRecorded,
+    MemberRestarted,
     RunEnded,
+    RungReached,
     SaveFailed,
+    TrialAnswered,
     TrialConcluded,
+    TrialPaused,
+    TrialPromoted,
     TrialReported,
     TrialsAdded,
 )
@@ -64,7 +70,16 @@ checkpoints = st.builds(Checkpoint, numbers, numbers, text, text, numbers, st.no
 failures = st.builds(Failure, kinds, text, text, hosts, st.none() | numbers, st.none() | text)
 losses = st.none() | st.sampled_from(list(Loss))
 restarts = st.builds(
-    Restart, numbers, st.none() | text, kinds, text, st.floats(), st.none() | numbers, st.none() | numbers, losses
+    Restart,
+    numbers,
+    st.none() | text,
+    kinds,
+    text,
+    st.floats(),
+    st.none() | numbers,
+    st.none() | numbers,
+    losses,
+    st.booleans(),
 )
 FIELDS = {
     DriverStarted: {"plan": text, "space": text, "retry_failed": st.booleans(), "at": finite, "ran_s": finite},
@@ -81,8 +96,14 @@ FIELDS = {
     CheckpointsDropped: {"manifests": st.lists(text, max_size=3).map(tuple), "reason": text},
     GangRestarted: {"restart": restarts},
     GangRecovered: {"seconds": finite},
-    LossRecorded: {"generation": numbers, "restart": restarts},
+    LossRecorded: {"generation": numbers, "restart": restarts, "place": st.none() | numbers},
+    MemberRestarted: {"generation": numbers, "restart": restarts},
     TrialReported: {"report": st.builds(Report, numbers, metrics)},
+    RungReached: {"rule": text, "rung": numbers, "step": numbers, "value": st.none() | finite, "reason": text},
+    HorizonLearned: {"rule": text, "most": numbers},
+    TrialPaused: {"restart": restarts},
+    TrialPromoted: {"rule": text, "rung": numbers},
+    TrialAnswered: {"params": st.dictionaries(text, values, max_size=3), "memo": st.dictionaries(text, text)},
     TrialConcluded: {
         "status": st.sampled_from(list(TrialStatus)),
         "metrics": metrics,

@@ -1,0 +1,306 @@
+"""The rules that a user can choose to stop trials which cannot win; `state.pruning` applies them.
+
+A rule is a frozen record, so that a run stores it with its plan. Steps are those of `ctx.report(step, ...)`: those who
+count them from 1 pass `steps_from=1`, because it cannot be seen from a first report after a restart.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, ClassVar, cast
+
+from msgspec import Struct, convert, json, structs
+from msgspec import ValidationError as Invalid
+
+from sparktrain.config.param_values import described, did_you_mean, shown
+from sparktrain.errors import SpecError
+
+
+class StopRule(Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Base of all rules."""
+
+    word: ClassVar[str] = ""
+    """The name of the rule as text."""
+
+    steps_from: int = 0
+    """The number of the first step that the function reports, 0 or 1."""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        _check(self, "steps_from", self.steps_from in (0, 1), "must be 0 or 1: the number of the first reported step")
+
+    def __str__(self) -> str:
+        """The rule as text, such as `asha(most=27)`; `rules_of` reads it with a colon, as `asha:most=27`."""
+        given = ", ".join(
+            f"{field.name}={shown(getattr(self, field.name))}"
+            for field in structs.fields(self)
+            if getattr(self, field.name) != field.default
+        )
+        return f"{self.word}({given})" if given else self.word
+
+    @property
+    def line(self) -> str:
+        """What the rule does, in the first lines of a run."""
+        return str(self)
+
+
+class _Halving(StopRule, frozen=True, tag=True, kw_only=True):
+    """What the rules of successive halving share."""
+
+    most: int | None = None
+    """The steps of a whole trial. None: those of the first trial that succeeds; until then no trial is stopped."""
+    eta: int = 3
+    """At each rung, the best 1/`eta` of the trials there continue; rungs are `eta` times as far apart each time."""
+    first: int | None = None
+    """The steps before the first rung. None: `most` divided by `eta` squared."""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        super().__post_init__()
+        _check(self, "eta", _whole(self.eta, 2), "must be a whole number from 2: one of `eta` trials continues")
+        known = self.most is None or _whole(self.most, 2)
+        _check(self, "most", known, "must be a whole number from 2, the steps of a trial")
+        below = self.most is None or self.first is None or self.first < self.most
+        _check(
+            self,
+            "first",
+            (self.first is None or _whole(self.first, 1)) and below,
+            "must be a whole number from 1 and below `most`: the steps before a trial may be stopped",
+        )
+
+    def rungs(self, most: int, bracket: int = 0) -> tuple[int, ...]:
+        """The numbers of steps after which trials of a whole length `most` are compared, ascending."""
+        found, rung = [], self.first_rung(most) * self.eta**bracket
+        while rung < most:
+            found.append(rung)
+            rung *= self.eta
+        return tuple(found)
+
+    @property
+    def line(self) -> str:
+        """See base class."""
+        if self.most is None:
+            return f"{self}: stops no trial before one has succeeded, which shows how many steps a trial has"
+        *rungs, last = self.rungs(self.most)
+        after = f"{', '.join(map(str, rungs))} and {last}" if rungs else str(last)
+        return f"{self}: compares trials after {after} of {self.most} steps"
+
+    def first_rung(self, most: int) -> int:
+        """The steps before the first rung of trials of a whole length `most`."""
+        return self.first if self.first is not None else max(1, most // self.eta**2)
+
+
+class ASHA(_Halving, frozen=True, tag="asha", kw_only=True):
+    """Asynchronous successive halving (arXiv 1810.05934, section 3), in the form that stops, or in that which pauses.
+
+    After `first`, `first * eta`, `first * eta**2` ... steps a trial continues if it is among the best 1/`eta` of those
+    that came so far; ties continue, and so do the first `eta - 1`. A first rung that is too early stops good trials:
+    with `first=1` of 27 the best of 40 trials is kept in 38 % of runs, with 3 of 27 in 96 %.
+    """
+
+    word: ClassVar[str] = "asha"
+
+    promote: bool = False
+    """A trial that is not among the best of its rung is paused, not stopped: it gives back its slot, and continues from
+    its checkpoint once it is (algorithm 2 of the paper). The training function must save checkpoints."""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        super().__post_init__()
+        _check(self, "promote", isinstance(self.promote, bool), "must be true or false")
+        _check(self, "promote", not self.promote or self.most is not None, "needs `most`, the steps of a whole trial")
+
+
+class Hyperband(_Halving, frozen=True, tag="hyperband", kw_only=True):
+    """Hyperband (arXiv 1603.06560, section 3) over `ASHA`: trials are spread over brackets with different first rungs.
+
+    For metrics that are misleading early. A trial's bracket follows from its number.
+    """
+
+    word: ClassVar[str] = "hyperband"
+
+    def first_rung(self, most: int) -> int:
+        """See base class."""
+        return self.first if self.first is not None else max(1, most // self.eta**3)
+
+    def brackets(self, most: int) -> int:
+        """The number of brackets: in each one the first rung is `eta` times as late as in the one before."""
+        return max(1, len(self.rungs(most)))
+
+
+class Median(StopRule, frozen=True, tag="median", kw_only=True):
+    """The median rule (Golovin et al., Google Vizier, KDD 2017, section 3.2).
+
+    A trial is stopped where its best value so far is worse than the median of the mean values, up to the same step, of
+    the trials that have ended and came as far.
+    """
+
+    word: ClassVar[str] = "median"
+
+    warmup: int = 0
+    """Steps before a trial may be stopped."""
+    min_trials: int = 5
+    """Ended trials that must have come as far."""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        super().__post_init__()
+        _check(self, "warmup", _whole(self.warmup, 0), "must be a whole number of steps from 0")
+        _check(self, "min_trials", _whole(self.min_trials, 1), "must be a whole number from 1")
+
+
+class Patience(StopRule, frozen=True, tag="patience", kw_only=True):
+    """Stops a trial if its metric has not improved for `steps` steps. Other trials play no part."""
+
+    word: ClassVar[str] = "patience"
+
+    steps: int = 10
+    """Steps without an improvement after which a trial is stopped."""
+    min_delta: float = 0.0
+    """How much better than the best so far a value must be to count as an improvement."""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        super().__post_init__()
+        _check(self, "steps", _whole(self.steps, 1), "must be a whole number from 1: steps without an improvement")
+        _check(self, "min_delta", _number(self.min_delta) and self.min_delta >= 0, "must be a number from 0")
+
+
+class Threshold(StopRule, frozen=True, tag="threshold", kw_only=True):
+    """Stops a trial if its metric leaves the range from `lower` to `upper`, or is not finite.
+
+    Without limits, only the latter.
+    """
+
+    word: ClassVar[str] = "threshold"
+
+    lower: float | None = None
+    upper: float | None = None
+    warmup: int = 0
+    """Steps before a trial may be stopped."""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        super().__post_init__()
+        for name in ("lower", "upper"):
+            limit = getattr(self, name)
+            _check(self, name, limit is None or _number(limit), "must be a finite number")
+        given = [limit for limit in (self.lower, self.upper) if limit is not None]
+        _check(self, "lower", given == sorted(given), f"must not be above upper ({shown(self.upper)})")
+        _check(self, "warmup", _whole(self.warmup, 0), "must be a whole number of steps from 0")
+
+
+class Wilcoxon(StopRule, frozen=True, tag="wilcoxon", kw_only=True):
+    """Stops a trial that is worse than the best one by Wilcoxon's signed-rank test over their common steps.
+
+    For steps that are folds or problem instances in the same order in each trial, not epochs of one training. Needs
+    scipy, which `sparktrain[search]` has.
+    """
+
+    word: ClassVar[str] = "wilcoxon"
+
+    p: float = 0.1
+    """The trial is stopped where the probability of a difference like this by chance is below `p`."""
+    min_steps: int = 2
+    """Common steps before a trial may be stopped."""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        super().__post_init__()
+        _check(self, "p", _number(self.p) and 0 < self.p < 1, "must be a number between 0 and 1")
+        _check(self, "min_steps", _whole(self.min_steps, 2), "must be a whole number from 2")
+
+
+AnyStopRule = ASHA | Hyperband | Median | Patience | Threshold | Wilcoxon
+_RULES: dict[str, type[AnyStopRule]] = {
+    "asha": ASHA,
+    "hyperband": Hyperband,
+    "median": Median,
+    "patience": Patience,
+    "threshold": Threshold,
+    "wilcoxon": Wilcoxon,
+}
+
+
+def rules_of(given: object, subject: str = "stopper") -> tuple[AnyStopRule, ...]:
+    """The rules in `given`: a rule, its text such as "asha:most=27,eta=4", its JSON, a list of these, or None.
+
+    Raises SpecError, with `subject` for what was given.
+    """
+    if given is None:
+        return ()
+    if isinstance(given, StopRule):
+        return (_usable(cast(AnyStopRule, given), subject),)
+    if isinstance(given, Mapping):
+        return (_usable(_decoded(given, subject), subject),)
+    if isinstance(given, str):
+        return (_usable(_parsed(given, subject), subject),)
+    if isinstance(given, Sequence) and not isinstance(given, bytes):
+        return tuple(dict.fromkeys(rule for each in given for rule in rules_of(each, subject)))
+    raise SpecError(
+        f"{subject} is {described(given)}; pass one of {', '.join(map(repr, _RULES))}, a rule such as "
+        "st.ASHA(most=27), or a list of them"
+    )
+
+
+def _parsed(text: str, subject: str) -> AnyStopRule:
+    name, _, options = text.partition(":")
+    rule = _RULES.get(name.strip())
+    if rule is None:
+        known = ", ".join(_RULES)
+        raise SpecError(f"{subject} ({shown(text)}) is no rule{did_you_mean(name, _RULES)}; there are {known}")
+    values: dict[str, Any] = {}
+    for part in filter(None, (each.strip() for each in options.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise SpecError(f"{subject} ({text!r}): {shown(part)} has no '='; write {name}:NAME=VALUE,NAME=VALUE")
+        values[key.strip()] = value.strip()
+    names = [field.name for field in structs.fields(rule)]
+    if unknown := [key for key in values if key not in names]:
+        raise SpecError(
+            f"{subject} ({text!r}): {rule.word} has no option {unknown[0]!r}{did_you_mean(unknown[0], names)}; "
+            f"it has {', '.join(names)}"
+        )
+    return _converted(values | {"type": rule.word}, rule, f"{subject} ({text!r})")
+
+
+def _decoded(value: Mapping[object, object], subject: str) -> AnyStopRule:
+    word = value.get("type")
+    if not isinstance(word, str) or word not in _RULES:
+        raise SpecError(
+            f"{subject} is {described(value)} without a known type; write {{'type': 'asha', 'most': 27}}, or a text "
+            f"such as 'asha:most=27'; there are {', '.join(_RULES)}"
+        )
+    return _converted(value, _RULES[word], subject)
+
+
+def _converted(values: Mapping[Any, Any], rule: type[AnyStopRule], subject: str) -> AnyStopRule:
+    try:
+        return convert(values, rule, strict=False)
+    except Invalid as error:
+        raise SpecError(f"{subject}: {error}; its options are numbers, such as asha:most=27") from None
+
+
+def _usable(rule: AnyStopRule, subject: str) -> AnyStopRule:
+    """`rule`, where what it needs is installed."""
+    if isinstance(rule, Wilcoxon) and find_spec("scipy") is None:
+        raise SpecError(f"{subject} wilcoxon needs scipy, which is not installed: pip install 'sparktrain[search]'")
+    return rule
+
+
+def _check(rule: StopRule, name: str, holds: bool, rule_text: str) -> None:
+    if not holds:
+        raise SpecError(f"stopper {rule.word}: {name} ({shown(getattr(rule, name))}) {rule_text}")
+
+
+def _whole(value: object, least: int) -> bool:
+    return type(value) is int and value >= least
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def encoded(rules: Sequence[AnyStopRule]) -> list[dict[str, Any]]:
+    """The rules as JSON values, which `rules_of` reads."""
+    return cast(list[dict[str, Any]], json.decode(json.encode(rules)))

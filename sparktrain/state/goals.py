@@ -1,0 +1,71 @@
+"""When a search has found enough, or has cost enough: limits of the whole sweep. Pure."""
+
+import math
+
+from sparktrain.state.ending import Ending, Stop
+from sparktrain.state.events import RunLimits
+from sparktrain.state.gang import Gang
+from sparktrain.state.trial import Trial, TrialStatus
+
+
+class Goals:
+    """The best value of a run, how many trials did not improve it, and the time of its slots."""
+
+    def __init__(self, limits: RunLimits) -> None:
+        self._limits = limits
+        self._sign = -1.0 if limits.mode == "max" else 1.0
+        self._best: Trial | None = None
+        self._since_best = 0
+        """Trials with a result since the best one."""
+        self._spent_s = 0.0
+        """Time of slots in gangs that are over."""
+
+    def trial_ended(self, trial: Trial) -> None:
+        """The trial has its final status, under this driver or an earlier one."""
+        if not trial.status.observed:
+            return
+        value = self._value(trial)
+        if value is not None and (self._best is None or value < (self._value(self._best) or 0.0)):
+            self._best, self._since_best = trial, 0
+        else:
+            self._since_best += 1
+
+    def gang_ended(self, gang: Gang, at: float) -> None:
+        """The gang has given back its slots."""
+        self._spent_s += self._held(gang, at)
+
+    def recover_slots(self, seconds: float) -> None:
+        """Under an earlier driver a gang has held slots for `seconds` in all, as far as that is recorded."""
+        self._spent_s += seconds
+
+    def reached(self) -> Stop | None:
+        """Why no further trial is needed, if so."""
+        limits, best = self._limits, self._best
+        if limits.metric is None or best is None:
+            return None
+        value = best.metrics[limits.metric]
+        if limits.target is not None and self._sign * value <= self._sign * limits.target:
+            reason = f"trial {best.id} reached the target: {limits.metric} {value:.6g} (target={limits.target:g})"
+            return Stop(reason, Ending.TARGET)
+        if limits.plateau is not None and self._since_best >= limits.plateau:
+            reason = (
+                f"none of the last {self._since_best} trials was better than trial {best.id} ({limits.metric} "
+                f"{value:.6g}; plateau={limits.plateau})"
+            )
+            return Stop(reason, Ending.PLATEAU)
+        return None
+
+    def spent(self, running: list[Gang], at: float) -> Stop | None:
+        """Why the run ends, where its slots have trained for as long as they may."""
+        budget = self._limits.budget_s
+        if budget is None or self._spent_s + sum(self._held(gang, at) for gang in running) < budget:
+            return None
+        return Stop(f"its slots have trained for the budget of {budget / 3600:g} slot-hours", Ending.BUDGET)
+
+    def _held(self, gang: Gang, at: float) -> float:
+        return gang.size * max(0.0, at - gang.formed_at)
+
+    def _value(self, trial: Trial) -> float | None:
+        """The metric as a number that is better when smaller; None where the trial ran not to its end."""
+        value = trial.metrics.get(self._limits.metric or "", math.nan)
+        return self._sign * value if trial.status is TrialStatus.SUCCEEDED and math.isfinite(value) else None

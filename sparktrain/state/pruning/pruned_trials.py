@@ -1,0 +1,147 @@
+"""The trials of one run that its rules stop: which they are, and what is left to do about them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sparktrain.ids import TrialId
+from sparktrain.state.events import RunLimits
+from sparktrain.state.outcome import EndedEarly, Report
+from sparktrain.state.pruning.rule import Aim
+from sparktrain.state.pruning.stopper import Stopper, StopperRecord
+from sparktrain.state.records import AnyRecord, RungReached, TrialConcluded, TrialPromoted
+from sparktrain.state.trial import Pruning, Trial, TrialStatus
+
+NO_CHECKPOINT = (
+    "stopper: a rule paused it, and it has no checkpoint to continue from: save one after each epoch, as "
+    "ctx.keras_callbacks() does"
+)
+_ENDS = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
+"""The ends that rules learn from."""
+BY_FUNCTION = "the training function"
+"""In place of a rule, where the function has ended its trial."""
+
+
+class PrunedTrials:
+    """Marks trials by what the rules of the run make of their reports and ends; sets their `pruning`."""
+
+    def __init__(self, limits: RunLimits, trials: Mapping[TrialId, Trial]) -> None:
+        """`trials` are those of the run, and grow with it."""
+        self._metric = limits.metric or ""
+        aim = Aim(limits.metric, limits.mode == "max") if limits.metric is not None else None
+        self._stopper = Stopper(limits.stopper, aim)
+        self._trials = trials
+        self._rules = ", ".join(map(str, limits.stopper))
+        self._heard: set[TrialId] = set()
+        """Trials that have reported the metric."""
+        self._running: list[TrialId] = []
+        self._settled: list[TrialId] = []
+        self.promoted: set[TrialId] = set()
+        """Trials that continue as soon as they are paused."""
+
+    def on_reports(self, trial: Trial, reports: Sequence[Report]) -> Sequence[AnyRecord]:
+        """The chief of `trial` has reported; a trial that is pruned already is judged no more."""
+        if any(self._metric in report.metrics for report in reports):
+            self._heard.add(trial.id)
+        return self._judged(self._stopper.on_reports(trial.id, reports)) if trial.pruning is None else ()
+
+    def promotions(self, *, of_any: bool) -> Sequence[AnyRecord]:
+        """Trials that wait and may continue now; with `of_any`, the best one whatever its place."""
+        found = self._stopper.promotions()
+        return self._judged(found or (self._stopper.promote_best() if of_any else []))
+
+    def is_whole(self, trial: Trial) -> bool:
+        """The trial has reported all of its steps, as far as a rule knows."""
+        return trial.last_report is not None and self._stopper.is_whole(trial.last_report.step)
+
+    def on_end(self, trial: Trial) -> Sequence[AnyRecord]:
+        """The trial has its final status."""
+        if trial.status not in _ENDS:
+            return ()
+        return self._judged(self._stopper.on_end(trial.id, succeeded=trial.status is TrialStatus.SUCCEEDED))
+
+    def on_ended_early(self, trial: Trial, end: EndedEarly | None) -> Sequence[AnyRecord]:
+        """The function of `trial` may have ended it; a rule that has stopped it before is the reason."""
+        if end is None or trial.pruning is not None:
+            return ()
+        record = RungReached(
+            trial=trial.id, rule=BY_FUNCTION, rung=end.step, step=end.step, value=end.value, reason=end.reason
+        )
+        self._mark(record)
+        return (record,)
+
+    def notices(self, trial: Trial) -> tuple[str, ...]:
+        """What the user should know where a trial succeeds and no rule saw a value of it."""
+        if not self._rules or trial.id in self._heard:
+            return ()
+        names = ", ".join(map(repr, trial.last_report.metrics)) if trial.last_report is not None else ""
+        reason = f"it reported {names}" if names else "it reported nothing"
+        step = (
+            "report the metric under that name, or pass metric= as it is reported"
+            if names
+            else f"call ctx.report(step, {self._metric}=...) after each epoch, or give fit() the ctx.keras_callbacks()"
+        )
+        return (f"stopper {self._rules} saw no report of {self._metric!r}, for {reason}: {step}",)
+
+    def take_running(self) -> list[TrialId]:
+        """The trials that were pruned or paused while they run, since the last call."""
+        running, self._running = list(dict.fromkeys(self._running)), []
+        return running
+
+    def metrics(self, trial: Trial) -> dict[str, float]:
+        """The metrics of a pruned trial without a result of its function: those that it was judged by."""
+        value = trial.pruning.value if trial.pruning is not None else None
+        return {} if value is None else {self._metric: value}
+
+    def _judged(self, records: Sequence[StopperRecord]) -> Sequence[AnyRecord]:
+        for record in records:
+            self._mark(record)
+            if isinstance(record, RungReached) and not record.goes_on:
+                self._running.append(record.trial)
+        return records
+
+    def _mark(self, record: StopperRecord) -> None:
+        if isinstance(record, TrialPromoted):
+            self._trials[record.trial].pausing = None
+            self.promoted.add(record.trial)
+        elif isinstance(record, RungReached) and not record.goes_on:
+            trial, found = self._trials[record.trial], Pruning(record.step, record.value, record.reason)
+            self.promoted.discard(trial.id)  # from an earlier rung
+            if record.pauses:
+                trial.pausing = found
+            else:
+                trial.pruning, trial.pausing = found, None
+
+    # ---- under drivers before, see `recovery`
+
+    def fold(self, record: StopperRecord) -> None:
+        """A driver before made this record."""
+        self._stopper.fold(record)
+        self._mark(record)
+        if isinstance(record, RungReached):
+            self._heard.add(record.trial)
+
+    def fold_end(self, trial: Trial) -> None:
+        """Under a driver before, the trial came to its final status."""
+        if trial.status in _ENDS:
+            self._stopper.fold_end(trial.id, succeeded=trial.status is TrialStatus.SUCCEEDED)
+
+    def conclusions(self) -> list[AnyRecord]:
+        """The ends of trials that were pruned before their driver was lost, and ended after."""
+        return [
+            TrialConcluded(trial=trial.id, status=TrialStatus.PRUNED, metrics=self.metrics(trial))
+            for trial in self._trials.values()
+            if unsettled(trial)
+        ]
+
+    def settle(self, facts: Iterable[AnyRecord]) -> None:
+        """Among the first records of this driver are the ends of such trials."""
+        self._settled = [fact.trial for fact in facts if isinstance(fact, TrialConcluded)]
+
+    def take_settled(self) -> list[TrialId]:
+        """Those trials, once."""
+        settled, self._settled = self._settled, []
+        return settled
+
+
+def unsettled(trial: Trial) -> bool:
+    """A rule has stopped the trial, and its end is not recorded."""
+    return trial.pruning is not None and trial.status is not TrialStatus.PRUNED
