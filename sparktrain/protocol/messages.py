@@ -20,10 +20,12 @@ from sparktrain.protocol.feed_messages import FeedAddress, MemberStreams
 from sparktrain.state.agent_messages import (
     AckCheckpoint,
     Advise,
+    AnswerMember,
     CheckpointFailed,
     CheckpointWritten,
     FormGang,
     Heartbeat,
+    MemberAsked,
     MemberAwaits,
     MemberEnded,
     MemberReported,
@@ -45,6 +47,7 @@ __all__ = [
     "PARCEL_FILES",
     "AckCheckpoint",
     "Advise",
+    "AnswerMember",
     "Certificates",
     "CheckpointFailed",
     "CheckpointWritten",
@@ -57,6 +60,7 @@ __all__ = [
     "HeartbeatAck",
     "Join",
     "Leave",
+    "MemberAsked",
     "MemberAwaits",
     "MemberEnded",
     "MemberFeed",
@@ -232,6 +236,8 @@ class StartMember(Message, frozen=True, tag=True):
     """Variables of its environment, perhaps secrets: never written or logged."""
     data: MemberData = MemberData()
     streams: MemberStreams = MemberStreams()
+    port: int = 0
+    """The port that the member must take, see `Assignment`."""
 
 
 class FeedEnded(Message, frozen=True, tag=True):

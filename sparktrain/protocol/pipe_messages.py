@@ -107,6 +107,8 @@ class Assignment(Message, frozen=True, tag=True):
     """Environment variables of the user."""
     data: MemberData = MemberData()
     streams: MemberStreams = MemberStreams()
+    port: int = 0
+    """The port of `address` by which the others know this member already; 0: any free one."""
 
 
 class Reserved(Message, frozen=True, tag=True):
@@ -146,6 +148,26 @@ class FeedOver(Message, frozen=True, tag=True):
 
     feed: str
     epoch: int
+    problem: str = ""
+
+
+class SamplerAsked(Message, frozen=True, tag=True):
+    """A question of the training function for the sampler of its run. Answered by `SamplerAnswered`."""
+
+    most_bytes: ClassVar[int] = LARGE_BYTES
+
+    number: int
+    """Counts the questions of this process from 1."""
+    question: bytes
+
+
+class SamplerAnswered(Message, frozen=True, tag=True):
+    """What the sampler has answered, or why it cannot."""
+
+    most_bytes: ClassVar[int] = LARGE_BYTES
+
+    number: int
+    answer: bytes
     problem: str = ""
 
 
@@ -221,7 +243,17 @@ class StopAdvised(Message, frozen=True, tag=True):
     """`ctx.should_stop()` answers True from now on."""
 
 
-ToMember = Assignment | Form | SharedValue | SnapshotStored | StopAdvised | FeedOver
+ToMember = Assignment | Form | SharedValue | SnapshotStored | StopAdvised | FeedOver | SamplerAnswered
 FromMember = (
-    Reserved | SharedValue | FeedPhase | RowsAwaited | Entered | Reported | Stepped | Snapshot | Unsaved | FunctionEnded
+    Reserved
+    | SharedValue
+    | FeedPhase
+    | RowsAwaited
+    | SamplerAsked
+    | Entered
+    | Reported
+    | Stepped
+    | Snapshot
+    | Unsaved
+    | FunctionEnded
 )

@@ -1,11 +1,14 @@
 """The result of a sweep: what its call returns."""
 
+import os
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.boundary import users_call
+from sparktrain.config.param_values import described
 from sparktrain.display import trial_table
-from sparktrain.errors import MissingFileError, NoBestTrialError
+from sparktrain.errors import MissingFileError, NoBestTrialError, SpecError
+from sparktrain.results.study_export import study_of
 from sparktrain.runs.failure_table import failure_frame, no_best
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.runs.sweep_outcome import SweepOutcome, best_of, metric_names, names
@@ -13,6 +16,7 @@ from sparktrain.runs.trial_result import TrialResult
 
 if TYPE_CHECKING:
     import pandas as pd
+    from optuna.study import Study
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -65,6 +69,22 @@ class SweepResult(SweepOutcome):
         """
         return trial_frame(self)
 
+    @users_call
+    def to_study(self, metric: str | None = None) -> "Study":
+        """The sweep as a study of Optuna in memory, for `optuna.importance`, `optuna.visualization` and the dashboard.
+
+        Each trial has its parameters, state (`PRUNED` too), value, intermediate values by step, times, and as user
+        attributes its other metrics, log and error. Distributions are those of the space; a list, or what the space
+        does not describe, is categorical, and a nested parameter has its path as name, such as `optimizer.lr`.
+
+        Args:
+            metric: what the study compares; that of the sweep by default.
+
+        Blocks on the store. Raises SpecError when Optuna is not installed or there is no such metric,
+        RunDirectoryError for files that are corrupt, OSError when the store fails.
+        """
+        return study_of(self, self._files, metric)
+
     def __str__(self) -> str:
         return trial_table.as_text(self)
 
@@ -77,6 +97,14 @@ class SweepResult(SweepOutcome):
 def sweep_result(outcome: SweepOutcome) -> SweepResult:
     """`outcome`, as a call returns it."""
     return SweepResult(**{each.name: getattr(outcome, each.name) for each in fields(outcome)})
+
+
+def directory_of(run: object, subject: str = "run") -> str:
+    """The run directory that a user names: a path, a URL, or a result. Raises SpecError."""
+    directory = getattr(run, "directory", run)
+    if not isinstance(directory, str | os.PathLike) or not (path := os.fspath(directory)):
+        raise SpecError(f"{subject} is {described(run)}; pass a run directory, or the result of a run")
+    return path
 
 
 def trial_frame(outcome: SweepOutcome) -> "pd.DataFrame":

@@ -33,6 +33,14 @@ class Wire(Protocol):
         """The answer to a `Snapshot`, each once; None when none came in time, or the agent is gone."""
         ...
 
+    def ask(self, question: bytes, timeout_s: float | None) -> m.SamplerAnswered | None:
+        """Ask the sampler of the run, in one thread at a time.
+
+        None without waiting where `timeout_s` is None, and when no answer came in time, or the agent is gone. Raises
+        OSError when the other end is gone.
+        """
+        ...
+
 
 class AgentWire:
     """The connection to the agent of this member, over the socket pair made for its fork."""
@@ -47,6 +55,9 @@ class AgentWire:
         self._shared: deque[tuple[str, bytes]] = deque()
         self._kept: deque[m.SnapshotStored] = deque()
         self._over: deque[m.FeedOver] = deque()
+        self._asked = 0
+        """Number of the newest question to the sampler."""
+        self._answers: deque[m.SamplerAnswered] = deque()
 
     def send(self, message: m.FromMember) -> None:
         """See base class. Waits only while the agent, which reads all the time, is not scheduled."""
@@ -61,6 +72,17 @@ class AgentWire:
     def kept(self, timeout_s: float) -> m.SnapshotStored | None:
         """See base class."""
         return self._await(self._kept, timeout_s)
+
+    def ask(self, question: bytes, timeout_s: float | None) -> m.SamplerAnswered | None:
+        """See base class."""
+        self._asked += 1
+        self.send(m.SamplerAsked(self._asked, question))
+        deadline = self._clock.now() + (timeout_s or 0.0)
+        while timeout_s is not None:
+            found = self._await(self._answers, max(0.0, deadline - self._clock.now()))
+            if found is None or found.number == self._asked:
+                return found  # answers come in the order of their questions
+        return None
 
     # ---- rendezvous of the gang
 
@@ -125,6 +147,8 @@ class AgentWire:
                 self._shared.append((key, value))
             case m.FeedOver():
                 self._over.append(message)
+            case m.SamplerAnswered():
+                self._answers.append(message)
             case m.SnapshotStored():
                 self._kept.append(message)
 

@@ -139,6 +139,15 @@ class TrainContext:
         """Whether the run asks this trial to stop: then return the result so far. Does not block. Any thread."""
         return self._wire.stop_advised()
 
+    def ask_sampler(self, question: bytes, timeout_s: float | None) -> tuple[bytes, str] | None:
+        """Ask the sampler of the run; the `trial` of `sparktrain.optuna` does, in one thread.
+
+        The answer, or why there is none. None without waiting where `timeout_s` is None, and when nothing came in time.
+        Raises OSError when the agent is gone.
+        """
+        found = self._wire.ask(question, timeout_s)
+        return None if found is None else (found.answer, found.problem)
+
     @property
     def checkpoint(self) -> "CheckpointSaver":
         """Saves and restores the training: a `sparktrain.CheckpointSaver`.
@@ -206,6 +215,7 @@ class TrainContext:
                 timeout_s=RING_TIMEOUT_S,
                 clock=self._clock,
                 connected=lambda: gang.connected,
+                homes=gang.homes,
             )
         return self._strategies.strategy(kind, **options)
 

@@ -1,0 +1,241 @@
+"""A finished sweep as a study of Optuna in memory, for its importances, its plots and its dashboard."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.config.distribution import TAIL, Distribution
+from sparktrain.errors import SpecError
+from sparktrain.ids import CHIEF
+from sparktrain.runs.history import look
+from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
+from sparktrain.runs.run_files import RunFiles
+from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names
+from sparktrain.runs.trial_result import TrialResult
+from sparktrain.search.sampled_space import Leaf
+from sparktrain.search.space_json import stored_leaves
+from sparktrain.state.records import AnyRecord, GangFormed, TrialAnswered, TrialConcluded
+from sparktrain.state.trial import TrialStatus
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+_STATES = {
+    TrialStatus.QUEUED: "WAITING",
+    TrialStatus.RUNNING: "RUNNING",
+    TrialStatus.SUCCEEDED: "COMPLETE",
+    TrialStatus.PRUNED: "PRUNED",
+}
+"""Optuna's names; every other status is a failure there."""
+
+
+@dataclass
+class _Stored:
+    """What the run directory has beside the result."""
+
+    leaves: dict[str, Leaf] = field(default_factory=dict)
+    started: dict[int, float] = field(default_factory=dict)
+    ended: dict[int, float] = field(default_factory=dict)
+    curves: dict[int, dict[int, float]] = field(default_factory=dict)
+    """Values of the metric by trial and step, of the chief."""
+    asked: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Distributions that a trial of `sparktrain.optuna` named itself, as Optuna's JSON."""
+
+
+def check_optuna(called: str) -> None:
+    """Raise SpecError where Optuna is not installed."""
+    if find_spec("optuna") is None:
+        raise SpecError(f"{called} needs optuna, which is not installed: pip install 'sparktrain[search]'")
+
+
+def study_of(outcome: SweepOutcome, files: RunFiles | None, metric: str | None) -> "Study":
+    """`SweepResult.to_study`. Blocks on the store. Raises SpecError, RunDirectoryError, OSError."""
+    check_optuna("result.to_study()")
+    from optuna.samplers import TPESampler
+    from optuna.storages import InMemoryStorage
+    from optuna.study import create_study
+
+    chosen = _metric(outcome, metric)
+    stored = _Stored() if files is None else _stored(files, chosen)
+    params = {trial.id: _flat(trial.params, stored.leaves) for trial in outcome.trials}
+    distributions = _distributions(stored.leaves, params.values())
+    study = create_study(
+        storage=InMemoryStorage(),
+        sampler=TPESampler(seed=0),
+        study_name=outcome.name,
+        direction="minimize" if outcome.mode == "min" else "maximize",
+    )
+    for name, value in (("metric", chosen), ("directory", outcome.directory)):
+        study.set_user_attr(f"sparktrain:{name}", value)
+    for trial in outcome.trials:
+        study.add_trial(_frozen(trial, params[trial.id], distributions, chosen, stored))
+    return study
+
+
+def _metric(outcome: SweepOutcome, metric: str | None) -> str:
+    known = metric_names(outcome)
+    chosen = metric if metric is not None else outcome.metric
+    if chosen is None:
+        raise SpecError(
+            f"run {outcome.name} has no metric, and a study compares trials by one: call to_study(metric=...) with one "
+            f"of {', '.join(known) or 'those that the function returns'}"
+        )
+    if metric is not None and metric not in known:
+        raise SpecError(
+            f"to_study(metric={metric!r}): no trial of run {outcome.name} has that metric; choose one of "
+            f"{', '.join(known) or 'none: no trial has a result'}"
+        )
+    return chosen
+
+
+# ---- what the run directory has
+
+
+def _stored(files: RunFiles, metric: str) -> _Stored:
+    place = place_of(files.directory, LOOK_TIMEOUT_S)
+    found = look(place.store, place.layout)
+    made = _Stored()
+    if found is not None:
+        made.leaves = stored_leaves(found.plan.space)
+        for record in found.opened.records:
+            _note(made, record)
+    history = files.history()
+    if metric in history:
+        of_chief = history[history["rank"] == CHIEF].dropna(subset=[metric])
+        for trial, step, value in zip(of_chief["trial"], of_chief["step"], of_chief[metric], strict=True):
+            made.curves.setdefault(int(trial), {})[int(step)] = float(value)
+    return made
+
+
+def _note(made: _Stored, record: AnyRecord) -> None:
+    match record:
+        case GangFormed(trial=trial, at=at) if at:
+            made.started.setdefault(trial, at)
+        case TrialConcluded(trial=trial, at=at) if at:
+            made.ended[trial] = at
+        case TrialAnswered(trial=trial, memo=memo):
+            made.asked.setdefault(trial, {}).update(memo.get("distributions", {}))
+
+
+# ---- parameters
+
+
+def _flat(params: Mapping[str, Any], leaves: Mapping[str, Leaf]) -> dict[str, Any]:
+    """The parameters by path: a dict of the space is one parameter for each of its leaves, any other value is one."""
+    found: dict[str, Any] = {}
+    for path in leaves:
+        value: Any = params
+        for name in path.split("."):
+            value = value.get(name, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+        if value is not _ABSENT:
+            found[path] = _plain(value)
+    covered = {path.partition(".")[0] for path in found}
+    return found | {name: _plain(value) for name, value in params.items() if name not in covered}
+
+
+_ABSENT = object()
+
+
+def _plain(value: Any) -> Any:
+    """A value as every storage of Optuna takes it: lists and dicts are JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
+
+
+def _distributions(leaves: Mapping[str, Leaf], params: Iterable[Mapping[str, Any]]) -> "dict[str, BaseDistribution]":
+    """One distribution for each parameter: that of the space where it has all values, or else these values."""
+    from optuna.distributions import CategoricalDistribution
+
+    values: dict[str, list[Any]] = {}
+    for each in params:
+        for path, value in each.items():
+            values.setdefault(path, []).append(value)
+    found: dict[str, BaseDistribution] = {}
+    for path, seen in values.items():
+        made = _distribution(leaves[path]) if path in leaves else None
+        found[path] = made if made is not None and _has(made, seen) else CategoricalDistribution(_unique(seen))
+    return found
+
+
+def _distribution(leaf: Leaf) -> "BaseDistribution":
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if not isinstance(leaf, Distribution) or leaf.kind == "choice":
+        return CategoricalDistribution(_unique(map(_plain, leaf if isinstance(leaf, tuple) else leaf.arguments)))
+    if leaf.kind == "normal":
+        return FloatDistribution(leaf.quantile(TAIL), leaf.quantile(1 - TAIL))
+    low, high = leaf.arguments[:2]
+    if leaf.kind in ("randint", "lograndint"):
+        return IntDistribution(low, high, log=leaf.kind == "lograndint")
+    if leaf.kind == "quniform":
+        return FloatDistribution(low, leaf.at_step(leaf.steps), step=leaf.arguments[2])
+    return FloatDistribution(low, high, log=leaf.kind == "loguniform")
+
+
+def _has(distribution: "BaseDistribution", values: Iterable[Any]) -> bool:
+    try:
+        return all(distribution._contains(distribution.to_internal_repr(value)) for value in values)
+    except ValueError:
+        return False
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in their order; 1, 1.0 and True are the same to Optuna."""
+    return list(dict.fromkeys(values))
+
+
+# ---- trials
+
+
+def _frozen(
+    trial: TrialResult,
+    params: dict[str, Any],
+    distributions: "Mapping[str, BaseDistribution]",
+    metric: str,
+    stored: _Stored,
+) -> "FrozenTrial":
+    from optuna.distributions import json_to_distribution
+    from optuna.trial import TrialState, create_trial
+
+    asked = {path: json_to_distribution(text) for path, text in stored.asked.get(trial.id, {}).items()}
+    curve = stored.curves.get(trial.id, {})
+    value = trial.metrics.get(metric, math.nan)
+    state = TrialState[_STATES.get(trial.status, "FAIL")]
+    if state is TrialState.COMPLETE and math.isnan(value):
+        state = TrialState.FAIL  # as `study.tell` has it
+    if state is TrialState.PRUNED and math.isnan(value) and curve:
+        value = curve[max(curve)]
+    valued = state in (TrialState.COMPLETE, TrialState.PRUNED) and not math.isnan(value)
+    made = create_trial(
+        state=state,
+        value=value if valued else None,
+        params=params,
+        distributions={path: asked.get(path, distributions[path]) for path in params},
+        user_attrs=_attrs(trial, metric),
+        intermediate_values=curve,
+    )
+    if (started := stored.started.get(trial.id)) is not None:
+        made.datetime_start = datetime.fromtimestamp(started)
+    if (ended := stored.ended.get(trial.id)) is not None and state.is_finished():
+        made.datetime_complete = datetime.fromtimestamp(ended)
+    return made
+
+
+def _attrs(trial: TrialResult, metric: str) -> dict[str, Any]:
+    """What Optuna has no place for; empty where there is nothing."""
+    found = {name: value for name, value in trial.metrics.items() if name != metric}
+    known = {
+        "status": trial.status.value,
+        "seconds": trial.seconds,
+        "generations": trial.generations,
+        "host": trial.host,
+        "log": trial.log,
+        "error": trial.error.summary if trial.error is not None else None,
+        "pruned": trial.pruned,
+    }
+    return found | {f"sparktrain:{name}": value for name, value in known.items() if value}

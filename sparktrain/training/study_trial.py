@@ -1,0 +1,257 @@
+"""The `trial` of an Optuna objective in a training process: each question goes to the study in the driver.
+
+It has the interface of `optuna.trial.Trial` that objectives use. One thread of an objective uses it.
+"""
+
+import inspect
+import json
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+    check_distribution_compatibility,
+    distribution_to_json,
+)
+
+from sparktrain.state.outcome import EndedEarly
+from sparktrain.training.context import TrainContext
+
+ANSWER_TIMEOUT_S = 600.0
+"""How long the driver may take for an answer: a Gaussian process takes some seconds, a slow storage a minute."""
+_UNANSWERED = 64
+"""The most reports on their way: an objective that never asks waits for the driver then."""
+
+
+class StudyTrial(optuna.trial.BaseTrial):
+    """One trial of a study that the driver holds."""
+
+    def __init__(self, ctx: TrainContext, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Blocks until the driver has asked the study for the trial."""
+        self._ctx = ctx
+        self._timeout_s = timeout_s
+        self._unanswered = 0
+        self._reported: dict[int, float] = {}
+        self._constraints: dict[str, float] = {}
+        self._newest = -1
+        started = self._ask("the start of the objective", kind="start")
+        self._number: int = started["number"]
+        self._started = datetime.fromisoformat(started["started"]) if started["started"] else None
+        self._user_attrs: dict[str, Any] = started["attrs"]
+        self.objectives: int = started["objectives"]
+        self._params: dict[str, Any] = {}
+        self._distributions: dict[str, BaseDistribution] = {}
+
+    # ---- parameters
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        """See base class. Blocks for the answer of the driver."""
+        return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
+
+    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
+        """See base class. Blocks for the answer of the driver."""
+        return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """See base class. Blocks for the answer of the driver."""
+        return self._suggest(name, CategoricalDistribution(choices))
+
+    # Deprecated: they warn as Optuna does, and call the methods above.
+    suggest_uniform = optuna.trial.Trial.suggest_uniform
+    suggest_loguniform = optuna.trial.Trial.suggest_loguniform
+    suggest_discrete_uniform = optuna.trial.Trial.suggest_discrete_uniform
+
+    def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
+        before = self._distributions.get(name)
+        if before is not None:
+            check_distribution_compatibility(before, distribution)
+            if before != distribution:
+                warnings.warn(
+                    f"Inconsistent parameter values for distribution with name {name!r}: the values of the first call "
+                    f"are used, {before}",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+            return self._params[name]
+        text = distribution_to_json(distribution)
+        stored = self._ask(f"trial.suggest_*({name!r})", kind="suggest", name=name, distribution=text)
+        self._distributions[name] = distribution
+        self._params[name] = distribution.to_external_repr(stored)
+        return self._params[name]
+
+    # ---- reports
+
+    def report(self, value: float, step: int) -> None:
+        """See base class. The value is the metric `value` of the run, too."""
+        self._check_one_objective("report")
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            message = f"The `value` argument is of type '{type(value)}' but supposed to be a float."
+            raise TypeError(message) from None
+        try:
+            count = int(step)
+        except (TypeError, ValueError):
+            message = f"The `step` argument is of type '{type(step)}' but supposed to be an int."
+            raise TypeError(message) from None
+        if count < 0:
+            raise ValueError(f"`step={count}` must be non-negative.")
+        if count in self._reported:
+            warnings.warn(
+                f"The reported value is ignored because this `step={count}` is already reported.", stacklevel=2
+            )
+            return
+        self._reported[count] = number
+        if count > self._newest:  # reports of a run grow
+            self._newest = count
+            self._ctx.report(count, value=number)
+        self._send(f"trial.report({number:g}, {count})", kind="report", step=count, value=repr(number))
+
+    def should_prune(self) -> bool:
+        """See base class. The study's pruner decides in the driver; blocks for its answer."""
+        self._check_one_objective("should_prune")
+        prune, self._pruner = self._ask("trial.should_prune()", kind="prune")
+        return bool(prune)
+
+    _pruner = "the objective"
+
+    def ended_early(self, error: optuna.TrialPruned) -> EndedEarly:
+        """What the run gets where the objective raises `TrialPruned`."""
+        step = max(self._reported, default=0)
+        value = self._reported.get(step, math.nan)
+        shown = f"value {value:.4g}" if step in self._reported else "no value was reported"
+        reason = f"stopped at step {step}: {shown}, TrialPruned {str(error) or 'without a message'} ({self._pruner})"
+        return EndedEarly(step, value if math.isfinite(value) else None, reason)
+
+    # ---- attributes
+
+    def set_user_attr(self, key: str, value: Any) -> None:
+        """See base class. `value` must be JSON; raises TypeError for any other."""
+        self._send(f"trial.set_user_attr({key!r})", kind="attr", name=key, value=value)
+        self._user_attrs[key] = value
+
+    def set_constraint(self, key: str, value: float) -> None:
+        """See base class: feasible where `value` is 0 or less. Blocks for the answer of the driver."""
+        if math.isnan(float(value)):
+            raise ValueError(f"Attempted to set a constraint for {key!r}, but NaN is not allowed.")
+        self._ask(f"trial.set_constraint({key!r})", kind="constraint", name=key, value=repr(float(value)))
+        self._constraints.setdefault(key, float(value))
+
+    @property
+    def constraints(self) -> dict[str, float]:
+        """See base class."""
+        return dict(self._constraints)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """See base class."""
+        return dict(self._params)
+
+    @property
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """See base class."""
+        return dict(self._distributions)
+
+    @property
+    def user_attrs(self) -> dict[str, Any]:
+        """See base class."""
+        return dict(self._user_attrs)
+
+    @property
+    def datetime_start(self) -> datetime | None:
+        """See base class. By the clock of the driver."""
+        return self._started
+
+    @property
+    def number(self) -> int:
+        """The number of the trial in the study; `ctx.trial` is that in the run."""
+        return self._number
+
+    @property
+    def study(self) -> Any:
+        """Not here: raises AttributeError."""
+        raise AttributeError(
+            "trial.study is in the driver alone: use its attributes there, in callbacks=, or pass to the objective "
+            "what it needs of them"
+        )
+
+    def _check_one_objective(self, called: str) -> None:
+        if self.objectives > 1:
+            raise NotImplementedError(f"Trial.{called} is not supported for multi-objective optimization.")
+
+    # ---- the driver
+
+    def _send(self, doing: str, **question: Any) -> None:
+        """Ask without waiting; from time to time, wait."""
+        self._unanswered += 1
+        if self._unanswered >= _UNANSWERED:
+            self._ask(doing, **question)
+            return
+        self._ctx.ask_sampler(json.dumps(question).encode(), None)
+
+    def _ask(self, doing: str, **question: Any) -> Any:
+        """The driver's answer. Raises ValueError with the words of Optuna, TimeoutError without an answer."""
+        self._unanswered = 0
+        found = self._ctx.ask_sampler(json.dumps(question).encode(), self._timeout_s)
+        if found is None:
+            raise TimeoutError(
+                f"trial {self._ctx.trial}: the driver has not answered {doing} within {self._timeout_s:g} s: see the "
+                "driver's log for the storage of the study, and call st.optuna.optimize() again to resume"
+            )
+        answer, problem = found
+        if problem:
+            raise _raised(problem, doing)
+        return json.loads(answer)
+
+
+def run_objective(objective: Callable[..., Any], ctx: TrainContext) -> dict[str, float] | EndedEarly:
+    """Call an objective once with its `trial`, and with `ctx` if it names that. Raises what it raises."""
+    trial = StudyTrial(ctx)
+    extra = {"ctx": ctx} if _names_ctx(objective) else {}
+    try:
+        returned = objective(trial, **extra)
+    except optuna.TrialPruned as pruned:
+        return trial.ended_early(pruned)
+    return _values(returned, trial.objectives)
+
+
+def _names_ctx(objective: Callable[..., Any]) -> bool:
+    try:
+        return "ctx" in inspect.signature(objective).parameters
+    except (TypeError, ValueError):  # a callable without a signature
+        return False
+
+
+def _values(returned: Any, objectives: int) -> dict[str, float]:
+    if objectives == 1:
+        return {"value": _value(returned)}
+    if isinstance(returned, str) or not isinstance(returned, Sequence) or len(returned) != objectives:
+        raise ValueError(
+            f"the objective returned {returned!r}, and the study has {objectives} objectives: return a tuple of as "
+            "many numbers"
+        )
+    return {f"values_{index}": _value(each) for index, each in enumerate(returned)}
+
+
+def _value(returned: Any) -> float:
+    try:
+        return float(returned)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"the objective returned {returned!r}, which is no number: return the value that the study compares"
+        ) from None
+
+
+def _raised(problem: str, doing: str) -> Exception:
+    kind, _, text = problem.partition(": ")
+    known: dict[str, type[Exception]] = {"TypeError": TypeError, "NotImplementedError": NotImplementedError}
+    return known.get(kind, ValueError)(f"{doing}: {text or problem}")

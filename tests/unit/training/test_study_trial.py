@@ -1,0 +1,185 @@
+"""The trial of an objective in a training process, joined to a study without a driver between them."""
+
+import json
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from sparktrain.ids import TrialId
+from sparktrain.search.sampler import Observation, ObservedStatus
+from sparktrain.search.study_sampler import StudySampler
+from sparktrain.state.outcome import EndedEarly
+from sparktrain.training.study_trial import StudyTrial, run_objective
+
+
+class Context:
+    """The `ctx` of a trial: it passes questions to a sampler at once."""
+
+    def __init__(self, sampler: StudySampler, trial: int = 0) -> None:
+        self.trial = trial
+        self.reports: list[tuple[int, float]] = []
+        self._sampler = sampler
+
+    def ask_sampler(self, question: bytes, timeout_s: float | None) -> tuple[bytes, str] | None:
+        reply = self._sampler.answer(TrialId(self.trial), question)
+        return None if timeout_s is None else (reply.answer, reply.problem)
+
+    def report(self, step: int, **metrics: float) -> None:
+        self.reports.append((step, metrics["value"]))
+
+
+def run_all(study: optuna.Study, objective: Any, trials: int) -> None:
+    """What a run does, one trial at a time."""
+    sampler = StudySampler(study, trials)
+    sampler.open("r", [])
+    for number in range(trials):
+        try:
+            found = run_objective(objective, Context(sampler, number))  # type: ignore[arg-type]
+        except ZeroDivisionError:
+            end = (ObservedStatus.FAILED, {})
+        else:
+            pruned = isinstance(found, EndedEarly)
+            end = (ObservedStatus.PRUNED, {}) if pruned else (ObservedStatus.SUCCEEDED, found)  # type: ignore[assignment]
+        sampler.observe(Observation(TrialId(number), {}, *end))
+
+
+def objective(trial: Any) -> float:
+    kind = trial.suggest_categorical("kind", ["plain", "deep", None])
+    x = trial.suggest_float("x", 1e-3, 8, log=True)
+    if kind == "deep":
+        x += trial.suggest_int("layers", 2, 10, step=2) + trial.suggest_float("drop", 0, 1, step=0.25)
+    trial.set_user_attr("kind", kind)
+    if trial.number == 11:
+        x = 1 / 0
+    for step in range(5):
+        trial.report(x / (step + 1), step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    return float(x)
+
+
+def studied(trial: optuna.trial.FrozenTrial) -> list[Any]:
+    attrs = {name: value for name, value in trial.user_attrs.items() if not name.startswith("sparktrain")}
+    return [trial.state, trial.value, trial.params, trial.distributions, trial.intermediate_values, attrs]
+
+
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        optuna.pruners.MedianPruner(n_startup_trials=4),
+        optuna.pruners.SuccessiveHalvingPruner(),
+        optuna.pruners.NopPruner(),
+    ],
+)
+def test_a_study_is_the_same_as_by_its_own_optimize(pruner: optuna.pruners.BasePruner) -> None:
+    studies = [
+        optuna.create_study(study_name="s", sampler=optuna.samplers.TPESampler(seed=5), pruner=pruner) for _ in range(2)
+    ]
+    studies[0].optimize(objective, n_trials=30, catch=ZeroDivisionError)
+    run_all(studies[1], objective, 30)
+    assert list(map(studied, studies[1].trials)) == list(map(studied, studies[0].trials))
+    states = {each.state for each in studies[1].trials}
+    assert TrialState.FAIL in states
+    assert (TrialState.PRUNED in states) != isinstance(pruner, optuna.pruners.NopPruner)
+
+
+@pytest.fixture
+def trial() -> StudyTrial:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    sampler = StudySampler(study, 1)
+    sampler.open("r", [])
+    return StudyTrial(Context(sampler))  # type: ignore[arg-type]
+
+
+def test_it_has_what_objectives_read(trial: StudyTrial) -> None:
+    x = trial.suggest_float("x", 0, 1)
+    trial.set_user_attr("a", {"b": 1})
+    trial.set_constraint("c", 1)
+    assert isinstance(trial, optuna.trial.BaseTrial)
+    assert (trial.number, trial.params, trial.user_attrs) == (0, {"x": x}, {"a": {"b": 1}})
+    assert trial.distributions == {"x": optuna.distributions.FloatDistribution(0, 1)}
+    assert trial.constraints == {"c": 1.0}
+    assert trial.datetime_start is not None
+
+
+def test_deprecated_names_warn_as_optuna_does(trial: StudyTrial) -> None:
+    with pytest.warns(FutureWarning, match="suggest_uniform has been deprecated"):
+        assert 0 <= trial.suggest_uniform("u", 0, 1) <= 1
+    with pytest.warns(FutureWarning, match="suggest_loguniform has been deprecated"):
+        assert 1 <= trial.suggest_loguniform("l", 1, 2) <= 2
+    with pytest.warns(FutureWarning, match="suggest_discrete_uniform has been deprecated"):
+        assert trial.suggest_discrete_uniform("d", 0, 1, 0.5) in (0, 0.5, 1)
+
+
+def test_wrong_arguments_raise_what_optuna_raises(trial: StudyTrial) -> None:
+    trial.suggest_float("x", 0, 1)
+    with pytest.raises(ValueError, match="Cannot set different distribution kind"):
+        trial.suggest_int("x", 0, 1)
+    with pytest.warns(RuntimeWarning, match="Inconsistent parameter values"):
+        assert trial.suggest_float("x", 0, 2) == trial.params["x"]
+    with pytest.raises(ValueError, match="must be non-negative"):
+        trial.report(1.0, -1)
+    with pytest.raises(TypeError, match="supposed to be a float"):
+        trial.report("high", 1)  # type: ignore[arg-type]
+    trial.report(1.0, 1)
+    with pytest.warns(UserWarning, match="already reported"):
+        trial.report(2.0, 1)
+    with pytest.raises(ValueError, match="NaN is not allowed"):
+        trial.set_constraint("c", float("nan"))
+    with pytest.raises(AttributeError, match=r"trial\.study is in the driver alone"):
+        trial.study  # noqa: B018
+
+
+def test_reports_of_a_smaller_step_reach_the_study_and_not_the_run(trial: StudyTrial) -> None:
+    for step in (3, 1, 4):
+        trial.report(float(step), step)
+    assert trial._ctx.reports == [(3, 3.0), (4, 4.0)]  # type: ignore[attr-defined]
+
+
+def test_a_driver_that_does_not_answer_is_named_with_the_trial_and_the_question(trial: StudyTrial) -> None:
+    trial._ctx.ask_sampler = lambda question, timeout_s: None  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError, match=r"trial 0: the driver has not answered trial\.suggest_\*\('x'\) within 600"):
+        trial.suggest_float("x", 0, 1)
+
+
+def test_an_objective_that_only_reports_waits_from_time_to_time(trial: StudyTrial) -> None:
+    waits = list[float | None]()
+
+    def ask(question: bytes, timeout_s: float | None) -> tuple[bytes, str] | None:
+        waits.append(timeout_s)
+        return (b"null", "")
+
+    trial._ctx.ask_sampler = ask  # type: ignore[method-assign]
+    for step in range(200):
+        trial.report(1.0, step)
+    assert sum(each is not None for each in waits) == 3
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [(None, "returned None, which is no number"), ("high", "returned 'high', which is no number")],
+)
+def test_an_objective_returns_a_number(returned: Any, words: str) -> None:
+    sampler = StudySampler(optuna.create_study(), 1)
+    with pytest.raises(ValueError, match=words):
+        run_objective(lambda trial: returned, Context(sampler))  # type: ignore[arg-type]
+
+
+def test_with_several_objectives_it_returns_as_many_and_cannot_report() -> None:
+    sampler = StudySampler(optuna.create_study(directions=["minimize"] * 2), None)
+    context: Any = Context(sampler)
+    assert run_objective(lambda trial: (1, 2.5), context) == {"values_0": 1.0, "values_1": 2.5}
+    for wrong in ((1,), "ab", 3.0):
+        with pytest.raises(ValueError, match="the study has 2 objectives: return a tuple"):
+            run_objective(lambda trial, wrong=wrong: wrong, context)
+    for call in (lambda trial: trial.report(1.0, 0), lambda trial: trial.should_prune()):
+        with pytest.raises(NotImplementedError, match="not supported for multi-objective"):
+            run_objective(call, context)
+
+
+def test_questions_are_json(trial: StudyTrial) -> None:
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        trial.set_user_attr("a", object())
+    assert json.dumps(trial.user_attrs) == "{}"
