@@ -1,0 +1,90 @@
+"""What a sweep would be, before anything starts: its checks, its size, and its time by a former run's trials."""
+
+from collections.abc import Iterator, Sequence
+
+from sparktrain import formatting
+from sparktrain.driver.first_lines import opening
+from sparktrain.driver.prepare import PreparedRun
+from sparktrain.errors import SparktrainError
+from sparktrain.results.run_result import RunResult
+from sparktrain.results.stored_result import load
+from sparktrain.runs.history import read_overview
+from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, runs_in
+from sparktrain.simulation.curves import LearningCurve
+from sparktrain.simulation.virtual_run import VirtualRun
+from sparktrain.state.trial import TrialStatus
+
+_MOST_SIMULATED = 10_000
+MOST_LOOKED_AT = 20
+"""How many runs of the directory are opened in search of durations, the newest first."""
+_ENDED = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
+
+
+def forecast(prepared: PreparedRun, slots: int | None) -> list[str]:
+    """The lines of a dry run on so many slots, where they are known. Blocks on the store, and writes a probe alone.
+
+    Raises as the run would before it starts: RunDirectoryError, ResumeError, SpecError.
+    """
+    prepared = prepared.attached()
+    spec, gang, trials = prepared.spec, prepared.spec.gang, prepared.trials
+    count = "as many as its timeout allows" if trials is None else formatting.count(trials, "trial")
+    found = [f"{spec.name}: would be {'resumed' if prepared.found else 'made'} in {prepared.where}"]
+    found.append(f"{spec.name}: space: {prepared.space}: {count}")
+    found += opening(prepared)
+    wanted = gang.size * (prepared.concurrent or trials or 1)
+    each = f"{formatting.count(gang.size, 'member')} for each trial"
+    there = "" if slots is None else f"; {slots} here, so {formatting.count(slots // gang.size, 'trial')} at a time"
+    found.append(f"{spec.name}: {each}; {formatting.count(wanted, 'slot')} at most{there}")
+    if slots is not None and slots < gang.size:
+        found.append(f"{spec.name}: a trial needs {gang.size} slots, and there are {slots}: it would be refused")
+    known = [each for each in (None if slots is None else slots // gang.size, prepared.concurrent) if each]
+    concurrent = min(known, default=None)
+    found += (f"{spec.name}: {line}" for line in _expected(prepared, trials, concurrent))
+    return [*found, f"{spec.name}: nothing was started"]
+
+
+def _expected(prepared: PreparedRun, trials: int | None, concurrent: int | None) -> Iterator[str]:
+    """How long it takes by the trials of the newest former run of the same function, with durations in turn."""
+    durations, name = _durations(prepared)
+    if not durations:
+        yield "expected time: unknown, no run of this function is in the directory; run one trial first: --trials 1"
+        return
+    work = sum(durations) / len(durations) * (trials or 1)
+    basis = f"by {formatting.count(len(durations), 'trial')} of {name}, {formatting.duration(work)} in all"
+    if trials is None or trials > _MOST_SIMULATED:
+        yield f"expected time: {formatting.duration(sum(durations) / len(durations))} for each trial, {basis}"
+        return
+    if concurrent is None:
+        yield f"expected time: {basis}, on n slots for trials an n-th of that; --max-concurrent-trials n shows it"
+        return
+    curves = [LearningCurve((), durations[index % len(durations)]) for index in range(trials)]
+    metric = prepared.spec.metric or ""
+    seconds = VirtualRun(curves, concurrent, metric, prepared.spec.mode, ()).run().seconds
+    at_a_time = f"{formatting.count(concurrent, 'trial')} at a time"
+    less = ", less with the stopper" if prepared.spec.stopper else ""
+    yield f"expected time: {formatting.duration(seconds)} with {at_a_time}, {basis}{less}"
+
+
+def _durations(prepared: PreparedRun) -> tuple[Sequence[float], str]:
+    """Seconds of each trial that ended, in the newest run of the same function beside this one, and its name."""
+    try:
+        places, alone = runs_in(prepared.store.where(), LOOK_TIMEOUT_S)
+    except SparktrainError:
+        return (), ""
+    same = [(each, started) for each in ([] if alone else places) if (started := _started(each, prepared)) is not None]
+    for place, _ in sorted(same, key=lambda pair: pair[1], reverse=True)[:MOST_LOOKED_AT]:
+        result = load(place.where)
+        ended = [trial.seconds for trial in result.trials if trial.status in _ENDED and trial.seconds > 0]
+        if ended and not isinstance(result, RunResult):
+            return ended, result.name
+    return (), ""
+
+
+def _started(place: RunLocation, prepared: PreparedRun) -> float | None:
+    """When a sweep of this function and gang started; None for any other run."""
+    try:
+        overview = read_overview(place.store, place.layout)
+    except (SparktrainError, FileNotFoundError):
+        return None
+    same = overview.get("function") == prepared.plan.function and overview.get("kind") == "sweep"
+    return float(overview.get("started") or 0.0) if same else None

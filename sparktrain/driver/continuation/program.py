@@ -1,0 +1,114 @@
+"""What a run trains: a function of this process, or the one that another run has stored."""
+
+import ast
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from sparktrain.config import uses
+from sparktrain.config.gang_spec import GangSpec
+from sparktrain.config.param_values import did_you_mean
+from sparktrain.errors import SpecError
+from sparktrain.nesting import check_imported
+from sparktrain.protocol.messages import Code
+from sparktrain.runs.plan import Plan
+from sparktrain.search.space import Space
+from sparktrain.usercode.code_changes import text_of
+from sparktrain.usercode.fingerprint import fingerprint
+from sparktrain.usercode.imports import Sources
+from sparktrain.usercode.serialize import pack, preload_for
+from sparktrain.usercode.target import Target, check_call
+
+
+class PackedProgram(NamedTuple):
+    """A program as executors and the plan of its run get it."""
+
+    name: str
+    code: Code
+    parts: dict[str, str]
+    preload: Sequence[str]
+    text: str
+
+
+class Program(Protocol):
+    """What a run trains."""
+
+    slug: str
+    """The start of a generated name of the run."""
+
+    def check(self, kind: str, space: Space, place: str) -> None:
+        """Raise UserError where it cannot be called with the cases of `space`, which the caller wrote in `place`."""
+        ...
+
+    def makes_strategy(self) -> bool:
+        """Whether it makes a strategy of TensorFlow."""
+        ...
+
+    def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
+        """The program in bytes, at most `limit` of them, with the modules to preload unless they are named."""
+        ...
+
+
+class FunctionProgram(Program):
+    """A function of this process."""
+
+    def __init__(self, function: Callable[..., Any] | Target) -> None:
+        self._target = function if isinstance(function, Target) else Target.of(function)
+        self.slug = self._target.slug
+
+    def check(self, kind: str, space: Space, place: str) -> None:
+        """See base class."""
+        if (module := self._target.module) is not None:
+            check_imported(kind, sys.modules.get(module), module)
+        check_call(self._target.function, space.examples(), place)
+
+    def makes_strategy(self) -> bool:
+        """See base class."""
+        return uses.makes_strategy(self._target.function)
+
+    def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
+        """See base class."""
+        sources, target = Sources(), self._target
+        needed = preload_for(target, gang, env, sources=sources) if preload is None else preload
+        code = pack(target, limit, sources=sources)
+        parts = fingerprint(target, code, sources=sources)
+        return PackedProgram(target.name, code, parts, needed, text_of(target))
+
+
+class StoredProgram(Program):
+    """The function that a run directory holds: its bytes are never loaded here."""
+
+    def __init__(self, plan: Plan, code: Code) -> None:
+        self._plan = plan
+        self._code = code
+        self.slug = f"{plan.spec['name'][:80]}-refit"
+
+    def check(self, kind: str, space: Space, place: str) -> None:
+        """See base class. Knows the names that it takes only where the plan has its source."""
+        known = self._parameters()
+        for name in space.names if known is not None else ():
+            if known is not None and name not in known:
+                raise SpecError(f"{self._plan.function} has no parameter {name!r}{did_you_mean(name, known)}")
+
+    def makes_strategy(self) -> bool:
+        """See base class. By its source."""
+        return any(word in self._plan.text for word in (f".{uses.STRATEGY}(", *uses.OWN_STRATEGIES))
+
+    def packed(self, gang: GangSpec, env: Collection[str], limit: int, preload: Sequence[str] | None) -> PackedProgram:
+        """See base class."""
+        plan = self._plan
+        return PackedProgram(
+            plan.function, self._code, plan.parts, plan.preload if preload is None else preload, plan.text
+        )
+
+    def _parameters(self) -> set[str] | None:
+        """The names that it takes; None where its source is not known, or it takes any name."""
+        name = self._plan.function.rpartition(":")[2].rpartition(".")[2]
+        try:
+            found = [each for each in ast.walk(ast.parse(self._plan.text)) if isinstance(each, ast.FunctionDef)]
+        except SyntaxError:
+            return None
+        function = next((each for each in found if each.name == name), None)
+        if function is None or function.args.kwarg is not None:
+            return None
+        return {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}

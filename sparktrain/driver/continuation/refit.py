@@ -1,0 +1,120 @@
+"""A gang that trains the parameters of a sweep's best trial on: longer, wider, from its checkpoint."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from sparktrain.config.call_option import settled
+from sparktrain.config.continuing_options import RefitKeywords
+from sparktrain.config.param_values import shown
+from sparktrain.driver.continuation.program import StoredProgram
+from sparktrain.driver.options import RunOptions
+from sparktrain.driver.prepare import PreparedRun, compose
+from sparktrain.errors import ResumeError, SpecError
+from sparktrain.ids import TrialId
+from sparktrain.protocol.messages import Code
+from sparktrain.results.run_result import RunResult
+from sparktrain.results.stored_result import load
+from sparktrain.runs import plan as plans
+from sparktrain.runs.history import look
+from sparktrain.runs.locate import RunLocation, run_in
+from sparktrain.runs.plan import Origin, Plan
+from sparktrain.runs.trial_result import TrialResult
+from sparktrain.search.space import single
+from sparktrain.state.checkpoint_history import Checkpoint
+
+
+class Winner(NamedTuple):
+    """The trial of a sweep that is trained on, with what its run directory has of it."""
+
+    place: RunLocation
+    plan: Plan
+    code: Code
+    trial: TrialResult
+    checkpoint: Checkpoint | None
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of its run: those given, and by default metric and directory of the sweep."""
+        of_sweep = {name: self.plan.spec[name] for name in ("metric", "mode") if self.plan.spec["metric"] is not None}
+        same = "metric" not in given or given["metric"] == self.plan.spec["metric"]
+        return {"dir": self.place.store.where(), **(of_sweep if same else {}), **given}
+
+
+@dataclass(frozen=True)
+class Refit:
+    """What a call of `refit` asks for."""
+
+    directory: str
+    trial: int | None = None
+    """The number of the trial; None for the best one."""
+    checkpoint: str = "newest"
+    """`newest`, `best`, or `none` for a start at step 0."""
+
+    def winner(self) -> Winner:
+        """The trial and its checkpoint. Blocks on the store.
+
+        Raises NoBestTrialError; SpecError for a trial or a run that is none; RunDirectoryError.
+        """
+        place = run_in(self.directory)
+        result, stored = load(self.directory), look(place.store, place.layout)
+        if stored is None or isinstance(result, RunResult):
+            raise SpecError(f"{self.directory} holds no sweep: pass the directory of a sweep; `resume` continues a run")
+        if self.trial is None:
+            trial = result.best
+        else:
+            found = [each for each in result.trials if each.id == self.trial]
+            if not found:
+                raise SpecError(f"trial ({self.trial}) must be one of the {len(result.trials)} of {self.directory}")
+            trial = found[0]
+        history = stored.sweep().trials[TrialId(trial.id)].checkpoints
+        chosen = {"newest": history.newest, "best": history.best or history.newest, "none": None}[self.checkpoint]
+        code = plans.read_code(place.store, place.layout, stored.plan.code)
+        return Winner(place, stored.plan, code, trial, chosen)
+
+    def prepared(
+        self, winner: Winner, params: Mapping[str, Any], options: RunOptions, train: Callable[..., Any] | None = None
+    ) -> PreparedRun:
+        """The run of one gang, with `params` in place of the trial's, of the stored function or of `train`."""
+        if train is None:
+            _check_given(winner.plan, options)
+        program = StoredProgram(winner.plan, winner.code) if train is None else train
+        made = compose(program, single({**winner.trial.params, **params}), options)
+        made = replace(made, notes=(*made.notes, self._line(winner, params)))
+        if winner.checkpoint is None:
+            return made
+        origin = Origin(directory=winner.place.where, trial=winner.trial.id, checkpoint=winner.checkpoint)
+        return replace(made, plan=msgspec.structs.replace(made.plan, origin=origin))
+
+    def _line(self, winner: Winner, params: Mapping[str, Any]) -> str:
+        changed = ", ".join(f"{name}={shown(value, 40)}" for name, value in params.items())
+        what = f"trains trial {winner.trial.id} of {winner.place.where} on{f' with {changed}' if changed else ''}"
+        if winner.checkpoint is not None:
+            return f"{what}, from its checkpoint of step {winner.checkpoint.step}"
+        why = "as was asked" if self.checkpoint == "none" else "it has no checkpoint"
+        return f"{what}, from step 0: {why}"
+
+
+def _check_given(plan: Plan, options: RunOptions) -> None:
+    """Raises for what the trials of the sweep had, and the stored function needs as well."""
+    if plan.data is not msgspec.UNSET and (missing := sorted(set(plan.data) - set(options.asked["data"]))):
+        raise SpecError(f"the trials of the sweep read data={missing}, which other runs do not find: pass data= again")
+    given = options.environment()
+    if lacking := [name for name in plan.env if name not in given]:
+        raise ResumeError(
+            "the sweep was started with variables for its trials, and their values are not stored: pass "
+            f"{', '.join(lacking)} by env= (--env {lacking[0]}, to take it from here)"
+        )
+
+
+def compose_refit(
+    directory: str, params: Mapping[str, Any], options: Mapping[str, Any], train: Callable[..., Any] | None = None
+) -> tuple[PreparedRun, dict[str, Any]]:
+    """The run that a call asks for, and all its options. Blocks on the store. Raises UserError, NoBestTrialError."""
+    own = ("trial", "from_checkpoint")
+    first = settled(RefitKeywords, options, "refit")
+    refit = Refit(directory, first["trial"], first["from_checkpoint"])
+    winner = refit.winner()
+    chosen = RunOptions(**winner.settings({name: each for name, each in options.items() if name not in own}))
+    return refit.prepared(winner, params, chosen, train), dict(chosen.asked)

@@ -1,0 +1,213 @@
+"""What a run knows before its first trial: read once, when the run is new, and stored in its plan.
+
+A driver that resumes the run takes it from there: the former runs may be gone by then, or have other results.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Struct
+
+from sparktrain import formatting
+from sparktrain.config.param_values import plain, shown
+from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.config.warm_sources import FirstPoints, FormerRun, FormerTable, WarmSource
+from sparktrain.errors import ResumeError, SpecError
+from sparktrain.ids import TrialId
+from sparktrain.runs.history import look, observation
+from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of, run_in
+from sparktrain.runs.plan import KnownResult, WarmPlan
+from sparktrain.search.sampler import Observation, ObservedStatus, Sampler
+from sparktrain.search.space import Params, Space
+from sparktrain.search.warm_sampler import Places, WarmSampler
+from sparktrain.state.trial import TrialStatus
+
+NO_STATE = ("cmaes", "nsgaii")
+"""Samplers that count a result only in the generation of trials that they proposed it in."""
+_PARAMS, _METRICS = "params.", "metrics."
+_ENDED = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a call passes as `warm_start=`, for the space and the sampler of its run."""
+
+    sources: tuple[WarmSource, ...] = ()
+    space: Space | None = None
+    metric: str | None = None
+    points: tuple[Params, ...] = field(default=())
+    """The cases of the points, in their order."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What identifies the sources."""
+        return tuple(_label(each) for each in self.sources)
+
+    def read(self, where: str) -> WarmPlan | None:
+        """What goes into the plan of a new run at `where`; None without a warm start. Blocks on the stores.
+
+        Raises SpecError, and RunDirectoryError for a directory without a run.
+        """
+        if not self.sources or self.space is None:
+            return None
+        if where in self.labels:
+            raise SpecError(
+                f"warm_start names {where}, the directory of this run itself, and there is no run in it: name a former "
+                "run, or leave warm_start out: the same call resumes a run"
+            )
+        places, lines, known = Places(self.space), [], list[KnownResult]()
+        for source, label in zip(self.sources, self.labels, strict=True):
+            if isinstance(source, FirstPoints):
+                continue
+            found = _of_run(source, self.metric) if isinstance(source, FormerRun) else _of_table(source, self)
+            taken, line = _taken(found, places, label, self.metric or "")
+            known += taken
+            lines.append(line)
+        if self.points:
+            lines.append(f"{formatting.count(len(self.points), 'point')} of warm_start {_are(self.points)} tried first")
+        return WarmPlan(self.labels, tuple(lines), self.points, self.metric, tuple(known))
+
+
+def checked(
+    sources: tuple[WarmSource, ...] | None, space: Space, spec: SweepSpec, sampler: Sampler, name: str
+) -> WarmStart:
+    """What a call passes, once it fits its sampler of that name. Touches no store. Raises SpecError."""
+    if not sources:
+        return WarmStart()
+    if any(not isinstance(each, FirstPoints) for each in sources):
+        _check_learns(spec, sampler, name)
+    places, points = Places(space), list[Params]()
+    for row in [row for each in sources if isinstance(each, FirstPoints) for row in each.rows]:
+        case, problem = places.find(row)
+        if case is None:
+            raise SpecError(
+                f"warm_start: the point {shown(row)} is outside of the space: {problem}; correct it, or widen the space"
+            )
+        if case in points:
+            raise SpecError(f"warm_start has the point {shown(row)} twice: remove one of them")
+        points.append(case)
+    if spec.trials is not None and len(points) > spec.trials:
+        raise SpecError(
+            f"warm_start has {len(points)} points, and trials={spec.trials}: pass more trials, or fewer points"
+        )
+    return WarmStart(sources, space, spec.metric, tuple(points))
+
+
+def _check_learns(spec: SweepSpec, sampler: Sampler, name: str) -> None:
+    if spec.metric is None:
+        raise SpecError(
+            "warm_start has results, and the sweep has no metric to read them by: pass metric=, or points alone"
+        )
+    if not sampler.learns:
+        raise SpecError(
+            f"warm_start has results to learn from, and sampler={name!r} learns nothing: it would try what is known "
+            "again. Use sampler='tpe', pass dicts of parameters to try first, or call sparktrain.extend to give "
+            "a finished sweep more values"
+        )
+    if name in NO_STATE:
+        raise SpecError(
+            f"sampler={name!r} learns only from trials of its own generations, so results of warm_start would change "
+            "nothing: use sampler='tpe', or pass the best parameters as dicts to try first"
+        )
+
+
+def kept(before: WarmPlan | None, asked: WarmStart, where: str) -> WarmPlan | None:
+    """The warm start of a run that exists: what it started with. Raises ResumeError when another is asked for."""
+    had = before.sources if before else ()
+    if asked.sources and asked.labels != had:
+        started = f"started with {', '.join(had)}" if had else "started without warm_start"
+        raise ResumeError(
+            f"the run at {where} {started}, and now warm_start is {', '.join(asked.labels)}: a run keeps what it "
+            "started with; choose another name for a new run, or leave warm_start out to resume this one"
+        )
+    return before
+
+
+def with_warm_start(sampler: Sampler, plan: WarmPlan | None) -> Sampler:
+    """The sampler, with what the plan has of the warm start."""
+    if plan is None:
+        return sampler
+    metric = plan.metric or ""
+    known = [
+        Observation(TrialId(-1 - index), each.params, ObservedStatus(each.status), {metric: each.value}, each.step)
+        for index, each in enumerate(plan.known)
+    ]
+    return WarmSampler(sampler, plan.points, known)
+
+
+# ---- reading
+
+
+class _Found(Struct, frozen=True):
+    """A former trial."""
+
+    params: Mapping[str, Any]
+    status: str = ""
+    value: float = math.nan
+    step: int | None = None
+
+
+def _of_run(source: FormerRun, metric: str | None) -> list[_Found]:
+    place = run_in(source.directory, LOOK_TIMEOUT_S)
+    stored = look(place.store, place.layout)
+    if stored is None:
+        raise SpecError(f"warm_start: {source.directory} is no longer a run directory: its run.json was deleted")
+    same = stored.plan.spec["metric"] == metric
+    found = []
+    for trial in stored.sweep().trials.values():
+        if trial.status not in _ENDED or (trial.status is TrialStatus.PRUNED and not same):
+            found.append(_Found(trial.params))
+            continue
+        seen = observation(trial, metric)
+        found.append(_Found(trial.params, seen.status, seen.metrics.get(metric or "", math.nan), seen.step))
+    return found
+
+
+def _of_table(table: FormerTable, asked: WarmStart) -> list[_Found]:
+    """The rows of a table such as that of `SweepResult.to_pandas`, or with bare names."""
+    metric, space = asked.metric or "", asked.space
+    assert space is not None
+    values = next((name for name in (f"{_METRICS}{metric}", metric) if name in table.columns), None)
+    if values is None:
+        raise SpecError(
+            f"warm_start: the table has no column {metric!r} or '{_METRICS}{metric}', but {', '.join(table.columns)}: "
+            "rename the column of the metric"
+        )
+    prefixed = any(name.startswith(_PARAMS) for name in table.columns)
+    found = []
+    for number, cells in enumerate(table.rows):
+        row = {name: cell for name, cell in zip(table.columns, cells, strict=True) if cell is not None}
+        named = {name.removeprefix(_PARAMS): cell for name, cell in row.items() if name.startswith(_PARAMS) == prefixed}
+        chosen = {name: cell for name, cell in named.items() if prefixed or name in space.names}
+        params = {name: plain(cell, f"warm_start: row {number}, {name!r}") for name, cell in chosen.items()}
+        value, status = row.get(values), str(row.get("status", "succeeded"))
+        measured = float(value) if isinstance(value, int | float) and status in ("succeeded", "pruned") else math.nan
+        found.append(_Found(params, status, measured))
+    return found
+
+
+def _taken(found: Sequence[_Found], places: Places, label: str, metric: str) -> tuple[list[KnownResult], str]:
+    """The results within the space, and the line about all of them."""
+    taken, left = list[KnownResult](), Counter[str]()
+    for each in found:
+        case, _ = places.find(each.params)
+        if not math.isfinite(each.value):
+            left[f"without {metric}"] += 1
+        elif case is None:
+            left["outside of the space"] += 1
+        else:
+            taken.append(KnownResult(case, each.status, each.value, each.step))
+    rest = "".join(f"; {count} {why}" for why, count in sorted(left.items()))
+    trials = formatting.count(len(found), "trial")
+    return taken, f"{len(taken)} of {trials} of {label} {_are(taken)} in the space, and known to the sampler{rest}"
+
+
+def _are(of: Sequence[object]) -> str:
+    return "is" if len(of) == 1 else "are"
+
+
+def _label(source: WarmSource) -> str:
+    return place_of(source.directory).where if isinstance(source, FormerRun) else str(source)
