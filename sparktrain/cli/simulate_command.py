@@ -1,0 +1,73 @@
+"""The command that replays the trials of a run on other slots and with other stoppers. Wiring alone."""
+
+from typing import Annotated
+
+import typer
+
+from sparktrain.cli import common
+from sparktrain.cli.common import Output
+from sparktrain.cli.flags import SHOWN, Debug, option
+from sparktrain.cli.inspect_commands import AsJson, LookingCommand
+from sparktrain.config.direction import mode_of
+from sparktrain.config.param_values import shown
+from sparktrain.config.stoppers import rules_of
+from sparktrain.errors import SpecError
+
+SIMULATE_EXAMPLES = """\
+What the sweep would have cost on 2, 8 and 64 slots, whole and with two rules:
+  sparktrain simulate hdfs:///runs/mnist --slots 2,8,64 --stopper asha --stopper median
+The same from a file with the columns trial, step, seconds and the metric:
+  sparktrain simulate durations.csv --slots 64 --stopper asha:most=27
+"""
+
+
+class SimulateCommand(LookingCommand):
+    """The help of `sparktrain simulate`."""
+
+    examples = SIMULATE_EXAMPLES
+
+
+def simulate(
+    source: Annotated[str, typer.Argument(metavar="DIR|FILE.csv", help="A run directory, or a file of curves.")],
+    slots: Annotated[str, option(SHOWN, "N,N", "Numbers of slots (default: 1,4,16).", "--slots")] = "1,4,16",
+    stopper: Annotated[
+        list[str] | None, option(SHOWN, "RULE", "A rule to compare with none. Repeatable.", "--stopper")
+    ] = None,
+    metric: Annotated[
+        str | None, option(SHOWN, "NAME", "Metric to compare by (default: the run's).", "--metric")
+    ] = None,
+    mode: Annotated[str | None, option(SHOWN, "max|min", "Better end of the metric.", "--mode")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Replay the trials of a run in virtual time: what other slots or a stopper would have cost, and found."""
+
+    def show(out: Output) -> int:
+        from rich.console import Group
+
+        from sparktrain.simulation.comparison import Comparison
+        from sparktrain.simulation.curves import from_csv, from_run
+
+        numbers, rules = _slots(slots), rules_of(stopper or (), "--stopper")
+        chosen = None if mode is None else mode_of(None, mode, "--mode")
+        read = from_csv if source.endswith(".csv") else from_run
+        made = Comparison(read(source, metric, chosen), numbers, rules)
+        if as_json:
+            out.document(made.as_json())
+        else:
+            out.show(Group(*made.lines(), made.table()))
+        return 0
+
+    return common.look(show, as_json=as_json, debug=debug)
+
+
+def _slots(text: str) -> list[int]:
+    parts = [each.strip() for each in text.split(",")]
+    if not all(each.isdecimal() and 0 < int(each) <= _MOST_SLOTS for each in parts):
+        raise SpecError(
+            f"--slots ({shown(text)}) must be numbers from 1 to {_MOST_SLOTS:,} with commas, such as 2,8,64"
+        )
+    return [int(each) for each in parts]
+
+
+_MOST_SLOTS = 100_000
