@@ -37,6 +37,7 @@ from sparktrain.errors import (
     RunFailedError,
     RunLostError,
     RunStoppedError,
+    SamplerError,
     SessionError,
     SparktrainError,
     SpecError,
@@ -51,9 +52,20 @@ from sparktrain.errors import (
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from sparktrain import data, ml, testing
-    from sparktrain.api import Pool, launch, pool, resume, run, sweep
+    from sparktrain import data, ml, optuna, testing
+    from sparktrain.api import Pool, extend, launch, pool, refit, resume, run, sweep
+    from sparktrain.config.distribution import (
+        Distribution,
+        choice,
+        lograndint,
+        loguniform,
+        normal,
+        quniform,
+        randint,
+        uniform,
+    )
     from sparktrain.config.gang_spec import Backend, Role
+    from sparktrain.config.stoppers import ASHA, Hyperband, Median, Patience, StopRule, Threshold, Wilcoxon
     from sparktrain.datasets.columns import Column, ColumnKind
     from sparktrain.driver.engines.local_engine import LocalMachine, local
     from sparktrain.prediction import predict, register_predict
@@ -62,6 +74,8 @@ if TYPE_CHECKING:
     from sparktrain.results.sweep_result import SweepResult
     from sparktrain.runs.sweep_outcome import SweepStatus
     from sparktrain.runs.trial_result import MemberResult, TrialResult
+    from sparktrain.search.sampled_space import space
+    from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion
     from sparktrain.search.space import Cases, Grid, Space, When, Zipped, cases, grid, when, zipped
     from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
     from sparktrain.state.trial import TrialStatus
@@ -75,8 +89,10 @@ _HOMES = {
     "Column": "sparktrain.datasets.columns",
     "ColumnKind": "sparktrain.datasets.columns",
     "Pool": "sparktrain.api",
+    "extend": "sparktrain.api",
     "launch": "sparktrain.api",
     "pool": "sparktrain.api",
+    "refit": "sparktrain.api",
     "resume": "sparktrain.api",
     "run": "sparktrain.api",
     "sweep": "sparktrain.api",
@@ -99,8 +115,29 @@ _HOMES = {
     "grid": "sparktrain.search.space",
     "when": "sparktrain.search.space",
     "zipped": "sparktrain.search.space",
+    "Distribution": "sparktrain.config.distribution",
+    "choice": "sparktrain.config.distribution",
+    "lograndint": "sparktrain.config.distribution",
+    "loguniform": "sparktrain.config.distribution",
+    "normal": "sparktrain.config.distribution",
+    "quniform": "sparktrain.config.distribution",
+    "randint": "sparktrain.config.distribution",
+    "uniform": "sparktrain.config.distribution",
+    "space": "sparktrain.search.sampled_space",
+    "Observation": "sparktrain.search.sampler",
+    "ObservedStatus": "sparktrain.search.sampler",
+    "PastSuggestion": "sparktrain.search.sampler",
+    "Sampler": "sparktrain.search.sampler",
+    "Suggestion": "sparktrain.search.sampler",
     "Backend": "sparktrain.config.gang_spec",
     "Role": "sparktrain.config.gang_spec",
+    "ASHA": "sparktrain.config.stoppers",
+    "Hyperband": "sparktrain.config.stoppers",
+    "Median": "sparktrain.config.stoppers",
+    "Patience": "sparktrain.config.stoppers",
+    "StopRule": "sparktrain.config.stoppers",
+    "Threshold": "sparktrain.config.stoppers",
+    "Wilcoxon": "sparktrain.config.stoppers",
     "Failure": "sparktrain.state.outcome",
     "FailureKind": "sparktrain.state.outcome",
     "Loss": "sparktrain.state.outcome",
@@ -119,7 +156,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in ("data", "ml", "tensorflowonspark", "testing"):
+    if name in ("data", "ml", "optuna", "tensorflowonspark", "testing"):
         return import_module(f"sparktrain.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'sparktrain' has no attribute {name!r}")
@@ -132,10 +169,22 @@ _FOUND_FIRST = ("InfraError", "RunFailedError", "SparktrainError", "UserError")
 
 def __dir__() -> list[str]:
     """Names for completion in a notebook, including those that are imported on first use."""
-    return [*_HOMES, *_FOUND_FIRST, "data", "errors", "ml", "tensorflowonspark", "testing", "__doc__", "__version__"]
+    return [
+        *_HOMES,
+        *_FOUND_FIRST,
+        "data",
+        "errors",
+        "ml",
+        "optuna",
+        "tensorflowonspark",
+        "testing",
+        "__doc__",
+        "__version__",
+    ]
 
 
 __all__ = [
+    "ASHA",
     "AgentsLostError",
     "Backend",
     "BugError",
@@ -146,6 +195,7 @@ __all__ = [
     "ColumnKind",
     "DataError",
     "DeposedError",
+    "Distribution",
     "DriverUnreachableError",
     "EnvironmentMismatchError",
     "Failure",
@@ -154,17 +204,23 @@ __all__ = [
     "FunctionError",
     "GangNeededError",
     "Grid",
+    "Hyperband",
     "IllegalMoveError",
     "InfraError",
     "JoinTimeoutError",
     "JournalCorruptError",
     "LocalMachine",
     "Loss",
+    "Median",
     "MemberResult",
     "MissingFileError",
     "NestedCallError",
     "NoBestTrialError",
+    "Observation",
+    "ObservedStatus",
     "OutOfStepError",
+    "PastSuggestion",
+    "Patience",
     "Pool",
     "PoolError",
     "ProtocolError",
@@ -179,18 +235,23 @@ __all__ = [
     "RunLostError",
     "RunResult",
     "RunStoppedError",
+    "Sampler",
+    "SamplerError",
     "SessionError",
     "Space",
     "SparktrainError",
     "SpecError",
+    "StopRule",
     "StoreError",
     "StoreRefusedError",
     "StoreTimeoutError",
     "StrategyError",
     "StreamData",
     "StreamError",
+    "Suggestion",
     "SweepResult",
     "SweepStatus",
+    "Threshold",
     "TrainContext",
     "TrainingData",
     "TrialResult",
@@ -198,21 +259,33 @@ __all__ = [
     "UserError",
     "Warmup",
     "When",
+    "Wilcoxon",
     "Zipped",
     "cases",
+    "choice",
     "data",
+    "extend",
     "grid",
     "launch",
     "load",
     "local",
+    "lograndint",
+    "loguniform",
     "ml",
+    "normal",
+    "optuna",
     "pool",
     "predict",
+    "quniform",
+    "randint",
+    "refit",
     "register_predict",
     "resume",
     "run",
+    "space",
     "sweep",
     "testing",
+    "uniform",
     "when",
     "zipped",
 ]

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from sparktrain.boundary import users_call
 from sparktrain.config.call_option import documented_by, settled
+from sparktrain.config.continuing_options import ExtendKeywords, RefitKeywords
 from sparktrain.config.option_catalog import (
     LaunchKeywords,
     PoolKeywords,
@@ -19,6 +21,8 @@ from sparktrain.config.option_catalog import (
 )
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display
+from sparktrain.driver.continuation.extension import Extension
+from sparktrain.driver.continuation.refit import compose_refit
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.driver.engines.selection import engine_of
@@ -28,9 +32,10 @@ from sparktrain.driver.forwarded_env import environment
 from sparktrain.driver.options import Options, RunOptions, SweepOptions
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare import PreparedRun, compose, compose_again
+from sparktrain.errors import SpecError
 from sparktrain.nesting import check_not_nested
 from sparktrain.results.run_result import RunEnd, RunResult
-from sparktrain.results.sweep_result import SweepResult
+from sparktrain.results.sweep_result import SweepResult, directory_of
 from sparktrain.search.space import Space, single, zipped
 from sparktrain.usercode.target import Target
 
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
 
 LateEngine = Callable[[], AbstractContextManager[Engine]]
 """Starts an engine, which is stopped when the context ends."""
-SpaceLike = Space | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+SpaceLike = Space | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 @users_call
@@ -60,8 +65,8 @@ def sweep(
     Args:
         train: the training function. It takes the parameters by name, and a `TrainContext` if it has a parameter
             `ctx`; it returns a number, or a flat dict of numbers.
-        space: a dict of lists or `grid(...)` (every combination), `zipped(...)` (position by position), or a list of
-            dicts.
+        space: a dict of lists or `grid(...)` (every combination), `zipped(...)` (position by position), a list of
+            dicts, or a dict with distributions such as `loguniform(1e-5, 1e-1)` or `space(...)` (a sampler proposes).
         spark: the session to use; the active one by default. Spark Connect sessions work too, and
             `sparktrain.local()` trains on this machine without Spark.
         **options: the options that `SweepKeywords` in `sparktrain.config.option_catalog` defines, such as metric,
@@ -178,6 +183,104 @@ def resume(
     return run_end(prepared, made).result() if prepared.plan.kind == "run" else made
 
 
+@users_call
+@documented_by(ExtendKeywords)
+def extend(
+    run: str | PathLike[str] | SweepResult,
+    space: SpaceLike | None = None,
+    *,
+    spark: "Session | LocalMachine | None" = None,
+    **options: Unpack[ExtendKeywords],
+) -> SweepResult:
+    """Continue a sweep, finished or stopped, with more trials or a wider space, under its name and in its directory.
+
+    Trials that have a result keep it, the sampler knows all of them, and the function is the stored one. The same call
+    again adds as many trials again: after a lost driver, call `resume`. Blocks as `sweep` does.
+
+    Args:
+        run: the run directory, a path or a URL, or its result.
+        space: a dict with the parameters that get other values: a choice or a list may get more of them, a range may
+            grow. For a space with conditions, the whole space.
+        spark: the session to use, or `sparktrain.local()`; the active session by default.
+        **options: the options that `ExtendKeywords` in `sparktrain.config.option_catalog` defines.
+
+    Returns:
+        All trials, those of before too.
+
+    Raises:
+        UserError: nothing would be added, or the space is no wider one; what `resume` raises; errors of `sweep`.
+    """
+    check_not_nested("extend")
+    asked = settled(ExtendKeywords, options, "extend")
+    prepared = compose_again(
+        directory_of(run),
+        asked["retry_failed"],
+        environment(asked["env"], asked["forward_env"]),
+        asked["tensorboard"],
+        Extension(asked["trials"], space),
+    )
+    return _alone(prepared.limited(asked["max_concurrent_trials"], None), asked["progress"], spark, None)
+
+
+def sweep_as(
+    call: str,
+    train: Callable[..., Any],
+    space: Space,
+    options: Mapping[str, Any],
+    *,
+    spark: "Session | LocalMachine | None",
+    pool: "Pool | None",
+) -> SweepResult:
+    """Sweep for the public function `call` of another module, which takes the options of `launch`."""
+    if pool is None:
+        return _sweep(call, LaunchKeywords, train, space, spark, options)
+    if spark is not None:
+        raise SpecError(f"{call}() is given spark= and pool=, and a pool has its session already: leave out spark=")
+    return pool._sweep(call, train, space, options)
+
+
+@users_call
+@documented_by(RefitKeywords)
+def refit(
+    run: str | PathLike[str] | SweepResult,
+    params: Mapping[str, Any] | None = None,
+    *,
+    train: Callable[..., Any] | None = None,
+    spark: "Session | LocalMachine | None" = None,
+    **options: Unpack[RefitKeywords],
+) -> RunResult:
+    """Train the best parameters of a sweep on in a gang, longer or wider: a new run, from the trial's checkpoint.
+
+    It starts from a copy, and is by default beside the sweep. Blocks as `run` does.
+
+    Args:
+        run: the sweep's result, or its run directory: a path or a URL.
+        params: parameters in place of those of the trial, such as a larger number of epochs.
+        train: the training function; by default the one that the run directory holds.
+        spark: the session to use, or `sparktrain.local()`; the active session by default.
+        **options: those of `RefitKeywords`; metric, mode and dir: by default those of the sweep.
+
+    Raises:
+        NoBestTrialError: no trial has succeeded. CheckpointError: its checkpoint is corrupt. UserError: as for `run`.
+    """
+    check_not_nested("refit")
+    made, asked = compose_refit(directory_of(run), params or {}, options, train)
+    return run_end(made, _alone(made, asked["progress"], spark, asked["agents"])).result()
+
+
+def refit_target(
+    directory: str,
+    params: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    engine: LateEngine,
+    display: Display | None = None,
+) -> RunEnd:
+    """Refit for the command line; `engine` is as in `sweep_target`."""
+    prepared, asked = compose_refit(directory, params, settings)
+    return run_end(prepared, _execute(prepared, LateAgents(engine, asked["agents"]), True, display))
+
+
 def run_target(
     target: Target,
     params: Mapping[str, Any],
@@ -213,9 +316,11 @@ def resume_target(
     display: Display | None = None,
     env: Mapping[str, str] | None = None,
     tensorboard: bool = False,
+    extension: Extension | None = None,
 ) -> SweepResult | RunEnd:
-    """Resume a run for the command line; `engine` is as in `sweep_target`."""
-    prepared = compose_again(directory, retry_failed, env, tensorboard).limited(max_concurrent_trials, agents)
+    """Resume a run for the command line, or extend it; `engine` is as in `sweep_target`."""
+    prepared = compose_again(directory, retry_failed, env, tensorboard, extension)
+    prepared = prepared.limited(max_concurrent_trials, agents)
     made = _execute(prepared, LateAgents(engine, agents), True, display)
     return run_end(prepared, made) if prepared.plan.kind == "run" else made
 
@@ -283,6 +388,10 @@ class Pool:
     def close(self) -> None:
         """End what runs and release the slots. A second call does nothing. Blocks for some seconds at most."""
         self._agents.close()
+
+    def _sweep(self, call: str, train: Callable[..., Any], space: SpaceLike, options: Mapping[str, Any]) -> SweepResult:
+        chosen = SweepOptions(**settled(PoolLaunchKeywords, options, call))
+        return self._call(compose(train, space, chosen), chosen)
 
     def _call(self, prepared: PreparedRun, options: Options) -> SweepResult:
         return _execute(prepared, PoolAgents(self._agents), options.asked["progress"])

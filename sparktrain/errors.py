@@ -14,6 +14,7 @@
     |   |-- ResumeError            the run in the directory is not the one that is asked for
     |   |-- NestedCallError        a call within a trial, or while the function's module is imported
     |   |-- GangNeededError        a function that is called in this process alone needs the rest of its gang
+    |   |-- SamplerError           the sampler of a sweep raised: the sweep is stopped, and can be resumed
     |   |-- PoolError              a pool is used in a way that it does not allow
     |   `-- OutOfStepError         members of a gang run different programs, or hold different weights
     |-- InfraError                 the cluster failed; the same call may succeed later
@@ -88,6 +89,13 @@ class JournalCorruptError(RunDirectoryError):
 
 class ResumeError(UserError, ValueError):
     """The run in the directory cannot be resumed as asked: its code, space or options differ."""
+
+
+class SamplerError(UserError, RuntimeError):
+    """The sampler of a sweep raised an error, which ended the sweep: the message has its traceback.
+
+    The results so far stay; the same call resumes the sweep once the sampler is corrected.
+    """
 
 
 class PoolError(UserError, RuntimeError):

@@ -35,6 +35,9 @@ class Member(Struct, frozen=True, order=True):
     trial: TrialId
     generation: Generation
     rank: Rank = Rank(0)
+    incarnation: int = 0
+    """How often it has restarted alone in its generation. Messages of earlier incarnations are rejected."""
 
     def __str__(self) -> str:
-        return f"trial {self.trial} (generation {self.generation}, rank {self.rank})"
+        again = f", restarted alone {self.incarnation} times" if self.incarnation else ""
+        return f"trial {self.trial} (generation {self.generation}, rank {self.rank}{again})"

@@ -15,12 +15,14 @@ from sparktrain.cli import (
     export_command,
     inspect_commands,
     predict_command,
+    simulate_command,
     submit_commands,
     train_commands,
     upkeep_commands,
 )
 from sparktrain.cli.flags import CommandWithExamples, RootCommand
 from sparktrain.config.call_option import options_in
+from sparktrain.config.continuing_options import ExtendKeywords, RefitKeywords
 from sparktrain.config.option_catalog import LaunchKeywords, ResumeKeywords, RunKeywords
 
 app = typer.Typer(
@@ -33,6 +35,8 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "sweep": (train_commands.sweep, train_commands.SweepCommand),
     "run": (train_commands.run, train_commands.RunCommand),
     "resume": (train_commands.resume, train_commands.ResumeCommand),
+    "extend": (train_commands.extend, train_commands.ExtendCommand),
+    "refit": (train_commands.refit, train_commands.RefitCommand),
     "check": (check_command.check, check_command.CheckCommand),
     "predict": (predict_command.predict, predict_command.PredictCommand),
     "submit": (submit_commands.submit, submit_commands.SubmitCommand),
@@ -41,12 +45,19 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "logs": (inspect_commands.logs, inspect_commands.LogsCommand),
     "best": (inspect_commands.best, inspect_commands.BestCommand),
     "board": (board_command.board, board_command.BoardCommand),
+    "simulate": (simulate_command.simulate, simulate_command.SimulateCommand),
     "export": (export_command.export, export_command.ExportCommand),
     "doctor": (doctor_command.doctor, doctor_command.DoctorCommand),
     "fsck": (upkeep_commands.fsck, upkeep_commands.FsckCommand),
     "gc": (upkeep_commands.gc, upkeep_commands.GcCommand),
 }
-KEYWORDS: dict[str, type] = {"sweep": LaunchKeywords, "run": RunKeywords, "resume": ResumeKeywords}
+KEYWORDS: dict[str, type] = {
+    "sweep": LaunchKeywords,
+    "run": RunKeywords,
+    "resume": ResumeKeywords,
+    "extend": ExtendKeywords,
+    "refit": RefitKeywords,
+}
 """The options of the commands that train."""
 for _name, (_function, _class) in COMMANDS.items():
     # Arguments after the name of a job belong to that job.

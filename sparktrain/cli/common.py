@@ -168,7 +168,11 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
 
 
 def load(request: CommandRequest) -> "Target":
-    """Import the module of the function that the request names. Raises FunctionError."""
+    """Import the module of the function that the request names. Raises FunctionError.
+
+    Keras imports its wrappers for scikit-learn later, where they are used: this process only sends the function.
+    """
+    from sparktrain import deferred_wrappers
     from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
     from sparktrain.usercode.target import resolve
 
@@ -176,6 +180,7 @@ def load(request: CommandRequest) -> "Target":
         from sparktrain.tensorflowonspark.installation import install
 
         install()
+    deferred_wrappers.defer()
     with stderr_without(OF_TENSORFLOW):
         return resolve(request.target)
 

@@ -11,7 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from sparktrain.cli.common import TRAINING_CODES, variables_of
 from sparktrain.config.call_option import Declared, options_in
-from sparktrain.config.option_catalog import GANG, METRIC, RESUMING, RUN, SPARK, TRIALS
+from sparktrain.config.option_catalog import GANG, METRIC, RESUMING, RUN, SPARK
+from sparktrain.config.search_options import TRIALS
 from sparktrain.errors import SpecError
 
 FUNCTION = "The function"

@@ -5,13 +5,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sparktrain.config.call_option import Declared, options_in, shown_type
-from sparktrain.config.option_catalog import LaunchKeywords, PoolKeywords, ResumeKeywords, RunKeywords, SweepKeywords
+from sparktrain.config.continuing_options import ExtendKeywords, RefitKeywords
+from sparktrain.config.option_catalog import (
+    LaunchKeywords,
+    PoolKeywords,
+    ResumeKeywords,
+    RunKeywords,
+    SweepKeywords,
+)
 
 CALLS: dict[str, type] = {
     "sweep": SweepKeywords,
     "launch": LaunchKeywords,
     "run": RunKeywords,
     "resume": ResumeKeywords,
+    "extend": ExtendKeywords,
+    "refit": RefitKeywords,
     "pool": PoolKeywords,
 }
 _BLOCK = re.compile(r"(<!-- options: [^>]*-->\n).*?(<!-- end of options -->)", re.DOTALL)

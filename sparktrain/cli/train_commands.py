@@ -1,13 +1,13 @@
 """The commands that train: `sparktrain sweep TARGET`, `run TARGET`, and `resume DIR`. Wiring alone."""
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
 from sparktrain.cli.common import CommandOutcome, CommandRequest
 from sparktrain.cli.flags import (
     FUNCTION,
+    OUTPUT,
     AsJson,
     CommandWithExamples,
     Conf,
@@ -24,11 +24,14 @@ from sparktrain.cli.flags import (
     settings_of,
     takes,
 )
-from sparktrain.config.option_catalog import TRIALS, LaunchKeywords, ResumeKeywords, RunKeywords
+from sparktrain.cli.what_to_train import RunCommandRequest, SweepCommandRequest, extension_of, params_of, space_of
+from sparktrain.config.continuing_options import ExtendKeywords, RefitKeywords
+from sparktrain.config.option_catalog import LaunchKeywords, ResumeKeywords, RunKeywords
+from sparktrain.config.search_options import TRIALS
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
-    from sparktrain.search.space import Space
+    from sparktrain.driver.continuation.extension import Extension
 
 SWEEP_EXAMPLES = """\
 The quickest way to try a function: on this machine, without Spark:
@@ -39,6 +42,11 @@ Every combination, on this machine:
 Values paired by position; the smallest loss wins:
   sparktrain sweep train.py:train --zip lr=0.1,0.01 --zip dropout=0.4,0.7 \\
       --metric loss
+Sampled, each trial from the results of those before:
+  sparktrain sweep train.py:train --space 'lr=loguniform(1e-4, 1e-1)' \\
+      --space 'dropout=uniform(0, 0.5)' --trials 40 --metric accuracy
+What would run, and how long by earlier trials, without a start:
+  sparktrain sweep train.py:train --params sweep.yaml --dry-run --local
 What to try from a file, on YARN, the result as JSON for a program:
   sparktrain sweep train.py:train --params sweep.yaml --master yarn \\
       --dir /shared/runs --json > result.json
@@ -59,21 +67,20 @@ Retry failed trials too:
 """
 
 
-@dataclass(frozen=True)
-class SweepCommandRequest(CommandRequest):
-    """The options of `sparktrain sweep`, not yet checked."""
-
-    grid: tuple[str, ...] = ()
-    zipped: tuple[str, ...] = ()
-    params: str | None = None
-
-
-@dataclass(frozen=True)
-class RunCommandRequest(CommandRequest):
-    """The options of `sparktrain run`, not yet checked."""
-
-    params: tuple[str, ...] = ()
-    file: str | None = None
+REFIT_EXAMPLES = """\
+The best trial on eight processes, for 100 epochs, from its checkpoint:
+  sparktrain refit /shared/runs/mnist --workers 8 --param epochs=100 \\
+      --master yarn --name final
+"""
+EXTEND_EXAMPLES = """\
+40 trials more:
+  sparktrain extend /shared/runs/mnist --trials 40
+40 more, over a wider range:
+  sparktrain extend /shared/runs/mnist --trials 40 \\
+      --space 'lr=loguniform(1e-6, 1)'
+New values of a grid: earlier combinations keep their results:
+  sparktrain extend /shared/runs/mnist --grid lr=0.1,0.01,0.001
+"""
 
 
 class SweepCommand(CommandWithExamples):
@@ -89,6 +96,19 @@ class RunCommand(CommandWithExamples):
     heading = "Exit codes, where the one trial is the run itself"
 
 
+class ExtendCommand(CommandWithExamples):
+    """The help of `sparktrain extend`."""
+
+    examples = EXTEND_EXAMPLES
+
+
+class RefitCommand(CommandWithExamples):
+    """The help of `sparktrain refit`."""
+
+    examples = REFIT_EXAMPLES
+    heading = RunCommand.heading
+
+
 class ResumeCommand(CommandWithExamples):
     """The help of `sparktrain resume`."""
 
@@ -97,14 +117,22 @@ class ResumeCommand(CommandWithExamples):
 
 @takes(LaunchKeywords)
 def sweep(
-    target: Target,
+    function: Target,
     *,
     grid: Annotated[
         list[str] | None, option(TRIALS, "NAME=V1,V2", "Try every combination of these. Repeatable.", "--grid")
     ] = None,
+    space: Annotated[
+        list[str] | None,
+        option(TRIALS, "NAME=DIST", "Sample this parameter, as in lr=loguniform(1e-4,1e-1). Repeatable.", "--space"),
+    ] = None,
     zipped: Annotated[
         list[str] | None, option(TRIALS, "NAME=V1,V2", "Pair these values by position. Repeatable.", "--zip")
     ] = None,
+    dry_run: Annotated[
+        bool,
+        option(OUTPUT, "", "Check the call, show what would run and how long, and start nothing.", "--dry-run"),
+    ] = False,
     params: Annotated[
         str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; YAML and JSON may set options too.")
     ] = None,
@@ -124,16 +152,18 @@ def sweep(
     Progress is shown on stderr; the table of trials is printed to stdout.
     """
     request = SweepCommandRequest(
-        target, settings_of(LaunchKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        function, settings_of(LaunchKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
         local=local, slots=slots, tensorflowonspark=tensorflowonspark,
-        grid=tuple(grid or ()), zipped=tuple(zipped or ()), params=params,
+        grid=tuple(grid or ()), space=tuple(space or ()), zipped=tuple(zipped or ()), params=params,
     )  # fmt: skip
+    if dry_run:
+        return common.look(lambda out: perform_dry_run(request, out), as_json=as_json, debug=debug)
     return common.perform(request, lambda: perform_sweep(request))
 
 
 @takes(RunKeywords)
 def run(
-    target: Target,
+    function: Target,
     *,
     param: Annotated[
         list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
@@ -157,7 +187,7 @@ def run(
     Progress is shown on stderr; the result is printed to stdout.
     """
     request = RunCommandRequest(
-        target, settings_of(RunKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        function, settings_of(RunKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
         local=local, slots=slots, tensorflowonspark=tensorflowonspark,
         params=tuple(param or ()), file=params,
     )  # fmt: skip
@@ -197,9 +227,79 @@ def resume(
     return common.perform(request, lambda: perform_resume(request))
 
 
+@takes(ExtendKeywords)
+def extend(
+    directory: Directory,
+    *,
+    space: Annotated[
+        list[str] | None, option(TRIALS, "NAME=DIST", "A wider distribution of this parameter. Repeatable.", "--space")
+    ] = None,
+    grid: Annotated[
+        list[str] | None, option(TRIALS, "NAME=V1,V2", "All values of this list, with new ones. Repeatable.", "--grid")
+    ] = None,
+    master: Master = None,
+    local: Local = False,
+    slots: Slots = None,
+    py_files: PyFiles = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    **given: Any,
+) -> int:
+    """Continue a finished or stopped sweep with more trials, or with a wider space.
+
+    Trials that have a result keep it, and the sampler knows all of them.
+    """
+    request = SweepCommandRequest(
+        directory, settings_of(ExtendKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        local=local, slots=slots, grid=tuple(grid or ()), space=tuple(space or ()),
+    )  # fmt: skip
+    return common.perform(request, lambda: perform_resume(request, extension_of(request)))
+
+
+@takes(RefitKeywords)
+def refit(
+    directory: Directory,
+    *,
+    param: Annotated[
+        list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter in place of the trial's. Repeatable.")
+    ] = None,
+    master: Master = None,
+    local: Local = False,
+    slots: Slots = None,
+    py_files: PyFiles = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    **given: Any,
+) -> int:
+    """Train the best trial of a sweep on, in a gang of processes, from a copy of its checkpoint.
+
+    The result is a new run, beside the sweep unless --dir names another place.
+    """
+    request = RunCommandRequest(
+        directory, settings_of(RefitKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
+        local=local, slots=slots, params=tuple(param or ()),
+    )  # fmt: skip
+    return common.perform(request, lambda: perform_refit(request))
+
+
+def perform_refit(request: RunCommandRequest) -> CommandOutcome:
+    """Read the sweep's directory, then start the session and train. Blocks. Raises as `sparktrain.refit`."""
+    params, settings = params_of(request)
+    with closing(common.prepare(request, settings.get("name", "sparktrain refit"))) as call:
+        from sparktrain.api import refit_target
+        from sparktrain.display.summary import Lines
+
+        end = refit_target(request.target, params, settings, engine=call.engine, display=call.display)
+        return CommandOutcome(end.sweep, Lines(end.lines()))
+
+
 def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
     """Check everything that needs no Spark, then start the session and sweep. Blocks. Raises as `sparktrain.sweep`."""
-    space, settings = _space(request)
+    space, settings = space_of(request)
     with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
         target = common.load(request)
 
@@ -212,12 +312,34 @@ def perform_sweep(request: SweepCommandRequest) -> CommandOutcome:
         return CommandOutcome(result, summary_table(result))
 
 
+def perform_dry_run(request: SweepCommandRequest, out: common.Output) -> int:
+    """Check everything that needs no Spark, and show what would run. Blocks. Raises as `sparktrain.sweep`."""
+    space, settings = space_of(request)
+    if request.slots is not None and not request.local:
+        raise SpecError("--slots is for --local alone: add --local, or pass --max-concurrent-trials")
+
+    from rich.console import Group
+    from rich.text import Text
+
+    from sparktrain.driver.continuation.forecast import forecast
+    from sparktrain.driver.options import SweepOptions
+    from sparktrain.driver.prepare import compose
+
+    slots = (2 if request.slots is None else request.slots) if request.local else None
+    lines = forecast(compose(common.load(request), space, SweepOptions(**settings)), slots)
+    if out.as_json:
+        out.document({"version": 1, "lines": lines})
+    else:
+        out.show(Group(*map(Text, lines)))
+    return 0
+
+
 def perform_run(request: RunCommandRequest) -> CommandOutcome:
     """Check everything that needs no Spark, then start the session and train. Blocks. Raises as `sparktrain.run`.
 
     A run that fails is no error here: its summary is shown, with its exit code.
     """
-    params, settings = _params(request)
+    params, settings = params_of(request)
     with closing(common.prepare(request, settings.get("name", "sparktrain"))) as call:
         target = common.load(request)
 
@@ -230,8 +352,8 @@ def perform_run(request: RunCommandRequest) -> CommandOutcome:
         return CommandOutcome(end.sweep, Lines(end.lines()))
 
 
-def perform_resume(request: CommandRequest) -> CommandOutcome:
-    """Read the run directory, then start the session where something is left to do. Blocks.
+def perform_resume(request: CommandRequest, extension: "Extension | None" = None) -> CommandOutcome:
+    """Read the run directory, then start the session where something is left to do, or `extension` adds it. Blocks.
 
     Raises as `sparktrain.resume`; a run that fails is no error here.
     """
@@ -252,39 +374,10 @@ def perform_resume(request: CommandRequest) -> CommandOutcome:
             display=call.display,
             env=environment(settings.get("env", {}), settings.get("forward_env", ())),
             tensorboard=settings.get("tensorboard", False),
+            **({} if extension is None else {"extension": extension}),
         )
         return (
             CommandOutcome(end.sweep, Lines(end.lines()))
             if isinstance(end, RunEnd)
             else CommandOutcome(end, summary_table(end))
         )
-
-
-def _params(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The function's parameters and the settings: those of the file, and those of the command line, which prevail."""
-    from sparktrain.config.load import load_gang, parse_params
-
-    params, settings = parse_params(request.params), dict(request.settings)
-    if request.file is not None:
-        file = load_gang(request.file)
-        params, settings = {**file.params, **params}, {**file.settings, **settings}
-    if "workers" not in settings:
-        raise SpecError("pass how many members train: --workers N, or workers in the file of --params")
-    return params, settings
-
-
-def _space(request: SweepCommandRequest) -> "tuple[Space, dict[str, Any]]":
-    """What to try, and the settings: those of the file, and those of the command line, which prevail."""
-    from sparktrain.config.load import load_params, parse_assignments
-    from sparktrain.search.space import from_file, grid, zipped
-
-    given = [name for name in ("grid", "zipped", "params") if getattr(request, name)]
-    if len(given) != 1:
-        have = " and ".join(f"--{name}".replace("zipped", "zip") for name in given) or "none of them"
-        raise SpecError(f"pass what to try with one of --grid, --zip and --params: the call has {have}")
-    if request.params is not None:
-        file = load_params(request.params)
-        return from_file(file), {**file.settings, **request.settings}
-    if request.grid:
-        return grid(parse_assignments(request.grid, "--grid")), dict(request.settings)
-    return zipped(parse_assignments(request.zipped, "--zip")), dict(request.settings)

@@ -25,6 +25,7 @@ from sparktrain.config.option_rules import (
     whole,
 )
 from sparktrain.config.quantities import Duration
+from sparktrain.config.search_options import SearchKeywords
 from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
 
 BackendName = Literal["auto", "horovod", "tensorflow", "none"]
@@ -32,7 +33,7 @@ BackendName = Literal["auto", "horovod", "tensorflow", "none"]
 DEFAULT_PRELOAD = ("numpy", "keras", "tensorflow")
 """What the zygotes of a pool import unless the user names modules; a library that is not installed is skipped."""
 CODE_BYTES = 60 * 2**20
-METRIC, TRIALS, GANG, RUN = "The metric", "What to try", "The gang", "The run"
+METRIC, GANG, RUN = "The metric", "The gang", "The run"
 RESUMING, SPARK = "If the run exists already", "Spark"
 """Panels of the command line's help."""
 
@@ -263,19 +264,9 @@ class CommonKeywords(DirectoryKeywords, DataKeywords, EnvironmentKeywords, Progr
     """Options of sweeps and of runs of one gang."""
 
 
-class TrialsKeywords(CommonKeywords, total=False):
+class TrialsKeywords(CommonKeywords, SearchKeywords, total=False):
     """Options of all sweeps."""
 
-    trials: Annotated[
-        int | None,
-        CallOption(
-            "Most trials that run.",
-            whole(1),
-            panel=TRIALS,
-            says="all",
-            also=("n_trials", "num_samples", "max_evals", "max_trials"),
-        ),
-    ]
     trial_timeout: Annotated[
         Duration | None, CallOption("End a trial after this time; it counts as failed.", TIME, says="never")
     ]

@@ -1,6 +1,7 @@
 """The specification of one sweep: frozen, and valid once constructed."""
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -8,6 +9,7 @@ from typing import Literal, cast
 from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.param_values import described, shown
 from sparktrain.config.quantities import count, seconds
+from sparktrain.config.stoppers import AnyStopRule, rules_of
 from sparktrain.errors import SpecError
 
 Mode = Literal["max", "min"]
@@ -39,6 +41,14 @@ class SweepSpec:
     """Retries of a trial after its process, agent or executor was lost; never after its own error."""
     max_failures: int | Literal["auto"] | None = "auto"
     """How many failed trials end the sweep; "auto": the first ones do when they all fail in the same way."""
+    target: float | None = None
+    """Value of the metric that ends the sweep once a trial reaches it."""
+    plateau: int | None = None
+    """Trials in a row without a better one that end the sweep."""
+    budget_s: float | None = None
+    """Time of slots in all after which the sweep ends."""
+    stopper: tuple[AnyStopRule, ...] = ()
+    """Rules that stop trials which cannot win; they compare values of `metric`."""
     recovers: bool = False
     """Whether a crash of a one-member trial is retried too, as it always is for larger gangs."""
     gang: GangSpec = ALONE
@@ -54,6 +64,12 @@ class SweepSpec:
         run_name(self.name)
         metric_name(self.metric)
         mode(self.mode)
+        object.__setattr__(self, "stopper", rules_of(self.stopper))
+        if self.stopper and self.metric is None:
+            raise SpecError(
+                f"stopper {self.stopper[0]} compares trials by a metric, and there is none: pass metric=, the name of "
+                "a number that the function passes to ctx.report()"
+            )
         self._set_counts()
         self._set_seconds()
         if type(self.gang) is not GangSpec:
@@ -64,12 +80,18 @@ class SweepSpec:
         for field, value in least.items():
             object.__setattr__(self, field, count(getattr(self, field), field, least=value))
         object.__setattr__(self, "max_failures", failures(self.max_failures))
+        object.__setattr__(self, "target", finite(self.target, "target"))
+        if self.plateau is not None:
+            object.__setattr__(self, "plateau", count(self.plateau, "plateau", least=1))
+        for name in ("target", "plateau"):
+            if getattr(self, name) is not None and self.metric is None:
+                raise SpecError(f"{name} compares trials by a metric, and there is none: pass metric=")
         if self.trials is not None:
             object.__setattr__(self, "trials", count(self.trials, "trials", least=1))
         object.__setattr__(self, "seed", sweep_seed(self.seed))
 
     def _set_seconds(self) -> None:
-        for field in ("trial_timeout_s", "report_timeout_s", "timeout_s", "start_timeout_s"):
+        for field in ("budget_s", "trial_timeout_s", "report_timeout_s", "timeout_s", "start_timeout_s"):
             object.__setattr__(self, field, seconds(getattr(self, field), field))
         if self.start_timeout_s is None:
             raise SpecError("start_timeout_s is None, a wait must end: pass seconds, such as 300")
@@ -129,6 +151,19 @@ def failures(value: object, subject: str = "max_failures") -> int | Literal["aut
     if isinstance(value, str) and not value.isdecimal():
         raise SpecError(f"{subject} ({shown(value)}) must be a number of trials, 'auto', or None for never")
     return count(int(value) if isinstance(value, str) else value, subject, least=1)
+
+
+def finite(value: object, subject: str) -> float | None:
+    """`value` as a finite number, also from text; None for None. Raises SpecError."""
+    if value is None:
+        return None
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise SpecError(f"{subject} ({shown(value)}) must be a finite number, such as 0.95")
+    return number
 
 
 def mode(value: object, subject: str = "mode") -> Mode:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 import sys
 import sysconfig
@@ -107,10 +108,17 @@ def _referred(value: object, names: Iterable[str]) -> list[object]:
 def _imported(names: Iterable[str]) -> Iterator[Path]:
     """The sources of the user's modules among the names of some code, which contain what it imports."""
     dotted = {*names}
-    for name in sorted(dotted):
+    for name in sorted(filter(_is_found, dotted)):  # each pair of names would take long
         for module in (name, *(f"{name}.{other}" for other in dotted)):
             if (file := _source(module)) is not None:
                 yield file
+
+
+def _is_found(name: str) -> bool:
+    """Whether the folders of imports have a module or a package that a name, perhaps a dotted one, starts with."""
+    first = name.partition(".")[0]
+    places = (os.path.join(folder, first) for folder in sys.path)
+    return any(os.path.isdir(place) or os.path.isfile(f"{place}.py") for place in places)
 
 
 def _source(module: str) -> Path | None:

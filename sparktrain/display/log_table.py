@@ -43,6 +43,7 @@ def logs_json(place: RunLocation, view: RunView, logs: Sequence[LogFile]) -> dic
             "trial": log.member.trial,
             "generation": log.member.generation,
             "rank": log.member.rank,
+            "restart": log.member.incarnation,
             "path": place.store.where(log.path),
             "size": log.size,
         }

@@ -12,7 +12,7 @@ from sparktrain.state.trial import TrialStatus
 
 GAP = 2
 """Columns of a terminal between two columns of a table."""
-STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow"}
+STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow", TrialStatus.PRUNED: "dim"}
 
 
 def table(*columns: tuple[str, str], header_style: str = "bold") -> Table:

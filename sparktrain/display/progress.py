@@ -63,6 +63,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     failed: int
     lost: int
     stopped: int = 0
+    pruned: int = 0
+    """Stopped early by a rule: a result, unlike that of a stopped trial."""
     metric: str | None = None
     best: tuple[TrialId, float] | None = None
     """The best trial so far, and its metric."""
@@ -83,6 +85,8 @@ class Progress(Standing, frozen=True, kw_only=True):
     running_trials: tuple[RunningTrial, ...] = ()
     gang: int = 1
     """Members in the gang of each trial."""
+    in_step: bool = False
+    """Whether the members that train make each step together."""
     causes: tuple[Restart, ...] = ()
     """The restarts of a run of one gang: why, and what they cost; oldest first."""
     note: str = ""

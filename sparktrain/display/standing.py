@@ -19,7 +19,8 @@ def of_view(view: RunView) -> Standing:
     return Standing(
         total=view.total, done=view.done, running=count.get(TrialStatus.RUNNING, 0),
         queued=count.get(TrialStatus.QUEUED, 0), failed=count.get(TrialStatus.FAILED, 0),
-        lost=count.get(TrialStatus.LOST, 0), stopped=count.get(TrialStatus.STOPPED, 0), metric=view.metric,
+        lost=count.get(TrialStatus.LOST, 0), stopped=count.get(TrialStatus.STOPPED, 0),
+        pruned=count.get(TrialStatus.PRUNED, 0), metric=view.metric,
         best=None if best is None or view.metric is None else (best.id, best.metrics[view.metric]),
     )  # fmt: skip
 
@@ -30,13 +31,14 @@ def add_counts(line: Text, of: Standing, running: str | None = "running") -> Tex
     # A stopped trial has no result: such a run counts the trials that a resume does not run.
     done, word = of.done, "done"
     if of.stopped:
-        done, word = of.done - of.failed - of.lost - of.stopped, "succeeded"
+        done, word = of.done - of.failed - of.lost - of.stopped - of.pruned, "succeeded"
     line.append(f"{done}{total} {'trial' if (of.total or done) == 1 else 'trials'} {word}", "not bold")
     if running is not None:
         # Trials that a sampler will propose count as queued where their number is known.
         queued = of.queued if of.total is None else max(0, of.total - of.done - of.running)
         line.append(f"  {of.running} {running}  {queued} queued", "not bold")
     for count, status in (
+        (of.pruned, TrialStatus.PRUNED),
         (of.failed, TrialStatus.FAILED),
         (of.lost, TrialStatus.LOST),
         (of.stopped, TrialStatus.STOPPED),

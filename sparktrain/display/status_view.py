@@ -208,7 +208,7 @@ def _restarts(view: RunView) -> Iterator[Text]:
     lines = [
         (f"trial {trial.result.id}, " if view.total != 1 else "") + gang_text.restart_line(number, restart)
         for trial in view.trials
-        for number, restart in enumerate(trial.result.restarts, 1)
+        for number, restart in enumerate((each for each in trial.result.restarts if not each.paused), 1)
     ]
     if lines:
         yield Text()

@@ -242,7 +242,8 @@ def ended_line(trial: TrialResult, metric: str | None) -> str:
     listed = {metric: trial.metrics[metric]} if metric in trial.metrics and metric is not None else trial.metrics
     listed = dict(list(listed.items())[:_SHOWN_METRICS])
     shown = f": {parts.metrics(listed)}" if listed else ""
-    return f"trial {trial.id} {trial.status} in {formatting.duration(trial.seconds)}{shown}{params}"
+    why = f": {formatting.plain(trial.pruned)}" if trial.pruned else ""
+    return f"trial {trial.id} {trial.status} in {formatting.duration(trial.seconds)}{shown}{params}{why}"
 
 
 def failed_lines(trial: TrialResult, params: Mapping[str, Any] | None = None) -> Group:

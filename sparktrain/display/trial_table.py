@@ -25,7 +25,7 @@ _BEST_ROWS = 20
 _CELL_LIMITS = (32, 16, 10)
 """Longest cell and heading of a parameter: the widest that fits."""
 _PARAMS_AT_LEAST = 20
-_COUNTED = (TrialStatus.FAILED, TrialStatus.LOST, TrialStatus.STOPPED)
+_COUNTED = (TrialStatus.PRUNED, TrialStatus.FAILED, TrialStatus.LOST, TrialStatus.STOPPED)
 
 
 class TableColumn(NamedTuple):

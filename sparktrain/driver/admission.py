@@ -40,7 +40,8 @@ def slots_of_feeds(prepared: PreparedRun, engine: Engine, agents: int) -> Feedin
     """As `feeding_slots`, for the streams of a run. Raises ResourceError; SessionError for a session that is gone."""
     streams = prepared.data.streams
     slots = engine.slots if engine.runs_jobs else _slots_beside(streams)
-    return feeding_slots(tuple(streams), prepared.spec.gang, agents, slots, held=engine.runs_jobs)
+    pushed = all(isinstance(each, PushedSource) for each in streams.values())
+    return feeding_slots(tuple(streams), prepared.spec.gang, agents, slots, held=engine.runs_jobs, pushed=pushed)
 
 
 def _slots_beside(streams: Mapping[str, StreamSource | PushedSource]) -> int | None:

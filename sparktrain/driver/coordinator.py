@@ -7,9 +7,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,22 +22,23 @@ from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
 from sparktrain.driver.run_request import RunOutcome, RunRequest
+from sparktrain.driver.sampler_thread import SamplerThread
 from sparktrain.driver.uploads import Uploads
-from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError
+from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError, SamplerError
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.metric_log import MetricLog
+from sparktrain.runs.history import observation
 from sparktrain.runs.trial_result import result_of
-from sparktrain.search.sampler import Sampler
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.ending import Ending
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.run_machine import Commands
-from sparktrain.state.sweep import Ending, Sweep
-from sparktrain.state.trial import TrialStatus
+from sparktrain.state.sweep import Sweep
 from sparktrain.store.base import Store
 from sparktrain.threads import aside
 
@@ -105,13 +104,12 @@ class Coordinator:
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
         """Why there are no more ticks, without which no run ends."""
-        self._sampling: ThreadPoolExecutor | None = None
+        self._sampling = SamplerThread()
 
     # ---- life
 
     async def open(self) -> tuple[str, int]:
         """Listen for agents; returns the address that they can connect to."""
-        self._sampling = ThreadPoolExecutor(1, "sparktrain-sampler")
         self._background(self._tick(), self._break)
         self._background(self._server.keep_certificates())
         if self._words is not None:
@@ -126,8 +124,7 @@ class Coordinator:
         await self._server.close()
         for task in list(self._tasks):
             task.cancel()
-        if self._sampling is not None:
-            self._sampling.shutdown(wait=False, cancel_futures=True)
+        self._sampling.close()
 
     async def dismiss(self, reason: str) -> None:
         """Have all agents leave, and keep listening for others."""
@@ -185,6 +182,7 @@ class Coordinator:
             self._background(self._look_out(run))
             end = await run.end
             await run.uploads.settle()
+            await self._sampling.settle()
             self._show_progress(run)
             if run.error is not None:
                 raise run.error
@@ -261,6 +259,8 @@ class Coordinator:
                 self._place_member(command)
             case do.Suggest():
                 self._background(self._suggest(command))
+            case do.AskSampler():
+                self._background(self._ask(self._active().work, command))
             case do.ConcludeTrial(trial=trial):
                 self._conclude(trial)
             case do.PrepareAgent(agent=agent, run=run):
@@ -301,17 +301,17 @@ class Coordinator:
         run = self._active()
         spec = run.work.spec
         run.uploads.expect(start.agent, start.member)
-        seed = trial_seed(spec.seed, start.member.trial)
         message = m.StartMember(
             member=start.member,
             size=start.size,
             params=start.params,
-            seed=seed,
+            seed=trial_seed(spec.seed, start.member.trial),
             metric=spec.metric,
             log_limit_bytes=spec.log_limit_bytes,
             backend=spec.gang.backend,
             store=run.work.store.address,
             checkpoint=start.checkpoint,
+            port=start.port,
             env=run.work.env,
             data=run.work.data,
             streams=run.work.stream_keys,
@@ -335,23 +335,20 @@ class Coordinator:
             logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 
     async def _suggest(self, command: do.Suggest) -> None:
-        """Ask the sampler in its own thread, because it may compute for long."""
-        sampler = self._active().work.sampler
-        suggestion = await asyncio.get_running_loop().run_in_executor(self._sampling, sampler.suggest, command.count)
-        self.feed(on.Suggested(self._clock.now(), command.run, suggestion.cases, suggestion.exhausted))
+        found = await self._sampling.suggest(self._active().work.sampler, command.count)
+        self.feed(on.Suggested(self._clock.now(), command.run, found.cases, found.exhausted, dict(found.memo)))
+
+    async def _ask(self, work: RunRequest, asked: do.AskSampler) -> None:
+        reply = await self._sampling.answer(work.sampler, asked.member.trial, asked.question)
+        given = (reply.answer, reply.problem, dict(reply.params), dict(reply.memo))
+        self.feed(on.QuestionAnswered(self._clock.now(), asked.agent, asked.member, asked.number, *given))
 
     def _conclude(self, trial_id: TrialId) -> None:
         work, trial = self._active().work, self._sweep().trials[trial_id]
-        metrics = trial.metrics if trial.status is TrialStatus.SUCCEEDED else None
         if trial.status.observed:
-            self._background(self._observe(work.sampler, trial_id, trial.params, metrics))
+            self._background(self._sampling.observe(work.sampler, observation(trial, work.spec.metric)))
         self._active().tally.add(trial)
         work.watcher.trial_ended(result_of(trial, work))
-
-    async def _observe(
-        self, sampler: Sampler, trial: TrialId, params: dict[str, Any], metrics: dict[str, float] | None
-    ) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._sampling, sampler.observe, trial, params, metrics)
 
     # ---- beside the loop
 
@@ -366,16 +363,19 @@ class Coordinator:
     def _done(self, failed: Callable[[BaseException], None], task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if error is None:
+            return
+        if not isinstance(error, SamplerError):  # which has its traceback in its message, for the caller
             logger.error("an error in the driver: %s: %s", type(error).__name__, error, exc_info=error)
-            failed(error)
+        failed(error)
 
     def _fail(self, run: ActiveRun | None, error: BaseException) -> None:
         """End `run`, unless it is over; its caller gets the first error."""
         if run is None or run is not self._run:
             return
         run.error = run.error or error
-        self.stop(f"an error in the driver: {error}", 0.0)
+        line = str(error).partition("\n")[0]
+        self.stop(line if isinstance(error, SamplerError) else f"an error in the driver: {line}", 0.0)
 
     def _break(self, error: BaseException) -> None:
         """There are no more ticks: the run, if any, ends at once, because it would wait forever, and so does the

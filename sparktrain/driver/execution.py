@@ -20,7 +20,7 @@ from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.errors import PoolError
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.board_address import announced
-from sparktrain.state.sweep import Ending
+from sparktrain.state.ending import Ending
 
 
 class AgentSource(Protocol):

@@ -13,16 +13,19 @@ from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.history import this_driver
+from sparktrain.runs.plan import Plan
 from sparktrain.runs.results_json import to_bytes
 from sparktrain.runs.sweep_outcome import status_of
 from sparktrain.runs.trial_result import model_of, result_of
 from sparktrain.state.commands import EndRun
+from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Failure
 from sparktrain.state.records import RunEnded
-from sparktrain.state.sweep import Ending, Sweep
+from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import TrialStatus
 
 _ON_PURPOSE = (Ending.STOPPED, Ending.FAILING)
+_LISTED = (TrialStatus.PRUNED, TrialStatus.FAILED, TrialStatus.LOST)
 
 
 def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) -> SweepResult:
@@ -62,7 +65,7 @@ def finished(prepared: PreparedRun) -> SweepResult | None:
         return None
     sweep = found.sweep()
     same = sweep.space == prepared.plan.space_digest
-    if prepared.replaces and same and found.end is not None and found.end.ending in _ON_PURPOSE:
+    if same and found.end is not None and _stays(prepared, found.end, found.plan):
         return _as_it_ended(prepared, sweep, found.end)
     statuses = {trial.status for trial in sweep.trials.values()}
     again = {TrialStatus.FAILED} if prepared.retry_failed else set()
@@ -78,9 +81,20 @@ def finished(prepared: PreparedRun) -> SweepResult | None:
     return result(prepared, RunOutcome(trials, EndRun(sweep.run, Ending.COMPLETE, ""), sweep.ran_s), journal)
 
 
+def _stays(prepared: PreparedRun, end: RunEnded, before: Plan) -> bool:
+    """The run has ended early, and does not continue: for this driver's predecessor, or with what was asked of it."""
+    if prepared.replaces and end.ending in _ON_PURPOSE:
+        return True
+    goals = ("target", "plateau", "budget_s", "trials")
+    asked = {name: getattr(prepared.spec, name) for name in goals}
+    satisfied = Ending(end.ending).satisfied and end.ending != Ending.COMPLETE
+    return satisfied and not prepared.retry_failed and asked == {name: before.spec.get(name) for name in goals}
+
+
 def _as_it_ended(prepared: PreparedRun, sweep: Sweep, end: RunEnded) -> SweepResult:
-    """The result of a run that the previous driver ended early, as at its timeout, and that YARN has restarted
-    because its exit code was not 0. Not for lost trials, which may have been lost with that driver."""
+    """The result of a run that an earlier driver ended before its trials: it has what it was asked for, or that driver
+    ended it, as at its timeout, and YARN has restarted it because its exit code was not 0. Not for lost trials, which
+    may have been lost with that driver."""
     # The next call of this program for the run is a new one, as it would have been there.
     journal, _ = Journal.claim(prepared.store, prepared.layout.journal, this_driver())
     trials = tuple(result_of(trial, prepared) for trial in sweep.trials.values())
@@ -96,7 +110,7 @@ def interrupted(made: SweepResult) -> str:
     """The message for a run that Ctrl-C has ended: its results, and how to continue."""
     counts = Counter(trial.status for trial in made.trials)
     parts = [f"{counts[TrialStatus.SUCCEEDED]} of {formatting.count(len(made.trials), 'trial')} succeeded"]
-    parts += [f"{counts[status]} {status}" for status in (TrialStatus.FAILED, TrialStatus.LOST) if counts[status]]
+    parts += [f"{counts[status]} {status}" for status in _LISTED if counts[status]]
     return (
         f"run {made.name} was interrupted; {made.directory} has its results so far: {', '.join(parts)}; to continue: "
         f"sparktrain resume {shlex.quote(made.directory or '')}, or the same call with name={made.name!r}"

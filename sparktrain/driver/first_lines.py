@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from sparktrain import formatting
 from sparktrain.config.direction import first_line
 from sparktrain.driver.prepare import PreparedRun
@@ -18,10 +20,18 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
     spec = prepared.spec
     if prepared.found is not None:
         yield f"{spec.name}: resumes; {_kept(prepared)}"
+    yield from (f"{spec.name}: {note}" for note in prepared.notes)
     if prepared.choice is not None:
         yield f"{spec.name}: {prepared.choice.line}"
+    if prepared.plan.sampler is not msgspec.UNSET:
+        yield f"{spec.name}: {prepared.plan.sampler} proposes {prepared.space}"
     if spec.metric is not None:
         yield f"{spec.name}: {first_line(spec.metric, spec.mode)}"
+    if prepared.plan.warm is not msgspec.UNSET:
+        for line in prepared.plan.warm.lines:
+            yield f"{spec.name}: {line}"
+    for rule in spec.stopper:
+        yield f"{spec.name}: stopper {rule.line}"
 
 
 def nothing_run(result: SweepResult) -> str:
@@ -40,14 +50,16 @@ def _kept(prepared: PreparedRun) -> str:
         again = _count(failed, "that failed is retried", "that failed are retried")
         parts.append(again if prepared.retry_failed else _stay_failed(failed))
     if total := prepared.trials:
-        kept = count[TrialStatus.SUCCEEDED] + (0 if prepared.retry_failed else count[TrialStatus.FAILED])
+        kept = count[TrialStatus.SUCCEEDED] + count[TrialStatus.PRUNED]
+        kept += 0 if prepared.retry_failed else count[TrialStatus.FAILED]
         parts.append(f"{max(0, total - kept)} to run in all")
     return "; ".join(parts)
 
 
 def _succeeded(count: Counter[TrialStatus]) -> list[str]:
-    number = count[TrialStatus.SUCCEEDED]
-    return [_count(number, "keeps its result", "keep their results")] if number else []
+    number, pruned = count[TrialStatus.SUCCEEDED], count[TrialStatus.PRUNED]
+    kept = [_count(number, "keeps its result", "keep their results")] if number else []
+    return [*kept, *([_count(pruned, "stays pruned", "stay pruned")] if pruned else [])]
 
 
 def _stay_failed(failed: int) -> str:

@@ -114,6 +114,10 @@ class SweepOptions(Options):
             "report_timeout_s": seconds(asked["hang_timeout"], "hang_timeout"),
             "max_retries": asked["max_retries"],
             "max_failures": asked["max_failures"],
+            "stopper": asked["stopper"],
+            "target": asked["target"],
+            "plateau": asked["plateau"],
+            "budget_s": seconds(asked["budget"], "budget"),
         }
 
 

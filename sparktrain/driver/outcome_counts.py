@@ -40,7 +40,7 @@ class Tally:
             return
         self._seen.add(trial.id)
         self.counts[trial.status] += 1
-        self.restarts += len(trial.restarts)
+        self.restarts += trial.losses
         if trial.status is TrialStatus.SUCCEEDED:
             best = [trial] if self.best is None else [self.best, trial]
             self.best = best_of(best, self._spec.metric, self._spec.mode)

@@ -38,7 +38,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import ListenError
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs.history import this_driver
-from sparktrain.state.sweep import Ending
+from sparktrain.state.ending import Ending
 from sparktrain.threads import aside
 
 RELAUNCHES = 5

@@ -6,8 +6,7 @@ All that can be wrong with the call is found here, before a session is touched.
 import logging
 import os
 import secrets
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -20,39 +19,43 @@ from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
 from sparktrain.config.direction import mode_of
 from sparktrain.config.environment import variables
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.quantities import seconds
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec, metric_name
-from sparktrain.config.uses import makes_strategy
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice
+from sparktrain.driver.continuation.extension import Extension
+from sparktrain.driver.continuation.first_checkpoint import first_records
+from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
+from sparktrain.driver.continuation.warm_start import WarmStart, checked, kept, with_warm_start
 from sparktrain.driver.options import Options
 from sparktrain.driver.run_data import DataPlan, changes_of, missing, plan_data, write_data
 from sparktrain.driver.run_request import RunRequest, Watcher
+from sparktrain.driver.sampler_thread import guarded
 from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError, SpecError
-from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
-from sparktrain.runs.history import StoredRun, check_alone, look, proposed_before, replay, this_driver
+from sparktrain.runs.history import StoredRun, check_alone, look, past, past_answers, this_driver
 from sparktrain.runs.locate import run_in
-from sparktrain.runs.plan import Plan, check_unchanged, spec_fields
+from sparktrain.runs.plan import Plan, WarmPlan, check_unchanged, spec_fields
+from sparktrain.search.any_space import as_space
 from sparktrain.search.grid import SpaceSampler
-from sparktrain.search.space import Space, as_space
+from sparktrain.search.named_samplers import SamplerChoice, stored_choice
+from sparktrain.search.optuna_sampler import Goal
+from sparktrain.search.sampler import AnsweringSampler, Sampler
+from sparktrain.search.space import Space
 from sparktrain.search.space_json import from_document, to_document
-from sparktrain.state.records import AnyRecord, DriverStarted, RunEnded
-from sparktrain.state.sweep import Ending
+from sparktrain.state.ending import Ending
+from sparktrain.state.records import DriverStarted, RunEnded
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
-from sparktrain.usercode.code_changes import differences, text_of
-from sparktrain.usercode.fingerprint import fingerprint
-from sparktrain.usercode.imports import Sources
-from sparktrain.usercode.serialize import pack, preload_for
-from sparktrain.usercode.target import Target, check_call
+from sparktrain.usercode.code_changes import differences
+from sparktrain.usercode.target import Target
 
 logger = logging.getLogger("sparktrain")
 
@@ -82,6 +85,12 @@ class PreparedRun:
     retry_failed: bool = False
     tensorboard: bool = False
     """TensorBoard is served while the run lasts."""
+    sampler: Any = None
+    """The sampler that was asked for: a name, an object, or None."""
+    notes: tuple[str, ...] = ()
+    """What the call changes in a run that exists, for its first lines."""
+    warm: WarmStart = field(default_factory=WarmStart)
+    """The warm start that was asked for: read where the run is new, which the plan has from then on."""
     found: StoredRun | None = None
     """The run's data in the run directory, once it was read."""
     tokens: TokenKeeper | None = None
@@ -100,7 +109,10 @@ class PreparedRun:
     @cached_property
     def trials(self) -> int | None:
         """Number of trials, where that is known. Walks over the space; raises where a condition does."""
-        return self._sampler(self.found.opened.records if self.found is not None else ()).total
+        sampler = self._sampler()
+        if isinstance(sampler, SpaceSampler) and self.found is not None:
+            sampler.restore(past(self.found.opened.records, self.spec.metric))
+        return sampler.total
 
     @property
     def where(self) -> str:
@@ -128,8 +140,16 @@ class PreparedRun:
         return bool(frames) and bool(set(frames) & set(missing(self.documents, self.store, self.layout)))
 
     def owned(self, driver: DriverIdentity) -> "PreparedRun":
-        """The same once `driver` owns the run: others find it in the journal. Blocks on the store; raises OSError."""
-        return replace(self, claimed=Journal.claim(self.store, self.layout.journal, driver))
+        """The same once `driver` owns the run: others find it in the journal. Blocks on the store; raises OSError.
+
+        A run that starts from the checkpoint of another one has a copy then, as its first checkpoint.
+        """
+        seeds = first_records(self.plan, self.space, self.store, self.layout, self.found)
+        journal, contents = Journal.claim(self.store, self.layout.journal, driver)
+        if seeds and not contents.records:
+            journal.append(seeds)
+            contents = msgspec.structs.replace(contents, records=seeds)
+        return replace(self, claimed=(journal, contents))
 
     def give_back(self, reason: str) -> None:
         """Record that this driver ends the run before it started: any driver may have it. Blocks on the store."""
@@ -167,7 +187,7 @@ class PreparedRun:
         self.store.probe()
         found = None if self.unnamed else look(self.store, self.layout)
         if found is None:
-            return self
+            return self._with_warm(self.warm.read(self.where))
         this = driver or this_driver()
         check_alone(found, self.where, this)
         replaces = found.driver is not None and this.replaces(found.driver)
@@ -220,8 +240,13 @@ class PreparedRun:
         journal, opened = self.claimed or Journal.claim(self.store, self.layout.journal, driver)
         for note in opened.notes:
             logger.warning("%s", note)
-        sampler = self._sampler(opened.records)
-        replay(sampler, opened.records, self.plan.space_digest)
+        warm = None if self.plan.warm is msgspec.UNSET else self.plan.warm
+        own = self._sampler(max(1, agents // self.spec.gang.size))
+        asked = isinstance(own, AnsweringSampler)
+        if isinstance(own, AnsweringSampler):
+            own.open(self.where, past_answers(opened.records))
+        sampler = with_warm_start(own, warm)
+        guarded("given what earlier drivers had", partial(sampler.restore, past(opened.records, self.spec.metric)))
         return RunRequest(
             spec=self.spec,
             code=self.code,
@@ -235,6 +260,7 @@ class PreparedRun:
             journal=journal,
             records=opened.records,
             driver_started=self.driver_started,
+            lookahead=0 if asked else 1,  # what a trial asks is answered once it runs
             tokens=self.tokens,
             env=self.env,
             data=self.datasets,
@@ -254,7 +280,13 @@ class PreparedRun:
         made, gang = self, before.spec["gang"]
         if self.choice is not None and gang["workers"] + gang["ps"] + gang["evaluator"] > 1:
             made = self._with_backend(self.choice.kept(Backend(gang["backend"])))
+        known = kept(None if before.warm is msgspec.UNSET else before.warm, self.warm, self.where)
+        made = made._with_warm(known)
+        made = replace(made, plan=msgspec.structs.replace(made.plan, origin=before.origin))
         return made if made.seeded else made._with_spec(replace(made.spec, seed=before.spec["seed"]))
+
+    def _with_warm(self, warm: WarmPlan | None) -> "PreparedRun":
+        return replace(self, plan=msgspec.structs.replace(self.plan, warm=warm or msgspec.UNSET))
 
     def _code_lines(self, before: Plan) -> list[str]:
         """What has changed in the code. Blocks on the store."""
@@ -277,25 +309,78 @@ class PreparedRun:
     def _with_spec(self, spec: SweepSpec) -> "PreparedRun":
         return replace(self, spec=spec, plan=msgspec.structs.replace(self.plan, spec=spec_fields(spec)))
 
-    def _sampler(self, records: Sequence[AnyRecord]) -> SpaceSampler:
-        return SpaceSampler(self.space, self.spec.trials, proposed_before(records, self.plan.space_digest))
+    def _sampler(self, slots: int = 1) -> Sampler:
+        return sampler_choice(self.sampler, self.spec).sampler(self.space, slots)
 
 
-def compose(function: Callable[..., Any] | Target, space: Any, options: Options) -> PreparedRun:
-    """Check a call and its data, and pickle its function. Raises UserError.
+def sampler_choice(asked: Any, spec: SweepSpec) -> SamplerChoice:
+    """What decides on the sampler of a run for which `asked` was given."""
+    goal = Goal(spec.metric, spec.mode == "max")
+    return SamplerChoice(asked=asked, trials=spec.trials, timeout_s=spec.timeout_s, seed=spec.seed, goal=goal)
+
+
+def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, options: Options) -> PreparedRun:
+    """Check a call and its data, and pickle its function, unless it is a stored one. Raises UserError.
 
     Touches neither the run directory nor Spark, but for the schemas of DataFrames; blocks on the stores of data files.
     """
-    target = function if isinstance(function, Target) else Target.of(function)
-    if (module := target.module) is not None:
-        check_imported(options.kind, sys.modules.get(module), module)
-    trial_space, asked = as_space(space), options.asked
+    program = function if isinstance(function, StoredProgram) else FunctionProgram(function)
+    trial_space, asked, given = as_space(space), options.asked, cast(dict[str, Any], options.asked)
     gang, env = options.gang(), options.environment()
-    choice = options.choice(gang, strategy=gang.size > 1 and makes_strategy(target.function))
+    choice = options.choice(gang, strategy=gang.size > 1 and program.makes_strategy())
     if choice is not None:
         gang = replace(gang, backend=choice.backend)
-    spec = SweepSpec(
-        name=asked["name"] if asked["name"] is not None else f"{target.slug}-{SystemClock().stamp()}",
+    spec = _spec_of(options, gang, program.slug)
+    program.check(options.kind, trial_space, options.place)
+    check_installed(spec.gang)
+    chosen = sampler_choice(given.get("sampler"), spec)
+    sampler_name = chosen.name(trial_space)
+    # the sampler is made here as well because a condition of the space may raise
+    warm = checked(given.get("warm_start"), trial_space, spec, chosen.sampler(trial_space), sampler_name)
+    patience_s = cast(float, seconds(asked["store_timeout"], "store_timeout"))  # it refuses None
+    store = open_store(StoreAddress(os.fspath(asked["dir"]), timeout_s=patience_s))
+    data = plan_data(asked["data"], patience_s, gang.workers, asked["data_version"])
+    packed = program.packed(spec.gang, env, options.most_code(), asked["preload"])
+    plan = Plan(
+        kind=options.kind,
+        function=packed.name,
+        code=packed.code.digest,
+        parts=packed.parts,
+        preload=tuple(packed.preload),
+        space=to_document(trial_space, spec.trials),
+        sampler=msgspec.UNSET if sampler_name == "grid" else sampler_name,
+        data_version=asked["data_version"],
+        data=dict(data.documents) or msgspec.UNSET,
+        spec=spec_fields(spec),
+        text=packed.text,
+        env=tuple(sorted(env)),
+    )
+    return PreparedRun(
+        plan=plan,
+        spec=spec,
+        space=trial_space,
+        code=packed.code,
+        store=store,
+        layout=RunLayout(spec.name),
+        env=env,
+        choice=choice,
+        unnamed=asked["name"] is None,
+        seeded=asked["seed"] is not None,
+        allow_changed=frozenset(asked["allow_changed"]),
+        retry_failed=asked["retry_failed"],
+        tensorboard=check_tensorboard(asked["tensorboard"]),
+        sampler=given.get("sampler"),
+        warm=warm,
+        concurrent=options.concurrent,
+        data=data,
+        datasets=MemberData(cache_dir=asked["data_cache"], cache_bytes=asked["data_cache_limit"]),
+    )
+
+
+def _spec_of(options: Options, gang: GangSpec, slug: str) -> SweepSpec:
+    asked = options.asked
+    return SweepSpec(
+        name=asked["name"] if asked["name"] is not None else f"{slug}-{SystemClock().stamp()}",
         metric=options.metric,
         mode=mode_of(metric_name(options.metric), asked["mode"]),
         seed=asked["seed"] if asked["seed"] is not None else secrets.randbelow(2**31),
@@ -306,52 +391,18 @@ def compose(function: Callable[..., Any] | Target, space: Any, options: Options)
         log_limit_bytes=asked["log_limit"],
         **options.limits(),
     )
-    check_call(target.function, trial_space, options.place)
-    check_installed(spec.gang)
-    SpaceSampler(trial_space, spec.trials)  # raises where a condition of the space does
-    patience_s = cast(float, seconds(asked["store_timeout"], "store_timeout"))  # it refuses None
-    store = open_store(StoreAddress(os.fspath(asked["dir"]), timeout_s=patience_s))
-    data = plan_data(asked["data"], patience_s, gang.workers, asked["data_version"])
-    sources = Sources()
-    needed = preload_for(target, spec.gang, env, sources=sources) if asked["preload"] is None else asked["preload"]
-    code = pack(target, options.most_code(), sources=sources)
-    plan = Plan(
-        kind=options.kind,
-        function=target.name,
-        code=code.digest,
-        parts=fingerprint(target, code, sources=sources),
-        preload=tuple(needed),
-        space=to_document(trial_space, spec.trials),
-        data_version=asked["data_version"],
-        data=dict(data.documents) or msgspec.UNSET,
-        spec=spec_fields(spec),
-        text=text_of(target),
-        env=tuple(sorted(env)),
-    )
-    return PreparedRun(
-        plan=plan,
-        spec=spec,
-        space=trial_space,
-        code=code,
-        store=store,
-        layout=RunLayout(spec.name),
-        env=env,
-        choice=choice,
-        unnamed=asked["name"] is None,
-        seeded=asked["seed"] is not None,
-        allow_changed=frozenset(asked["allow_changed"]),
-        retry_failed=asked["retry_failed"],
-        tensorboard=check_tensorboard(asked["tensorboard"]),
-        concurrent=options.concurrent,
-        data=data,
-        datasets=MemberData(cache_dir=asked["data_cache"], cache_bytes=asked["data_cache_limit"]),
-    )
 
 
 def compose_again(
-    directory: str, retry_failed: bool = False, env: Mapping[str, str] | None = None, tensorboard: bool = False
+    directory: str,
+    retry_failed: bool = False,
+    env: Mapping[str, str] | None = None,
+    tensorboard: bool = False,
+    extension: Extension | None = None,
 ) -> PreparedRun:
     """The run that a directory holds, to resume it as it was started, with `env` for its trials. Blocks on the store.
+
+    With an `extension`, it has more trials or a wider space than it was started with.
 
     Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store,
     or TensorBoard is wanted and not installed; ResumeError when trials lack variables that they were started with.
@@ -362,14 +413,22 @@ def compose_again(
     found = look(store, layout)
     if found is None:
         raise RunDirectoryError(f"{directory} is no longer a run directory: its run.json was deleted")
-    spec, code = found.plan.sweep_spec(), plans.read_code(store, layout, found.plan.code)
-    space, given = from_document(found.plan.space), variables(env or {})
+    code, given = plans.read_code(store, layout, found.plan.code), variables(env or {})
+    sampler = None if found.plan.sampler is msgspec.UNSET else stored_choice(found.plan.sampler)
+    plan, notes = found.plan, tuple[str, ...]()
+    if extension is None:
+        spec, space = plan.sweep_spec(), from_document(plan.space)
+    else:
+        spec, space, notes = extension.of(found)
+        sampler_choice(sampler, spec).sampler(space)  # raises where it cannot do so many trials, or this space
+        plan = msgspec.structs.replace(plan, spec=spec_fields(spec), space=to_document(space, spec.trials))
     if missing := [name for name in found.plan.env if name not in given]:
         raise ResumeError(
             "the run was started with variables for its trials, and their values are not stored: pass "
             f"{', '.join(missing)} by env= (--env {missing[0]}, to take it from here)"
         )
     return PreparedRun(
-        plan=found.plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed,
-        env=given, tensorboard=tensorboard,
+        plan=plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed,
+        env=given, tensorboard=tensorboard, sampler=sampler, notes=notes,
+        allow_changed=frozenset() if extension is None else frozenset({"space"}),
     )  # fmt: skip

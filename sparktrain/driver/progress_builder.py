@@ -40,15 +40,17 @@ def progress_of(
         failed=ended.counts[TrialStatus.FAILED],
         lost=ended.counts[TrialStatus.LOST],
         stopped=ended.counts[TrialStatus.STOPPED],
+        pruned=ended.counts[TrialStatus.PRUNED],
         seconds=seconds,
         eta_s=None if left is None else eta(ended.fresh, seconds, left, len(running)),
         metric=work.spec.metric,
         best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,
         agents_alive=len(machine.agents),
         agents_wanted=work.agents,
-        restarts=ended.restarts + sum(len(trial.restarts) for trial in again),
+        restarts=ended.restarts + sum(trial.losses for trial in again),
         running_trials=running,
         gang=work.spec.gang.size,
+        in_step=work.spec.gang.in_step,
         causes=_causes(trials[TrialId(0)]) if work.total == 1 and trials else (),
         note=_store_note(work, behind_s) or _note(machine, work, at, outlook) or _unsaved(active),
     )
@@ -91,7 +93,8 @@ def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
 def _state(gang: Gang, rank: Rank) -> MemberState:
     if rank in gang.ended:
         return MemberState.ENDED
-    return MemberState.TRAINING if rank in gang.entered else MemberState.STARTING
+    trains = rank in gang.entered and rank not in gang.absent
+    return MemberState.TRAINING if trains else MemberState.STARTING
 
 
 def _running(trial: Trial, at: float, members: tuple[MemberLine, ...]) -> RunningTrial:

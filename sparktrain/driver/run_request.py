@@ -66,6 +66,8 @@ class RunRequest:
     journal: JournalPort
     driver_started: DriverStarted
     """The journal's record of this driver."""
+    lookahead: int = 1
+    """Trials that a sampler that learns is asked for ahead of need: a slot that becomes free need not wait for it."""
     records: tuple[AnyRecord, ...] = ()
     """The journal's records of earlier drivers."""
     tokens: TokenKeeper | None = None
@@ -88,11 +90,12 @@ class RunRequest:
         return RunLimits(
             roles=spec.gang.roles(),
             min_size=spec.gang.min_workers,
-            lookahead=0 if self.sampler.learns else max(1, self.agents // spec.gang.size),
+            lookahead=self.lookahead if self.sampler.learns else max(1, self.agents // spec.gang.size),
             restarts=spec.max_retries,
             recovers=spec.recovers or spec.gang.size > 1,
             hang_timeout_s=spec.gang.hang_timeout_s,
             report_timeout_s=spec.report_timeout_s,
+            restarts_members=self.streams is None and not self.data.sets,
             trial_timeout_s=spec.trial_timeout_s,
             timeout_s=spec.timeout_s,
             max_failures=spec.max_failures if isinstance(spec.max_failures, int) else None,
@@ -100,6 +103,12 @@ class RunRequest:
             total=self.total,
             agents=self.agents,
             start_timeout_s=spec.start_timeout_s,
+            metric=spec.metric,
+            mode=spec.mode,
+            stopper=spec.stopper,
+            target=spec.target,
+            plateau=spec.plateau,
+            budget_s=spec.budget_s,
         )
 
 

@@ -99,14 +99,14 @@ def _named(asked: JobRequest, arguments: Mapping[str, Any], mode: Mode) -> tuple
     words = asked.words
     if name is None:
         # the job resumes a run of the same name, so two jobs submitted in one second must have different names
-        name = f"{arguments['target'].rpartition(':')[2]}-{SystemClock().stamp()}-{token_hex(2)}"
+        name = f"{arguments['function'].rpartition(':')[2]}-{SystemClock().stamp()}-{token_hex(2)}"
         words = (*words, "--name", name)
     return words, f"{(folder or DEFAULT_DIR).rstrip('/')}/{name}"
 
 
 def _own_files(arguments: Mapping[str, Any]) -> list[str]:
     """The local files that the job's arguments name."""
-    target = file_of_target(arguments["target"]) if "target" in arguments else None
+    target = file_of_target(arguments["function"]) if "function" in arguments else None
     modules = [each.strip() for each in (arguments["py_files"] or "").split(",") if each.strip() and "://" not in each]
     return [path for path in (target, arguments.get("params"), *modules) if path is not None]
 
@@ -116,7 +116,7 @@ def _modules_beside(arguments: Mapping[str, Any], py_files: Sequence[str]) -> li
 
     Raises SpecError for a package there, unless an archive in `py_files` may contain it.
     """
-    target = file_of_target(arguments.get("target", ""))
+    target = file_of_target(arguments.get("function", ""))
     archives = [path for path in py_files if not path.endswith(".py")]
     found: dict[str, Path] = {}
     known = NEVER_LOCAL | ({SERVED} if arguments.get(SERVED) else set())

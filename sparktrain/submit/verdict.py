@@ -7,7 +7,7 @@ from msgspec import Struct
 from sparktrain.cluster.yarn_application import Application, brief
 from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 from sparktrain.runs.view import RunState, RunView
-from sparktrain.state.sweep import Ending
+from sparktrain.state.ending import Ending
 
 CALL_IS_WRONG, CLUSTER_FAILED = 2, 5
 """Exit codes of docs/command-line.md."""

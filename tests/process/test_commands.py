@@ -41,6 +41,21 @@ def test_a_shell_completes_commands() -> None:
     assert done.stdout.split() == ["status"], done.stderr
 
 
+def test_a_command_loads_keras_without_its_wrappers_for_scikit_learn(tmp_path: Path) -> None:
+    """A package with the names of Keras beside the function shows what the command imports."""
+    wrappers = tmp_path / "keras" / "wrappers"
+    wrappers.mkdir(parents=True)
+    (tmp_path / "keras" / "__init__.py").write_text("from keras import wrappers\nprint('keras')\n")
+    (wrappers / "__init__.py").write_text("print('wrappers')\nSKLearnClassifier = object\n")
+    (tmp_path / "train.py").write_text("import keras\n")
+    line = [sys.executable, "-m", "sparktrain", "sweep", "train.py:train", "--grid", "x=1", "--local"]
+    ran = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 2, ran.stderr
+    assert "train" in ran.stderr
+    assert (ran.stdout + ran.stderr).splitlines().count("keras") == 1
+    assert "wrappers" not in ran.stdout + ran.stderr
+
+
 def test_ctrl_c_leaves_an_application_in_the_cluster_and_prints_how_to_end_it(
     tmp_path: Path,
 ) -> None:

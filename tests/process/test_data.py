@@ -14,7 +14,7 @@ from sparktrain.store.url import open_store
 from tests.support.object_storage import s3_server
 from tests.unit.datasets.data_files import parquet_bytes
 
-TRIALS, SLOTS = 20, 4
+TRIALS, SLOTS = 8, 4
 ROWS, GROUP = 200_000, 50_000
 OPTIONS: dict[str, Any] = {"metric": "result", "mode": "max", "preload": ["numpy"], "progress": False}
 

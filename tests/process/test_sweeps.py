@@ -61,6 +61,15 @@ def test_the_seed_of_a_trial_depends_on_the_sweep_and_the_trial_alone(runs: Path
     assert drawn[0][0]["draw"] != drawn[0][1]["draw"] != drawn[2][1]["draw"]
 
 
+def test_members_on_this_machine_do_not_find_modules_of_the_package_by_bare_names(pool: st.Pool, runs: Path) -> None:
+    def train(x: int) -> float:
+        import importlib.util
+
+        return float(sum(importlib.util.find_spec(name) is not None for name in ("submit", "coordinator", "rundir")))
+
+    assert pool.sweep(train, {"x": [1]}, metric="y", mode="max", dir=str(runs)).best.metrics == {"y": 0.0}
+
+
 def test_reports_files_and_logs_are_stored_in_the_run_directory(pool: st.Pool, runs: Path) -> None:
     def train(x: int, ctx: Any) -> dict[str, float]:
         for step in range(3):
@@ -112,7 +121,7 @@ def test_the_timeout_of_a_sweep_stops_it_and_sets_should_stop(pool: st.Pool, run
         return 1.0
 
     result = pool.sweep(
-        train, {"x": [0, 1, 2]}, metric="result", mode="max", dir=str(runs), name="stopped", timeout=2.0
+        train, {"x": [0, 1, 2]}, metric="result", mode="max", dir=str(runs), name="stopped", timeout=5.0
     )
     assert result.status == "stopped"
     assert [trial.status for trial in result.trials[:2]] == ["succeeded", "succeeded"]

@@ -20,6 +20,8 @@ CALLS: dict[str, Callable[[], object]] = {
     "launch": lambda: st.launch(None, train, {"lr": [1], "x": [1, 2]}),
     "run": lambda: st.run(train, {"lr": 1}, workers=0),
     "resume": lambda: st.resume("/no/such/run"),
+    "extend": lambda: st.extend("/no/such/run", trials=2),
+    "refit": lambda: st.refit("/no/such/run", workers=2),
     "pool": lambda: st.pool(agents=2),
     "grid": lambda: st.grid(lr=[]),
     "zipped": lambda: st.zipped(lr=[1], x=[1, 2]),

@@ -57,7 +57,7 @@ def test_every_property_of_the_scheduler_is_explained() -> None:
 def test_the_sweep_shows_every_option_that_such_a_file_may_have(tmp_path: Path) -> None:
     file = load_params(CONF / "sweep.yaml")
     assert (file.kind, file.values) == ("grid", {"learning_rate": [0.1, 0.01], "dropout": [0.2, 0.5]})
-    assert {"grid", "zip", "cases", *file.settings} == allowed(load_params, tmp_path)
+    assert {"grid", "zip", "cases", "space", *file.settings} == allowed(load_params, tmp_path)
 
 
 def test_the_gang_shows_every_option_that_such_a_file_may_have(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "launch": lambda: st.launch(None, print, {"x": [1]}),
     "run": lambda: st.run(print, workers=1, backend="none"),
     "resume": lambda: st.resume("nowhere"),
+    "extend": lambda: st.extend("nowhere", trials=1),
+    "refit": lambda: st.refit("nowhere", workers=1),
     "pool": lambda: st.pool(agents=1),
 }
 WRITTEN = {
@@ -26,6 +28,8 @@ WRITTEN = {
     "launch": 'st.launch(None, train, {"lr": [0.1]})',
     "run": 'st.run(train, {"lr": 0.1}, workers=1, backend="none")',
     "resume": 'st.resume("nowhere")',
+    "extend": 'st.extend("nowhere", trials=1)',
+    "refit": 'st.refit("nowhere", workers=1)',
     "pool": "st.pool(agents=1)",
 }
 PROGRAM = "import sparktrain as st\n\ndef train(lr):\n    return {{'y': lr}}\n\nr = {call}\n"

@@ -21,6 +21,8 @@ st.sweep(train, SPACE, metric="loss", max_failures="never")  # wrong
 st.sweep(train, SPACE, metric="loss", allow_changed=["cod"])  # wrong
 st.launch(None, train, SPACE, dir=3)  # wrong
 st.launch(None, train, SPACE, workers=2)  # wrong
+st.space(lr=st.uniform("low", 1))  # wrong
+st.sweep(train, st.uniform(0, 1), metric="accuracy")  # wrong
 st.run(train, {"lr": 0.1})  # wrong
 st.run(train, {"lr": 0.1}, workers="2")  # wrong
 st.run(train, {"lr": 0.1}, workers=2, max_restarts=1)  # wrong

@@ -37,7 +37,7 @@ CASES = [
         "did you mean 'metric'",
         "allowed: ",
     ),
-    file("no-space", "s.yaml", "metric: a\n", r"s\.yaml:1", "exactly one of grid, zip and cases", "has none"),
+    file("no-space", "s.yaml", "metric: a\n", r"s\.yaml:1", "exactly one of grid, zip, cases and space", "has none"),
     file("two-spaces", "s.yaml", "grid:\n  a: [1]\nzip:\n  a: [1]\n", r"s\.yaml:3", "exactly one", "has grid and zip"),
     file("duplicate", "s.yaml", "grid:\n  a: [1]\n  a: [2]\n", r"s\.yaml:3", "'a'", "given on line 2", "remove one"),
     file("tag", "s.yaml", "grid:\n  a: [!!python/name:os.system x]\n", r"s\.yaml:2", "!!python/name", "remove the tag"),

@@ -10,6 +10,7 @@ from sparktrain.results.run_result import RunEnd
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import TrialResult
+from sparktrain.search.sampled_space import SampledSpace
 from sparktrain.state.trial import TrialStatus
 
 TRIAL = TrialResult(
@@ -44,7 +45,8 @@ class Edge:
 
     def sweep_target(self, target: Any, space: Any, options: SweepOptions, **more: Any) -> SweepResult:
         assert self.session is None, "the session is made before the call is checked"
-        self.calls.append({"target": target, "space": list(space), "options": options, **more})
+        tried = space if isinstance(space, SampledSpace) else list(space)
+        self.calls.append({"target": target, "space": tried, "options": options, **more})
         with more["engine"]() as spark:
             assert spark is self.session or not self.sessions
             return self.ends()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,22 @@ def test_a_grid(edge: Edge, target: str, capfd: Capture) -> None:
 def test_values_position_by_position(edge: Edge, target: str) -> None:
     assert cli.main(["sweep", target, "--zip", "lr=0.1,0.01", "--zip", "dropout=0.4,0.7"]) == 0
     assert edge.calls[0]["space"] == [{"lr": 0.1, "dropout": 0.4}, {"lr": 0.01, "dropout": 0.7}]
+
+
+def test_a_sampled_space_with_lists_beside_it(edge: Edge, target: str) -> None:
+    words = ["--space", "lr=loguniform(1e-4,1e-1)", "--space", "momentum=0.9", "--grid", "dropout=0.4,0.7"]
+    assert cli.main(["sweep", target, *words, "--sampler", "random", "--trials", "4", "--metric", "loss"]) == 0
+    assert str(edge.calls[0]["space"]) == (
+        "lr ~ loguniform(0.0001, 0.1), momentum = 0.9, dropout in a grid of [0.4, 0.7]"
+    )
+    assert edge.options == SweepOptions(metric="loss", sampler="random", trials=4)
+
+
+def test_a_file_with_a_sampled_space(edge: Edge, target: str) -> None:
+    Path("sweep.yaml").write_text("space:\n  lr: uniform(0, 1)\nsampler: tpe\ntrials: 5\nmetric: loss\n")
+    assert cli.main(["sweep", target, "--params", "sweep.yaml"]) == 0
+    assert str(edge.calls[0]["space"]) == "lr ~ uniform(0, 1)"
+    assert edge.options == SweepOptions(metric="loss", sampler="tpe", trials=5)
 
 
 def test_a_file_sets_what_the_command_line_does_not(edge: Edge, target: str) -> None:
@@ -257,9 +274,18 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
         (["run", "TARGET", "--workers", "2", "--param", "lr"], "--param 'lr': no '='"),
         (["run", "TARGET", "--workers", "2", "--param", "lr=1,2"], "'lr' has 2 values, a run takes one"),
         (["run", "none.py:train", "--workers", "2"], "none.py: no such file"),
-        (["sweep", "TARGET"], "one of --grid, --zip and --params: the call has none of them"),
+        (["sweep", "TARGET"], "the call has none of them"),
         (["sweep", "TARGET", "--grid", "lr=1", "--zip", "lr=1"], "the call has --grid and --zip"),
         (["sweep", "TARGET", "--grid", "lr"], "--grid 'lr'"),
+        (["sweep", "TARGET", "--space", "lr=uniform(1, 0)"], "the range is inverted"),
+        (["sweep", "TARGET", "--space", "lr=unifrom(0, 1)"], "did you mean 'uniform'"),
+        (["sweep", "TARGET", "--space", "lr=uniform(0, 1)", "--zip", "lr=1"], "the call has --space and --zip"),
+        (
+            ["sweep", "TARGET", "--space", "lr=uniform(0, 1)", "--grid", "lr=1"],
+            "'lr' is given by --space and by --grid",
+        ),
+        (["sweep", "TARGET", "--space", "a=uniform(0, 1)", "--space", "a=1"], "'a' is given twice"),
+        (["sweep", "TARGET", "--grid", "lr=1", "--sampler", "tpes"], "did you mean 'tpe'"),
         (["sweep", "TARGET", "--params", "none.yaml"], "none.yaml: no such file"),
         (["sweep", "none.py:train", "--grid", "lr=1"], "none.py: no such file"),
         (["sweep", "TARGET", "--grid", "lr=1", "--conf", "spark.x"], "--conf 'spark.x' must be KEY=VALUE"),
@@ -299,8 +325,22 @@ def test_without_words_it_shows_its_help(capfd: Capture) -> None:
 
 
 OPTIONS = {
-    "sweep": ("--grid", "--zip", "--params", "--trial-timeout", "--workers-per-trial", "--backend", "--py-files"),
+    "sweep": (
+        "--grid",
+        "--zip",
+        "--space",
+        "--sampler",
+        "--warm-start",
+        "--dry-run",
+        "--params",
+        "--trial-timeout",
+        "--workers-per-trial",
+        "--backend",
+        "--py-files",
+    ),
     "resume": ("--retry-failed", "--master", "--max-concurrent-trials", "--agents", "--py-files", "--conf"),
+    "refit": ("--workers", "--param", "--trial", "--from-checkpoint"),
+    "extend": ("--trials", "--space", "--grid", "--master"),
     "run": ("--workers", "--backend", "--ps", "--evaluator", "--param", "--max-retries", "--min-workers", "--metric"),
 }
 
@@ -348,11 +388,16 @@ def test_the_documented_exit_codes_are_the_real_ones() -> None:
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
     joined = "".join(
-        [train_commands.SWEEP_EXAMPLES, train_commands.RUN_EXAMPLES, train_commands.RESUME_EXAMPLES]
+        [
+            train_commands.SWEEP_EXAMPLES,
+            train_commands.RUN_EXAMPLES,
+            train_commands.RESUME_EXAMPLES,
+            train_commands.EXTEND_EXAMPLES,
+        ]
     ).replace("\\\n", "")
     joined = joined.replace("train.py:train", target).replace("> result.json", "")
-    commands = [line.split()[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
-    assert len(commands) == 8
+    commands = [shlex.split(line)[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
+    assert len(commands) == 13
     for words in commands:
         edge.session = None
         edge.sessions.clear()

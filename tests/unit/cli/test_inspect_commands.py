@@ -85,7 +85,8 @@ def test_status_of_a_run_of_one_gang_shows_its_model(tmp_path: Path, capfd: Capt
 def test_status_as_json(run: ScriptedRun, capfd: Capture) -> None:
     status = json.loads(output_of(capfd, "status", run.directory, "--json"))
     assert (status["state"], status["status"], status["total"], status["complete"]) == ("gone", None, 4, False)
-    assert status["counts"] == {"queued": 1, "running": 1, "succeeded": 1, "failed": 1, "lost": 0, "stopped": 0}
+    ended = {"succeeded": 1, "failed": 1, "lost": 0, "stopped": 0, "pruned": 0, "paused": 0}
+    assert status["counts"] == {"queued": 1, "running": 1, **ended}
     assert status["best"]["id"] == 0
     assert (status["driver"]["host"], status["driver"]["answers"]) == ("host-1", False)
     trial = status["trials"][2]

@@ -13,7 +13,7 @@ import pytest
 import sparktrain as st
 from sparktrain import cli
 from sparktrain.cli import option_tables
-from sparktrain.config import call_option, option_catalog
+from sparktrain.config import call_option, continuing_options, option_catalog
 from sparktrain.config.call_option import Declared, options_in, settled
 from sparktrain.config.load import load_gang, load_params
 from sparktrain.config.option_rules import TEXT, changes
@@ -33,13 +33,16 @@ CALLS: dict[str, tuple[type, Callable[..., object]]] = {
     "launch": (option_catalog.LaunchKeywords, lambda **options: st.launch(None, train, {"lr": [1]}, **options)),
     "run": (option_catalog.RunKeywords, lambda **options: st.run(train, {"lr": 1}, **options)),
     "resume": (option_catalog.ResumeKeywords, lambda **options: st.resume("/nowhere", **options)),
+    "extend": (continuing_options.ExtendKeywords, lambda **options: st.extend("/nowhere", **options)),
+    "refit": (continuing_options.RefitKeywords, lambda **options: st.refit("/nowhere", **options)),
     "pool": (option_catalog.PoolKeywords, lambda **options: st.pool(**options)),
     "Pool.sweep": (option_catalog.PoolSweepKeywords, lambda **options: POOL.sweep(train, {"lr": [1]}, **options)),
     "Pool.launch": (option_catalog.PoolLaunchKeywords, lambda **options: POOL.launch(train, {"lr": [1]}, **options)),
     "Pool.run": (option_catalog.PoolRunKeywords, lambda **options: POOL.run(train, {"lr": 1}, **options)),
 }
-FUNCTIONS = {"sweep": st.sweep, "launch": st.launch, "run": st.run, "resume": st.resume, "pool": st.pool,
-             "Pool.sweep": st.Pool.sweep, "Pool.launch": st.Pool.launch, "Pool.run": st.Pool.run}  # fmt: skip
+FUNCTIONS = {"sweep": st.sweep, "launch": st.launch, "run": st.run, "resume": st.resume, "extend": st.extend,
+             "refit": st.refit, "pool": st.pool, "Pool.sweep": st.Pool.sweep, "Pool.launch": st.Pool.launch,
+             "Pool.run": st.Pool.run}  # fmt: skip
 NEEDED = {"metric": "loss", "workers": 2}
 
 
@@ -69,10 +72,12 @@ FLAGS = {
     "sweep": option_catalog.LaunchKeywords,
     "run": option_catalog.RunKeywords,
     "resume": option_catalog.ResumeKeywords,
+    "extend": continuing_options.ExtendKeywords,
+    "refit": continuing_options.RefitKeywords,
 }
 WRONG_WORDS = {
-    "N": "many", "TIME": "soon", "max|min": "up", "K1,K2": "cod", "PATH": "", "NAME[=VALUE]": "1x=2",
-    "NAME=PATH": "train",
+    "N": "many", "TIME": "soon", "max|min": "up", "newest|best|none": "old", "K1,K2": "cod", "PATH": "",
+    "NAME[=VALUE]": "1x=2", "NAME=PATH": "train",
 }  # fmt: skip
 WRONG_NAMES = {"name": "a b", "metric": "", "backend": "nccl"}
 
@@ -93,7 +98,13 @@ def test_a_wrong_word_is_refused_with_the_doc_by_the_command_line(
 ) -> None:
     declared = options_in(FLAGS[call])[name]
     word = WRONG_NAMES.get(name, WRONG_WORDS.get(declared.option.rule.metavar, ""))
-    words = {"sweep": ["t.py:train", "--grid", "lr=1"], "run": ["t.py:train"], "resume": [str(tmp_path)]}[call]
+    words = {
+        "sweep": ["t.py:train", "--grid", "lr=1"],
+        "run": ["t.py:train"],
+        "resume": [str(tmp_path)],
+        "extend": [str(tmp_path)],
+        "refit": [str(tmp_path)],
+    }[call]
     assert cli.main([call, *words, f"{declared.flag}={word}"]) == 2
     out, err = capfd.readouterr()
     first, _, see = err.partition("\n")
@@ -117,7 +128,7 @@ FILES: dict[str, tuple[type, Callable[[Path], Any], dict[str, object]]] = {
 def test_a_wrong_type_is_refused_with_line_and_doc_by_a_parameter_file(call: str, name: str, tmp_path: Path) -> None:
     keywords, load, rest = FILES[call]
     path = tmp_path / "wrong.json"
-    path.write_text(json.dumps({**rest, name: [{"x": 1}]}, indent=1))
+    path.write_text(json.dumps({**rest, name: [{"x": 1}, [1]]}, indent=1))
     message = refused(lambda: load(path))
     assert re.match(rf"\S+wrong\.json:[0-9]+: {name}\b", message)
     assert message.endswith(f"({name}: {options_in(keywords)[name].option.doc.rstrip('.')})")

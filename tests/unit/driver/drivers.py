@@ -1,7 +1,7 @@
 """Drivers of one run that die, and agents that are simulated: in one event loop, over a store in memory."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -26,7 +26,7 @@ from sparktrain.rundir.journal.reader import Tail
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
-from sparktrain.search.sampler import Sampler, Suggestion
+from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion
 from sparktrain.search.space import grid
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded
@@ -243,6 +243,7 @@ class Climber(Sampler):
     learns = True
 
     def __init__(self, trials: int) -> None:
+        self.total = trials
         self._left = trials
         self._state = 1
 
@@ -252,20 +253,26 @@ class Climber(Sampler):
             self._left -= 1
             self._state = (self._state * 48271 + count) % 2147483647
             cases.append({"x": self._state % 1000})
-        return Suggestion(tuple(cases), exhausted=not self._left)
+        return Suggestion(tuple(cases), exhausted=not self._left, memo={"state": self._state})
 
-    def observe(self, trial: TrialId, params: Mapping[str, Any], metrics: Mapping[str, float] | None) -> None:
-        y = -1 if metrics is None else int(metrics["y"])
-        self._state = (self._state * 31 + trial * 17 + params["x"] + y) % 2147483647
+    def observe(self, observation: Observation) -> None:
+        y = int(observation.metrics.get("y", -1))
+        self._state = (self._state * 31 + observation.trial * 17 + observation.params["x"] + y) % 2147483647
+
+    def restore(self, history: Sequence[PastSuggestion | Observation]) -> None:
+        for each in history:
+            if isinstance(each, Observation):
+                self.observe(each)
+            else:
+                self._left -= len(each.cases)
+                self._state = each.memo["state"]
 
 
 class Learning(PreparedRun):
     """A run with a sampler that learns."""
 
-    def _sampler(self, records: Any = None) -> Any:
-        sampler = Climber(self.spec.trials or 0)
-        sampler.total = self.spec.trials  # type: ignore[attr-defined]
-        return sampler
+    def _sampler(self, slots: int = 1) -> Climber:
+        return Climber(self.spec.trials or 0)
 
 
 @cache

@@ -14,8 +14,8 @@ from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Dialer, LinkClosedError
 from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.drivers import World, play, prepared
 

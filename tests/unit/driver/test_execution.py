@@ -18,7 +18,7 @@ from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.runs import history
 from sparktrain.runs.history import look, this_driver
 from sparktrain.search.space import grid
-from sparktrain.state.sweep import Ending
+from sparktrain.state.ending import Ending
 
 POOL, OTHER = this_driver("host:1", "of the pool"), this_driver("other:2", "of another process")
 

@@ -8,8 +8,8 @@ import pytest
 
 from sparktrain.driver.finish import result
 from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.sweep import Ending
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver import drivers
 from tests.unit.driver.drivers import Driver, World, play, prepared, whole

@@ -22,7 +22,7 @@ from sparktrain.errors import (
 )
 from sparktrain.ids import RunId
 from sparktrain.state.commands import EndRun
-from sparktrain.state.sweep import Ending
+from sparktrain.state.ending import Ending
 from tests.unit.driver.drivers import prepared
 
 ENDED = JobEnd(((0, "gone", True),))

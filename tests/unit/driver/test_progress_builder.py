@@ -5,10 +5,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.display.progress import MemberState, NullDisplay
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
@@ -46,6 +48,26 @@ def work(tmp_path: Path) -> RunRequest:
         journal=NoBook(),
         driver_started=DriverStarted(plan="", at=0.0),
     )
+
+
+def test_the_log_of_a_member_that_restarted_alone_is_that_of_its_newest_process(work: RunRequest) -> None:
+    alone = msgspec.structs.replace(RESTART, alone=True)
+    trial = Trial(
+        TrialId(0),
+        {},
+        TrialStatus.SUCCEEDED,
+        Generation(2),
+        hosts=("a", "b", "c"),
+        restarts=(alone, RESTART, alone, alone),
+    )
+    logs = [Path(each.log).parent.name for each in result_of(trial, work).members if each.log is not None]
+    assert logs == ["rank-0", "rank-1-restart-2"]
+
+
+def test_members_restart_alone_only_where_no_data_continues_from_a_checkpoint(work: RunRequest) -> None:
+    assert work.limits().restarts_members
+    data = MemberData({"train": DataRef(work.store.address, "manifest", "digest")})
+    assert not replace(work, data=data).limits().restarts_members
 
 
 def test_a_result_has_every_member_of_the_newest_gang(work: RunRequest, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from sparktrain.submit.job import JobRequest, job_of, program
 PACK = "hdfs://nn/packs/one.tar.gz"
 WORDS = ("train.py:train", "--grid", "lr=0.1,0.01")
 SWEEP = {
-    "target": "code/train.py:train",
+    "function": "code/train.py:train",
     "dir": "hdfs:///runs",
     "name": "one",
     "params": None,
@@ -177,7 +177,7 @@ def beside(folder: Path, **sources: str) -> dict[str, object]:
         path = folder / name / "__init__.py" if not text else folder / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    return {**SWEEP, "target": f"{folder}/train.py:train"}
+    return {**SWEEP, "function": f"{folder}/train.py:train"}
 
 
 def test_modules_beside_the_training_file_come_along_with_those_that_they_import(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.runs.view import RunState, RunView, TrialView
-from sparktrain.state.sweep import Ending
+from sparktrain.state.ending import Ending
 from sparktrain.state.trial import TrialStatus
 from sparktrain.submit.verdict import Verdict, verdict_of
 

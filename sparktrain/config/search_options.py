@@ -1,0 +1,103 @@
+"""The options of a call about which trials it runs, and how far; a part of `option_catalog`."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypedDict
+
+from sparktrain.config import sampler_names, sweep_spec
+from sparktrain.config.call_option import CallOption
+from sparktrain.config.option_rules import TIME, ValueRule, whole
+from sparktrain.config.quantities import Duration
+from sparktrain.config.stoppers import StopRule, rules_of
+from sparktrain.config.warm_sources import warm_sources
+
+TRIALS = "What to try"
+"""Panel of the command line's help."""
+
+
+class SearchKeywords(TypedDict, total=False):
+    """Options of all sweeps about their trials."""
+
+    trials: Annotated[
+        int | None,
+        CallOption(
+            "Most trials that run.",
+            whole(1),
+            panel=TRIALS,
+            says="all",
+            also=("n_trials", "num_samples", "max_evals", "max_trials"),
+        ),
+    ]
+    sampler: Annotated[
+        Any | None,
+        CallOption(
+            "What proposes trials: random, tpe, gp, cmaes, qmc, nsgaii, grid, or a sampler of Optuna or your own.",
+            ValueRule(sampler_names.sampler, "NAME"),
+            panel=TRIALS,
+            says="tpe for a space with distributions, grid for lists",
+            flag_doc="What proposes trials: random, tpe, gp, cmaes, qmc, nsgaii or grid (default: tpe for a space with "
+            "distributions, grid for lists).",
+            page="search.md",
+            also=("algorithm", "search_alg", "algo", "tuner"),
+        ),
+    ]
+    target: Annotated[
+        float | None,
+        CallOption(
+            "End the sweep once a trial reaches this value of the metric.",
+            ValueRule(sweep_spec.finite, "NUMBER"),
+            panel=TRIALS,
+            says="never",
+            page="stopping.md#the-whole-sweep",
+            also=("loss_threshold",),
+        ),
+    ]
+    plateau: Annotated[
+        int | None,
+        CallOption(
+            "End the sweep when this many trials in a row have not improved the best one.",
+            whole(1),
+            panel=TRIALS,
+            says="never",
+            page="stopping.md#the-whole-sweep",
+            also=("early_stop_fn",),
+        ),
+    ]
+    budget: Annotated[
+        Duration | None,
+        CallOption(
+            "End the sweep when its slots have trained for this time in all, such as 100h.",
+            TIME,
+            says="never",
+            panel=TRIALS,
+            page="stopping.md#the-whole-sweep",
+            also=("time_budget_s",),
+        ),
+    ]
+    warm_start: Annotated[
+        Any | None,
+        CallOption(
+            "Former runs, or a table of results, that the sampler learns from, or points to try first.",
+            ValueRule(warm_sources, "PATH", repeats=True),
+            panel=TRIALS,
+            says="nothing is known",
+            flag_doc="Directory of a former run, from which the sampler learns. Repeatable.",
+            more="Directories, results, a DataFrame, and dicts of parameters, in a list or alone.",
+            page="search.md#from-former-results",
+            also=("points_to_evaluate", "enqueue", "initial_points", "x0", "baseline", "trials_from"),
+        ),
+    ]
+    stopper: Annotated[
+        str | StopRule | Sequence[str | StopRule] | None,
+        CallOption(
+            "Rule that stops trials which cannot win: asha, hyperband, median, patience, threshold or wilcoxon.",
+            ValueRule(rules_of, "RULE", repeats=True),
+            default=(),
+            panel=TRIALS,
+            says="none: every trial runs to its end",
+            flag_doc="Rule that stops trials which cannot win, such as asha or asha:most=27,eta=3. Repeatable.",
+            more="A rule looks at what trials report by `ctx.report`. With several, a trial stops when any of them "
+            "does; `st.ASHA(most=27)` and others have options.",
+            page="stopping.md",
+            also=("scheduler", "pruner", "early_stopping", "early_stopping_policy"),
+        ),
+    ]
