@@ -99,7 +99,10 @@ def submitted(cluster: Yarn, properties: Path, *job: str) -> "Iterator[subproces
 
 def check(process: "subprocess.Popen[bytes]") -> None:
     """Wait for the end, which must be a good one."""
-    code = process.wait(END_TIMEOUT_S)
+    try:
+        code = process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"demo: the job has not ended {END_TIMEOUT_S:g} s later: is the machine busy? Its lines are above")
     if code != 0:
         sys.exit(f"demo: the job ended with {code}")
 

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from sparktrain import deferred_wrappers
+
 RINGS = [f"tests.{each.name}" for each in Path(__file__).parent.iterdir() if (each / "__init__.py").exists()]
 pytest.register_assert_rewrite("sparktrain.testing", *RINGS)  # comparisons in helpers are shown as those in tests
 
@@ -65,6 +67,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rings:
 
 
 gc.disable()  # until all modules are imported; see pytest_collection_finish
+deferred_wrappers.defer()
 
 
 def pytest_collection_finish() -> None:

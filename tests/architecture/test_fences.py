@@ -159,6 +159,7 @@ FENCES = [
             "sparktrain/store/hadoop/token_file.py",
             "sparktrain/testing/",
             "sparktrain/training/",
+            "sparktrain/usercode/import_cache.py",
         ),
     ),
     Fence(

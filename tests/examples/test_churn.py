@@ -17,6 +17,7 @@ UNSEEN = 19_857
 """Of 200,000 customers: a hash of their numbers chooses them, so that it is the same in each run."""
 
 
+@pytest.mark.all
 @pytest.mark.timeout(600)
 def test_the_notebook_trains_a_gang_on_a_table_of_spark_and_scores_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

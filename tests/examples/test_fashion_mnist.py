@@ -10,12 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.all
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("epochs", "accuracy"), [(2, 0.8), pytest.param(6, 0.85, marks=pytest.mark.all)])
-def test_the_demo_reaches_its_accuracy(tmp_path: Path, epochs: int, accuracy: float) -> None:
+def test_the_demo_reaches_its_accuracy(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparktrain", "sweep", "examples/fashion_mnist.py:train"]
     space = ["--grid", "learning_rate=0.01", "--grid", "dropout=0.2,0.5"]
-    space += ["--grid", f"epochs={epochs}"]
     options = ["--metric", "accuracy", "--dir", str(tmp_path), "--name", "demo", "--seed", "1", "--json"]
     done = subprocess.run(
         [*command, *space, *options], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
@@ -23,5 +22,5 @@ def test_the_demo_reaches_its_accuracy(tmp_path: Path, epochs: int, accuracy: fl
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout)
     assert [trial["status"] for trial in result["trials"]] == ["succeeded", "succeeded"]
-    assert result["best"]["metrics"]["accuracy"] > accuracy
+    assert result["best"]["metrics"]["accuracy"] > 0.85
     assert (tmp_path / "demo" / "results.json").read_text() == done.stdout

@@ -58,10 +58,9 @@ def results(driver: Mortal) -> Counter[int]:
     ("program", "ends"),
     [
         (LOCAL, ("python", "python")),
-        (ON_SPARK, ("jvm",)),
         pytest.param(ON_SPARK, ("python", "jvm", "both"), marks=pytest.mark.all),
     ],
-    ids=["local", "jvm", "spark"],
+    ids=["local", "spark"],
 )
 def test_a_sweep_survives_the_death_of_its_drivers(
     tmp_path: Path, start: Start, program: str, ends: tuple[str, ...]

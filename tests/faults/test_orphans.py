@@ -82,6 +82,8 @@ def test_no_training_process_survives_its_driver(driver: Driver, end: str) -> No
     training.wait_gone(GONE_S)
     driver.process.wait(60)
     driver.all.wait_gone(30.0)
+    if end == "sigkill of the driver's jvm":
+        assert "ended by AgentsLostError: the Spark job of the agents ended" in driver.output.read_text()
 
 
 @pytest.mark.all
@@ -104,6 +106,7 @@ def test_ctrl_c_in_the_call_of_a_pool_ends_its_trials(driver: Driver) -> None:
     assert "ended by KeyboardInterrupt: run run was interrupted" in driver.output.read_text()
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("driver", ["connect"], indirect=True)
 def test_no_training_process_survives_a_connect_client(driver: Driver) -> None:
     training = driver.wait_training()

@@ -13,6 +13,8 @@ from tests.support.processes import Sighted, descendants, wait_until, written_pi
 
 GONE_S = 5.0
 USAGE_S = 30.0
+IN_ONE_JVM = "local[2]"
+"""A master without executors of their own, for a call that loses no process."""
 
 JAVA = "#!/bin/sh\ntouch {started}\nexit 1\n"
 """A folder in place of Java, for calls that must not start it."""
@@ -28,7 +30,7 @@ def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> N
         "--mode",
         "max",
         "--master",
-        ONE_EXECUTOR,
+        IN_ONE_JVM,
         "--dir",
         runs,
         "--name",
@@ -45,7 +47,7 @@ def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> N
     assert Path(result["trials"][0]["log"]).read_text().splitlines()[-1] == "scale 1"
     assert "run: 3 of 3 trials done" in stderr
     others = [line for line in stderr.splitlines() if not line.startswith("[0:")]
-    before = ["imported", f"starting Spark on {ONE_EXECUTOR} ...", "run: metric y, higher is better"]
+    before = ["imported", f"starting Spark on {IN_ONE_JVM} ...", "run: metric y, higher is better"]
     assert others == before, "stderr has lines of the run alone"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "runs", "tmp"], "Spark left files behind"
     assert not list((tmp_path / "tmp").glob("sparktrain-spark-*"))

@@ -46,6 +46,9 @@ class NullWire:
     def stop_advised(self) -> bool:
         return False
 
+    def ask(self, question: bytes, timeout_s: float | None) -> None:
+        pass
+
     def kept(self, timeout_s: float) -> m.SnapshotStored | None:
         return None
 

@@ -261,6 +261,9 @@ class Wire:
     def stop_advised(self) -> bool:
         return False
 
+    def ask(self, question: bytes, timeout_s: float | None) -> None:
+        pass
+
     def kept(self, timeout_s: float) -> m.SnapshotStored:
         return m.SnapshotStored(self._steps.pop())
 

@@ -1,5 +1,6 @@
 """Gangs of TensorFlow on the local engine: nursery, agents and zygotes as users have them, without Spark."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,21 @@ def alone() -> tuple[Any, list[float]]:
     return local_gang.train_alone()
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Two agents on this machine."""
+    with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as made:
+        yield made
+
+
 @pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
 def test_a_local_gang_trains_what_one_process_trains(
-    tmp_path: Path, backend: str, alone: tuple[Any, list[float]]
+    pool: st.Pool, tmp_path: Path, backend: str, alone: tuple[Any, list[float]]
 ) -> None:
     weights, losses = alone
-    result = st.run(
-        local_gang.train, {"folder": str(tmp_path)}, workers=2, backend=backend, spark=st.local(slots=2),
-        dir=str(tmp_path / "runs"), progress=False,
+    result = pool.run(
+        local_gang.train, {"folder": str(tmp_path)}, workers=2, backend=backend, dir=str(tmp_path / "runs"),
+        progress=False,
     )  # fmt: skip
 
     assert losses[-1] < 0.8 * losses[0], "a model that does not learn compares nothing"
@@ -39,10 +47,12 @@ def test_a_local_gang_trains_what_one_process_trains(
         np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)
 
 
-def test_a_program_of_horovod_trains_what_one_process_trains(tmp_path: Path, alone: tuple[Any, list[float]]) -> None:
+def test_a_program_of_horovod_trains_what_one_process_trains(
+    pool: st.Pool, tmp_path: Path, alone: tuple[Any, list[float]]
+) -> None:
     weights, losses = alone
-    result = st.run(
-        local_gang.train_by_horovod, {"folder": str(tmp_path)}, workers=2, backend="horovod", spark=st.local(slots=2),
+    result = pool.run(
+        local_gang.train_by_horovod, {"folder": str(tmp_path)}, workers=2, backend="horovod",
         dir=str(tmp_path / "runs"), progress=False,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ KINDS = ("known", "unknown", "twice_shuffled", "shuffled_and_cached", "arrays", 
 OFTEN = {
     *(("known", 1), ("unknown", 4), ("twice_shuffled", 1)),
     *(("shuffled_and_cached", 4), ("arrays", 1), ("generator", 4)),
-    *(("rows", 1), ("rows", 4)),
+    ("rows", 4),
 }
 """Cases of `make test`: each kind, each number of steps; `make test-all` has their product."""
 MIDDLES = [pytest.param(*case, marks=() if case in OFTEN else pytest.mark.all) for case in product(KINDS, (1, 4))]

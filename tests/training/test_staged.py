@@ -22,7 +22,7 @@ KILLS = {
     "files_of_callbacks": (9,),
 }
 """By program: after which steps it is killed, with one call of `fit` running or another; once in each life."""
-OFTEN = {"frozen_then_tuned", "folds_with_one_list_of_callbacks", "stopped_by_one_member", "files_of_callbacks"}
+OFTEN = {"frozen_then_tuned", "stopped_by_one_member", "files_of_callbacks"}
 """Programs of `make test`; `make test-all` has the others too."""
 EQUAL_ALONE = {"rel": 1e-6, "abs": 1e-7}
 EQUAL_IN_GANGS = {"rel": 1e-5, "abs": 2e-6}
