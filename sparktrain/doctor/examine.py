@@ -24,12 +24,15 @@ from sparktrain.store.url import open_store
 from sparktrain.threads import spawn
 
 MACHINE_S = 6.0
-"""The time for the checks of this machine. With `STORE_S` and `SLOTS_S` it adds up to a minute."""
+"""The time for the checks of this machine."""
 STORE_S = 12.0
 SIDE_S = 20.0
 """The time for the checks in parallel with store and slots, from the start."""
-SLOTS_S = 39.0
 FORGET_S = 3.0
+WHOLE_S = 60.0
+"""The time for all checks. The slots have what those before them leave, less `FORGET_S`."""
+AFTER_JOB_S = 7.0
+"""The time to open and end the job that queries the slots."""
 
 OpenSession = Callable[[], AbstractContextManager[SparkSession]]
 Check = Callable[[], list[Finding]]
@@ -112,7 +115,8 @@ class ClusterExaminer:
         else:
             self._settle("store", start_check(self._store), STORE_S)
         if spark is not None and facts is not None:
-            self._look_at_slots(spark, facts, count)
+            left_s = WHOLE_S - FORGET_S - (self._clock.now() - start)
+            self._look_at_slots(spark, facts, count, left_s)
         for name, future in side:
             self._settle(name, future, max(0.1, SIDE_S - (self._clock.now() - start)))
         self._found.findings += launch_warnings.security_findings(facts) if facts is not None else []
@@ -120,12 +124,13 @@ class ClusterExaminer:
         if self._shared.marker:
             self._settle("store", start_check(self._forget), FORGET_S)
 
-    def _look_at_slots(self, spark: SparkSession, facts: Facts, count: int) -> None:
+    def _look_at_slots(self, spark: SparkSession, facts: Facts, count: int, left_s: float) -> None:
         driver = self._driver
         if driver is None or not count:
             self._found.unseen.append("the executors: see the failures above")
             return
-        self._settle("executors", start_check(lambda: self._slots(spark, facts, count, driver)), SLOTS_S)
+        job_s = left_s - AFTER_JOB_S
+        self._settle("executors", start_check(lambda: self._slots(spark, facts, count, driver, job_s)), left_s)
 
     @property
     def _hdfs(self) -> bool:
@@ -164,8 +169,8 @@ class ClusterExaminer:
         found, self._shared = observe.probe(self._asked.directory or "", self._clock)
         return found
 
-    def _slots(self, spark: SparkSession, facts: Facts, count: int, driver: Driver) -> list[Finding]:
-        self._found.roll = roll = call_roll(spark, facts, count, self._shared)
+    def _slots(self, spark: SparkSession, facts: Facts, count: int, driver: Driver, job_s: float) -> list[Finding]:
+        self._found.roll = roll = call_roll(spark, facts, count, self._shared, job_timeout_s=job_s)
         return slots_findings(roll, driver, launch_warnings.gpus_of_task(facts) > 0)
 
     def _forget(self) -> list[Finding]:

@@ -32,7 +32,8 @@ from sparktrain.protocol.transport import Link, LinkClosedError, Listener
 from sparktrain.state.topology import MemberAddress
 
 FORM_S = 20.0
-"""How long the slots may take to connect and try the store; those that have done so then connect to each other."""
+"""How long the slots may take to connect and try the store, from the first one that connects; those that have done so
+then connect to each other."""
 CONNECTED_S = 5.0
 """How long slots may take to connect to each other."""
 JOB_TIMEOUT_S = 32.0
@@ -70,7 +71,7 @@ def call_roll(
     listener = GrpcListener(address.bind, (address.port,), certificates.server)
     keeper = tokens_for(spark, shared.address)
     shared = replace(shared, tokens=keeper.tokens if keeper is not None else None)
-    survey = SlotSurvey(slots, shared, SystemClock(), form_s, CONNECTED_S)
+    survey = SlotSurvey(slots, shared, SystemClock(), form_s, CONNECTED_S, job_timeout_s)
     port = call(survey.open(listener), OPEN_TIMEOUT_S)
     job = CheckupJob(spark, AgentTicket(name, address.hosts, port, certificates.agent, CONNECT_S), slots)
     try:
@@ -106,7 +107,9 @@ async def _refuse(header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.Upl
 class SlotSurvey:
     """The doctor's counterpart of the coordinator: slots connect to it. All methods belong to the event loop."""
 
-    def __init__(self, slots: int, shared: Shared, clock: Clock, form_s: float, connected_s: float) -> None:
+    def __init__(
+        self, slots: int, shared: Shared, clock: Clock, form_s: float, connected_s: float, whole_s: float
+    ) -> None:
         self.connected = 0
         """How many slots have connected so far, including those that left."""
         self._slots = slots
@@ -114,6 +117,8 @@ class SlotSurvey:
         self._clock = clock
         self._form_s = form_s
         self._connected_s = connected_s
+        self._latest = clock.now() + max(0.0, whole_s - connected_s)
+        """When slots connect to each other at the latest: what follows has to end within `whole_s`."""
         self._listener: Listener | None = None
         self._leading: asyncio.Task[None] | None = None
         self._links: dict[int, Link] = {}
@@ -121,6 +126,7 @@ class SlotSurvey:
         """The address of each slot that has reserved a port."""
         self._finished: set[int] = set()
         """Slots that have connected to the others, or left."""
+        self._any_connected = asyncio.Event()
         self._all_ready = asyncio.Event()
         self._all_connected = asyncio.Event()
         self._formed = False
@@ -145,6 +151,7 @@ class SlotSurvey:
         if not isinstance(join, m.Join):
             raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
         self.connected += 1
+        self._any_connected.set()
         self._links[join.slot] = link
         link.post(m.Welcome(HEARTBEAT_S, LEASE_S, ()))
         try:
@@ -182,7 +189,8 @@ class SlotSurvey:
             self._all_connected.set()
 
     async def _lead(self) -> None:
-        await self._wait(self._all_ready, self._form_s)
+        await self._wait(self._any_connected, self._left_s)  # executors that still start take no time from the others
+        await self._wait(self._all_ready, min(self._form_s, self._left_s))
         self._formed = True
         ready = {slot: link for slot, link in self._links.items() if slot in self._places}
         places = tuple(self._places[slot] for slot in sorted(ready))
@@ -191,6 +199,10 @@ class SlotSurvey:
         await self._wait(self._all_connected, self._connected_s)
         for link in ready.values():
             _post(link, m.Dismiss("all slots have connected, or their time is over"))
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, self._latest - self._clock.now())
 
     async def _wait(self, event: asyncio.Event, seconds: float) -> None:
         """Wait until `event` is set, for at most `seconds`."""

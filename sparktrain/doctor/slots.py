@@ -44,6 +44,12 @@ def slots_findings(roll: Roll, driver: Driver, gpus: bool) -> list[Finding]:
 def _came(roll: Roll) -> Finding:
     late = [each for each in roll.answers if each.late]
     hosts = _hosts(roll.answers)
+    if late and len(late) == roll.wanted:
+        return warned(
+            "executors",
+            f"no slot was ready in time to connect to another one, on {hosts}: executors start slowly now",
+            "repeat it when the executors run; else see what else these hosts do",
+        )
     if late:
         return warned(
             "executors",

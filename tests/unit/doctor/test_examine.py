@@ -108,10 +108,10 @@ def test_a_session_that_cannot_start_is_a_finding_and_the_rest_is_checked(error:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Opens one of two slots, which answer."""
-    asked: list[tuple[int, Shared]] = []
+    asked: list[tuple[int, Shared, float]] = []
 
-    def call_roll(spark: Any, of: Facts, slots: int, shared: Shared) -> Roll:
-        asked.append((slots, shared))
+    def call_roll(spark: Any, of: Facts, slots: int, shared: Shared, *, job_timeout_s: float) -> Roll:
+        asked.append((slots, shared, job_timeout_s))
         return Roll(2, (SLOT, OTHER))
 
     @contextmanager
@@ -127,8 +127,9 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_slots_are_queried_with_the_probed_store(session: Any, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     found = ClusterExaminer(ExaminationRequest(str(tmp_path / "runs"), session), 4).examine()
-    [(slots, shared)] = session.asked
+    [(slots, shared, job_timeout_s)] = session.asked
     assert slots == 2
+    assert 40.0 < job_timeout_s < 50.0, "slots have what the checks before them leave of a minute"
     assert (shared.address.url, bool(shared.marker)) == (str(tmp_path / "runs"), True)
     assert found.unseen == []
     assert {each.level for each in found.findings} == {Level.PASS}

@@ -28,6 +28,8 @@ from tests.unit.clocks import HandClock, settle
 from tests.unit.doctor.seen import SLOT
 
 LONG_S = 30.0
+WHOLE_S = 100.0
+"""How long the whole survey may take."""
 HERE = replace(SLOT, address="127.0.0.1", ahead_s=None, margin_s=0.0, shared=None, peers=())
 
 
@@ -41,7 +43,7 @@ async def survey(
 ) -> AsyncIterator[tuple[SlotSurvey, MemoryTransport]]:
     """A survey that slots may join."""
     transport = MemoryTransport()
-    made = SlotSurvey(slots, shared or Shared(), clock or SystemClock(), LONG_S, LONG_S)
+    made = SlotSurvey(slots, shared or Shared(), clock or SystemClock(), LONG_S, LONG_S, WHOLE_S)
     await made.open(transport.listener)
     try:
         yield made, transport
@@ -135,6 +137,28 @@ async def test_those_that_are_there_form_when_the_time_is_over_and_a_late_one_is
     assert [[peer.host for peer in each.peers] for each in first] == [["h1"], ["h0"]]
     assert [each.late for each in (*first, late)] == [False, False, True]
     assert late.peers == ()
+
+
+async def test_the_time_to_form_starts_with_the_first_slot() -> None:
+    async with survey(2, clock=(clock := HandClock())) as (made, transport):
+        await settle()
+        await clock.advance(LONG_S + 10.0)
+        visits = asyncio.gather(*(visit(here(slot), transport.dialer(), LONG_S) for slot in range(2)))
+        await until(lambda: made.connected == 2)
+        reports = await visits
+    assert [each.late for each in reports] == [False, False]
+
+
+async def test_slots_of_a_slow_start_connect_to_each_other_before_the_job_is_over() -> None:
+    async with survey(2, clock=(clock := HandClock())) as (made, transport):
+        await settle()
+        await clock.advance(WHOLE_S - LONG_S - 1.0)
+        first = asyncio.ensure_future(visit(here(0), transport.dialer(), LONG_S))
+        await until(lambda: len(made._places) == 1)
+        await clock.advance(1.0)
+        report = await first
+        assert not report.late
+        assert (await visit(here(1), transport.dialer(), LONG_S)).late
 
 
 async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:

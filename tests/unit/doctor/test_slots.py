@@ -36,6 +36,10 @@ def test_some_do_not_answer_or_come_late() -> None:
     assert reads(finding, Level.WARN, "2 of 3 slots answered: lost")
     finding = only(found(SLOT, slot(late=True, peers=())), "executors")
     assert reads(finding, Level.WARN, "1 of 2 slots started when the others had ended")
+    late = slot(late=True, peers=())
+    assert reads(
+        only(found(late, late), "executors"), Level.WARN, "no slot was ready in time", "executors start slowly"
+    )
 
 
 def test_an_unreachable_driver_is_reported_as_a_run_reports_it() -> None:
