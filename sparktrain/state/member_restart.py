@@ -70,7 +70,7 @@ class MemberRestarts:
         whole = gang.status is not GangStatus.RUNNING or gang.stops
         if whole or gang.cause is not None or gang.follower is not None:
             return False
-        return self._sweep.decide_alone(gang, failure) is Decision.RETRY
+        return self._sweep.decide(self._sweep.trials[gang.trial], gang, failure) is Decision.RETRY
 
     # ---- the next process
 

@@ -10,6 +10,7 @@ from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.ending import Ending
 from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.health import NEVER_ENTERED
+from sparktrain.state.lost_agents import LostAgents
 from sparktrain.state.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
@@ -49,6 +50,7 @@ class RunMachine:
         self._reason_timeout_s = reason_timeout_s
         self._restarts = MemberRestarts(sweep, agents)
         self._pauses = Pauses(sweep)
+        self._lost = LostAgents(sweep)
 
     # ---- agents
 
@@ -65,12 +67,12 @@ class RunMachine:
         gang = self.sweep.gangs.get(agent.member.trial)
         if gang is None:
             return []
-        self.sweep.lose_agent(agent, agent.member)
+        self._lost.lose(agent, agent.member)
         return self._member_over(gang, agent.member.rank, lost(agent.host, reason), at)
 
     def on_loss_explained(self, event: on.LossExplained) -> Commands:
         """The cluster has reported why an agent was lost."""
-        gang = self.sweep.explain(event.agent, event.loss, event.reason)
+        gang = self._lost.explain(event.agent, event.loss, event.reason)
         return self._gang_over(gang, event.at) if gang is not None and gang.status is GangStatus.ENDED else []
 
     def _drop(self, agent: AgentId, reason: str, at: float) -> Commands:
@@ -206,7 +208,7 @@ class RunMachine:
 
     def _gang_over(self, gang: Gang, at: float) -> Commands:
         reason_by = at if gang.failed_at is None else gang.failed_at + self._reason_timeout_s
-        if at < reason_by and self.sweep.awaits_reason(gang):
+        if at < reason_by and self._lost.awaits_reason(gang):
             return []  # until the cluster reports the reason, or the time for it is over
         deleted = self._delete(gang)
         self.sweep.goals.gang_ended(gang, at)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId, Member, Rank, RunId, TrialId
+from sparktrain.ids import Rank, RunId, TrialId
 from sparktrain.state.absence import Absence
 from sparktrain.state.agents import AgentState
 from sparktrain.state.checkpoint_history import Checkpoint
@@ -15,10 +15,10 @@ from sparktrain.state.deadlines import since
 from sparktrain.state.ending import Ending, Stop
 from sparktrain.state.events import QuestionAnswered, RunLimits, Suggested
 from sparktrain.state.failure_limits import Failures
-from sparktrain.state.gang import Gang, led_to
+from sparktrain.state.gang import Gang
 from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
-from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart, lost_agent
+from sparktrain.state.outcome import Failure, FailureKind, Report, Restart
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PrunedTrials
 from sparktrain.state.records import (
     AnyRecord,
@@ -28,7 +28,6 @@ from sparktrain.state.records import (
     GangFormed,
     GangRecovered,
     GangRestarted,
-    LossRecorded,
     MemberRestarted,
     RunEnded,
     SaveFailed,
@@ -65,8 +64,6 @@ class Sweep:
         self.queue: deque[Trial] = deque()
         self.gangs: dict[TrialId, Gang] = {}
         """Gangs that have not ended, and those that wait for the cluster's reason."""
-        self.lost: dict[AgentId, tuple[Member, str]] = {}
-        """Agents that were lost with a member, and their hosts, as long as the cluster has not reported why."""
         self.suggesting = False
         self.starved = False
         """The sampler had no trial to give, and is asked once more when one has ended."""
@@ -293,50 +290,8 @@ class Sweep:
         where = f"the training function was not entered on {gang.places[rank].host}"
         return replace(failure, kind=FailureKind.LOST, summary=f"{where}: {failure.summary}")
 
-    def lose_agent(self, agent: AgentState, member: Member) -> None:
-        """The agent is lost with its member; the cluster may report the reason later."""
-        self.lost[agent.id] = member, agent.host
-
-    def awaits_reason(self, gang: Gang) -> bool:
-        """The trial of an ended gang would be given up for the loss of an agent, and the cluster's reason is not known:
-        what the cluster took does not count."""
-        trial, failure = self.trials[gang.trial], gang.verdict().failure
-        if failure is None or failure.loss is not None:
-            return False
-        agent_lost = any(
-            member.trial == gang.trial
-            and member.generation == gang.generation
-            and led_to(failure.kind, failure.rank, member.rank)
-            for member, _ in self.lost.values()
-        )
-        return agent_lost and self._decide(trial, gang, failure) is Decision.GIVE_UP
-
-    def explain(self, agent: AgentId, loss: Loss, reason: str) -> Gang | None:
-        """The cluster has reported why the agent was lost; returns the gang that this ended, unless it is over."""
-        member, host = self.lost.pop(agent, (None, ""))
-        if member is None:
-            return None
-        trial, failure = self.trials[member.trial], Failure(loss.kind, lost_agent(host, reason), loss=loss)
-        gang = self.gangs.get(member.trial)
-        alone = trial.alone.get(member)
-        if alone is None and gang is not None and gang.generation == member.generation:
-            gang.explain(failure, member.rank)
-            return gang
-        place = trial.place_of(member.generation) if alone is None else alone
-        before = None if place is None else trial.restarts[place]
-        if place is not None and before is not None and led_to(before.kind, before.rank, member.rank):
-            known = {"kind": failure.kind, "cause": failure.summary, "loss": loss}
-            restart = replace(before, rank=int(member.rank), host=host, **known)
-            trial.explain(place, restart)
-            fact = LossRecorded(trial=trial.id, generation=member.generation, restart=restart, place=alone)
-            self._facts.append(fact)
-        return None
-
-    def decide_alone(self, gang: Gang, failure: Failure) -> Decision:
-        """The decision for a failure of one member; `RETRY` allows that it restarts alone."""
-        return self._decide(self.trials[gang.trial], gang, failure)
-
-    def _decide(self, trial: Trial, gang: Gang, failure: Failure) -> Decision:
+    def decide(self, trial: Trial, gang: Gang, failure: Failure) -> Decision:
+        """The decision for this failure, of the gang or of one member: then `RETRY` allows that it restarts alone."""
         history = history_of(trial, gang, failure, self.limits.recovers)
         return decide(failure.kind, history, self.limits.restarts, stopping=self.stop is not None)
 
@@ -345,7 +300,7 @@ class Sweep:
             manifest = gang.checkpoint.manifest
             trial.checkpoints.mark_corrupt(manifest, failure.summary)
             self._facts.append(CheckpointCorrupt(trial=trial.id, manifest=manifest, reason=failure.summary))
-        decision = self._decide(trial, gang, failure)
+        decision = self.decide(trial, gang, failure)
         if decision is Decision.RETRY and trial.checkpoints.all_corrupt:
             trial.failure, decision = trial.checkpoints.corruption_report(failure), Decision.FAIL
         if decision is Decision.RETRY:

@@ -1,0 +1,59 @@
+"""Agents that were lost with a member of a run, while the cluster may still report why. Pure."""
+
+from msgspec.structs import replace
+
+from sparktrain.ids import AgentId, Member
+from sparktrain.state.agents import AgentState
+from sparktrain.state.gang import Gang, led_to
+from sparktrain.state.outcome import Failure, Loss, lost_agent
+from sparktrain.state.records import LossRecorded
+from sparktrain.state.restart import Decision
+from sparktrain.state.sweep import Sweep
+
+
+class LostAgents:
+    """The lost agents of one run, until their reasons are known."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._lost: dict[AgentId, tuple[Member, str]] = {}
+        """What each of them trained, and its host."""
+
+    def lose(self, agent: AgentState, member: Member) -> None:
+        """The agent is lost with its member; the cluster may report the reason later."""
+        self._lost[agent.id] = member, agent.host
+
+    def awaits_reason(self, gang: Gang) -> bool:
+        """The trial of an ended gang would be given up for the loss of an agent, and the cluster's reason is not known:
+        what the cluster took does not count."""
+        trial, failure = self._sweep.trials[gang.trial], gang.verdict().failure
+        if failure is None or failure.loss is not None:
+            return False
+        agent_lost = any(
+            member.trial == gang.trial
+            and member.generation == gang.generation
+            and led_to(failure.kind, failure.rank, member.rank)
+            for member, _ in self._lost.values()
+        )
+        return agent_lost and self._sweep.decide(trial, gang, failure) is Decision.GIVE_UP
+
+    def explain(self, agent: AgentId, loss: Loss, reason: str) -> Gang | None:
+        """The cluster has reported why the agent was lost; returns the gang that this ended, unless it is over."""
+        member, host = self._lost.pop(agent, (None, ""))
+        if member is None:
+            return None
+        trial, failure = self._sweep.trials[member.trial], Failure(loss.kind, lost_agent(host, reason), loss=loss)
+        gang = self._sweep.gangs.get(member.trial)
+        alone = trial.alone.get(member)
+        if alone is None and gang is not None and gang.generation == member.generation:
+            gang.explain(failure, member.rank)
+            return gang
+        place = trial.place_of(member.generation) if alone is None else alone
+        before = None if place is None else trial.restarts[place]
+        if place is not None and before is not None and led_to(before.kind, before.rank, member.rank):
+            known = {"kind": failure.kind, "cause": failure.summary, "loss": loss}
+            restart = replace(before, rank=int(member.rank), host=host, **known)
+            trial.explain(place, restart)
+            fact = LossRecorded(trial=trial.id, generation=member.generation, restart=restart, place=alone)
+            self._sweep.note([fact])
+        return None
