@@ -7,12 +7,16 @@ from msgspec import Struct
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError
+from sparktrain.store.parallel import spread
 
 UNPUBLISHED = ".tmp-"
 """Prefix of the names of files that a store is still writing: never listed, and refused for any other use."""
 
 PIECE_BYTES = 4 * 2**20
 """The largest piece that `Store.pieces` yields."""
+
+_READERS = 16
+"""How many files `Store.usage` asks about concurrently."""
 
 
 class FileInfo(Struct, frozen=True):
@@ -22,6 +26,14 @@ class FileInfo(Struct, frozen=True):
     """In bytes."""
     modified: float
     """Seconds since 1970, by the store's clock: for people, never for order."""
+
+
+class Usage(Struct, frozen=True):
+    """What the files beneath a folder use."""
+
+    files: int
+    size: int
+    """In bytes, without replicas."""
 
 
 class Written(Struct, frozen=True):
@@ -166,6 +178,20 @@ class Store(Protocol):
         parts = (path[start:].partition("/") for path in self.list(prefix))
         return sorted({name + slash for name, slash, _ in parts})
 
+    def usage(self, prefix: str = "") -> Usage:
+        """What the files beneath the folder `prefix` use, at any depth; zeros when there is no such folder.
+
+        A store overrides this where a listing has the sizes.
+        """
+        sizes = spread(lambda path, _: self._size(path), self.list(prefix), _READERS)
+        return Usage(sum(size is not None for size in sizes), sum(size or 0 for size in sizes))
+
+    def _size(self, path: str) -> int | None:
+        try:
+            return self.stat(path).size
+        except FileNotFoundError:  # deleted since it was listed
+            return None
+
     def create(self, path: str) -> NewFile:
         """Start a large file, written in pieces and published as a whole. FileExistsError when `path` exists.
 
@@ -191,6 +217,14 @@ class Store(Protocol):
         """
         for path in paths:
             self.delete(path)
+
+    def delete_folder(self, path: str) -> None:
+        """Delete the folder `path` and all that is beneath it, in any order, also what was never published.
+
+        Does nothing when there is no such folder. A call that fails may have deleted a part, and can be repeated. Only
+        the owner of the run calls it.
+        """
+        self.delete_all(self.list(path))
 
     def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
         """Leftovers of dead writers beneath the folder `prefix` that have not changed for `older_than_s` seconds.

@@ -22,6 +22,7 @@ from sparktrain.store.base import (
     Leftover,
     NewFile,
     Store,
+    Usage,
     WriteStream,
     Written,
     by_range,
@@ -159,6 +160,21 @@ class LocalStore(Store):
         except _NO_FILE:
             return []
 
+    def usage(self, prefix: str = "") -> Usage:
+        """See base class."""
+        top = self._file(prefix) if prefix else self.root
+
+        def walk() -> Usage:
+            files = size = 0
+            for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
+                for name in (each for each in names if not each.startswith(UNPUBLISHED)):
+                    with suppress(FileNotFoundError):  # deleted meanwhile
+                        size += os.stat(os.path.join(folder, name)).st_size
+                        files += 1
+            return Usage(files, size)
+
+        return self._call(prefix).ask(walk)
+
     def create(self, path: str) -> NewFile:
         """See base class."""
         target, call = self._file(path), self._call(path)
@@ -178,6 +194,13 @@ class LocalStore(Store):
         """See base class."""
         with suppress(*_NO_FILE):
             self._call(path).ask(self._file(path).unlink)
+
+    def delete_folder(self, path: str) -> None:
+        """See base class. Each folder in it has its own deadline. Links are deleted, and not followed."""
+        top = self._file(path)
+        found = self._call(path).ask(lambda: list(os.walk(top, topdown=False, onerror=_raise_unless_gone)))
+        for folder, _, _ in found:
+            self._call(path).ask(partial(_delete_files, Path(folder)))
 
     def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
         """See base class."""
@@ -370,6 +393,16 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _delete_files(folder: Path) -> None:
+    """Delete what is in the folder, and then the folder itself, whose own folders are empty."""
+    with suppress(*_NO_FILE):
+        for each in list(os.scandir(folder)):
+            if not each.is_dir(follow_symlinks=False):
+                with suppress(FileNotFoundError):
+                    os.unlink(each.path)
+        os.rmdir(folder)
 
 
 def _raise_unless_gone(error: OSError) -> None:

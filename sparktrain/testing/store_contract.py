@@ -14,7 +14,7 @@ import pytest
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError
-from sparktrain.store.base import PIECE_BYTES, Store
+from sparktrain.store.base import PIECE_BYTES, Store, Usage
 from sparktrain.store.url import open_store
 
 CONTENDERS = 4
@@ -130,6 +130,26 @@ class StoreContract(RaceContract):
         assert list(store.entries()) == ["a/", "c"]
         assert list(store.entries("a")) == ["4", "b.txt", "b/", "bb/"]
         assert list(store.entries("none")) == []
+
+    def test_usage_counts_the_files_beneath_a_folder_and_their_bytes(self, store: Store) -> None:
+        for path, size in (("a/b/1", 10), ("a/2", 5), ("ab/3", 100), ("c", 0)):
+            store.put_if_absent(path, b"x" * size)
+        assert store.usage("a") == Usage(2, 15)
+        assert store.usage() == Usage(4, 115)
+        assert store.usage("none") == Usage(0, 0)
+
+    def test_a_folder_is_deleted_with_all_that_is_beneath_it(self, store: Store) -> None:
+        for path in ("a/b/1", "a/2", "ab/3"):
+            store.put_if_absent(path, b"x")
+        new = store.create("a/b/lost")
+        new.write(b"never published")
+        store.delete_folder("a")
+        store.delete_folder("a")
+        store.delete_folder("none")
+        assert store.list() == ["ab/3"]
+        assert list(store.entries()) == ["ab/"]
+        assert list(store.unpublished("a", -60.0)) == []
+        new.discard()
 
     def test_what_a_dead_writer_leaves_is_found_and_deleted_and_nothing_else_is(self, store: Store) -> None:
         store.put_if_absent("run/a", b"published")

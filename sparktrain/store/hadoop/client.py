@@ -81,6 +81,10 @@ class HadoopClient(Protocol):
         """Delete the file, if it exists."""
         ...
 
+    def delete_folder(self, path: str) -> None:
+        """Delete the folder and all that is in it, if it exists."""
+        ...
+
     def open(self, path: str) -> Reader:
         """Open a file for reading. Raises FileNotFoundError, also for a folder."""
         ...

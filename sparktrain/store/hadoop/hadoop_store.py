@@ -7,7 +7,17 @@ from uuid import uuid4
 from sparktrain.clock import BlockingClock, SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError
-from sparktrain.store.base import PIECE_BYTES, UNPUBLISHED, FileInfo, Leftover, NewFile, Store, WriteStream, check_path
+from sparktrain.store.base import (
+    PIECE_BYTES,
+    UNPUBLISHED,
+    FileInfo,
+    Leftover,
+    NewFile,
+    Store,
+    Usage,
+    WriteStream,
+    check_path,
+)
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry
 from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls, RetryPolicy
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError
@@ -146,6 +156,11 @@ class HadoopStore(Store):
         found = _listed(call, self._target(check_path(prefix) if prefix else ""))
         return sorted(each.name + "/" * (not each.is_file) for each in found if not each.name.startswith(UNPUBLISHED))
 
+    def usage(self, prefix: str = "") -> Usage:
+        """See base class."""
+        sizes = [entry.size for _, entry in self._walk(prefix) if not entry.name.startswith(UNPUBLISHED)]
+        return Usage(len(sizes), sum(sizes))
+
     def _walk(self, prefix: str) -> Iterator[tuple[str, HdfsEntry]]:
         """Every file beneath a folder, including unpublished ones."""
         call = self._calls.start("list", self.where(prefix))
@@ -193,6 +208,13 @@ class HadoopStore(Store):
     def delete_all(self, paths: Sequence[str]) -> None:
         """See base class."""
         spread(lambda path, _: self.delete(path), paths, _DELETING_THREADS)
+
+    def delete_folder(self, path: str) -> None:
+        """See base class. The NameNode deletes it as a whole, and keeps nothing in its trash."""
+        call, target = self._start("delete", path)
+        found = find(call, target)
+        if found is not None and not found.is_file:
+            call.ask(lambda client: client.delete_folder(target))
 
     def unpublished(self, prefix: str, older_than_s: float) -> Sequence[Leftover]:
         """See base class."""

@@ -172,6 +172,9 @@ class _NativeClient(HadoopClient):
     def delete(self, path: str) -> None:
         self._client.raw.delete(path, False)
 
+    def delete_folder(self, path: str) -> None:
+        self._client.raw.delete(path, True)
+
     def open(self, path: str) -> Reader:
         waited_s, wait_s = 0.0, 0.01
         while waited_s < self._last_block_s:

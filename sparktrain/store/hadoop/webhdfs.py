@@ -131,6 +131,9 @@ class _WebClient(GatewayClient):
     def delete(self, path: str) -> None:
         self._client.delete(path)
 
+    def delete_folder(self, path: str) -> None:
+        self._client.delete(path, recursive=True)
+
     def open(self, path: str) -> Reader:
         status = self._client.status(path)
         if status["type"] != "FILE":

@@ -111,8 +111,8 @@ class AzureBucket(Bucket):
         container = (await self._connect()).service_client.get_container_client(self._name)
         pages = container.list_blobs(name_starts_with=prefix).by_page(token)
         async for page in pages:
-            return Page([blob.name async for blob in page], pages.continuation_token or None)
-        return Page([], None)
+            return Page({blob.name: blob.size async for blob in page}, pages.continuation_token or None)
+        return Page({}, None)
 
     async def delete(self, key: str) -> None:
         """See base class."""

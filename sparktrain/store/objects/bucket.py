@@ -55,7 +55,8 @@ class ObjectInfo(Struct, frozen=True):
 class Page(Struct, frozen=True):
     """One page of a listing."""
 
-    keys: list[str]
+    sizes: dict[str, int]
+    """The size of each object in bytes, by its key."""
     next: str | None
     """The token for the next page; None after the last one."""
 
@@ -115,7 +116,7 @@ class Bucket(Protocol):
         ...
 
     async def page(self, prefix: str, token: str | None) -> Page:
-        """The keys that start with `prefix`, in any order; `token` is the `next` of the previous page."""
+        """The objects with keys that start with `prefix`, in any order; `token` is the `next` of the previous page."""
         ...
 
     async def delete(self, key: str) -> None:

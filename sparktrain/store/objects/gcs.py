@@ -95,7 +95,8 @@ class GcsBucket(Bucket):
             answer = await self.ask("GET", "b/{}/o", self._name, prefix=prefix, pageToken=token, json_out=True)
         except FileNotFoundError as error:
             raise StoreRefusedError(self.url) from error
-        return Page([found["name"] for found in answer.get("items", [])], answer.get("nextPageToken"))
+        sizes = {found["name"]: int(found["size"]) for found in answer.get("items", [])}
+        return Page(sizes, answer.get("nextPageToken"))
 
     async def delete(self, key: str) -> None:
         """See base class."""

@@ -56,8 +56,9 @@ class MemoryBucket(Bucket):
     async def page(self, prefix: str, token: str | None) -> Page:
         """See base class."""
         top = self._path("")
-        keys = [path[len(top) :] for path in tuple(_files().store) if path.startswith(top)]
-        return Page([key for key in keys if key.startswith(prefix)], None)
+        with _condition:
+            sizes = {path[len(top) :]: file.size for path, file in _files().store.items() if path.startswith(top)}
+        return Page({key: size for key, size in sizes.items() if key.startswith(prefix)}, None)
 
     async def delete(self, key: str) -> None:
         """See base class."""

@@ -9,7 +9,17 @@ from uuid import uuid4
 from sparktrain.clock import BlockingClock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError
-from sparktrain.store.base import FileInfo, NewFile, Store, WriteStream, Written, by_range, check_path, path_problem
+from sparktrain.store.base import (
+    FileInfo,
+    NewFile,
+    Store,
+    Usage,
+    WriteStream,
+    Written,
+    by_range,
+    check_path,
+    path_problem,
+)
 from sparktrain.store.objects.bucket import PART_BYTES, Bucket, Page, Upload
 from sparktrain.store.objects.requests import ObjectStoreCall, taken
 
@@ -126,15 +136,24 @@ class ObjectStore(Store):
 
     def list(self, prefix: str = "") -> list[str]:
         """See base class."""
+        return sorted(self._sizes(prefix))
+
+    def usage(self, prefix: str = "") -> Usage:
+        """See base class."""
+        sizes = self._sizes(prefix)
+        return Usage(len(sizes), sum(sizes.values()))
+
+    def _sizes(self, prefix: str) -> dict[str, int]:
+        """The size of each file beneath a folder, by its path."""
         top = f"{self._prefix}/" if self._prefix else ""
         folder = f"{self._key(prefix)}/" if prefix else top
         call = self._call_of_root()
         page = _page(call, folder, None)
-        found = page.keys
+        found = dict(page.sizes)
         while page.next is not None:
             page = _page(call, folder, page.next)
-            found += page.keys
-        return sorted(path for key in found if path_problem(path := key[len(top) :]) is None)
+            found |= page.sizes
+        return {path: size for key, size in found.items() if path_problem(path := key[len(top) :]) is None}
 
     def create(self, path: str) -> NewFile:
         """See base class. Up to 156 GiB."""

@@ -116,7 +116,8 @@ class S3Bucket(Bucket):
         """See base class."""
         more = {"ContinuationToken": token} if token else {}
         answer = await self.ask("list_objects_v2", Prefix=prefix, **more)
-        return Page([found["Key"] for found in answer.get("Contents", [])], answer.get("NextContinuationToken"))
+        sizes = {found["Key"]: found["Size"] for found in answer.get("Contents", [])}
+        return Page(sizes, answer.get("NextContinuationToken"))
 
     async def delete(self, key: str) -> None:
         """See base class."""

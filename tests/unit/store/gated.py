@@ -160,6 +160,9 @@ class GatedStore(Store):
     def delete(self, path: str) -> None:
         self._gate("delete", lambda: self.store.delete(path))
 
+    def delete_folder(self, path: str) -> None:
+        self._gate("delete", lambda: self.store.delete_folder(path))
+
 
 class GatedStream(WriteStream):
     def __init__(self, stream: WriteStream, gate: Gate) -> None:

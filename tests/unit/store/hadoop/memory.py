@@ -81,6 +81,13 @@ class MemoryClient(HadoopClient):
     def delete(self, path: str) -> None:
         self._hdfs.do("delete", lambda: self._hdfs.files.pop(path, None))
 
+    def delete_folder(self, path: str) -> None:
+        def delete() -> None:
+            for each in [each for each in self._hdfs.files if each.startswith(f"{path}/")]:
+                del self._hdfs.files[each]
+
+        self._hdfs.do("delete", delete)
+
     def open(self, path: str) -> Reader:
         return self._hdfs.do("open", lambda: MemoryReader(self._hdfs, self._file(path)))
 

@@ -58,8 +58,9 @@ class FlakyBucket(MemoryBucket):
     async def page(self, prefix: str, token: str | None) -> Page:
         whole = await self._follow("page", lambda: super(FlakyBucket, self).page(prefix, None))
         number = int(token or 0)
-        more = number + 1 < len(whole.keys)
-        return Page(whole.keys[number : number + 1], str(number + 1) if more else None)
+        more = number + 1 < len(whole.sizes)
+        one = dict(list(whole.sizes.items())[number : number + 1])
+        return Page(one, str(number + 1) if more else None)
 
     def explain(self, error: Exception) -> RequestFailure:
         if isinstance(error, LostError):
