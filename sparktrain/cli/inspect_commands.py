@@ -12,7 +12,7 @@ from sparktrain.cli import common
 from sparktrain.cli.common import LOOKING_CODES, Output
 from sparktrain.cli.flags import OUTPUT, SHOWN, CommandWithExamples, Debug, Directory, option
 from sparktrain.config.store_address import DEFAULT_DIR
-from sparktrain.errors import SpecError, UserError
+from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
     from sparktrain.runs.locate import RunLocation
@@ -128,20 +128,16 @@ def _show_run(out: Output, place: "RunLocation", every_s: float | None) -> None:
 
 def _show_runs(out: Output, places: "list[RunLocation]") -> None:
     from sparktrain.clock import SystemClock
+    from sparktrain.display.runs_table import RunsTable
     from sparktrain.display.status_json import runs_json
-    from sparktrain.display.status_view import RunsTable
-    from sparktrain.runs.watcher import Observer
+    from sparktrain.runs.run_list import RunOrder, list_runs, sorted_runs
 
-    views, problems, clock = [], [], SystemClock()
-    for place in places:
-        try:
-            views.append(Observer(place, clock).look())
-        except UserError as error:  # one run that cannot be read hides no other
-            problems.append((place.layout.path, str(error)))
+    clock = SystemClock()
+    runs, unreadable = list_runs(places, clock)
     if out.as_json:
-        out.document(runs_json(views, problems))
+        out.document(runs_json(runs, unreadable))
     else:
-        out.show(RunsTable(views, problems, clock.wall()))
+        out.show(RunsTable(sorted_runs(runs, RunOrder.STARTED), unreadable, clock.wall()))
 
 
 def logs(

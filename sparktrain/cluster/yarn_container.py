@@ -1,5 +1,6 @@
-"""The YARN container of the driver, if it runs in one."""
+"""The YARN container of the driver, if it runs in one, and its user."""
 
+import getpass
 import os
 import re
 
@@ -12,3 +13,11 @@ def this_attempt() -> tuple[str, int]:
     YARN, which sets the environment variable."""
     found = CONTAINER.fullmatch(os.environ.get("CONTAINER_ID", ""))
     return (found["application"], int(found["attempt"])) if found is not None else ("", 0)
+
+
+def this_user() -> str:
+    """The user of this process: on YARN the one who submitted the application, and not that of the container."""
+    try:
+        return os.environ.get("SPARK_USER") or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name
+        return str(os.getuid())

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparktrain.runs.results_json import json_value, trial_json
+from sparktrain.runs.run_list import ListedRun, UnreadableRun
 from sparktrain.runs.view import RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 
@@ -42,16 +43,22 @@ def run_json(view: RunView) -> dict[str, Any]:
     }
 
 
-def runs_json(views: Sequence[RunView], problems: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Several runs, without their trials; `problems` are those that cannot be read, and why."""
-    runs = [{key: value for key, value in run_json(view).items() if key != "trials"} for view in views]
-    return {"version": VERSION, "runs": runs, "problems": [{"name": name, "problem": why} for name, why in problems]}
+def runs_json(runs: Sequence[ListedRun], unreadable: Sequence[UnreadableRun]) -> dict[str, Any]:
+    """Several runs, without their trials, and those that cannot be read, with the reason."""
+    problems = [{"name": each.name, "problem": each.problem} for each in unreadable]
+    return {"version": VERSION, "runs": [_listed(each) for each in runs], "problems": problems}
+
+
+def _listed(run: ListedRun) -> dict[str, Any]:
+    of = {key: value for key, value in run_json(run.view).items() if key != "trials"}
+    return of if run.usage is None else {**of, "files": run.usage.files, "size": run.usage.size}
 
 
 def _driver(view: RunView) -> dict[str, Any]:
     assert view.driver is not None
     return {
         "host": view.driver.host,
+        "user": view.driver.user or None,
         "pid": view.driver.pid,
         "started": view.driver.started,
         "sparktrain": view.driver.sparktrain,

@@ -1,6 +1,6 @@
 """A run, or several, as `sparktrain status` shows them. Pure: no terminal, no thread, no store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -71,34 +71,6 @@ class StatusScreen:
         else:
             yield from console.render(Summary(result), options)
         yield Text(driver_words(self._view, self._now), style="dim")
-
-
-class RunsTable:
-    """A rich renderable: one line for each of several runs; `problems` are those that cannot be read."""
-
-    def __init__(self, views: Sequence[RunView], problems: Sequence[tuple[str, str]], now: float) -> None:
-        self._views = views
-        self._problems = problems
-        self._now = now
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        grid = table(("run", "left"), ("state", "left"), ("trials", "right"), ("failed", "right"))
-        grid.add_column("best", no_wrap=True)
-        grid.add_column("started", no_wrap=True)
-        for view in sorted(self._views, key=lambda view: (-(view.started or 0.0), view.name)):
-            grid.add_row(*self._cells(view), style=_STYLES[view.state])
-        yield grid
-        for name, problem in self._problems:
-            yield Text(f"{formatting.plain(name)}: {formatting.plain(problem)}", style="red")
-
-    def _cells(self, view: RunView) -> list[str]:
-        state = str(view.status or (view.state if view.state is RunState.RUNNING else "driver gone"))
-        of = "" if view.total is None else f"/{view.total}"
-        failed = sum(view.counts.get(status, 0) for status in FAILED_OR_LOST)
-        best, metric = view.best, view.metric
-        value = parts.metrics({metric: best.metrics[metric]}) if best is not None and metric else ""
-        started = "" if view.started is None else time_of_day(view.started)
-        return [formatting.plain(view.name), state, f"{view.done}{of}", str(failed) if failed else "", value, started]
 
 
 def status_line(view: RunView) -> str:

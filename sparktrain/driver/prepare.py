@@ -23,6 +23,7 @@ from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.quantities import seconds
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec, metric_name
+from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice
 from sparktrain.driver.continuation.extension import Extension
@@ -127,6 +128,7 @@ class PreparedRun:
             space=self.plan.space_digest,
             at=SystemClock().wall(),
             retry_failed=self.retry_failed,
+            versions=installed_versions((*REPORTED, "pyspark", "numpy")),
         )
 
     @property

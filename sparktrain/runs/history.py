@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from sparktrain.clock import SystemClock, time_of_day
-from sparktrain.cluster.yarn_container import this_attempt
+from sparktrain.cluster.yarn_container import this_attempt, this_user
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
 from sparktrain.ids import RunId, TrialId
@@ -117,6 +117,7 @@ def this_driver(address: str = "", fingerprint: str = "") -> DriverIdentity:
         fingerprint=fingerprint,
         application=application,
         attempt=attempt,
+        user=this_user(),
     )
 
 

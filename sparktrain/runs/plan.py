@@ -232,7 +232,7 @@ def _differences(old: Plan, new: Plan, allow: frozenset[str]) -> dict[str, list[
         }
         for plan in (old, new)
     ]
-    return {kind: _diff(*(side[kind] for side in sides)) for kind in CHANGES if kind not in allow}
+    return {kind: changed_lines(*(side[kind] for side in sides)) for kind in CHANGES if kind not in allow}
 
 
 def _data_of(plan: Plan) -> object:
@@ -242,7 +242,7 @@ def _data_of(plan: Plan) -> object:
     return {"data_version": plan.data_version, "data": plan.data}
 
 
-def _diff(old: object, new: object) -> list[str]:
+def changed_lines(old: object, new: object) -> list[str]:
     """The changed lines, in linear time: `ndiff` takes hours for lists of thousands of cases."""
     then, now = _changed(_lines(old), _lines(new))
     if max(len(then), len(now)) <= _COMPARED_LINES:

@@ -4,6 +4,7 @@ import os
 import socket
 
 from sparktrain.clock import Clock
+from sparktrain.cluster.yarn_container import this_user
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.board_address import find_board
@@ -25,7 +26,12 @@ def this_process(clock: Clock, purpose: str) -> DriverIdentity:
     """The identity of this process when it takes a run over for `purpose`; no agent can reach it."""
     versions = installed_versions()
     return DriverIdentity(
-        socket.gethostname(), os.getpid(), clock.wall(), versions.get("sparktrain", "unknown"), purpose=purpose
+        socket.gethostname(),
+        os.getpid(),
+        clock.wall(),
+        versions.get("sparktrain", "unknown"),
+        purpose=purpose,
+        user=this_user(),
     )
 
 

@@ -208,6 +208,8 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     """The driver retries failed trials as well."""
     ran_s: float = 0.0
     """Duration of the run under earlier drivers, as far as they recorded it."""
+    versions: dict[str, str] = {}
+    """The versions of Python and of packages on the driver, for people. Empty where an older sparktrain wrote it."""
 
 
 class RunEnded(Record, frozen=True, tag=True, kw_only=True):

@@ -396,7 +396,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _delete_files(folder: Path) -> None:
-    """Delete what is in the folder, and then the folder itself, whose own folders are empty."""
+    """Delete the files in the folder, and then the folder itself; folders in it are gone already."""
     with suppress(*_NO_FILE):
         for each in list(os.scandir(folder)):
             if not each.is_dir(follow_symlinks=False):

@@ -52,6 +52,8 @@ class DriverIdentity(Struct, frozen=True):
     """The YARN application in which it runs, as in `1795280325843_0001`; empty outside of YARN."""
     attempt: int = 0
     """YARN restarts an application when its driver is lost: the number of this attempt, from 1."""
+    user: str = ""
+    """The user who started it; empty where an older sparktrain did."""
 
     def replaces(self, other: "DriverIdentity") -> bool:
         """Whether YARN has given up the other driver, and started this one in its place."""

@@ -100,6 +100,7 @@ def test_the_owner_is_named() -> None:
             "purpose": "",
             "application": "",
             "attempt": 0,
+            "user": "",
         },
     }
 
