@@ -128,7 +128,7 @@ class Gang:
         rank = member.rank
         if not 0 <= rank < self.size or self.agents[rank] != agent or member != self.member(rank):
             return False
-        return rank not in self.ended and rank not in self.absent_in(AbsenceStage.WAITING)
+        return rank not in self.ended and not (self.absent and rank in self.absent_in(AbsenceStage.WAITING))
 
     # ---- members that restart alone
 

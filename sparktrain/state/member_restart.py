@@ -38,6 +38,8 @@ class MemberRestarts:
     def __init__(self, sweep: Sweep, agents: Agents) -> None:
         self._sweep = sweep
         self._agents = agents
+        self._possible = sweep.limits.restarts_members and Role.PS in sweep.limits.roles
+        """Some member of some gang may restart alone."""
 
     def lost(self, gang: Gang, rank: Rank, failure: Failure | None, at: float) -> bool:
         """Member `rank` is gone; whether it restarts alone. Else it has ended, and perhaps the gang with it."""
@@ -63,7 +65,7 @@ class MemberRestarts:
 
     def _restarts(self, gang: Gang, rank: Rank, failure: Failure) -> bool:
         roles = [place.role for place in gang.places]
-        if not self._sweep.limits.restarts_members or Role.PS not in roles or failure.kind not in KINDS:
+        if not self._possible or Role.PS not in roles or failure.kind not in KINDS:
             return False
         if rank == CHIEF or roles[rank] is Role.PS or rank in gang.absent or CHIEF in gang.ended:
             return False
@@ -77,7 +79,7 @@ class MemberRestarts:
     def place(self, at: float) -> Commands:
         """Give the members that wait for an agent one on their hosts, before other gangs form."""
         commands: Commands = []
-        for gang in self._sweep.gangs.values() if self._sweep.stop is None else ():
+        for gang in self._sweep.gangs.values() if self._possible and self._sweep.stop is None else ():
             for rank in gang.absent_in(AbsenceStage.WAITING):
                 agent = self._agent_for(gang, rank, at)
                 if agent is not None and not gang.stops:

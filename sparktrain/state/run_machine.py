@@ -212,7 +212,8 @@ class RunMachine:
             return []  # until the cluster reports the reason, or the time for it is over
         deleted = self._delete(gang)
         self.sweep.goals.gang_ended(gang, at)
-        trial = self.sweep.conclude(gang, elsewhere=elsewhere(self._agents.all(), self.sweep, at))
+        failed = gang.cause is not None or gang.follower is not None
+        trial = self.sweep.conclude(gang, elsewhere=failed and elsewhere(self._agents.all(), self.sweep, at))
         if trial is None:
             return deleted
         cause = trial.failure
