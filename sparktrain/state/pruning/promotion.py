@@ -22,6 +22,8 @@ class PromotingRule(HalvingRule):
         """Costs and trials by rung, the best ones first; of equal costs, the trial with the lower number."""
         self._waiting: dict[int, list[tuple[float, TrialId]]] = {}
         """Those of them that are paused there, or about to be, in the same order."""
+        self._waits_with: dict[tuple[TrialId, int], float] = {}
+        """The costs of these, by trial and rung."""
 
     def pauses(self, value: float | None) -> bool:
         """See base class."""
@@ -45,11 +47,13 @@ class PromotingRule(HalvingRule):
         insort(self._ranked.setdefault(point, []), place)
         if not goes_on and value is not None:
             insort(self._waiting.setdefault(point, []), place)
+            self._waits_with[trial, point] = place[0]
 
     def promote(self, trial: TrialId, rung: int) -> None:
         """The trial continues beyond `rung`."""
-        waiting = self._waiting.get(rung, [])
-        self._waiting[rung] = [place for place in waiting if place[1] != trial]
+        if (cost := self._waits_with.pop((trial, rung), None)) is not None:
+            waiting = self._waiting[rung]
+            del waiting[bisect_left(waiting, (cost, trial))]
 
     def trial_ended(self, trial: TrialId, *, succeeded: bool) -> None:
         """See base class."""
