@@ -129,6 +129,7 @@ class PreparedRun:
             at=SystemClock().wall(),
             retry_failed=self.retry_failed,
             versions=installed_versions((*REPORTED, "pyspark", "numpy")),
+            trials=self.trials,
         )
 
     @property

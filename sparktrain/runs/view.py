@@ -194,7 +194,7 @@ def view_of(data: RunData) -> RunView:
         metric=data.spec.metric,
         mode=data.spec.mode,
         gang=data.spec.gang.size,
-        total=data.total,
+        total=data.total if times.total is None else times.total,
         started=data.started,
         driver=data.driver,
         same_host=data.same_host,
@@ -213,6 +213,7 @@ class _Times:
 
     def __init__(self, records: Sequence[AnyRecord]) -> None:
         self.driver_started: float | None = None
+        self.total: int | None = None
         self.end: RunEnded | None = None
         self.formed: dict[TrialId, float] = {}
         self.reported: dict[TrialId, float] = {}
@@ -222,8 +223,8 @@ class _Times:
 
     def _see(self, record: AnyRecord) -> None:
         match record:
-            case DriverStarted(at=at):
-                self.driver_started, self.end = at, None
+            case DriverStarted(at=at, trials=total):
+                self.driver_started, self.total, self.end = at, total, None
             case RunEnded():
                 self.end = record
             case GangFormed(trial=trial, at=at):

@@ -210,6 +210,8 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     """Duration of the run under earlier drivers, as far as they recorded it."""
     versions: dict[str, str] = {}
     """The versions of Python and of packages on the driver, for people. Empty where an older sparktrain wrote it."""
+    trials: int | None = None
+    """Number of trials of the run in all; None where it is not known."""
 
 
 class RunEnded(Record, frozen=True, tag=True, kw_only=True):

@@ -99,3 +99,6 @@ def test_a_finished_sweep_is_extended_by_trials_and_by_a_wider_space(
     assert cli.main(["extend", str(runs / "grid"), "--grid", "x=1,2", "--local", "--json"]) == 0
     tried = [(each["params"]["x"], each["params"]["units"]) for each in json.loads(capfd.readouterr().out)["trials"]]
     assert tried == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    for name, total in (("sampled", 6), ("grid", 4)):
+        assert cli.main(["status", str(runs / name), "--json"]) == 0
+        assert json.loads(capfd.readouterr().out)["total"] == total

@@ -9,6 +9,7 @@ from sparktrain.runs import watcher
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.view import RunState
 from sparktrain.runs.watcher import ASK_INTERVAL_S, Observer
+from sparktrain.state.records import DriverStarted
 from sparktrain.state.trial import TrialStatus
 from sparktrain.store.localfs import LocalStore
 from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at, typical
@@ -47,6 +48,11 @@ def test_the_trials_follow_their_records(run: ScriptedRun) -> None:
     assert trial.manifest is not None
     assert Path(trial.manifest).is_file()
     assert [restart.cause for restart in trial.result.restarts] == ["agent on host-2 was lost: no heartbeat"]
+
+
+def test_the_newest_driver_knows_how_many_trials_there_will_be(run: ScriptedRun) -> None:
+    run.write(DriverStarted(plan=run.plan.digest, trials=9))
+    assert (looked_at(run).total, looked_at(run).left) == (9, 7)
 
 
 def test_a_run_with_a_silent_driver_can_be_resumed(run: ScriptedRun) -> None:

@@ -82,7 +82,14 @@ restarts = st.builds(
     st.booleans(),
 )
 FIELDS = {
-    DriverStarted: {"plan": text, "space": text, "retry_failed": st.booleans(), "at": finite, "ran_s": finite},
+    DriverStarted: {
+        "plan": text,
+        "space": text,
+        "retry_failed": st.booleans(),
+        "at": finite,
+        "ran_s": finite,
+        "trials": st.none() | numbers,
+    },
     TrialsAdded: {
         "cases": st.lists(st.dictionaries(text, values, max_size=3), max_size=3).map(tuple),
         "exhausted": st.booleans(),
