@@ -43,6 +43,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
     modules: list[str]
     texts: list[str]
+    relative: list[str]
 
 
 class ImportCache:
@@ -91,14 +92,11 @@ class ImportCache:
             stored = msgspec.msgpack.decode(raw, type=_Stored)
         except msgspec.DecodeError:
             return None
-        return Imports(set(stored.modules), set(stored.texts))
+        return Imports(set(stored.modules), set(stored.texts), set(stored.relative))
 
     def _payload(self, others: dict[str, msgspec.Raw]) -> bytes:
         """The results that this process used, and those of other processes, as far as they fit."""
-        mine = {
-            digest: msgspec.Raw(msgspec.msgpack.encode(_Stored(sorted(found.modules), sorted(found.texts))))
-            for digest, found in self._used.items()
-        }
+        mine = {digest: msgspec.Raw(msgspec.msgpack.encode(_stored(found))) for digest, found in self._used.items()}
         kept, total = dict[str, msgspec.Raw](), 0
         for digest, raw in (mine | others).items():
             size = len(digest) + len(memoryview(raw))
@@ -106,6 +104,10 @@ class ImportCache:
                 kept[digest] = raw
                 total += size
         return msgspec.msgpack.encode(kept)
+
+
+def _stored(found: Imports) -> _Stored:
+    return _Stored(sorted(found.modules), sorted(found.texts), sorted(found.relative))
 
 
 @functools.cache

@@ -165,8 +165,11 @@ def imports_of_file(path: Path) -> Imports:
     return shared().imports_of(source)
 
 
-def imports_of_function(function: Callable[..., Any], sources: Sources) -> Imports:
-    """The imports of a function: in its code, by the globals that it reads, and in the functions that it calls."""
+def imports_of_function(function: Callable[..., Any]) -> Imports:
+    """The imports of a function: in its code, by the globals that it reads, and in the functions that it calls.
+
+    Without those of the modules that it imports.
+    """
     found = Imports()
     seen: dict[int, object] = {}  # holds the objects too, because Python reuses the id of a deleted one
     todo: list[object] = [function]
@@ -183,7 +186,7 @@ def imports_of_function(function: Callable[..., Any], sources: Sources) -> Impor
             todo.extend(vars(value).values())
         elif isinstance(value, property):
             todo.extend((value.fget, value.fset))
-    return found | sources.imports_of_modules(found.modules)
+    return found
 
 
 def plain_function_of(value: object) -> FunctionType | None:

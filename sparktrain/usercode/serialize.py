@@ -27,6 +27,7 @@ from sparktrain.usercode.imports import (
     imports_of_function,
     plain_function_of,
 )
+from sparktrain.usercode.module_graph import reached_imports
 from sparktrain.usercode.module_zip import MIB, archive_beside, archive_of
 from sparktrain.usercode.preload import chosen
 from sparktrain.usercode.target import Target
@@ -88,11 +89,13 @@ def preload_for(
     """
     target = function if isinstance(function, Target) else Target.of(function)
     sources = sources or Sources()
-    files = [target.file] if target.file else []
+    own = imports_of_function(target.function)
+    modules, files = set(own.modules), [target.file] if target.file else []
     defined = sys.modules.get(getattr(plain_function_of(target.function), "__module__", ""))
     if defined is not None and defined.__name__ != "__main__" and defined.__file__:
-        files += sources.files_of(defined.__name__.partition(".")[0]) or [Path(defined.__file__)]
-    return chosen(imports_of_function(target.function, sources) | sources.imports_of_files(files), gang, env)
+        modules.add(defined.__name__)
+        files.append(Path(defined.__file__))
+    return chosen(own | reached_imports(sources, modules, files), gang, env)
 
 
 def _beside(target: Target, sources: Sources) -> bytes:
@@ -219,7 +222,8 @@ def _local_modules(function: Callable[..., Any], data: bytes, sources: Sources) 
     loaded = tuple(sys.modules)
     local = set(sources.local_names(loaded))
     referred = {name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data}
-    imported = imports_of_function(function, sources).modules  # and what these import
+    own = imports_of_function(function).modules
+    imported = own | sources.imports_of_modules(own).modules
     return sources.places_of(imported | referred | sources.imports_of_modules(referred).modules)
 
 

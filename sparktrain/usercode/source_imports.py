@@ -13,9 +13,11 @@ class Imports:
     """Dotted names; the last parts may be names within a module."""
     texts: set[str] = field(default_factory=set)
     """Text constants of the code that could be names, such as those of environment variables."""
+    relative: set[str] = field(default_factory=set)
+    """Names of relative imports, with their dots: `..models.build`."""
 
     def __or__(self, other: "Imports") -> "Imports":
-        return Imports(self.modules | other.modules, self.texts | other.texts)
+        return Imports(self.modules | other.modules, self.texts | other.texts, self.relative | other.relative)
 
 
 def imports_of_source(source: bytes) -> Imports:
@@ -31,7 +33,10 @@ def imports_of_source(source: bytes) -> Imports:
         if isinstance(node, ast.Import):
             found.modules.update(alias.name for alias in node.names)
             bound.update((alias.asname or alias.name, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            head = "." * node.level + (f"{node.module}." if node.module else "")
+            found.relative.update(f"{head}{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
             found.modules.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
             found.texts.add(node.value)
