@@ -18,7 +18,7 @@ from sparktrain.protocol.feed_directory import publish_addresses
 from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory
 from sparktrain.store.url import open_store
 from tests.support.answers import AnsweringMember, Function, InferringTask
-from tests.support.feeds import LineProcess, closing_all
+from tests.support.feeds import LineProcess, closing_all, settled
 from tests.support.processes import wait_until
 
 LEASE_S = 4.0
@@ -68,11 +68,6 @@ class Cluster:
 def cluster(certificates: RunCertificates, tmp_path: Path) -> Iterator[Cluster]:
     with closing_all() as started:
         yield Cluster(certificates, tmp_path, started)
-
-
-def settled(process: psutil.Process) -> bool:
-    """Whether it computes nothing for a moment."""
-    return process.cpu_percent(0.3) < 5
 
 
 @pytest.mark.parametrize("train_mode", [False, True])
@@ -178,7 +173,7 @@ def test_a_partition_larger_than_memory_needs_little_of_it(cluster: Cluster) -> 
     task = cluster.task(member, 0, 100_000, width=2048)
     member.allow(20)
     wait_until(lambda: member.ask("served") == 20_000, 60, "the function answers")
-    wait_until(lambda: settled(psutil.Process(task.process.pid)), 60, "the task waits")
+    wait_until(lambda: settled(task), 60, "the task waits")
     held = psutil.Process(task.process.pid).memory_info().rss
     assert member.ask("memory") - before < 100 * 2**20
     assert held < 250 * 2**20, f"{held / 2**20:.0f} MiB in the task"

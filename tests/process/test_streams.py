@@ -6,7 +6,6 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
-import psutil
 import pyarrow.flight as flight
 import pytest
 
@@ -17,7 +16,7 @@ from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.protocol.codec import decode, encode
 from sparktrain.protocol.credentials import SERVER_NAME
 from sparktrain.protocol.feed_messages import AUTHORIZATION, Enough, FeederHeartbeat, LastAnswer, OpenFeed
-from tests.support.feeds import FIRST_ROW, FedMember, FeederProcess, LineProcess, closing_all, numbered
+from tests.support.feeds import FIRST_ROW, FedMember, FeederProcess, LineProcess, closing_all, numbered, settled
 from tests.support.hosts import two_hosts
 from tests.support.processes import wait_until
 
@@ -57,11 +56,6 @@ def ids(partition: int, rows: int) -> list[int]:
     return [partition * FIRST_ROW, partition * FIRST_ROW + rows - 1]
 
 
-def settled(process: psutil.Process) -> bool:
-    """Whether it computes nothing for a moment."""
-    return process.cpu_percent(0.3) < 5
-
-
 def test_rows_of_several_partitions_arrive_once_and_the_end_of_the_job_ends_the_epoch(
     member: FedMember, started: list[LineProcess]
 ) -> None:
@@ -83,9 +77,8 @@ def test_a_slow_member_is_waited_for_with_bounded_memory(member: FedMember, star
     """40 MB are more than the queue holds of batches; the member takes nothing for more than a lease."""
     before = member.ask("memory")
     one = feeder(started, member.ticket(), 0, 400_000, width=784)
-    process = psutil.Process(one.process.pid)
     wait_until(lambda: member.ask("memory") > before + 2**20, 30, "rows arrive")
-    wait_until(lambda: settled(process), 30, "the feeder waits")
+    wait_until(lambda: settled(one), 30, "the feeder waits")
     held = member.ask("memory") - before
     assert one.silent(LEASE_S + 2), "it waits for longer than the lease, because the member sends heartbeats"
     assert member.ask("memory") - before < held + 8 * 2**20
@@ -109,7 +102,7 @@ def test_the_memory_of_a_member_stays_flat(started: list[LineProcess], certifica
     found = []
     for _ in range(PARTS):
         for each in feeders:
-            wait_until(lambda each=each: settled(psutil.Process(each.process.pid)), 60, "the queue is full")  # type: ignore[misc]
+            wait_until(lambda each=each: settled(each, made), 60, "the queue is full")  # type: ignore[misc]
         found.append(made.ask("memory") / 2**20)
         made.ask("drain", "train", FEEDERS * ROWS // PARTS - 10_000)
     made.ask("stop", "train", 1)
@@ -120,7 +113,7 @@ def test_the_memory_of_a_member_stays_flat(started: list[LineProcess], certifica
 def test_a_killed_member_is_an_error_at_once(member: FedMember, started: list[LineProcess]) -> None:
     one = feeder(started, member.ticket(), 0, 100_000, width=784)
     wait_until(lambda: member.ask("streams") == 1, 10, "the feeder is connected")
-    wait_until(lambda: settled(psutil.Process(one.process.pid)), 30, "the feeder waits")
+    wait_until(lambda: settled(one), 30, "the feeder waits")
     at = SystemClock().now()
     member.signal(signal.SIGKILL)
     kind, text = one.answer()
@@ -132,7 +125,7 @@ def test_a_killed_member_is_an_error_at_once(member: FedMember, started: list[Li
 def test_a_stopped_member_is_an_error_after_the_lease(member: FedMember, started: list[LineProcess]) -> None:
     one = feeder(started, member.ticket(), 0, 100_000, width=784)
     wait_until(lambda: member.ask("streams") == 1, 10, "the feeder is connected")
-    wait_until(lambda: settled(psutil.Process(one.process.pid)), 30, "the feeder waits")
+    wait_until(lambda: settled(one), 30, "the feeder waits")
     member.signal(signal.SIGSTOP)
     at = SystemClock().now()
     kind, text = one.answer()

@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 
-from sparktrain.clock import SystemClock
+from sparktrain.clock import SystemClock, pause
 from sparktrain.protocol.certificates import RunCertificates
 from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket
 from sparktrain.threads import spawn
@@ -26,6 +27,9 @@ ROOT = Path(__file__).parents[2]
 ANSWER_S = 60.0
 TOKEN = "token-of-the-run"
 ROWS_PER_BATCH = 1000
+_SAMPLES = 10
+_SAMPLE_S = 0.03
+_IDLE_PERCENT = 5.0
 FIRST_ROW = 10**9
 """Row i of partition p has the id p * FIRST_ROW + i."""
 
@@ -133,6 +137,24 @@ class FeederProcess(LineProcess):
     ) -> None:
         """Before batch `pause_at` it answers "paused", and waits for any line."""
         super().__init__("feeder", (ticket, partition, rows, attempt, width, pause_at, seed, batch), host)
+
+
+def settled(*processes: LineProcess) -> bool:
+    """Whether they wait for a moment: they compute nothing, and no thread of them waits for a core either."""
+    found = [psutil.Process(each.process.pid) for each in processes]
+    for each in found:
+        each.cpu_percent()
+    for _ in range(_SAMPLES):
+        pause(_SAMPLE_S)
+        if any(_runnable(each) for each in found):
+            return False
+    return all(each.cpu_percent() < _IDLE_PERCENT for each in found)
+
+
+def _runnable(process: psutil.Process) -> bool:
+    """Whether one of its threads runs, or would if a core were free."""
+    states = [Path(f"/proc/{process.pid}/task/{each.id}/stat").read_text() for each in process.threads()]
+    return any(state.rpartition(")")[2].split()[0] == "R" for state in states)
 
 
 @contextmanager
