@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import Parameter, Signature, signature
 from textwrap import indent
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypedDict, TypeVar, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sparktrain.cli.common import TRAINING_CODES, variables_of
+from sparktrain.cli.common import TRAINING_CODES, CommandRequest, variables_of
 from sparktrain.config.call_option import Declared, options_in
 from sparktrain.config.option_catalog import GANG, METRIC, RESUMING, RUN, SPARK
 from sparktrain.config.search_options import TRIALS
@@ -22,6 +22,7 @@ PANELS = (TRIALS, GANG, FUNCTION, METRIC, RUN, RESUMING, SPARK, OUTPUT)
 """The panels of a command that trains, in the order of its help."""
 
 F = TypeVar("F", bound=Callable[..., int])
+R = TypeVar("R", bound=CommandRequest)
 
 
 def option(panel: str, metavar: str, doc: str, *names: str) -> Any:
@@ -77,6 +78,19 @@ Quiet = Annotated[bool, option(OUTPUT, "", "Show no progress.", "--quiet", "-q")
 Debug = Annotated[bool, option(OUTPUT, "", "Show the traceback of an error.", "--debug")]
 
 
+class CallFlags(TypedDict):
+    """The flags of every command that trains: where it runs, and what it shows."""
+
+    master: Master
+    local: Local
+    slots: Slots
+    py_files: PyFiles
+    conf: Conf
+    as_json: AsJson
+    quiet: Quiet
+    debug: Debug
+
+
 class Misuse(typer.BadParameter):
     """A value that an option refuses: `cli.main` shows it with the page of help."""
 
@@ -86,19 +100,27 @@ class Misuse(typer.BadParameter):
 
 
 def takes(keywords: type) -> Callable[[F], F]:
-    """Give a command a flag for each option of `keywords` that has one.
+    """Give a command a flag for each option of `keywords` that has one, and those of `CallFlags`.
 
-    The command receives their texts in `**given`, and gets the settings from `settings_of`.
+    The command receives their values in `**given`, and passes them to `request_of`.
     """
 
     def decorate(function: F) -> F:
         own = [each for each in signature(function).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        common = [_common(name, hint) for name, hint in get_type_hints(CallFlags, include_extras=True).items()]
         made = [_flag(each) for each in options_in(keywords).values() if each.flag is not None]
-        ordered = sorted((each.replace(kind=Parameter.KEYWORD_ONLY) for each in [*own, *made]), key=_panel)
+        ordered = sorted((each.replace(kind=Parameter.KEYWORD_ONLY) for each in [*own, *common, *made]), key=_panel)
         function.__signature__ = Signature(ordered)  # type: ignore[attr-defined]  # Typer makes its flags from it
         return function
 
     return decorate
+
+
+def request_of(kind: type[R], target: str, keywords: type, given: Mapping[str, Any], **own: Any) -> R:
+    """The request of a command with the flags `given`; `own` are the fields that its kind has. Raises Misuse."""
+    common = {name: given[name] for name in CallFlags.__annotations__}
+    settings = settings_of(keywords, {name: words for name, words in given.items() if name not in common})
+    return kind(target, settings, **{**common, "conf": tuple(common["conf"] or ()), **own})
 
 
 def settings_of(keywords: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,6 +177,11 @@ def _flag(declared: Declared) -> Parameter:
     hint = Annotated[kind, option(chosen.panel, chosen.rule.metavar, doc, str(declared.flag))]  # type: ignore[valid-type]
     default = None if chosen.rule.metavar else False
     return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _common(name: str, hint: Any) -> Parameter:
+    default = False if get_args(hint)[0] is bool else None
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 def _panel(parameter: Parameter) -> int:

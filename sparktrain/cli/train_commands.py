@@ -8,20 +8,12 @@ from sparktrain.cli.common import CommandOutcome, CommandRequest
 from sparktrain.cli.flags import (
     FUNCTION,
     OUTPUT,
-    AsJson,
     CommandWithExamples,
-    Conf,
-    Debug,
     Directory,
-    Local,
-    Master,
-    PyFiles,
-    Quiet,
-    Slots,
     Target,
     TensorFlowOnSpark,
     option,
-    settings_of,
+    request_of,
     takes,
 )
 from sparktrain.cli.what_to_train import RunCommandRequest, SweepCommandRequest, extension_of, params_of, space_of
@@ -137,27 +129,18 @@ def sweep(
         str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; YAML and JSON may set options too.")
     ] = None,
     tensorflowonspark: TensorFlowOnSpark = False,
-    master: Master = None,
-    local: Local = False,
-    slots: Slots = None,
-    py_files: PyFiles = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
     **given: Any,
 ) -> int:
     """Call a training function once for each set of parameters, each in a fresh process on a Spark executor.
 
     Progress is shown on stderr; the table of trials is printed to stdout.
     """
-    request = SweepCommandRequest(
-        function, settings_of(LaunchKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
-        local=local, slots=slots, tensorflowonspark=tensorflowonspark,
+    request = request_of(
+        SweepCommandRequest, function, LaunchKeywords, given, tensorflowonspark=tensorflowonspark,
         grid=tuple(grid or ()), space=tuple(space or ()), zipped=tuple(zipped or ()), params=params,
     )  # fmt: skip
     if dry_run:
-        return common.look(lambda out: perform_dry_run(request, out), as_json=as_json, debug=debug)
+        return common.look(lambda out: perform_dry_run(request, out), as_json=request.as_json, debug=request.debug)
     return common.perform(request, lambda: perform_sweep(request))
 
 
@@ -172,23 +155,14 @@ def run(
         str | None, option(FUNCTION, "FILE", "Parameters and options in YAML or JSON; those given here prevail.")
     ] = None,
     tensorflowonspark: TensorFlowOnSpark = False,
-    master: Master = None,
-    local: Local = False,
-    slots: Slots = None,
-    py_files: PyFiles = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
     **given: Any,
 ) -> int:
     """Train one model in a gang of processes on Spark executors, which resumes from its last checkpoint after a loss.
 
     Progress is shown on stderr; the result is printed to stdout.
     """
-    request = RunCommandRequest(
-        function, settings_of(RunKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
-        local=local, slots=slots, tensorflowonspark=tensorflowonspark,
+    request = request_of(
+        RunCommandRequest, function, RunKeywords, given, tensorflowonspark=tensorflowonspark,
         params=tuple(param or ()), file=params,
     )  # fmt: skip
     return common.perform(request, lambda: perform_run(request))
@@ -197,33 +171,13 @@ def run(
 @takes(ResumeKeywords)
 def resume(
     directory: Directory,
-    *,
-    master: Master = None,
-    local: Local = False,
-    slots: Slots = None,
-    py_files: PyFiles = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
     **given: Any,
 ) -> int:
     """Resume a run as it was started, without the program that started it; a complete run prints its result.
 
     Trials that have a result keep it; the others run, from their newest checkpoint where they have one.
     """
-    request = CommandRequest(
-        directory,
-        settings_of(ResumeKeywords, given),
-        master,
-        tuple(conf or ()),
-        py_files,
-        as_json,
-        quiet,
-        debug,
-        local=local,
-        slots=slots,
-    )
+    request = request_of(CommandRequest, directory, ResumeKeywords, given)
     return common.perform(request, lambda: perform_resume(request))
 
 
@@ -237,24 +191,14 @@ def extend(
     grid: Annotated[
         list[str] | None, option(TRIALS, "NAME=V1,V2", "All values of this list, with new ones. Repeatable.", "--grid")
     ] = None,
-    master: Master = None,
-    local: Local = False,
-    slots: Slots = None,
-    py_files: PyFiles = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
     **given: Any,
 ) -> int:
     """Continue a finished or stopped sweep with more trials, or with a wider space.
 
     Trials that have a result keep it, and the sampler knows all of them.
     """
-    request = SweepCommandRequest(
-        directory, settings_of(ExtendKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
-        local=local, slots=slots, grid=tuple(grid or ()), space=tuple(space or ()),
-    )  # fmt: skip
+    more = {"grid": tuple(grid or ()), "space": tuple(space or ())}
+    request = request_of(SweepCommandRequest, directory, ExtendKeywords, given, **more)
     return common.perform(request, lambda: perform_resume(request, extension_of(request)))
 
 
@@ -265,24 +209,13 @@ def refit(
     param: Annotated[
         list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter in place of the trial's. Repeatable.")
     ] = None,
-    master: Master = None,
-    local: Local = False,
-    slots: Slots = None,
-    py_files: PyFiles = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
     **given: Any,
 ) -> int:
     """Train the best trial of a sweep on, in a gang of processes, from a copy of its checkpoint.
 
     The result is a new run, beside the sweep unless --dir names another place.
     """
-    request = RunCommandRequest(
-        directory, settings_of(RefitKeywords, given), master, tuple(conf or ()), py_files, as_json, quiet, debug,
-        local=local, slots=slots, params=tuple(param or ()),
-    )  # fmt: skip
+    request = request_of(RunCommandRequest, directory, RefitKeywords, given, params=tuple(param or ()))
     return common.perform(request, lambda: perform_refit(request))
 
 
