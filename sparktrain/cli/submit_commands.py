@@ -44,6 +44,8 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     "sweep": train_commands.sweep,
     "run": train_commands.run,
     "resume": train_commands.resume,
+    "extend": train_commands.extend,
+    "refit": train_commands.refit,
 }
 
 
@@ -125,7 +127,7 @@ def pack(
 
 
 def submit(
-    kind: Annotated[str, typer.Argument(metavar="JOB", help="sweep, run or resume: a job of that command.")],
+    kind: Annotated[str, typer.Argument(metavar="JOB", help=f"A job of that command: {', '.join(_FUNCTIONS)}.")],
     words: Annotated[
         list[str] | None, typer.Argument(metavar="ARGUMENTS", help="The arguments of that command.")
     ] = None,

@@ -88,6 +88,8 @@ class PreparedRun:
     """TensorBoard is served while the run lasts."""
     sampler: Any = None
     """The sampler that was asked for: a name, an object, or None."""
+    extends: bool = False
+    """The call gives a run that exists more trials, or a wider space."""
     notes: tuple[str, ...] = ()
     """What the call changes in a run that exists, for its first lines."""
     warm: WarmStart = field(default_factory=WarmStart)
@@ -129,6 +131,7 @@ class PreparedRun:
             at=SystemClock().wall(),
             retry_failed=self.retry_failed,
             versions=installed_versions((*REPORTED, "pyspark", "numpy")),
+            extends=self.extends,
             trials=self.trials,
         )
 
@@ -405,7 +408,8 @@ def compose_again(
 ) -> PreparedRun:
     """The run that a directory holds, to resume it as it was started, with `env` for its trials. Blocks on the store.
 
-    With an `extension`, it has more trials or a wider space than it was started with.
+    With an `extension`, it has more trials or a wider space than it was started with; once, also where YARN starts the
+    driver again.
 
     Raises RunDirectoryError when there is none, or it cannot be read; SpecError when its space was too large to store,
     or TensorBoard is wanted and not installed; ResumeError when trials lack variables that they were started with.
@@ -419,6 +423,8 @@ def compose_again(
     code, given = plans.read_code(store, layout, found.plan.code), variables(env or {})
     sampler = None if found.plan.sampler is msgspec.UNSET else stored_choice(found.plan.sampler)
     plan, notes = found.plan, tuple[str, ...]()
+    if extension is not None and found.extended_before(this_driver()):
+        extension, notes = None, ("was extended by the driver that this one replaces",)
     if extension is None:
         spec, space = plan.sweep_spec(), from_document(plan.space)
     else:
@@ -432,6 +438,6 @@ def compose_again(
         )
     return PreparedRun(
         plan=plan, spec=spec, space=space, code=code, store=store, layout=layout, retry_failed=retry_failed,
-        env=given, tensorboard=tensorboard, sampler=sampler, notes=notes,
+        env=given, tensorboard=tensorboard, sampler=sampler, notes=notes, extends=extension is not None,
         allow_changed=frozenset() if extension is None else frozenset({"space"}),
     )  # fmt: skip

@@ -71,8 +71,18 @@ class StoredRun:
     @property
     def retried(self) -> bool:
         """The newest driver has queued failed trials for a retry, as its caller asked."""
-        start = next((each for each in reversed(self.opened.records) if isinstance(each, DriverStarted)), None)
+        start = self._start
         return start is not None and start.retry_failed
+
+    def extended_before(self, driver: DriverIdentity) -> bool:
+        """YARN has started `driver` in place of one that has extended the run by its call."""
+        replaced = self.driver is not None and driver.replaces(self.driver)
+        return replaced and self._start is not None and self._start.extends
+
+    @property
+    def _start(self) -> DriverStarted | None:
+        """The newest driver's record of its start."""
+        return next((each for each in reversed(self.opened.records) if isinstance(each, DriverStarted)), None)
 
     @property
     def _last(self) -> AnyRecord | None:

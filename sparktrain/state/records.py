@@ -206,6 +206,8 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     """Digest of the space: with another space, the sampler is another too."""
     retry_failed: bool = False
     """The driver retries failed trials as well."""
+    extends: bool = False
+    """Its call has given the run more trials, or a wider space."""
     ran_s: float = 0.0
     """Duration of the run under earlier drivers, as far as they recorded it."""
     versions: dict[str, str] = {}

@@ -1,5 +1,6 @@
 """Makes from the arguments of `sparktrain submit` a job of `jobs/` with all files that its driver needs."""
 
+import posixpath
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,13 @@ from sparktrain.usercode.imports import NEVER_LOCAL, imports_of_file
 
 SERVED = "tensorflowonspark"
 """A module that the driver has from this package, and the name of its option."""
-PROGRAMS = {"sweep": "grid_search.py", "run": "run_gang.py", "resume": "resume_run.py"}
+PROGRAMS = {
+    "sweep": "grid_search.py",
+    "run": "run_gang.py",
+    "resume": "resume_run.py",
+    "extend": "extend_sweep.py",
+    "refit": "refit_trial.py",
+}
 
 
 class JobRequest(Struct, frozen=True):
@@ -86,22 +93,36 @@ def program(kind: str) -> Path:
 
 def _named(asked: JobRequest, arguments: Mapping[str, Any], mode: Mode) -> tuple[tuple[str, ...], str]:
     """The job's words, with a name of the run added if they have none, and the run directory."""
-    if "directory" in arguments:
-        if mode is Mode.CLUSTER:
-            check_shared(arguments["directory"], "the run directory")
-        return asked.words, str(arguments["directory"])
-    params = arguments["params"]
-    load: Callable[[str], ParamsFile | GangFile] = load_gang if asked.kind == "run" else load_params
-    settings = load(params).settings if params is not None else {}
-    folder, name = arguments["dir"] or settings.get("dir"), arguments["name"] or settings.get("name")
+    before = arguments.get("directory")
+    if before is not None and mode is Mode.CLUSTER:
+        check_shared(before, "the run directory")
+    if before is not None and asked.kind != "refit":
+        return asked.words, str(before)
+    folder, name = _place_of(asked.kind, arguments)
     if mode is Mode.CLUSTER:
         check_shared(folder)
     words = asked.words
     if name is None:
         # the job resumes a run of the same name, so two jobs submitted in one second must have different names
-        name = f"{arguments['function'].rpartition(':')[2]}-{SystemClock().stamp()}-{token_hex(2)}"
+        name = f"{_called(arguments)}-{SystemClock().stamp()}-{token_hex(2)}"
         words = (*words, "--name", name)
     return words, f"{(folder or DEFAULT_DIR).rstrip('/')}/{name}"
+
+
+def _place_of(kind: str, arguments: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The folder of a new run and its name, where they are given; a refit is beside its sweep."""
+    params = arguments.get("params")
+    load: Callable[[str], ParamsFile | GangFile] = load_gang if kind == "run" else load_params
+    settings = load(params).settings if params is not None else {}
+    beside = posixpath.dirname(arguments["directory"].rstrip("/")) or "." if kind == "refit" else None
+    return arguments["dir"] or settings.get("dir") or beside, arguments["name"] or settings.get("name")
+
+
+def _called(arguments: Mapping[str, Any]) -> str:
+    """How the name of a run starts: the function, or the run that it continues."""
+    if "function" in arguments:
+        return str(arguments["function"].rpartition(":")[2])
+    return posixpath.basename(str(arguments["directory"]).rstrip("/"))
 
 
 def _own_files(arguments: Mapping[str, Any]) -> list[str]:

@@ -183,7 +183,7 @@ def test_a_spark_submit_that_submits_nothing_is_ended(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["swep"], "'swep' is no job: pass one of sweep, run, resume after the options of submit"),
+        (["swep"], "'swep' is no job: pass one of sweep, run, resume, extend, refit after the options of submit"),
         (["sweep"], "Missing argument 'TARGET'"),
         ([*SWEEP, "--lable", "gpu"], "No such option: --lable"),
         (["--conf", "spark.my.secret=1", *SWEEP], "would show a secret to all users of this machine"),
@@ -258,4 +258,4 @@ def test_a_pack_is_made_once_and_its_url_printed(tmp_path: Path, capfd: Capture,
     assert f"--archives {first.out.strip()}#environment" in capfd.readouterr().out.replace("'", "")
     assert cli.main(["pack", "--to", str(tmp_path / "packs")]) == 0
     assert capfd.readouterr().err.startswith("nothing to upload, 0 packages, 2 bytes unpacked: ")
-    assert set(commands._FUNCTIONS) == {"sweep", "run", "resume"}
+    assert set(commands._FUNCTIONS) == {"sweep", "run", "resume", "extend", "refit"}

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 import sparktrain as st
+from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.continuation.extension import ExtendedRun, Extension
 from sparktrain.driver.options import RunOptions, SweepOptions
-from sparktrain.driver.prepare import compose, compose_again
+from sparktrain.driver.prepare import PreparedRun, compose, compose_again
 from sparktrain.errors import SpecError
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import Journal
@@ -149,3 +150,21 @@ def test_what_ended_the_sweep_does_not_end_it_at_once_again() -> None:
     made = extended(SAMPLED, 40, None, trials=60, target=0.1, budget="1h")
     assert (made.spec.target, made.spec.plateau, made.spec.budget_s) == (None, None, None)
     assert made.lines[-1] == "no longer ends by target, budget, which it was started with"
+
+
+def test_a_driver_that_yarn_starts_again_extends_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = SweepOptions(metric="loss", name="old", dir=str(tmp_path), trials=2, preload=[])
+    first = compose(train, SAMPLED, options).started()
+
+    def attempt(application: str, number: int) -> PreparedRun:
+        monkeypatch.setenv("CONTAINER_ID", f"container_1_{application}_0{number}_000001")
+        return compose_again(first.where, extension=Extension(3))
+
+    made = attempt("0001", 1).attached().started()
+    work = made.work(1, NullDisplay(), this_driver())
+    assert made.spec.trials == 5
+    assert attempt("0001", 2).spec.trials == 5, "the one before has recorded nothing"
+    work.journal.append([work.driver_started])
+    again = attempt("0001", 2)
+    assert (again.spec.trials, again.notes) == (5, ("was extended by the driver that this one replaces",))
+    assert attempt("0002", 1).spec.trials == 8

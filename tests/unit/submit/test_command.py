@@ -17,7 +17,7 @@ from sparktrain.submit.command import (
     settings_of,
     shipped,
 )
-from sparktrain.submit.job import JobRequest, job_of, program
+from sparktrain.submit.job import PROGRAMS, JobRequest, job_of, program
 
 PACK = "hdfs://nn/packs/one.tar.gz"
 WORDS = ("train.py:train", "--grid", "lr=0.1,0.01")
@@ -250,12 +250,30 @@ def test_the_mode_may_be_in_the_properties(tmp_path: Path) -> None:
     assert job_of(JobRequest("sweep", (), {"mode": None}), SWEEP)[0].place.mode is Mode.CLIENT
 
 
-def test_a_run_that_is_resumed_has_its_directory() -> None:
+@pytest.mark.parametrize("kind", ["resume", "extend"])
+def test_a_run_that_continues_has_its_directory(kind: str) -> None:
     words = ("hdfs:///runs/one",)
-    job, directory = job_of(asked("resume", words), {"directory": words[0], "conf": None, "py_files": None})
+    job, directory = job_of(asked(kind, words), {"directory": words[0], "conf": None, "py_files": None})
     assert (job.words, directory) == (words, words[0])
     with pytest.raises(SpecError, match="the run directory runs/one is in the driver's container"):
-        job_of(asked("resume", ("runs/one",)), {"directory": "runs/one", "conf": None, "py_files": None})
+        job_of(asked(kind, ("runs/one",)), {"directory": "runs/one", "conf": None, "py_files": None})
+
+
+def test_a_refit_is_a_run_beside_its_sweep_with_a_name_by_which_it_is_found() -> None:
+    arguments = {"directory": "hdfs:///runs/one/", "dir": None, "name": None, "conf": None, "py_files": None}
+    words = ("hdfs:///runs/one/", "--workers", "2")
+    job, directory = job_of(asked("refit", words), arguments)
+    assert job.words[:4] == (*words, "--name")
+    assert job.words[4].startswith("one-")
+    assert directory == f"hdfs:///runs/{job.words[4]}"
+    there = {**arguments, "dir": "hdfs:///final", "name": "best"}
+    named, directory = job_of(asked("refit", words), there)
+    assert (named.words, directory) == (words, "hdfs:///final/best")
+    for wrong in ({"directory": "runs/one"}, {"dir": "runs"}):
+        with pytest.raises(SpecError, match="is in the driver's container in cluster mode"):
+            job_of(asked("refit", words), {**arguments, **wrong})
+    here, directory = job_of(asked("refit", ("one",), "client"), {**arguments, "directory": "one", "name": "two"})
+    assert (here.words, directory) == (("one",), "./two")
 
 
 def test_a_secret_in_the_jobs_own_arguments_is_refused_too() -> None:
@@ -270,7 +288,7 @@ def test_a_mode_and_a_file_that_are_not_there_are_refused() -> None:
         job_of(JobRequest("sweep", (), {"mode": "client"}, properties_file="/no/such.conf"), SWEEP)
 
 
-@pytest.mark.parametrize("kind", ["sweep", "run", "resume"])
+@pytest.mark.parametrize("kind", PROGRAMS)
 def test_the_program_is_the_job_that_a_user_would_name(kind: str) -> None:
     assert program(kind).is_file()
     assert program(kind).parent.name == "jobs"

@@ -86,6 +86,7 @@ FIELDS = {
         "plan": text,
         "space": text,
         "retry_failed": st.booleans(),
+        "extends": st.booleans(),
         "at": finite,
         "ran_s": finite,
         "trials": st.none() | numbers,
