@@ -38,7 +38,7 @@ def fit(seed: int, data: Any, optimizer: Any, **options: Any) -> tuple[Any, list
     model.compile(optimizer, "mse", jit_compile=False)
     pairs = {"x": data} if "batch_size" not in options else dict(zip("xy", data, strict=True))
     history = model.fit(**pairs, epochs=EPOCHS, verbose=0, **options)
-    return np.concatenate([each.ravel() for each in model.get_weights()]), history.history["loss"]
+    return flat(model), history.history["loss"]
 
 
 def train_by_horovod(folder: str) -> dict[str, float]:
@@ -52,3 +52,27 @@ def train_by_horovod(folder: str) -> dict[str, float]:
     weights, losses = fit(0, share, hvd.DistributedOptimizer(sgd()), **options)
     np.savez(Path(folder, f"rank-{hvd.rank()}.npz"), weights=weights, losses=losses)
     return {"loss": losses[-1], "size": hvd.size()}
+
+
+def refine(lr: float, epochs: int, folder: str, ctx: Any) -> dict[str, float]:
+    """Train to `epochs`, and write what this member started and ended with to `folder`."""
+    keras.utils.set_random_seed(ctx.rank)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    model.compile(ctx.distribute(keras.optimizers.SGD(lr, momentum=0.9)), "mse", jit_compile=False)
+    first: dict[str, Any] = {}
+
+    def note(epoch: int, logs: Any) -> None:
+        first.setdefault("epoch", epoch)
+        first.setdefault("step", int(model.optimizer.iterations.numpy()))
+        first.setdefault("weights", flat(model))
+
+    callbacks = [*ctx.keras_callbacks(), keras.callbacks.LambdaCallback(on_epoch_begin=note)]
+    data = ctx.shard(rows(), batch_size=BATCH // ctx.size)
+    losses = model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks).history["loss"]
+    np.savez(Path(folder, f"{ctx.size}-{lr}-{ctx.rank}.npz"), **first, ended=flat(model))
+    return {"loss": losses[-1], "epochs": len(losses), "size": ctx.size}
+
+
+def flat(model: Any) -> Any:
+    """The weights in one array."""
+    return np.concatenate([each.ravel() for each in model.get_weights()])

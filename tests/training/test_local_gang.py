@@ -61,3 +61,27 @@ def test_a_program_of_horovod_trains_what_one_process_trains(
         member = np.load(tmp_path / f"rank-{rank}.npz")
         np.testing.assert_allclose(member["weights"], weights, rtol=0, atol=EQUAL)
         np.testing.assert_allclose(member["losses"], losses, rtol=0, atol=EQUAL)
+
+
+@pytest.mark.all
+def test_a_gang_of_horovod_trains_the_best_trial_of_a_sweep_on(pool: st.Pool, tmp_path: Path) -> None:
+    places: dict[str, Any] = {"dir": str(tmp_path / "runs"), "progress": False}
+    cases = {"lr": [0.001, 0.1], "epochs": [2], "folder": [str(tmp_path)]}
+    swept = pool.sweep(local_gang.refine, cases, metric="loss", mode="min", name="swept", **places)
+    assert swept.best.params["lr"] == 0.1
+    left = np.load(tmp_path / "1-0.1-0.npz")["ended"]
+
+    made = st.refit(
+        swept, {"epochs": 6}, workers=2, backend="horovod", spark=st.local(slots=2), name="final", progress=False,
+        preload=["tensorflow", "keras", "horovod.tensorflow"],
+    )  # fmt: skip
+
+    assert made.metrics["size"] == 2
+    assert made.metrics["epochs"] == 6, "the History of fit has those of the sweep too"
+    assert sorted({*made.trials[0].history["step"]}) == [2, 3, 4, 5]
+    assert made.metrics["loss"] < swept.best.metrics["loss"]
+    for rank in range(2):
+        member = np.load(tmp_path / f"2-0.1-{rank}.npz")
+        assert (member["epoch"], member["step"]) == (2, 2 * local_gang.ROWS // local_gang.BATCH)
+        np.testing.assert_array_equal(member["weights"], left)
+        assert not np.array_equal(member["ended"], left)
