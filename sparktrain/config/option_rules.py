@@ -59,6 +59,15 @@ def flag(value: object, subject: str) -> bool:
     return value
 
 
+def switch(value: object, subject: str) -> bool:
+    """`value` when it is a bool, or one of the texts "on" and "off". Raises SpecError."""
+    if isinstance(value, str):
+        if value not in ("on", "off"):
+            raise SpecError(f"{subject} ({shown(value)}) must be on or off")
+        return value == "on"
+    return flag(value, subject)
+
+
 def place(value: object, subject: str) -> str:
     """`value` when it is a path or a URL, as text. Raises SpecError."""
     if not isinstance(value, str | os.PathLike) or not (path := os.fspath(value)) or not isinstance(path, str):
@@ -102,6 +111,7 @@ def _whole(word: str, subject: str) -> int:
 TIME = ValueRule(seconds, "TIME")
 WAIT = ValueRule(wait, "TIME")
 FLAG = ValueRule(flag, "")
+SWITCH = ValueRule(switch, "on|off")
 PLACE = ValueRule(place, "PATH")
 TEXT = ValueRule(text, "TEXT")
 MODULES = listed(module_names, "M1,M2")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypedDict
 
 from sparktrain.config import sampler_names, sweep_spec
 from sparktrain.config.call_option import CallOption
-from sparktrain.config.option_rules import TIME, ValueRule, whole
+from sparktrain.config.option_rules import SWITCH, TIME, ValueRule, whole
 from sparktrain.config.quantities import Duration
 from sparktrain.config.stoppers import StopRule, rules_of
 from sparktrain.config.warm_sources import warm_sources
@@ -20,11 +20,46 @@ class SearchKeywords(TypedDict, total=False):
     trials: Annotated[
         int | None,
         CallOption(
-            "Most trials that run.",
+            "Most sets of parameters that are tried; each is one trial, unless `repeats` or `folds` make it several.",
             whole(1),
             panel=TRIALS,
             says="all",
             also=("n_trials", "num_samples", "max_evals", "max_trials"),
+        ),
+    ]
+    repeats: Annotated[
+        int,
+        CallOption(
+            "Trials of each set of parameters, with seeds of their own: sets are compared by their means.",
+            whole(1),
+            default=1,
+            panel=TRIALS,
+            page="repeats.md",
+            also=("n_repeats", "num_repeats", "executions_per_trial", "replications", "n_seeds"),
+        ),
+    ]
+    folds: Annotated[
+        int,
+        CallOption(
+            "Trials of each set of parameters and repeat, one for each fold of the data: see `ctx.fold`.",
+            whole(1),
+            default=1,
+            panel=TRIALS,
+            says="1, no cross-validation",
+            page="repeats.md",
+            also=("cv", "n_folds", "nfolds", "n_splits", "num_folds"),
+        ),
+    ]
+    racing: Annotated[
+        bool,
+        CallOption(
+            "Whether repeats and folds of a set of parameters are not run once it cannot become the best one.",
+            SWITCH,
+            default=True,
+            panel=TRIALS,
+            says="on",
+            page="repeats.md#racing",
+            also=("race",),
         ),
     ]
     sampler: Annotated[

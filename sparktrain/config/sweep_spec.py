@@ -9,7 +9,8 @@ from typing import Literal, cast
 from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.param_values import described, shown
 from sparktrain.config.quantities import count, seconds
-from sparktrain.config.stoppers import AnyStopRule, rules_of
+from sparktrain.config.replication import Replication, replication
+from sparktrain.config.stoppers import ASHA, AnyStopRule, rules_of
 from sparktrain.errors import SpecError
 
 Mode = Literal["max", "min"]
@@ -29,9 +30,15 @@ class SweepSpec:
     """Metric that orders the trials; without one they are not compared."""
     mode: Mode = "max"
     trials: int | None = None
-    """The most trials that run; None for all of the space."""
+    """The most sets of parameters that are tried; None for all of the space."""
+    repeats: int = 1
+    """Trials of each set of parameters, with seeds of their own."""
+    folds: int = 1
+    """Folds of the data: each repeat has one trial for each fold; 1 for no cross-validation."""
+    racing: bool = True
+    """Whether trials of a set of parameters are not run once it cannot become the best one."""
     seed: int = 0
-    """Every trial's seed follows from this and its number, see `trial_seed`."""
+    """Every trial's seed follows from this and its number, see `seed_of`."""
     trial_timeout_s: float | None = None
     report_timeout_s: float | None = None
     """How long a trial that has reported metrics may report none before it counts as hanging."""
@@ -71,6 +78,7 @@ class SweepSpec:
                 "a number that the function passes to ctx.report()"
             )
         self._set_counts()
+        self._check_replication()
         self._set_seconds()
         if type(self.gang) is not GangSpec:
             raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
@@ -90,11 +98,31 @@ class SweepSpec:
             object.__setattr__(self, "trials", count(self.trials, "trials", least=1))
         object.__setattr__(self, "seed", sweep_seed(self.seed))
 
+    def _check_replication(self) -> None:
+        checked = replication(self.repeats, self.folds)
+        object.__setattr__(self, "repeats", checked.repeats)
+        object.__setattr__(self, "folds", checked.folds)
+        pausing = [each for each in self.stopper if isinstance(each, ASHA) and each.promote]
+        if pausing and checked.size > 1:
+            raise SpecError(
+                f"stopper {pausing[0]} pauses single trials, and each set of parameters has {checked.size} of "
+                "them: pass promote=False, or neither repeats nor folds"
+            )
+
     def _set_seconds(self) -> None:
         for field in ("budget_s", "trial_timeout_s", "report_timeout_s", "timeout_s", "start_timeout_s"):
             object.__setattr__(self, field, seconds(getattr(self, field), field))
         if self.start_timeout_s is None:
             raise SpecError("start_timeout_s is None, a wait must end: pass seconds, such as 300")
+
+    @property
+    def replication(self) -> Replication:
+        """How many trials each set of parameters has."""
+        return Replication(self.repeats, self.folds)
+
+    def seed_of(self, trial: int) -> int:
+        """The seed of a trial, see `Replication.seed_number`."""
+        return trial_seed(self.seed, self.replication.seed_number(trial))
 
 
 def trial_seed(sweep_seed: int, trial: int) -> int:

@@ -15,7 +15,6 @@ from sparktrain.clock import Clock
 from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
-from sparktrain.config.sweep_spec import trial_seed
 from sparktrain.driver.agent_server import LEASE_S, Server
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
@@ -25,7 +24,7 @@ from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.sampler_thread import SamplerThread
 from sparktrain.driver.uploads import Uploads
 from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError, SamplerError
-from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.metric_log import MetricLog
@@ -39,6 +38,7 @@ from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.run_machine import Commands
 from sparktrain.state.sweep import Sweep
+from sparktrain.state.trial import Trial
 from sparktrain.store.base import Store
 from sparktrain.threads import aside
 
@@ -261,8 +261,8 @@ class Coordinator:
                 self._background(self._suggest(command))
             case do.AskSampler():
                 self._background(self._ask(self._active().work, command))
-            case do.ConcludeTrial(trial=trial):
-                self._conclude(trial)
+            case do.ConcludeTrial(trial=trial, partial=partial_end):
+                self._conclude(self._sweep().trials[trial], partial_end)
             case do.PrepareAgent(agent=agent, run=run):
                 work = self._active().work
                 self._server.send(agent, m.Prepare(run, work.code, work.preload))
@@ -299,24 +299,8 @@ class Coordinator:
 
     def _place_member(self, start: do.PlaceMember) -> None:
         run = self._active()
-        spec = run.work.spec
         run.uploads.expect(start.agent, start.member)
-        message = m.StartMember(
-            member=start.member,
-            size=start.size,
-            params=start.params,
-            seed=trial_seed(spec.seed, start.member.trial),
-            metric=spec.metric,
-            log_limit_bytes=spec.log_limit_bytes,
-            backend=spec.gang.backend,
-            store=run.work.store.address,
-            checkpoint=start.checkpoint,
-            port=start.port,
-            env=run.work.env,
-            data=run.work.data,
-            streams=run.work.stream_keys,
-        )
-        self._server.send(start.agent, message)
+        self._server.send(start.agent, run.work.start_of(start))
 
     async def _delete(self, store: Store, doomed: tuple[Checkpoint, ...]) -> None:
         """Delete checkpoints that are no longer needed; files that cannot be deleted only take up space."""
@@ -334,19 +318,20 @@ class Coordinator:
         except OSError as error:
             logger.warning("what trial %d left before its restart was not deleted: %s", swept.trial, error)
 
-    async def _suggest(self, command: do.Suggest) -> None:
-        found = await self._sampling.suggest(self._active().work.sampler, command.count)
-        self.feed(on.Suggested(self._clock.now(), command.run, found.cases, found.exhausted, dict(found.memo)))
+    async def _suggest(self, asked: do.Suggest) -> None:
+        found = await self._sampling.suggest(self._active().work.sampler, asked.count)
+        self.feed(on.Suggested(self._clock.now(), asked.run, found.cases, found.exhausted, dict(found.memo)))
 
     async def _ask(self, work: RunRequest, asked: do.AskSampler) -> None:
         reply = await self._sampling.answer(work.sampler, asked.member.trial, asked.question)
         given = (reply.answer, reply.problem, dict(reply.params), dict(reply.memo))
         self.feed(on.QuestionAnswered(self._clock.now(), asked.agent, asked.member, asked.number, *given))
 
-    def _conclude(self, trial_id: TrialId) -> None:
-        work, trial = self._active().work, self._sweep().trials[trial_id]
-        if trial.status.observed:
-            self._background(self._sampling.observe(work.sampler, observation(trial, work.spec.metric)))
+    def _conclude(self, trial: Trial, partial_end: bool) -> None:
+        work = self._active().work
+        if trial.status.observed and not partial_end:
+            end = observation(self._sweep().cases.end(trial), work.spec.metric)
+            self._background(self._sampling.observe(work.sampler, end))
         self._active().tally.add(trial)
         work.watcher.trial_ended(result_of(trial, work))
 

@@ -25,6 +25,8 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
         yield f"{spec.name}: {prepared.choice.line}"
     if prepared.plan.sampler is not msgspec.UNSET:
         yield f"{spec.name}: {prepared.plan.sampler} proposes {prepared.space}"
+    if spec.replication.size > 1:
+        yield f"{spec.name}: {_replicated(prepared)}"
     if spec.metric is not None:
         yield f"{spec.name}: {first_line(spec.metric, spec.mode)}"
     if prepared.plan.warm is not msgspec.UNSET:
@@ -54,6 +56,15 @@ def _kept(prepared: PreparedRun) -> str:
         kept += 0 if prepared.retry_failed else count[TrialStatus.FAILED]
         parts.append(f"{max(0, total - kept)} to run in all")
     return "; ".join(parts)
+
+
+def _replicated(prepared: PreparedRun) -> str:
+    """How many trials the repeats and folds make, and what becomes of them."""
+    spec = prepared.spec
+    size = formatting.count(spec.replication.size, "trial")
+    number = f"{size} of each set of parameters" if prepared.cases is None else spec.replication.counted(prepared.cases)
+    races = spec.racing and spec.metric is not None
+    return f"{number}{'; those of a set that cannot win are not run (racing)' if races else ''}"
 
 
 def _succeeded(count: Counter[TrialStatus]) -> list[str]:

@@ -110,6 +110,9 @@ class SweepOptions(Options):
         asked = self.asked
         return {
             "trials": asked["trials"],
+            "repeats": asked["repeats"],
+            "folds": asked["folds"],
+            "racing": asked["racing"],
             "trial_timeout_s": seconds(asked["trial_timeout"], "trial_timeout"),
             "report_timeout_s": seconds(asked["hang_timeout"], "hang_timeout"),
             "max_retries": asked["max_retries"],

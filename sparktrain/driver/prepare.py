@@ -112,6 +112,11 @@ class PreparedRun:
     @cached_property
     def trials(self) -> int | None:
         """Number of trials, where that is known. Walks over the space; raises where a condition does."""
+        return None if self.cases is None else self.cases * self.spec.replication.size
+
+    @cached_property
+    def cases(self) -> int | None:
+        """Number of sets of parameters, as `trials`."""
         sampler = self._sampler()
         if isinstance(sampler, SpaceSampler) and self.found is not None:
             sampler.restore(past(self.found.opened.records, self.spec.metric))
@@ -260,7 +265,7 @@ class PreparedRun:
             sampler=sampler,
             store=self.store,
             layout=self.layout,
-            total=sampler.total,
+            total=None if sampler.total is None else sampler.total * self.spec.replication.size,
             agents=agents,
             watcher=watcher,
             journal=journal,
@@ -341,8 +346,13 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     check_installed(spec.gang)
     chosen = sampler_choice(given.get("sampler"), spec)
     sampler_name = chosen.name(trial_space)
-    # the sampler is made here as well because a condition of the space may raise
-    warm = checked(given.get("warm_start"), trial_space, spec, chosen.sampler(trial_space), sampler_name)
+    sampler = chosen.sampler(trial_space)  # made here as well because a condition of the space may raise
+    if isinstance(sampler, AnsweringSampler) and spec.replication.size > 1:
+        raise SpecError(
+            f"repeats ({spec.repeats}) and folds ({spec.folds}) must be 1 with a study: its objective asks for its "
+            "parameters in each trial, so no two trials have the same; use sparktrain.sweep with a space"
+        )
+    warm = checked(given.get("warm_start"), trial_space, spec, sampler, sampler_name)
     patience_s = cast(float, seconds(asked["store_timeout"], "store_timeout"))  # it refuses None
     store = open_store(StoreAddress(os.fspath(asked["dir"]), timeout_s=patience_s))
     data = plan_data(asked["data"], patience_s, gang.workers, asked["data_version"])

@@ -10,11 +10,11 @@ from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Progress
 from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.protocol.feed_messages import MemberStreams
-from sparktrain.protocol.messages import Code, FeedEnded, MemberFeed
+from sparktrain.protocol.messages import Code, FeedEnded, MemberFeed, StartMember
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.sampler import Sampler
-from sparktrain.state.commands import EndRun
+from sparktrain.state.commands import EndRun, PlaceMember
 from sparktrain.state.events import RunLimits
 from sparktrain.state.records import AnyRecord, DriverStarted
 from sparktrain.store.base import Store
@@ -67,7 +67,7 @@ class RunRequest:
     driver_started: DriverStarted
     """The journal's record of this driver."""
     lookahead: int = 1
-    """Trials that a sampler that learns is asked for ahead of need: a slot that becomes free need not wait for it."""
+    """Cases that a sampler that learns is asked for ahead of need: a slot that becomes free need not wait for it."""
     records: tuple[AnyRecord, ...] = ()
     """The journal's records of earlier drivers."""
     tokens: TokenKeeper | None = None
@@ -84,13 +84,34 @@ class RunRequest:
         """What members need to be fed."""
         return self.streams.keys if self.streams is not None else MemberStreams()
 
+    def start_of(self, start: PlaceMember) -> StartMember:
+        """What the agent of a member needs to start it."""
+        spec = self.spec
+        return StartMember(
+            member=start.member,
+            size=start.size,
+            params=start.params,
+            seed=spec.seed_of(start.member.trial),
+            replica=spec.replication.replica(start.member.trial),
+            metric=spec.metric,
+            log_limit_bytes=spec.log_limit_bytes,
+            backend=spec.gang.backend,
+            store=self.store.address,
+            checkpoint=start.checkpoint,
+            port=start.port,
+            env=self.env,
+            data=self.data,
+            streams=self.stream_keys,
+        )
+
     def limits(self) -> RunLimits:
         """The part that decisions depend on."""
-        spec = self.spec
+        spec, each = self.spec, self.spec.replication.size
+        slots = self.agents // spec.gang.size
         return RunLimits(
             roles=spec.gang.roles(),
             min_size=spec.gang.min_workers,
-            lookahead=self.lookahead if self.sampler.learns else max(1, self.agents // spec.gang.size),
+            lookahead=self.lookahead if self.sampler.learns else max(1, slots // each),
             restarts=spec.max_retries,
             recovers=spec.recovers or spec.gang.size > 1,
             hang_timeout_s=spec.gang.hang_timeout_s,
@@ -99,12 +120,14 @@ class RunRequest:
             trial_timeout_s=spec.trial_timeout_s,
             timeout_s=spec.timeout_s,
             max_failures=spec.max_failures if isinstance(spec.max_failures, int) else None,
-            alike_failures=max(FIRST, 2 * (self.agents // spec.gang.size)) if spec.max_failures == "auto" else None,
+            alike_failures=max(FIRST, 2 * slots) * each if spec.max_failures == "auto" else None,
             total=self.total,
             agents=self.agents,
             start_timeout_s=spec.start_timeout_s,
             metric=spec.metric,
             mode=spec.mode,
+            replicas=each,
+            racing=spec.racing,
             stopper=spec.stopper,
             target=spec.target,
             plateau=spec.plateau,

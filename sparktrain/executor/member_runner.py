@@ -288,6 +288,7 @@ class MemberSession:
             env={**token_variables(), **start.env} if start.data.sets else start.env,
             data=start.data,
             streams=start.streams,
+            replica=start.replica,
         )
 
     # ---- requests of the agent

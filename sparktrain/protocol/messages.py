@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from sparktrain.config.gang_spec import Backend
+from sparktrain.config.replication import Replica
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.ids import AgentId, Member, RunId, SparkTask
@@ -238,6 +239,8 @@ class StartMember(Message, frozen=True, tag=True):
     streams: MemberStreams = MemberStreams()
     port: int = 0
     """The port that the member must take, see `Assignment`."""
+    replica: Replica = Replica()
+    """Which of the trials with the same parameters it is."""
 
 
 class FeedEnded(Message, frozen=True, tag=True):

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from sparktrain.config.gang_spec import Backend
+from sparktrain.config.replication import Replica
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import FeedAddress, MemberStreams
@@ -109,6 +110,8 @@ class Assignment(Message, frozen=True, tag=True):
     streams: MemberStreams = MemberStreams()
     port: int = 0
     """The port of `address` by which the others know this member already; 0: any free one."""
+    replica: Replica = Replica()
+    """Which of the trials with the same parameters it is."""
 
 
 class Reserved(Message, frozen=True, tag=True):

@@ -23,6 +23,7 @@ from sparktrain.runs import plan as plans
 from sparktrain.runs.lost_records import check_whole
 from sparktrain.runs.plan import Plan
 from sparktrain.search.sampler import Observation, ObservedStatus, PastAnswer, PastSuggestion
+from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.events import RunLimits
 from sparktrain.state.records import (
     AnyRecord,
@@ -207,13 +208,7 @@ def _certificate_of(address: tuple[str, int], timeout_s: float) -> bytes:
 
 def past(records: Sequence[AnyRecord], metric: str | None) -> list[PastSuggestion | Observation]:
     """What samplers of earlier drivers have suggested and observed, in the order in which they did: for `restore`."""
-    cases = [case for record in records if isinstance(record, TrialsAdded) for case in record.cases]
-    stops = {each.trial: each for each in records if isinstance(each, RungReached) and not each.goes_on}
-    ends = [
-        observation(_ended(record, cases[record.trial], stops.get(record.trial)), metric)
-        for record in records
-        if isinstance(record, TrialConcluded) and record.status.observed
-    ]
+    ends = _ends(records, metric)
     found: list[PastSuggestion | Observation] = []
     first = seen = 0
     for record in records:
@@ -222,6 +217,31 @@ def past(records: Sequence[AnyRecord], metric: str | None) -> list[PastSuggestio
             found.append(PastSuggestion(TrialId(first), record.cases, record.exhausted, record.memo))
             first, seen = first + len(record.cases), max(seen, record.observed)
     return found + ends[seen:]
+
+
+def _ends(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]:
+    """What samplers of earlier drivers have observed, in that order."""
+    added = [record for record in records if isinstance(record, TrialsAdded)]
+    if any(record.each > 1 for record in added):
+        return _ends_of_cases(records, metric)
+    cases = [case for record in added for case in record.cases]
+    stops = {each.trial: each for each in records if isinstance(each, RungReached) and not each.goes_on}
+    return [
+        observation(_ended(record, cases[record.trial], stops.get(record.trial)), metric)
+        for record in records
+        if isinstance(record, TrialConcluded) and record.status.observed
+    ]
+
+
+def _ends_of_cases(records: Sequence[AnyRecord], metric: str | None) -> list[Observation]:
+    sweep = Sweep(RunId("past"), RunLimits(metric=metric), 0.0)
+    found: list[Observation] = []
+    for record in records:
+        fold(sweep, (record,))
+        if sweep.observed > len(found):
+            assert isinstance(record, TrialConcluded)
+            found.append(observation(sweep.cases.end(sweep.trials[record.trial]), metric))
+    return found
 
 
 def past_answers(records: Sequence[AnyRecord]) -> list[PastAnswer]:
@@ -235,9 +255,14 @@ def _ended(record: TrialConcluded, params: dict[str, Any], stop: RungReached | N
     return Trial(record.trial, params, record.status, metrics=record.metrics, pruning=pruning)
 
 
-def observation(trial: Trial, metric: str | None) -> Observation:
-    """What a sampler learns from the end of a trial with a result: of a pruned one, the value that it was judged by."""
+def observation(trial: Trial | CaseEnd, metric: str | None) -> Observation:
+    """What a sampler learns from the end of a trial with a result: of a pruned one, the value that it was judged by.
+
+    Of a case with several trials: the means of their metrics, once.
+    """
     seen = ObservedStatus(trial.status)
+    if isinstance(trial, CaseEnd):
+        return Observation(TrialId(trial.id), trial.params, seen, trial.metrics, trial.step)
     if seen is ObservedStatus.PRUNED and trial.pruning is not None:
         value = trial.pruning.value
         judged = {} if metric is None or value is None else {metric: value}

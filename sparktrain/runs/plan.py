@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.option_rules import CHANGES
+from sparktrain.config.replication import Replication
 from sparktrain.config.stoppers import encoded
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import ResumeError, RunDirectoryError
@@ -194,6 +195,13 @@ def check_unchanged(
     `code_lines` makes the lines about changed code, and is called only for it; `data_lines` those about changed files
     of the data, in place of their digests. `failed` trials of the run have failed.
     """
+    then, now = (Replication(plan.spec.get("repeats", 1), plan.spec.get("folds", 1)) for plan in (old, new))
+    if then != now:
+        raise ResumeError(
+            f"the run at {where} was started with repeats={then.repeats} and folds={then.folds}, and this call has "
+            f"repeats={now.repeats} and folds={now.folds}: the numbers of its trials follow from both; pass the same, "
+            "or choose another name for a new run"
+        )
     found = {kind: lines for kind, lines in _differences(old, new, allow).items() if lines}
     if not found:
         return

@@ -100,7 +100,9 @@ def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterat
         trials = None if plan.sampler is UNSET else spec.trials
         if isinstance(space, ListedSpace) and plan.sampler is UNSET:
             trials = SpaceSampler(space, spec.trials).total
-        content = overview(plan, str(space or plan.space["values"]), trials, examined.started)
+        content = overview(
+            plan, str(space or plan.space["values"]), trials and trials * spec.replication.size, examined.started
+        )
         writer.check()
         store.delete(path)
         store.put_if_absent(path, content)

@@ -110,7 +110,7 @@ class ExcludeAgent(Command, frozen=True, tag=True):
 
 
 class Suggest(Durable, frozen=True, tag=True):
-    """Ask the sampler for up to `count` new trials; answered by `Suggested`."""
+    """Ask the sampler for up to `count` new cases; answered by `Suggested`."""
 
     run: RunId
     count: int
@@ -126,9 +126,11 @@ class AskSampler(Command, frozen=True, tag=True):
 
 
 class ConcludeTrial(Durable, frozen=True, tag=True):
-    """The trial has its final status: report it to the sampler and the user. Comes once for each trial."""
+    """The trial has its final status: report it to the user, and its case to the sampler. Comes once for each trial."""
 
     trial: TrialId
+    partial: bool = False
+    """Other trials complete its case: the sampler learns nothing yet."""
 
 
 class EndRun(Durable, frozen=True, tag=True):

@@ -62,7 +62,7 @@ class RunLimits(Struct, frozen=True):
     min_size: int | None = None
     """The fewest members with which a gang continues when agents are lost for good; None: it waits for all."""
     lookahead: int = 0
-    """Trials to request ahead of need, so that a free slot need not wait for the sampler."""
+    """Cases to request ahead of need, so that a free slot need not wait for the sampler."""
     restarts: int = 3
     """Times a trial's gang restarts without a newer checkpoint."""
     recovers: bool = False
@@ -90,6 +90,10 @@ class RunLimits(Struct, frozen=True):
     """How long the run may have fewer agents than one gang needs."""
     metric: str | None = None
     mode: Mode = "max"
+    replicas: int = 1
+    """Trials of each set of parameters that the sampler proposes."""
+    racing: bool = True
+    """Whether the trials of one are not run that can no longer become the best."""
     target: float | None = None
     """The value of the metric that ends the run when a trial reaches it."""
     plateau: int | None = None

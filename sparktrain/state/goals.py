@@ -2,6 +2,7 @@
 
 import math
 
+from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.ending import Ending, Stop
 from sparktrain.state.events import RunLimits
 from sparktrain.state.gang import Gang
@@ -14,19 +15,18 @@ class Goals:
     def __init__(self, limits: RunLimits) -> None:
         self._limits = limits
         self._sign = -1.0 if limits.mode == "max" else 1.0
-        self._best: Trial | None = None
+        self._best: Trial | CaseEnd | None = None
         self._since_best = 0
-        """Trials with a result since the best one."""
+        """Cases with a result since the best one."""
+        self._word = "trial" if limits.replicas == 1 else "case"
         self._spent_s = 0.0
         """Time of slots in gangs that are over."""
 
-    def trial_ended(self, trial: Trial) -> None:
-        """The trial has its final status, under this driver or an earlier one."""
-        if not trial.status.observed:
-            return
-        value = self._value(trial)
+    def case_ended(self, case: Trial | CaseEnd) -> None:
+        """All trials of the case have results, under this driver or an earlier one; a case of one trial is that."""
+        value = self._value(case)
         if value is not None and (self._best is None or value < (self._value(self._best) or 0.0)):
-            self._best, self._since_best = trial, 0
+            self._best, self._since_best = case, 0
         else:
             self._since_best += 1
 
@@ -45,12 +45,14 @@ class Goals:
             return None
         value = best.metrics[limits.metric]
         if limits.target is not None and self._sign * value <= self._sign * limits.target:
-            reason = f"trial {best.id} reached the target: {limits.metric} {value:.6g} (target={limits.target:g})"
+            reason = (
+                f"{self._word} {best.id} reached the target: {limits.metric} {value:.6g} (target={limits.target:g})"
+            )
             return Stop(reason, Ending.TARGET)
         if limits.plateau is not None and self._since_best >= limits.plateau:
             reason = (
-                f"none of the last {self._since_best} trials was better than trial {best.id} ({limits.metric} "
-                f"{value:.6g}; plateau={limits.plateau})"
+                f"none of the last {self._since_best} {self._word}s was better than {self._word} {best.id} "
+                f"({limits.metric} {value:.6g}; plateau={limits.plateau})"
             )
             return Stop(reason, Ending.PLATEAU)
         return None
@@ -65,7 +67,7 @@ class Goals:
     def _held(self, gang: Gang, at: float) -> float:
         return gang.size * max(0.0, at - gang.formed_at)
 
-    def _value(self, trial: Trial) -> float | None:
-        """The metric as a number that is better when smaller; None where the trial ran not to its end."""
-        value = trial.metrics.get(self._limits.metric or "", math.nan)
-        return self._sign * value if trial.status is TrialStatus.SUCCEEDED and math.isfinite(value) else None
+    def _value(self, case: Trial | CaseEnd) -> float | None:
+        """The metric as a number that is better when smaller; None where the case ran not to its end."""
+        value = case.metrics.get(self._limits.metric or "", math.nan)
+        return self._sign * value if case.status is TrialStatus.SUCCEEDED and math.isfinite(value) else None

@@ -21,16 +21,18 @@ class Record(Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
 
 
 class TrialsAdded(Record, frozen=True, tag=True, kw_only=True):
-    """The sampler has proposed trials; their ids follow those of the trials before."""
+    """The sampler has proposed cases; the ids of their trials follow those of the trials before."""
 
     cases: tuple[dict[str, Any], ...]
     exhausted: bool
     asked: int
-    """How many trials the sampler was asked for."""
+    """How many cases the sampler was asked for."""
     observed: int
     """Results that the sampler had when it was asked: when it is restored, as many come first."""
     memo: dict[str, Any] = {}
     """What the sampler needs beside the cases to continue under another driver."""
+    each: int = 1
+    """Trials of each case, the same number in all records of a run."""
 
 
 class TrialAnswered(Record, frozen=True, tag=True, kw_only=True):
@@ -175,6 +177,16 @@ class TrialPromoted(Record, frozen=True, tag=True, kw_only=True):
     rung: int
 
 
+class CaseClosed(Record, frozen=True, tag=True, kw_only=True):
+    """A case needs no more of its trials: those that wait never start, and those that run are to stop.
+
+    It comes before the ends of these trials. A driver that takes over concludes them.
+    """
+
+    case: int
+    reason: str
+
+
 class HorizonLearned(Record, frozen=True, tag=True, kw_only=True):
     """The first trial that succeeded shows how many steps a trial has, which fixes the rungs of a rule."""
 
@@ -243,6 +255,7 @@ AnyRecord = (
     | RungReached
     | TrialPaused
     | TrialPromoted
+    | CaseClosed
     | HorizonLearned
     | TrialConcluded
     | RunEnded

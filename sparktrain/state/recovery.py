@@ -12,6 +12,7 @@ from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.pruning.pruned_trials import unsettled
 from sparktrain.state.records import (
     AnyRecord,
+    CaseClosed,
     CheckpointAcknowledged,
     CheckpointCorrupt,
     CheckpointsDropped,
@@ -59,8 +60,10 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
         match record:
             case DriverStarted():
                 _take_over(sweep, record)
-            case TrialsAdded(cases=cases, exhausted=exhausted):
-                sweep.recover_trials(cases, exhausted)
+            case TrialsAdded():
+                sweep.recover_trials(record)
+            case CaseClosed():
+                sweep.pruned.fold_closed(record)
             case HorizonLearned() | RungReached() | TrialPromoted():
                 sweep.pruned.fold(record)
                 if isinstance(record, TrialPromoted) and sweep.trials[record.trial].status is TrialStatus.PAUSED:
@@ -149,10 +152,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
         case TrialConcluded(status=status):
             trial.status, trial.metrics = status, record.metrics
             trial.failure, trial.seconds, trial.notices = record.failure, record.seconds, record.notices
-            if status.observed:
-                sweep.recover_result()
-            sweep.pruned.fold_end(trial)
-            sweep.goals.trial_ended(trial)
+            sweep.recover_end(trial)
             sweep.goals.recover_slots(record.seconds * max(1, len(trial.hosts)))
 
 

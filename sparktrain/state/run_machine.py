@@ -16,6 +16,7 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
 from sparktrain.state.pruning.pauses import Pauses
+from sparktrain.state.pruning.races import Races
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial
 
@@ -50,6 +51,7 @@ class RunMachine:
         self._reason_timeout_s = reason_timeout_s
         self._restarts = MemberRestarts(sweep, agents)
         self._pauses = Pauses(sweep)
+        self._races = Races(sweep)
         self._lost = LostAgents(sweep)
 
     # ---- agents
@@ -221,8 +223,7 @@ class RunMachine:
             self.sweep.request_stop(cause.summary, Ending.UNLOADABLE)
         ended: Commands = [
             *deleted,
-            do.ConcludeTrial(trial.id),
-            *self._conclude(self.sweep.clear_queue() if self.sweep.stop else []),
+            *self._conclude([trial, *(self.sweep.clear_queue() if self.sweep.stop else [])]),
         ]
         if reason := failing(self.sweep, trial):
             ended += self.stop(reason, Ending.FAILING, at + TIMEOUT_GRACE_S)
@@ -251,9 +252,9 @@ class RunMachine:
         return commands
 
     def _wanted(self, at: float) -> int:
-        """Trials to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
+        """Cases to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
         start = len(idle(self._agents, self.sweep, at)) // self.sweep.limits.size
-        return start + self.sweep.limits.lookahead if start or self.sweep.gangs else 0
+        return -(-start // self.sweep.cases.size) + self.sweep.limits.lookahead if start or self.sweep.gangs else 0
 
     def _size(self, trial: Trial, at: float) -> int:
         """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
@@ -286,7 +287,7 @@ class RunMachine:
         """
         formed = [trial for trial in self.sweep.queue if trial.generation != NOT_FORMED]
         return [
-            *(do.ConcludeTrial(trial) for trial in self.sweep.pruned.take_settled()),
+            *self._conclude([self.sweep.trials[each] for each in self.sweep.pruned.take_settled()]),
             *(
                 do.SweepCheckpoints(trial.id, tuple(trial.checkpoints.kept), Generation(trial.generation + 1))
                 for trial in formed
@@ -306,7 +307,7 @@ class RunMachine:
         return [do.Send(event.agent, answer, durable=recorded)]
 
     def _conclude(self, trials: list[Trial]) -> Commands:
-        return [do.ConcludeTrial(trial.id) for trial in trials]
+        return [do.ConcludeTrial(trial.id, self.sweep.cases.is_partial(trial.id)) for trial in trials]
 
     def stop(self, reason: str, ending: Ending, kill_at: float) -> Commands:
         """Start nothing new, advise members to stop, and end at `kill_at` what still runs."""
@@ -332,6 +333,7 @@ class RunMachine:
                 reason = self.sweep.stop.reason if self.sweep.stop else "stopped"
                 gang.fail(Failure(FailureKind.STOPPED, f"ended: {reason}"), at)
                 commands += self._stop_members(gang, at)
+        commands += self._conclude(self._races.settle())
         for trial in self.sweep.pruned.take_running():
             commands += self._advise(self.sweep.gangs[trial], at)
         self._pauses.promote()

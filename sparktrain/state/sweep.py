@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from sparktrain.ids import Rank, RunId, TrialId
 from sparktrain.state.absence import Absence
 from sparktrain.state.agents import AgentState
+from sparktrain.state.cases.case_table import CaseTable
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.commands import EndRun
 from sparktrain.state.deadlines import since
@@ -22,6 +23,7 @@ from sparktrain.state.outcome import Failure, FailureKind, Report, Restart
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PrunedTrials
 from sparktrain.state.records import (
     AnyRecord,
+    CaseClosed,
     CheckpointAcknowledged,
     CheckpointCorrupt,
     DriverStarted,
@@ -87,24 +89,27 @@ class Sweep:
         self.observed = 0
         """Results that the sampler has observed, or will have before the next request."""
         self._asked = (0, 0)
-        """Number of trials in the last request to the sampler, and `observed` at that time."""
+        """Number of cases in the last request to the sampler, and `observed` at that time."""
         self._reported_at: dict[TrialId, float] = {}
         """When the last report of a trial was recorded."""
         self.paused: dict[TrialId, Trial] = {}
         """Trials that wait for their promotion."""
-        self.pruned = PrunedTrials(limits, self.trials)
+        self.cases = CaseTable(limits.replicas, limits.metric, self.trials)
+        self.pruned = PrunedTrials(limits, self.trials, self.cases)
         self.goals = Goals(limits)
 
     # ---- under drivers before, see `recovery`
 
-    def recover_trials(self, cases: tuple[dict[str, Any], ...], exhausted: bool) -> None:
-        """An earlier driver had these trials of the sampler."""
-        self._enlist(cases)
-        self.exhausted = exhausted
+    def recover_trials(self, added: TrialsAdded) -> None:
+        """An earlier driver had these cases of the sampler."""
+        self.cases.size = added.each
+        self._enlist(added.cases)
+        self.exhausted = added.exhausted
 
-    def recover_result(self) -> None:
-        """A trial had a result that the sampler learns from."""
-        self.observed += 1
+    def recover_end(self, trial: Trial) -> None:
+        """A trial had its final status."""
+        self.pruned.fold_end(trial)
+        self._observe(trial)
 
     def recover_time(self, seconds: float) -> None:
         """An earlier driver has ended after `seconds`."""
@@ -139,13 +144,15 @@ class Sweep:
         self.exhausted = suggested.exhausted or (self.starved and not self.gangs and not self.queue)
         asked, observed = self._asked
         cases, memo = suggested.cases, suggested.memo
-        added = TrialsAdded(cases=cases, exhausted=self.exhausted, asked=asked, observed=observed, memo=memo)
+        added = TrialsAdded(
+            cases=cases, exhausted=self.exhausted, asked=asked, observed=observed, memo=memo, each=self.cases.size
+        )
         self._facts.append(added)
         self._enlist(suggested.cases)
         return self.clear_queue() if self.stop else []
 
     def _enlist(self, cases: tuple[dict[str, Any], ...]) -> None:
-        for params in cases:
+        for params in [params for params in cases for _ in range(self.cases.size)]:
             trial = Trial(TrialId(len(self.trials)), params)
             self.trials[trial.id] = trial
             self.queue.append(trial)
@@ -160,7 +167,7 @@ class Sweep:
         return True
 
     def ask(self, count: int) -> None:
-        """The sampler is asked for `count` trials."""
+        """The sampler is asked for `count` cases."""
         self.suggesting = True
         self._asked = count, self.observed
 
@@ -318,9 +325,8 @@ class Sweep:
         """The trial has its final status."""
         trial.move(status)
         self.paused.pop(trial.id, None)
-        self.observed += trial.status.observed
         self.failures.ended(trial)
-        self.goals.trial_ended(trial)
+        self._observe(trial)
         self._facts.append(
             TrialConcluded(
                 trial=trial.id,
@@ -332,6 +338,23 @@ class Sweep:
             )
         )
         self._facts += self.pruned.on_end(trial)
+
+    def _observe(self, trial: Trial) -> None:
+        """The sampler learns of a case once all its trials have results, and then counts it."""
+        whole = self.cases.ended(trial)
+        if whole is not None:
+            self.observed += 1
+            self.goals.case_ended(whole)
+
+    def close_case(self, closed: CaseClosed) -> list[Trial]:
+        """The case needs no more of its trials; returns those that waited, which are pruned."""
+        self._facts.append(closed)
+        waiting = [trial for trial in self.pruned.close(closed) if trial.status is TrialStatus.QUEUED]
+        for trial in waiting:
+            self.queue.remove(trial)
+            trial.failure = None
+            self.finish(trial, TrialStatus.PRUNED)
+        return waiting
 
     def _restart(self, trial: Trial, gang: Gang, failure: Failure) -> None:
         restart = restart_of(trial, gang, failure)
@@ -397,6 +420,6 @@ class Sweep:
 
     @property
     def over(self) -> bool:
-        """Each trial that was suggested is final, and no more will come."""
+        """Each trial that was added is final, and no more will come."""
         no_more = self.stop is not None or (self.exhausted and not self.suggesting)
         return no_more and not self.queue and not self.gangs and not self.paused

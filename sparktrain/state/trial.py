@@ -47,6 +47,7 @@ _LEGAL = frozenset(
         (TrialStatus.PAUSED, TrialStatus.PRUNED),
         (TrialStatus.PAUSED, TrialStatus.STOPPED),
         (TrialStatus.PAUSED, TrialStatus.LOST),
+        (TrialStatus.QUEUED, TrialStatus.PRUNED),
         (TrialStatus.QUEUED, TrialStatus.STOPPED),
         (TrialStatus.QUEUED, TrialStatus.LOST),
         (TrialStatus.RUNNING, TrialStatus.SUCCEEDED),
@@ -59,10 +60,10 @@ _LEGAL = frozenset(
 
 
 class Pruning(NamedTuple):
-    """A rule has found that the trial cannot win."""
+    """A rule has found that the trial, or the case that it is part of, cannot win."""
 
     step: int
-    """The step of the report that it was judged by."""
+    """The step of the report that it was judged by; -1 where no report of its own was."""
     value: float | None
     """The metric there; None where it was not finite."""
     reason: str
@@ -71,7 +72,7 @@ class Pruning(NamedTuple):
 
 @dataclass(slots=True)
 class Trial:
-    """One set of hyperparameters, its state and its result."""
+    """One training with a set of hyperparameters, its state and its result."""
 
     id: TrialId
     params: dict[str, Any]

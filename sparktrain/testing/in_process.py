@@ -22,6 +22,7 @@ from sparktrain.config.environment import variables
 from sparktrain.config.gang_spec import AUTO, Backend
 from sparktrain.config.param_values import described
 from sparktrain.config.quantities import count
+from sparktrain.config.replication import Replica, replication
 from sparktrain.config.store_address import STORE_TIMEOUT_S
 from sparktrain.config.sweep_spec import metric_name
 from sparktrain.driver.backend_choice import choose
@@ -125,6 +126,8 @@ def local_context(
     seed: int = 0,
     env: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
+    fold: int = 0,
+    folds: int = 1,
 ) -> AbstractContextManager[LocalContext]:
     """The `ctx` to call a training function with in this very process, for pytest and debuggers.
 
@@ -149,6 +152,8 @@ def local_context(
         seed: `ctx.seed`.
         env: variables of the environment, as of `sparktrain.run`.
         data: datasets for `ctx.dataset`, as of `sparktrain.run`. In a gang of `size` this process has its first share.
+        fold: `ctx.fold`, from 0 to `folds - 1`.
+        folds: `ctx.folds`, as of `sparktrain.sweep`.
 
     Raises:
         SpecError: an argument is wrong.
@@ -158,7 +163,7 @@ def local_context(
         CheckpointError: none of the checkpoints in the directory can be read.
     """
     wanted = _wanted(params, size, backend, metric, seed, env)
-    wanted = replace(wanted, data=plan_data(sources_of(data or {}), STORE_TIMEOUT_S))
+    wanted = replace(wanted, data=plan_data(sources_of(data or {}), STORE_TIMEOUT_S), replica=_replica(fold, folds))
     if directory is not None and "://" in os.fspath(directory):
         raise SpecError(
             f"directory ({os.fspath(directory)!r}) is a URL, and a local context writes to a local directory: pass the "
@@ -202,6 +207,14 @@ def _wanted(
         chosen = choose(False, False).backend if backend == AUTO else gangs.backend(backend)
     sent = msgspec.json.decode(msgspec.json.encode(case))
     return FunctionCall(sent, members, chosen, metric_name(metric), seed, variables(env or {}))
+
+
+def _replica(fold: int, folds: int) -> Replica:
+    """The place in a cross-validation. Raises SpecError."""
+    number = replication(1, folds).folds
+    if (place := count(fold, "fold", 0)) >= number:
+        raise SpecError(f"fold ({place}) must be below folds ({number}): folds count from 0")
+    return Replica(fold=place, folds=number)
 
 
 def _temporary(stack: ExitStack) -> Path:

@@ -19,6 +19,7 @@ import msgspec
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.gang_spec import Backend
+from sparktrain.config.replication import Replica
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.driver.run_data import DataPlan, write_data
@@ -64,6 +65,7 @@ class FunctionCall:
     seed: int
     env: dict[str, str] = field(default_factory=dict)
     data: DataPlan = field(default_factory=DataPlan)
+    replica: Replica = field(default_factory=Replica)
 
 
 class LocalRun:
@@ -120,6 +122,7 @@ class LocalRun:
             restore_dir=self._restore_dir(),
             env=wanted.env,
             data=MemberData(sets=self._written()),
+            replica=wanted.replica,
         )
 
     def stop(self) -> None:

@@ -63,9 +63,25 @@ class TrainContext:
     def seed(self) -> int:
         """The seed of the trial, an integer: equal in each generation, different in each trial.
 
-        It seeds the generators of Python, numpy and Keras before the function is called.
+        With `repeats=` or `folds=` it differs between repeats alone: it is the same for all folds of a repeat, and for
+        the same repeat of all parameters. It seeds the generators of Python, numpy and Keras before the function runs.
         """
         return self._assignment.seed
+
+    @property
+    def fold(self) -> int:
+        """The fold of the data that this trial leaves out, from 0 to `folds - 1`; 0 without `folds=`."""
+        return self._assignment.replica.fold
+
+    @property
+    def folds(self) -> int:
+        """The number of folds, as of `sparktrain.sweep`; 1 for no cross-validation."""
+        return self._assignment.replica.folds
+
+    @property
+    def repeat(self) -> int:
+        """Which repeat of its parameters this trial is, from 0 to `repeats - 1`; 0 without `repeats=`."""
+        return self._assignment.replica.repeat
 
     @property
     def rank(self) -> int:

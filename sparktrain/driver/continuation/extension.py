@@ -49,10 +49,10 @@ class Extension:
             space, lines = from_document(plan.space), list[str]()
         else:
             space, lines = self._widened(plan.space, plan.sampler)
-        total = self._total(spec, len(found.sweep().trials), listed, bool(lines))
+        total = self._total(spec, len(found.sweep().trials) // spec.replication.size, listed, bool(lines))
         if total != spec.trials:
             before = "" if spec.trials is None else f"from {spec.trials} "
-            lines.insert(0, f"is extended {before}to {formatting.count(total or 0, 'trial')}")
+            lines.insert(0, f"is extended {before}to {spec.replication.counted(total or 0)}")
         limits = {"target": spec.target, "plateau": spec.plateau, "budget": spec.budget_s}
         if gone := [name for name, limit in limits.items() if limit is not None]:
             lines.append(f"no longer ends by {', '.join(gone)}, which it was started with")

@@ -144,7 +144,7 @@ def _intact_records(store: Store, path: str) -> tuple[AnyRecord, ...]:
 
 def _known(records: Iterable[AnyRecord]) -> int:
     """The number of trials that were added."""
-    return sum(len(record.cases) for record in records if isinstance(record, TrialsAdded))
+    return sum(len(record.cases) * record.each for record in records if isinstance(record, TrialsAdded))
 
 
 def _facts(start: Iterable[AnyRecord], later: Iterable[AnyRecord], known: int) -> list[AnyRecord]:

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from sparktrain.ids import TrialId
+from sparktrain.state.cases.case_table import CaseTable
 from sparktrain.state.events import RunLimits
 from sparktrain.state.outcome import EndedEarly, Report
 from sparktrain.state.pruning.rule import Aim
 from sparktrain.state.pruning.stopper import Stopper, StopperRecord
-from sparktrain.state.records import AnyRecord, RungReached, TrialConcluded, TrialPromoted
+from sparktrain.state.records import AnyRecord, CaseClosed, RungReached, TrialConcluded, TrialPromoted
 from sparktrain.state.trial import Pruning, Trial, TrialStatus
 
 NO_CHECKPOINT = (
@@ -23,8 +24,9 @@ BY_FUNCTION = "the training function"
 class PrunedTrials:
     """Marks trials by what the rules of the run make of their reports and ends; sets their `pruning`."""
 
-    def __init__(self, limits: RunLimits, trials: Mapping[TrialId, Trial]) -> None:
-        """`trials` are those of the run, and grow with it."""
+    def __init__(self, limits: RunLimits, trials: Mapping[TrialId, Trial], cases: CaseTable) -> None:
+        """`trials` are those of the run, and grow with it. Rules judge the first trial of each case."""
+        self._cases = cases
         self._metric = limits.metric or ""
         aim = Aim(limits.metric, limits.mode == "max") if limits.metric is not None else None
         self._stopper = Stopper(limits.stopper, aim)
@@ -41,7 +43,9 @@ class PrunedTrials:
         """The chief of `trial` has reported; a trial that is pruned already is judged no more."""
         if any(self._metric in report.metrics for report in reports):
             self._heard.add(trial.id)
-        return self._judged(self._stopper.on_reports(trial.id, reports)) if trial.pruning is None else ()
+        if trial.pruning is not None or not self._cases.is_first(trial.id):
+            return ()
+        return self._judged(self._stopper.on_reports(trial.id, reports))
 
     def promotions(self, *, of_any: bool) -> Sequence[AnyRecord]:
         """Trials that wait and may continue now; with `of_any`, the best one whatever its place."""
@@ -68,9 +72,15 @@ class PrunedTrials:
         self._mark(record)
         return (record,)
 
+    def close(self, closed: CaseClosed) -> list[Trial]:
+        """The trials of the case that have no end are pruned; returns them."""
+        left = self.fold_closed(closed)
+        self._running += [trial.id for trial in left if trial.status is TrialStatus.RUNNING]
+        return left
+
     def notices(self, trial: Trial) -> tuple[str, ...]:
         """What the user should know where a trial succeeds and no rule saw a value of it."""
-        if not self._rules or trial.id in self._heard:
+        if not self._rules or trial.id in self._heard or not self._cases.is_first(trial.id):
             return ()
         names = ", ".join(map(repr, trial.last_report.metrics)) if trial.last_report is not None else ""
         reason = f"it reported {names}" if names else "it reported nothing"
@@ -118,6 +128,13 @@ class PrunedTrials:
         self._mark(record)
         if isinstance(record, RungReached):
             self._heard.add(record.trial)
+
+    def fold_closed(self, closed: CaseClosed) -> list[Trial]:
+        """A driver before made this record; returns the trials that it marks."""
+        left = [each for each in self._cases.trials(closed.case) if not each.status.final and each.pruning is None]
+        for trial in left:
+            trial.pruning = Pruning(-1, None, closed.reason)
+        return left
 
     def fold_end(self, trial: Trial) -> None:
         """Under a driver before, the trial came to its final status."""

@@ -25,6 +25,7 @@ def test_what_limits_a_run_and_a_sweep() -> None:
     assert RunOptions(workers=2, max_retries=5).limits() == {"max_retries": 5, "recovers": True}
     assert SweepOptions(max_retries=1, trials=4, trial_timeout="1m").limits() == {
         "trials": 4, "trial_timeout_s": 60.0, "report_timeout_s": None, "max_retries": 1,
+        "repeats": 1, "folds": 1, "racing": True,
         "max_failures": "auto", "stopper": (), "target": None, "plateau": None, "budget_s": None,
     }  # fmt: skip
 

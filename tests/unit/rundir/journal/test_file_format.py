@@ -29,6 +29,7 @@ from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
+    CaseClosed,
     CheckpointAcknowledged,
     CheckpointCorrupt,
     CheckpointsDropped,
@@ -96,6 +97,7 @@ FIELDS = {
         "exhausted": st.booleans(),
         "asked": numbers,
         "observed": numbers,
+        "each": st.integers(1, 1000),
     },
     GangFormed: {"generation": numbers, "hosts": hosts, "base": text},
     CheckpointAcknowledged: {"checkpoint": checkpoints},
@@ -108,6 +110,7 @@ FIELDS = {
     MemberRestarted: {"generation": numbers, "restart": restarts},
     TrialReported: {"report": st.builds(Report, numbers, metrics)},
     RungReached: {"rule": text, "rung": numbers, "step": numbers, "value": st.none() | finite, "reason": text},
+    CaseClosed: {"case": numbers, "reason": text},
     HorizonLearned: {"rule": text, "most": numbers},
     TrialPaused: {"restart": restarts},
     TrialPromoted: {"rule": text, "rung": numbers},
