@@ -2,7 +2,7 @@
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,10 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 from sparktrain.config.distribution import uniform
-from sparktrain.ids import TrialId
-from sparktrain.search.named_samplers import SamplerChoice
-from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampled_space import space
-from sparktrain.search.sampler import Observation, ObservedStatus
 from sparktrain.search.space import Space
+from tests.support.searches import Function, best
 
-Function = Callable[[Mapping[str, Any]], float]
 TRIALS, SEEDS = 60, 20
 ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
 A = np.array(
@@ -51,27 +47,10 @@ FUNCTIONS: dict[str, tuple[Function, Space]] = {
 }
 
 
-def best(sampler: str, function: Function, over: Space, seed: int, trials: int = TRIALS) -> float:
-    """The smallest value of a search with four trials at a time."""
-    made = SamplerChoice(asked=sampler, trials=trials, seed=seed, goal=Goal("y", False)).sampler(over, 4)
-    values: list[float] = []
-    running: list[tuple[int, dict[str, Any]]] = []
-    asked = 0
-    while len(values) < trials:
-        while len(running) < 4 and asked < trials:
-            for case in made.suggest(1).cases:
-                running.append((asked, case))
-                asked += 1
-        number, case = running.pop(len(values) % len(running))
-        values.append(function(case))
-        made.observe(Observation(TrialId(number), case, ObservedStatus.SUCCEEDED, {"y": values[-1]}))
-    return min(values)
-
-
 def check_better(sampler: str, name: str, seeds: int = SEEDS) -> None:
     function, over = FUNCTIONS[name]
-    found = [best(sampler, function, over, seed) for seed in range(seeds)]
-    at_random = [best("random", function, over, seed) for seed in range(seeds)]
+    found = [best(sampler, function, over, seed, TRIALS) for seed in range(seeds)]
+    at_random = [best("random", function, over, seed, TRIALS) for seed in range(seeds)]
     p = mannwhitneyu(found, at_random, alternative="less").pvalue
     assert p < 0.01, f"p = {p:.4f}: medians {np.median(found):.3f} and {np.median(at_random):.3f}"
 
