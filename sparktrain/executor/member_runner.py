@@ -34,7 +34,7 @@ T = TypeVar("T")
 Post = Callable[[m.FromAgent], None]
 
 REPORT_INTERVAL_S = 0.1
-"""The reports of this interval are sent in one message."""
+"""The reports of this interval are sent in one message, unless a member waits for what rules make of one."""
 REPORT_METRICS = 10_000
 """The most reports and metrics in one message, which has a largest size."""
 EXIT_TIMEOUT_S = 10.0
@@ -186,10 +186,10 @@ class MemberSession:
                 case pm.Entered(pid=pid, trains=trains):
                     self._entered_at = self._clock.now()
                     post(m.MemberStarted(self.member, pid, trains))
-                case pm.Reported(report=report):
+                case pm.Reported(report=report, judged=judged):
                     self._reports.append(report)
                     self._reported += 1 + len(report.metrics)
-                    if self._reported >= REPORT_METRICS:
+                    if judged or self._reported >= REPORT_METRICS:
                         self._flush(post)
                 case pm.Reserved(port=port):
                     post(m.MemberReserved(self.member, port))

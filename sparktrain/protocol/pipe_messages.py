@@ -188,6 +188,8 @@ class Reported(Message, frozen=True, tag=True):
     most_bytes: ClassVar[int] = LARGE_BYTES
 
     report: Report
+    judged: bool = False
+    """Rules of the run judge it, and the member may wait for that: it is passed on at once."""
 
 
 class RowsAwaited(Message, frozen=True, tag=True):
@@ -246,7 +248,14 @@ class StopAdvised(Message, frozen=True, tag=True):
     """`ctx.should_stop()` answers True from now on."""
 
 
-ToMember = Assignment | Form | SharedValue | SnapshotStored | StopAdvised | FeedOver | SamplerAnswered
+class ReportsJudged(Message, frozen=True, tag=True):
+    """The rules of the run have seen the reports up to `step`; with `stops`, `ctx.should_stop()` answers True."""
+
+    step: int
+    stops: bool = False
+
+
+ToMember = Assignment | Form | SharedValue | SnapshotStored | StopAdvised | ReportsJudged | FeedOver | SamplerAnswered
 FromMember = (
     Reserved
     | SharedValue

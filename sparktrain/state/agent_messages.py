@@ -168,6 +168,17 @@ class Advise(Message, frozen=True, tag=True):
     member: Member
 
 
+class Judged(Message, frozen=True, tag=True):
+    """The rules of the run have seen the reports of the member up to `step`; -1 as soon as it has entered.
+
+    `stops`: `ctx.should_stop()` answers True from now on.
+    """
+
+    member: Member
+    step: int
+    stops: bool = False
+
+
 class AnswerMember(Message, frozen=True, tag=True):
     """The sampler's answer to question `number` of the member, or why it has none."""
 
@@ -177,5 +188,5 @@ class AnswerMember(Message, frozen=True, tag=True):
     problem: str = ""
 
 
-StateOutput = FormGang | PeerShared | AckCheckpoint | StopMember | Advise | AnswerMember
+StateOutput = FormGang | PeerShared | AckCheckpoint | StopMember | Advise | Judged | AnswerMember
 """Messages to agents that the state machine sends."""

@@ -134,7 +134,7 @@ class RunMachine:
     def _on_started(self, gang: Gang, agent_id: AgentId, message: m.MemberStarted, at: float) -> Commands:
         agent = self._agents.get(agent_id)
         returned = self.sweep.enter(gang, message.member.rank, agent, at, trains=message.trains)
-        commands = self._delete(gang)
+        commands = [*self._delete(gang), *self._judged(gang, agent_id, message.member, -1)]
         if returned and (
             self.sweep.stop is not None or gang.advised_until is not None
         ):  # it had no process when the others were advised
@@ -171,7 +171,14 @@ class RunMachine:
         gang.reported[rank] = Pace(message.reports[-1].step, at)
         if rank == CHIEF:
             self.sweep.report(gang, message.reports, at)
-        return [do.RecordReports(message.member, message.reports)]
+        step = message.reports[-1].step
+        return [do.RecordReports(message.member, message.reports), *self._judged(gang, agent, message.member, step)]
+
+    def _judged(self, gang: Gang, agent: AgentId, member: Member, step: int) -> Commands:
+        """Send the chief what the rules of the run make of its reports up to `step`: it may wait for that."""
+        if member.rank != CHIEF or not self.sweep.limits.stopper:
+            return []
+        return [do.Send(agent, m.Judged(member, step, self.sweep.trials[gang.trial].stopping))]
 
     def _on_ended(self, gang: Gang, agent_id: AgentId, message: m.MemberEnded, at: float) -> Commands:
         rank, outcome = message.member.rank, message.outcome

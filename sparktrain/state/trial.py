@@ -110,6 +110,11 @@ class Trial:
     """Set from the decision of a rule that the trial pauses until it is promoted."""
 
     @property
+    def stopping(self) -> bool:
+        """A rule has decided that its gang ends: for good, or until it is promoted."""
+        return self.pruning is not None or self.pausing is not None
+
+    @property
     def gang_restarts(self) -> list[int]:
         """The places in `restarts` of those of the whole gang: after generation 1, after generation 2, and so on."""
         return [place for place, restart in enumerate(self.restarts) if not restart.alone]

@@ -154,6 +154,10 @@ class LocalRun:
         """See `Wire.stop_advised`."""
         return self._advised.is_set()
 
+    def judged(self, step: int, timeout_s: float) -> bool | None:
+        """See `Wire.judged`: there are no rules."""
+        return None
+
     def kept(self, timeout_s: float) -> pm.SnapshotStored | None:
         """See `Wire.kept`: store the snapshot that was sent as a checkpoint, in the caller's thread."""
         if not self._snapshots:

@@ -29,6 +29,13 @@ class Wire(Protocol):
         """Whether the function has been asked to return early; returns at once."""
         ...
 
+    def judged(self, step: int, timeout_s: float) -> bool | None:
+        """Whether the rules of the run have judged the report of `step`, once `timeout_s` are over at the latest.
+
+        None at once where no rule judges this member.
+        """
+        ...
+
     def kept(self, timeout_s: float) -> m.SnapshotStored | None:
         """The answer to a `Snapshot`, each once; None when none came in time, or the agent is gone."""
         ...
@@ -51,6 +58,8 @@ class AgentWire:
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
         self._heeded = False
+        self._judged: int | None = None
+        """The newest step that the rules of the run have judged; None where none judge."""
         self._places: tuple[MemberAddress, ...] | None = None
         self._shared: deque[tuple[str, bytes]] = deque()
         self._kept: deque[m.SnapshotStored] = deque()
@@ -68,6 +77,16 @@ class AgentWire:
         """See base class."""
         self._receive()
         return self._heeded
+
+    def judged(self, step: int, timeout_s: float) -> bool | None:
+        """See base class."""
+        deadline = self._clock.now() + timeout_s
+        self._receive()
+        while self._judged is not None and self._judged < step and not (self._heeded or self._pipe.ended):
+            if (left_s := deadline - self._clock.now()) <= 0:
+                return False
+            self._look(min(left_s, _LOOK_S))
+        return None if self._judged is None else True
 
     def kept(self, timeout_s: float) -> m.SnapshotStored | None:
         """See base class."""
@@ -141,6 +160,8 @@ class AgentWire:
         match message:
             case m.StopAdvised():
                 self._heeded = True
+            case m.ReportsJudged(step=step, stops=stops):
+                self._judged, self._heeded = step, self._heeded or stops
             case m.Form(places=places):
                 self._places = places
             case m.SharedValue(key=key, value=value):

@@ -16,6 +16,7 @@ from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire, sendable
 from sparktrain.training.data.position import Position
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
+from sparktrain.training.judgement import Judgement
 from sparktrain.training.metrics import MAX_STEP, NotANumberError, number, size_problem
 from sparktrain.training.strategies.strategy import Strategies
 from sparktrain.training.strategies.tf_cluster import cluster_spec
@@ -40,6 +41,7 @@ class TrainContext:
         self._gang = gang or alone()
         self._params = MappingProxyType(assignment.params)
         self._wire = wire
+        self._judgement = Judgement(wire, clock)
         self._clock = clock
         self._pid = os.getpid()
         self._reporting = threading.Lock()
@@ -148,12 +150,16 @@ class TrainContext:
                     "over all epochs and all calls of fit()"
                 )
             time = self._clock.wall()
-            self._wire.send(Reported(Report(count, values, time)))
+            self._wire.send(Reported(Report(count, values, time), self._judgement.reported(count)))
             self._position.reported = count
 
     def should_stop(self) -> bool:
-        """Whether the run asks this trial to stop: then return the result so far. Does not block. Any thread."""
-        return self._wire.stop_advised()
+        """Whether the run asks this trial to stop: then return the result so far. Any thread may call it.
+
+        With a `stopper=`, the chief's first call after a report blocks until the driver has judged that, for a quarter
+        of the time since the report before, and for 1 s at most. Other calls do not block.
+        """
+        return self._judgement.stop()
 
     def ask_sampler(self, question: bytes, timeout_s: float | None) -> tuple[bytes, str] | None:
         """Ask the sampler of the run; the `trial` of `sparktrain.optuna` does, in one thread.

@@ -35,12 +35,31 @@ def deaf(x: float, ctx: Any) -> dict[str, float]:
     return {"y": x}
 
 
+def patient(x: float, ctx: Any) -> dict[str, float]:
+    """Reports x, and looks once, with any time to wait for the rules of the run."""
+    from sparktrain.training import judgement
+
+    judgement.LEAST_S, judgement.SHARE, judgement.MOST_S = 0.0, 1e9, 60.0
+    while ctx._wire.judged(-1, 1.0) is None:
+        time.sleep(0.001)
+    ctx.report(0, y=x)
+    return {"y": x, "stops": int(ctx.should_stop())}
+
+
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
     """One warm agent: trials come one after the other, so that their order is known."""
     with st.pool(st.local(slots=1), preload=["numpy"]) as pool:
         pool.sweep(learn, {"x": [9]}, metric="y", mode="max", dir=str(tmp_path_factory.mktemp("warm")))
         yield pool
+
+
+def test_the_first_look_after_a_report_knows_what_the_rules_made_of_it(pool: st.Pool, runs: Path) -> None:
+    made = pool.sweep(
+        patient, {"x": [1, 3, 2]}, metric="y", mode="max", stopper=st.Threshold(lower=1.5), dir=str(runs), name="look"
+    )
+    assert [trial.status for trial in made.trials] == ["pruned", "succeeded", "succeeded"]
+    assert [trial.metrics["stops"] for trial in made.trials] == [1, 0, 0]
 
 
 def test_hopeless_trials_stop_at_their_rung_and_the_best_one_is_whole(

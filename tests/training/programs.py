@@ -43,6 +43,9 @@ class NullWire:
     def send(self, message: m.FromMember) -> None:
         pass
 
+    def judged(self, step: int, timeout_s: float) -> bool | None:
+        return None
+
     def stop_advised(self) -> bool:
         return False
 

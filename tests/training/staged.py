@@ -258,6 +258,9 @@ class Wire:
             self.snapshots.append(message.folder)
             self._steps.append(message.step)
 
+    def judged(self, step: int, timeout_s: float) -> bool | None:
+        return None
+
     def stop_advised(self) -> bool:
         return False
 

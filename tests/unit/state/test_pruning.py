@@ -66,8 +66,36 @@ def test_what_it_reports_after_that_is_kept_and_judged_no_more(world: World) -> 
     report(world, A, 2.0)
     before = rungs(world)
     commands = report(world, A, 3.0, first=1)
-    assert [type(each) for each in commands] == [do.RecordReports]
+    assert [type(each) for each in commands] == [do.RecordReports, do.Send]
     assert rungs(world) == before
+
+
+def test_a_chief_is_told_what_the_rules_make_of_its_reports() -> None:
+    world = World()
+    world.begin(size=2, **LIMITS)
+    agents = [world.join("a"), world.join("b")]
+    world.suggest()
+    for agent in agents:
+        world.reserve(agent)
+        world.enter(agent)
+    chief, other = sorted(agents, key=lambda agent: world.running[agent].rank)
+    member = world.running[chief]
+    report(world, chief, 0.5)
+    report(world, other, 0.5)
+    report(world, chief, 0.5, 2.0, first=1)
+    assert world.sent(m.Judged) == [
+        m.Judged(member, -1), m.Judged(member, 0), m.Judged(member, 2, stops=True)
+    ]  # fmt: skip
+
+
+def test_without_rules_a_chief_waits_for_nothing() -> None:
+    world = World()
+    world.begin(total=2, agents=2)
+    agent = world.join("a")
+    world.suggest()
+    world.enter(agent)
+    report(world, agent, 0.5)
+    assert world.sent(m.Judged) == []
 
 
 def test_a_function_that_looks_nowhere_is_stopped_after_a_grace(world: World) -> None:
@@ -138,7 +166,8 @@ def test_both_members_of_a_gang_are_advised() -> None:
         world.reserve(agent)
         world.enter(agent)
     chief = min(agents, key=lambda agent: world.running[agent].rank)
-    advised = [each.agent for each in report(world, chief, 2.0) if isinstance(each, do.Send)]
+    sends = [each for each in report(world, chief, 2.0) if isinstance(each, do.Send)]
+    advised = [each.agent for each in sends if isinstance(each.message, m.Advise)]
     assert sorted(advised) == sorted(agents)
 
 

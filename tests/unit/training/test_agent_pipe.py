@@ -58,3 +58,23 @@ def test_two_threads_that_wait_each_get_their_own(ends) -> None:
     for thread in threads:
         thread.join(30)
     assert found == {"shared": ("k", b"v"), "kept": m.SnapshotStored(7)}
+
+
+def test_a_member_waits_for_what_rules_make_of_its_report_only_where_some_judge_it(ends) -> None:
+    wire, agent = ends
+    assert wire.judged(0, 60.0) is None
+    agent.send(m.ReportsJudged(-1))
+    assert wire.judged(0, 0.0) is False
+    threading.Timer(0.05, lambda: agent.send(m.ReportsJudged(3))).start()
+    assert wire.judged(3, 60.0) is True
+    assert not wire.stop_advised()
+    agent.send(m.ReportsJudged(4, stops=True))
+    assert wire.judged(9, 60.0) is True, "nothing is left to wait for"
+    assert wire.stop_advised()
+
+
+def test_a_member_without_an_agent_waits_for_no_rule(ends) -> None:
+    wire, agent = ends
+    agent.send(m.ReportsJudged(-1))
+    agent.close()
+    assert wire.judged(0, 60.0) is True

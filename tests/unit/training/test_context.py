@@ -24,6 +24,9 @@ class Recorder:
     def send(self, message: m.FromMember) -> None:
         self.sent.append(message)
 
+    def judged(self, step: int, timeout_s: float) -> bool | None:
+        return None
+
     def stop_advised(self) -> bool:
         return self.advised
 
