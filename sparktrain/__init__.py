@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from sparktrain.results.run_result import RunResult
     from sparktrain.results.stored_result import load
     from sparktrain.results.sweep_result import SweepResult
+    from sparktrain.runs.case_result import CaseResult
     from sparktrain.runs.sweep_outcome import SweepStatus
     from sparktrain.runs.trial_result import MemberResult, TrialResult
     from sparktrain.search.sampled_space import space
@@ -103,6 +104,7 @@ _HOMES = {
     "MemberResult": "sparktrain.runs.trial_result",
     "RunResult": "sparktrain.results.run_result",
     "SweepResult": "sparktrain.results.sweep_result",
+    "CaseResult": "sparktrain.runs.case_result",
     "SweepStatus": "sparktrain.runs.sweep_outcome",
     "TrialResult": "sparktrain.runs.trial_result",
     "load": "sparktrain.results.stored_result",
@@ -188,6 +190,7 @@ __all__ = [
     "AgentsLostError",
     "Backend",
     "BugError",
+    "CaseResult",
     "Cases",
     "CheckpointError",
     "CheckpointSaver",

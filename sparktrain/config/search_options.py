@@ -20,10 +20,11 @@ class SearchKeywords(TypedDict, total=False):
     trials: Annotated[
         int | None,
         CallOption(
-            "Most sets of parameters that are tried; each is one trial, unless `repeats` or `folds` make it several.",
+            "Most trials that run.",
             whole(1),
             panel=TRIALS,
             says="all",
+            more="With `repeats` or `folds`: most sets of parameters that are tried.",
             also=("n_trials", "num_samples", "max_evals", "max_trials"),
         ),
     ]

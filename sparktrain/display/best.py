@@ -1,7 +1,7 @@
 """The best trials of a run, also while it runs: parameters, metric, and where model, checkpoint and log are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparktrain import formatting
@@ -12,7 +12,7 @@ from sparktrain.display import parts
 from sparktrain.errors import SpecError
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.results_json import trial_json
-from sparktrain.runs.sweep_outcome import SweepOutcome, names
+from sparktrain.runs.sweep_outcome import names
 from sparktrain.runs.trial_result import model_of
 from sparktrain.runs.view import RunView, TrialView
 from sparktrain.state.trial import TrialStatus
@@ -85,9 +85,10 @@ def _check_metric(by: str | None, succeeded: Sequence[TrialView], view: RunView)
 
 
 def _ranked(view: RunView, by: str, way: str) -> list[TrialView]:
-    result = SweepOutcome(name=view.name, status=view.as_outcome().status, metric=by, mode=way, trials=view.results)
+    result = replace(view.as_outcome(), metric=by, mode=way)
     trials = {trial.result.id: trial for trial in view.trials}
-    return [trials[each.id] for each in result.ranked]
+    first = {view.replication.case(each.id): each for each in reversed(result.ranked)}  # the best of each case
+    return [trials[first[case.id].id] for case in result.ranked_cases]
 
 
 def _lines(trial: TrialView, by: str | None, number: int | None) -> list[str]:

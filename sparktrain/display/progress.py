@@ -66,8 +66,16 @@ class Standing(Struct, frozen=True, kw_only=True):
     pruned: int = 0
     """Stopped early by a rule: a result, unlike that of a stopped trial."""
     metric: str | None = None
-    best: tuple[TrialId, float] | None = None
-    """The best trial so far, and its metric."""
+    best: tuple[int, float] | None = None
+    """The best trial so far, and its metric; with repeats or folds the best case, and its mean."""
+    replicas: int = 1
+    """Trials of each set of parameters."""
+
+    @property
+    def best_name(self) -> str:
+        """The best trial or case, in words."""
+        number = "" if self.best is None else self.best[0]
+        return f"trial {number}" if self.replicas == 1 else f"case {number} (mean of {self.replicas} trials)"
 
 
 class Progress(Standing, frozen=True, kw_only=True):

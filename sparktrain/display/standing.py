@@ -15,13 +15,14 @@ from sparktrain.state.trial import TrialStatus
 
 def of_view(view: RunView) -> Standing:
     """A run as its directory shows it."""
-    count, best = view.counts, view.best
+    count, best = view.counts, view.leader
     return Standing(
         total=view.total, done=view.done, running=count.get(TrialStatus.RUNNING, 0),
         queued=count.get(TrialStatus.QUEUED, 0), failed=count.get(TrialStatus.FAILED, 0),
         lost=count.get(TrialStatus.LOST, 0), stopped=count.get(TrialStatus.STOPPED, 0),
         pruned=count.get(TrialStatus.PRUNED, 0), metric=view.metric,
         best=None if best is None or view.metric is None else (best.id, best.metrics[view.metric]),
+        replicas=view.replication.size,
     )  # fmt: skip
 
 
@@ -53,14 +54,12 @@ def best_line(of: Standing, params: Mapping[str, Any], label: str) -> Text:
     line = Text(f"{label}  ")
     if of.best is None:
         return line.append("no trial has succeeded yet", style="dim")
-    trial, value = of.best
-    line.append(parts.metrics({of.metric or "": value}), style="bold green")
-    return line.append(f"  trial {trial}").append(f"  {formatting.params(params)}", style="dim")
+    line.append(parts.metrics({of.metric or "": of.best[1]}), style="bold green")
+    return line.append(f"  {of.best_name}").append(f"  {formatting.params(params)}", style="dim")
 
 
 def best_part(of: Standing) -> list[str]:
     """The best trial as a part of a status line; none before a trial has succeeded."""
     if of.best is None or of.metric is None:
         return []
-    trial, value = of.best
-    return [f"best {parts.metrics({of.metric: value})} in trial {trial}"]
+    return [f"best {parts.metrics({of.metric: of.best[1]})} in {of.best_name}"]

@@ -166,7 +166,8 @@ class Screen:
 
     def best(self, progress: Progress, label: str) -> Text:
         """The best trial so far, on one line."""
-        params = {} if progress.best is None else self._params.get(progress.best[0], {})
+        number = None if progress.best is None else TrialId(progress.best[0] * progress.replicas)
+        params = {} if number is None else self._params.get(number, {})
         return standing.best_line(progress, self._columns.by_difference(params), label)
 
     def _running(self, progress: Progress, width: int, rows: int) -> Table:

@@ -1,4 +1,7 @@
-"""The trials of a run as a table: for a terminal, for a file, and for a notebook."""
+"""The trials of a run as a table: for a terminal, for a file, and for a notebook.
+
+A sweep with repeats or folds has a row for each case, with means and their standard errors.
+"""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -12,6 +15,7 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.display.failure_causes import explained
 from sparktrain.display.parts import GAP, STYLES, html_row, table
+from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
@@ -26,6 +30,10 @@ _CELL_LIMITS = (32, 16, 10)
 """Longest cell and heading of a parameter: the widest that fits."""
 _PARAMS_AT_LEAST = 20
 _COUNTED = (TrialStatus.PRUNED, TrialStatus.FAILED, TrialStatus.LOST, TrialStatus.STOPPED)
+
+
+Row = TrialResult | CaseResult
+"""What has a line of the table."""
 
 
 class TableColumn(NamedTuple):
@@ -76,8 +84,7 @@ def headline(result: SweepOutcome) -> str:
     best = leader(result)
     if best is None or result.metric is None:
         return line
-    value = formatting.number(best.metrics[result.metric])
-    return f"{line} Best {formatting.plain(result.metric)} {value}: trial {best.id}."
+    return f"{line} Best {formatting.plain(result.metric)} {_measured(best, result.metric)}: {_word(result)} {best.id}."
 
 
 def as_text(result: SweepOutcome) -> str:
@@ -96,7 +103,8 @@ def as_html(result: SweepOutcome) -> str:
     """Headline and table for a notebook. Everything that a training function or its caller named is escaped."""
     rows = _shown(result)
     columns = [*_leading(result, rows), *_metrics(result, rows), *_trailing(rows, leader(result))]
-    causes = [formatting.plain(trial.error.summary) if trial.error else "" for trial in rows]
+    errors = [row.error if isinstance(row, TrialResult) else None for row in rows]
+    causes = [formatting.plain(error.summary) if error else "" for error in errors]
     if any(causes):
         columns.append(TableColumn("cause", causes))
     best = leader(result)
@@ -111,28 +119,50 @@ def as_html(result: SweepOutcome) -> str:
     return "\n".join(["<div>", *lines, "</div>"])
 
 
-def leader(result: SweepOutcome) -> TrialResult | None:
-    """The best trial; None where there is none."""
-    return next(iter(result.ranked), None)
+def leader(result: SweepOutcome) -> Row | None:
+    """The best trial, or case; None where there is none."""
+    return next(iter(_ranked(result)), None)
 
 
-def _shown(result: SweepOutcome) -> list[TrialResult]:
-    """All trials, or the best ones when there are too many to read."""
-    if len(result.trials) <= _MOST_ROWS:
-        return list(result.trials)
-    return (result.ranked if result.metric else list(result.trials))[:_BEST_ROWS]
+def _word(result: SweepOutcome) -> str:
+    return "trial" if result.replication.size == 1 else "case"
 
 
-def _notes(result: SweepOutcome, rows: list[TrialResult]) -> Iterator[str]:
-    fixed = _fixed(result.trials)
+def _rows(result: SweepOutcome) -> Sequence[Row]:
+    return result.trials if result.replication.size == 1 else result.cases
+
+
+def _ranked(result: SweepOutcome) -> Sequence[Row]:
+    return result.ranked if result.replication.size == 1 else result.ranked_cases
+
+
+def _measured(row: Row, metric: str) -> str:
+    """The metric; of a case its mean, with the standard error."""
+    value = formatting.number(row.metrics[metric])
+    if isinstance(row, TrialResult):
+        return value
+    error = row.standard_errors.get(metric)
+    return f"{value} (n={row.n})" if error is None else f"{value} ± {formatting.number(error)} (n={row.n})"
+
+
+def _shown(result: SweepOutcome) -> list[Row]:
+    """All trials or cases, or the best ones when there are too many to read."""
+    rows = _rows(result)
+    if len(rows) <= _MOST_ROWS:
+        return list(rows)
+    return list((_ranked(result) if result.metric else rows)[:_BEST_ROWS])
+
+
+def _notes(result: SweepOutcome, rows: list[Row]) -> Iterator[str]:
+    fixed, number = _fixed(_rows(result)), len(_rows(result))
     if fixed:
         yield f"every trial: {formatting.params(fixed)}"
-    if len(rows) < len(result.trials):
+    if len(rows) < number:
         order = "the best" if result.metric else "the first"
-        yield f"{order} {len(rows)} of {formatting.count(len(result.trials), 'trial')}"
+        yield f"{order} {len(rows)} of {formatting.count(number, _word(result))}"
 
 
-def _fixed(trials: Sequence[TrialResult]) -> dict[str, Any]:
+def _fixed(trials: Sequence[Row]) -> dict[str, Any]:
     """Parameters that are the same in every trial, when there are several trials."""
     if len(trials) < 2:
         return {}
@@ -146,16 +176,16 @@ def _fixed(trials: Sequence[TrialResult]) -> dict[str, Any]:
     }
 
 
-def varying(trials: Sequence[TrialResult]) -> list[str]:
+def varying(trials: Sequence[Row]) -> list[str]:
     """Parameters in which the trials differ, in the order in which they first come; of one trial all."""
     fixed = _fixed(trials)
     return [name for name in names(trial.params for trial in trials) if name not in fixed]
 
 
-def _leading(result: SweepOutcome, rows: list[TrialResult], limit: int = _CELL_LIMITS[0]) -> list[TableColumn]:
+def _leading(result: SweepOutcome, rows: list[Row], limit: int = _CELL_LIMITS[0]) -> list[TableColumn]:
     """The trial's number and one column for each parameter in which trials differ."""
-    columns = [TableColumn("trial", [str(trial.id) for trial in rows], right=True)]
-    for name in varying(result.trials):
+    columns = [TableColumn(_word(result), [str(trial.id) for trial in rows], right=True)]
+    for name in varying(_rows(result)):
         cells = [formatting.value(trial.params[name]) if name in trial.params else "" for trial in rows]
         columns.append(
             TableColumn(
@@ -165,18 +195,18 @@ def _leading(result: SweepOutcome, rows: list[TrialResult], limit: int = _CELL_L
     return columns
 
 
-def _metrics(result: SweepOutcome, rows: list[TrialResult]) -> list[TableColumn]:
+def _metrics(result: SweepOutcome, rows: list[Row]) -> list[TableColumn]:
     return [
         TableColumn(
             formatting.shorten(formatting.plain(name), _CELL_LIMITS[0]),
-            [formatting.number(trial.metrics[name]) if name in trial.metrics else "" for trial in rows],
+            [_measured(trial, name) if name in trial.metrics else "" for trial in rows],
             right=True,
         )
         for name in metric_names(result)
     ]
 
 
-def _trailing(rows: list[TrialResult], best: TrialResult | None) -> list[TableColumn]:
+def _trailing(rows: list[Row], best: Row | None) -> list[TableColumn]:
     columns = [TableColumn("status", [trial.status.value for trial in rows])]
     columns.append(TableColumn("time", [formatting.duration(trial.seconds) for trial in rows], right=True))
     if best is not None:
@@ -184,7 +214,7 @@ def _trailing(rows: list[TrialResult], best: TrialResult | None) -> list[TableCo
     return columns
 
 
-def _fitting(result: SweepOutcome, rows: list[TrialResult], width: int) -> list[TableColumn]:
+def _fitting(result: SweepOutcome, rows: list[Row], width: int) -> list[TableColumn]:
     """As many columns as fit into `width`; parameters share one column when they have no room each."""
     metrics, trailing = _metrics(result, rows), _trailing(rows, leader(result))
     candidates = (_leading(result, rows, limit) for limit in _CELL_LIMITS)
@@ -200,8 +230,8 @@ def _fitting(result: SweepOutcome, rows: list[TrialResult], width: int) -> list[
     return [*leading, *metrics[:1], *extra, *trailing]
 
 
-def _joined(result: SweepOutcome, rows: list[TrialResult], width: int) -> TableColumn:
-    differing = varying(result.trials)
+def _joined(result: SweepOutcome, rows: list[Row], width: int) -> TableColumn:
+    differing = varying(_rows(result))
     cells = [
         formatting.params({name: trial.params[name] for name in differing if name in trial.params}, width)
         for trial in rows

@@ -45,6 +45,8 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
         directory=prepared.where,
         trials=ran.trials,
         reason=ran.end.reason or None,
+        repeats=spec.repeats,
+        folds=spec.folds,
     )
     store, path, content = prepared.store, prepared.layout.results, to_bytes(made)
     if not store.put_if_absent(path, content) and store.read(path) != content:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import best_of
+from sparktrain.state.cases.case_end import CaseEnd, end_of
 from sparktrain.state.trial import Trial, TrialStatus
 
 
@@ -16,8 +17,10 @@ class Tally:
         """`trials` are those of the run at its start, in any status."""
         self.counts: Counter[TrialStatus] = Counter()
         self.restarts = 0
-        self.best: Trial | None = None
-        """Of those that succeeded; None without a metric."""
+        self.best: Trial | CaseEnd | None = None
+        """Of those that succeeded; None without a metric. With repeats or folds the best case."""
+        self._open: dict[int, list[Trial]] = {}
+        """Final trials of cases that have others."""
         self._spec = spec
         self._seen: set[TrialId] = set()
         for trial in trials:
@@ -41,6 +44,16 @@ class Tally:
         self._seen.add(trial.id)
         self.counts[trial.status] += 1
         self.restarts += trial.losses
-        if trial.status is TrialStatus.SUCCEEDED:
-            best = [trial] if self.best is None else [self.best, trial]
+        ended = trial if self._spec.replication.size == 1 else self._case_of(trial)
+        if ended is not None and ended.status is TrialStatus.SUCCEEDED:
+            best = [ended] if self.best is None else [self.best, ended]
             self.best = best_of(best, self._spec.metric, self._spec.mode)
+
+    def _case_of(self, trial: Trial) -> CaseEnd | None:
+        """The case that the trial completes."""
+        shape = self._spec.replication
+        trials = self._open.setdefault(shape.case(trial.id), [])
+        trials.append(trial)
+        if len(trials) < shape.size:
+            return None
+        return end_of(shape.case(trial.id), self._open.pop(shape.case(trial.id)), self._spec.metric or "")

@@ -45,6 +45,7 @@ def progress_of(
         eta_s=None if left is None else eta(ended.fresh, seconds, left, len(running)),
         metric=work.spec.metric,
         best=(best.id, best.metrics[str(work.spec.metric)]) if best is not None else None,
+        replicas=work.spec.replication.size,
         agents_alive=len(machine.agents),
         agents_wanted=work.agents,
         restarts=ended.restarts + sum(trial.losses for trial in again),

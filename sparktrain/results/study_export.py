@@ -238,4 +238,6 @@ def _attrs(trial: TrialResult, metric: str) -> dict[str, Any]:
         "error": trial.error.summary if trial.error is not None else None,
         "pruned": trial.pruned,
     }
+    replica = {} if trial.case is None else {"case": trial.case, "repeat": trial.repeat, "fold": trial.fold}
+    found |= {f"sparktrain:{name}": value for name, value in replica.items()}
     return found | {f"sparktrain:{name}": value for name, value in known.items() if value}

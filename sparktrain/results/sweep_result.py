@@ -9,9 +9,10 @@ from sparktrain.config.param_values import described
 from sparktrain.display import trial_table
 from sparktrain.errors import MissingFileError, NoBestTrialError, SpecError
 from sparktrain.results.study_export import study_of
+from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.failure_table import failure_frame, no_best
 from sparktrain.runs.run_files import RunFiles
-from sparktrain.runs.sweep_outcome import SweepOutcome, best_of, metric_names, names
+from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
 from sparktrain.runs.trial_result import TrialResult
 
 if TYPE_CHECKING:
@@ -28,10 +29,24 @@ class SweepResult(SweepOutcome):
     def best(self) -> TrialResult:
         """The succeeded trial with the best metric, the first one of equals.
 
+        With repeats or folds: the best trial of the best case, so that its model can be loaded.
+
         Raises NoBestTrialError when there is none; the message has how many trials failed, why most of them did, and
         where the log is, or that the run has no metric.
         """
-        found = best_of(self.trials, self.metric, self.mode)
+        found = next(iter(self.ranked), None)
+        if found is None:
+            raise NoBestTrialError(no_best(self))
+        return found
+
+    @property
+    @users_call
+    def best_case(self) -> CaseResult:
+        """The set of parameters with the best mean of the metric, among those with a result of each trial.
+
+        Raises NoBestTrialError, as `best`.
+        """
+        found = next(iter(self.ranked_cases), None)
         if found is None:
             raise NoBestTrialError(no_best(self))
         return found
@@ -65,7 +80,8 @@ class SweepResult(SweepOutcome):
     def to_pandas(self) -> "pd.DataFrame":
         """One row for each trial: `id`, `params.*`, `metrics.*`, `status`, `seconds`, `error`, `log`, and so on.
 
-        A cell is empty (NaN or None) where a trial has no such parameter, metric or error.
+        With repeats or folds, `case`, `repeat` and `fold` follow `id`. A cell is empty (NaN or None) where a trial has
+        no such parameter, metric or error.
         """
         return trial_frame(self)
 
@@ -113,7 +129,8 @@ def trial_frame(outcome: SweepOutcome) -> "pd.DataFrame":
 
     found = [f"params.{name}" for name in names(trial.params for trial in outcome.trials)]
     found += [f"metrics.{name}" for name in metric_names(outcome)]
-    columns = ["id", *found, "status", "seconds", "error", "log", "generations", "host"]
+    replica = ["case", "repeat", "fold"] if outcome.replication.size > 1 else []
+    columns = ["id", *replica, *found, "status", "seconds", "error", "log", "generations", "host"]
     return pd.DataFrame([_row(trial) for trial in outcome.trials], columns=columns)
 
 
@@ -127,6 +144,9 @@ def stored_history(files: RunFiles | None) -> "pd.DataFrame":
 def _row(trial: TrialResult) -> dict[str, Any]:
     return {
         "id": trial.id,
+        "case": trial.case,
+        "repeat": trial.repeat,
+        "fold": trial.fold,
         **{f"params.{name}": value for name, value in trial.params.items()},
         **{f"metrics.{name}": value for name, value in trial.metrics.items()},
         "status": trial.status.value,

@@ -50,6 +50,13 @@ def no_best(result: SweepOutcome) -> str:
         known = ", ".join(names(trial.metrics for trial in succeeded))
         there = f"pass metric=, one of {known}" if known else "pass metric=, and return that metric"
         return f"run {result.name} has no metric to compare its trials by: {there}; result.trials has all trials"
+    if succeeded and result.replication.size > 1:
+        counts = Counter(case.status.value for case in result.cases)
+        shown = ", ".join(f"{count} {status}" for status, count in counts.items())
+        return (
+            f"no set of parameters of run {result.name} has a result of each of its {result.replication.size} "
+            f"trials and a finite mean of {result.metric!r} ({shown}): resume the run, or see result.cases"
+        )
     if succeeded:
         count = formatting.count(len(succeeded), "trial")
         return (

@@ -115,8 +115,8 @@ class _Known:
         self.formed: dict[TrialId, Generation] = {}
         for record in records:
             match record:
-                case TrialsAdded(cases=cases):
-                    self.count += len(cases)
+                case TrialsAdded(cases=cases, each=each):
+                    self.count += len(cases) * each
                 case GangFormed(trial=trial, generation=generation):
                     self.formed[trial] = max(generation, self.generation(trial))
                 case TrialConcluded(trial=trial, status=status) if status.observed:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from sparktrain.errors import SpecError
-from sparktrain.runs.sweep_outcome import SweepOutcome, best_of
+from sparktrain.runs.case_result import CaseResult
+from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure
 
@@ -30,6 +31,7 @@ def to_json(result: SweepOutcome) -> dict[str, Any]:
         "directory": result.directory,
         "best": _best(result),
         "trials": [trial_json(trial) for trial in result.trials],
+        **_cases(result),
     }
 
 
@@ -54,8 +56,31 @@ def from_json(data: Mapping[str, Any]) -> SweepOutcome:
 
 
 def _best(result: SweepOutcome) -> dict[str, Any] | None:
-    best = best_of(result.trials, result.metric, result.mode)
+    best = next(iter(result.ranked), None)
     return None if best is None else trial_json(best)
+
+
+def _cases(result: SweepOutcome) -> dict[str, Any]:
+    """What a sweep with repeats or folds has beside the others."""
+    if result.replication.size == 1:
+        return {}
+    best = next(iter(result.ranked_cases), None)
+    shape = {"repeats": result.repeats, "folds": result.folds}
+    return {**shape, "best_case": best and case_json(best), "cases": [case_json(case) for case in result.cases]}
+
+
+def case_json(case: CaseResult) -> dict[str, Any]:
+    """One of `cases` of `results.json`."""
+    return {
+        "id": case.id,
+        "params": json_value(case.params),
+        "metrics": json_value(case.metrics),
+        "standard_errors": json_value(case.standard_errors),
+        "n": case.n,
+        "status": str(case.status),
+        "seconds": json_value(case.seconds),
+        "trials": list(case.trials),
+    }
 
 
 def trial_json(trial: TrialResult) -> dict[str, Any]:
@@ -75,6 +100,7 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "unsaved": trial.unsaved,
         "pruned": trial.pruned,
         "notices": list(trial.notices),
+        **({} if trial.case is None else {"case": trial.case, "repeat": trial.repeat, "fold": trial.fold}),
     }
 
 

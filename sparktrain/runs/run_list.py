@@ -41,7 +41,7 @@ class ListedRun:
     @property
     def value(self) -> float | None:
         """The value of the best trial so far."""
-        best, metric = self.view.best, self.view.metric
+        best, metric = self.view.leader, self.view.metric
         return None if best is None or metric is None else best.metrics[metric]
 
 

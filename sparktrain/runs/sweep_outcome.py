@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from sparktrain.ids import TrialId
+from sparktrain.config.replication import Replication
+from sparktrain.runs.case_result import CaseResult, cases_of
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.outcome import Failure, Restart
@@ -44,6 +46,10 @@ class SweepOutcome:
     """The trials, in the order of their ids."""
     reason: str | None = None
     """Why it was stopped, when it was."""
+    repeats: int = 1
+    """Trials of each set of parameters, with other seeds."""
+    folds: int = 1
+    """Trials of each of these, one for each fold of the data."""
 
     _files: ClassVar[RunFiles | None] = None
 
@@ -53,12 +59,35 @@ class SweepOutcome:
             object.__setattr__(each, "_files", files)
 
     @property
+    def replication(self) -> Replication:
+        """How many trials each set of parameters has."""
+        return Replication(self.repeats, self.folds)
+
+    @cached_property
+    def cases(self) -> tuple[CaseResult, ...]:
+        """The sets of parameters with the means of their metrics, in the order of their numbers.
+
+        In a sweep without repeats and folds each trial is one.
+        """
+        return cases_of(self.trials, self.replication)
+
+    @property
+    def ranked_cases(self) -> list[CaseResult]:
+        """The succeeded cases with a finite mean of the metric, the best first; none without a metric."""
+        return _in_order(self.cases, self.metric, self.mode)
+
+    @property
     def ranked(self) -> list[TrialResult]:
-        """The succeeded trials that have a finite metric, the best first; none without a metric."""
-        metric = self.metric
-        if metric is None:
-            return []
-        return sorted(_comparable(self.trials, metric), key=lambda trial: _rank(trial, metric, self.mode))
+        """The succeeded trials that have a finite metric, the best first; none without a metric.
+
+        With repeats or folds: those of the best case, then those of the next one.
+        """
+        trials = _in_order(self.trials, self.metric, self.mode)
+        if self.replication.size == 1:
+            return trials
+        place = {case.id: number for number, case in enumerate(self.ranked_cases)}
+        of_cases = [trial for trial in trials if self.replication.case(trial.id) in place]
+        return sorted(of_cases, key=lambda trial: place[self.replication.case(trial.id)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,11 +153,11 @@ class GangOutcome:
 
 
 class Measured(Protocol):
-    """What a comparison of trials needs of each."""
+    """What a comparison of trials, or of cases, needs of each."""
 
     @property
-    def id(self) -> TrialId:
-        """The number of the trial."""
+    def id(self) -> int:
+        """The number of the trial, or of the case."""
         ...
 
     @property
@@ -181,6 +210,10 @@ def _comparable(trials: Sequence[M], metric: str) -> list[M]:
         for trial in trials
         if trial.status is TrialStatus.SUCCEEDED and math.isfinite(trial.metrics.get(metric, math.nan))
     ]
+
+
+def _in_order(of: Sequence[M], metric: str | None, mode: str) -> list[M]:
+    return [] if metric is None else sorted(_comparable(of, metric), key=lambda each: _rank(each, metric, mode))
 
 
 def _rank(trial: Measured, metric: str, mode: str) -> tuple[float, int]:

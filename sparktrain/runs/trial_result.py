@@ -63,6 +63,12 @@ class TrialResult:
     """The rule that stopped the trial, and what it compared, in one line; empty unless its status is `pruned`."""
     notices: tuple[str, ...] = ()
     """What the user should know about the training, such as data that was not sharded; one line each."""
+    case: int | None = None
+    """The number of its set of parameters, in a sweep with repeats or folds; else None."""
+    repeat: int = 0
+    """Which repeat of these it is."""
+    fold: int = 0
+    """Which fold of the data it has left out."""
 
     _files: ClassVar[RunFiles | None] = None
     """The files of its run; the result of the run sets them."""
@@ -147,7 +153,8 @@ class Home(Protocol):
 
 def result_of(trial: Trial, home: Home) -> TrialResult:
     """The result of a trial, so far when its status is not final yet."""
-    members = _member_results(trial, home)
+    members, shape = _member_results(trial, home), home.spec.replication
+    replica = shape.replica(trial.id)
     return TrialResult(
         id=trial.id,
         params=trial.params,
@@ -163,6 +170,9 @@ def result_of(trial: Trial, home: Home) -> TrialResult:
         unsaved=trial.unsaved,
         pruned=trial.pruning.reason if trial.pruning is not None else "",
         notices=trial.notices,
+        case=shape.case(trial.id) if shape.size > 1 else None,
+        repeat=replica.repeat,
+        fold=replica.fold,
     )
 
 

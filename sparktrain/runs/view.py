@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sparktrain.config.replication import Replication
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import RunId, TrialId
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, best_of, status_of
+from sparktrain.runs.case_result import CaseResult
+from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus, status_of
 from sparktrain.runs.trial_result import Home, TrialResult, result_of
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.ending import Ending
@@ -113,6 +115,8 @@ class RunView:
     last_record: float | None
     """When the newest record was written."""
     trials: tuple[TrialView, ...]
+    replication: Replication = Replication()  # noqa: RUF009 - it is frozen
+    """Trials of each set of parameters."""
     board: str | None = None
     """The URL of the TensorBoard that its driver serves."""
     notes: tuple[str, ...] = ()
@@ -125,8 +129,13 @@ class RunView:
 
     @property
     def best(self) -> TrialResult | None:
-        """The best trial so far."""
-        return best_of(self.results, self.metric, self.mode)
+        """The best trial so far; with repeats or folds, the best one of the best case."""
+        return next(iter(self.as_outcome().ranked), None)
+
+    @property
+    def leader(self) -> TrialResult | CaseResult | None:
+        """The best trial so far; with repeats or folds, the best case."""
+        return self.best if self.replication.size == 1 else next(iter(self.as_outcome().ranked_cases), None)
 
     @property
     def done(self) -> int:
@@ -172,6 +181,8 @@ class RunView:
             directory=self.directory,
             trials=self.results,
             reason=self.reason or None,
+            repeats=self.replication.repeats,
+            folds=self.replication.folds,
         )
 
 
@@ -195,6 +206,7 @@ def view_of(data: RunData) -> RunView:
         mode=data.spec.mode,
         gang=data.spec.gang.size,
         total=data.total if times.total is None else times.total,
+        replication=data.spec.replication,
         started=data.started,
         driver=data.driver,
         same_host=data.same_host,

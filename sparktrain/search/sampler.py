@@ -21,17 +21,18 @@ class ObservedStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """The end of a trial."""
+    """The end of a trial; with `repeats=` or `folds=`, of all trials of a case, once."""
 
     trial: TrialId
-    """Its number: trials count from 0, in the order of all cases that were suggested. Below 0 for results of former
+    """The number of the case: they count from 0, in the order of all that were suggested. Below 0 for results of former
     runs (`warm_start=`), which `restore` brings before all else: no suggestion of this run has such a number."""
     params: Mapping[str, Any]
     status: ObservedStatus
     metrics: Mapping[str, float]
-    """Empty when it failed; of a pruned trial those of its last rung."""
+    """Empty when it failed; of a pruned trial those of its last rung. Of several trials, the means over those that
+    succeeded."""
     step: int | None = None
-    """The step of these metrics, of a pruned trial."""
+    """The step of these metrics, of a pruned trial; of several trials, how many the means are of."""
 
 
 @dataclass(frozen=True)

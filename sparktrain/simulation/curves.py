@@ -67,6 +67,11 @@ def from_run(directory: str, metric: str | None = None, mode: Mode | None = None
     result = load(directory)
     if isinstance(result, RunResult):
         raise SpecError(f"{directory} holds a run of one gang: only a sweep can be simulated")
+    if result.replication.size > 1:
+        raise SpecError(
+            f"{directory} holds a sweep with {result.replication.size} trials of each set of parameters, and a "
+            "simulation compares single trials: pass a run without repeats and folds, or a file of curves"
+        )
     name = metric or result.metric
     if name is None:
         raise SpecError(f"run {result.name} has no metric: pass metric= (--metric), the name of what its trials report")

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from sparktrain.ids import Rank, RunId, TrialId
 from sparktrain.state.absence import Absence
 from sparktrain.state.agents import AgentState
+from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.cases.case_table import CaseTable
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.commands import EndRun
@@ -345,6 +346,12 @@ class Sweep:
         if whole is not None:
             self.observed += 1
             self.goals.case_ended(whole)
+
+    def ended_cases(self) -> list[Trial | CaseEnd]:
+        """All cases as they are now; where each has one trial, the trials."""
+        if self.cases.size == 1:
+            return list(self.trials.values())
+        return [self.cases.end(trial) for trial in self.trials.values() if self.cases.is_first(trial.id)]
 
     def close_case(self, closed: CaseClosed) -> list[Trial]:
         """The case needs no more of its trials; returns those that waited, which are pruned."""

@@ -51,10 +51,9 @@ def observations(records: list[AnyRecord]) -> list[Observation]:
     return [each for each in past(records, "y") if isinstance(each, Observation)]
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
 @pytest.mark.usefixtures("asked_late")
-def test_a_driver_may_die_at_each_record_of_its_journal(sampler: str) -> None:
-    run, world = prepared(sampler), world_of(World())
+def test_a_driver_may_die_at_each_record_of_its_journal() -> None:
+    run, world = prepared(), world_of(World())
     play(Driver(world, run, whole, agents=1).run())
     records = list(world.records())
     expected = cases_of(world)

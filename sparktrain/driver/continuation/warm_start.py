@@ -157,12 +157,12 @@ def _of_run(source: FormerRun, metric: str | None) -> list[_Found]:
         raise SpecError(f"warm_start: {source.directory} is no longer a run directory: its run.json was deleted")
     same = stored.plan.spec["metric"] == metric
     found = []
-    for trial in stored.sweep().trials.values():
-        if trial.status not in _ENDED or (trial.status is TrialStatus.PRUNED and not same):
-            found.append(_Found(trial.params))
+    for case in stored.sweep().ended_cases():
+        if case.status not in _ENDED or (case.status is TrialStatus.PRUNED and not same):
+            found.append(_Found(case.params))
             continue
-        seen = observation(trial, metric)
-        found.append(_Found(trial.params, seen.status, seen.metrics.get(metric or "", math.nan), seen.step))
+        seen = observation(case, metric)
+        found.append(_Found(case.params, seen.status, seen.metrics.get(metric or "", math.nan), seen.step))
     return found
 
 

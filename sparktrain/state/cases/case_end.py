@@ -64,4 +64,6 @@ def standard_error(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
     middle = mean(values)
+    if math.isnan(middle):
+        return math.nan
     return math.sqrt(math.fsum((each - middle) ** 2 for each in values) / (len(values) - 1) / len(values))

@@ -1,0 +1,57 @@
+"""The result of a case: of all trials with one set of parameters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparktrain.config.replication import Replication
+from sparktrain.ids import TrialId
+from sparktrain.runs.trial_result import TrialResult
+from sparktrain.state.cases.case_end import means, standard_error, status_of_case
+from sparktrain.state.trial import TrialStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """One set of parameters with its repeats and folds; in a sweep without these, one trial."""
+
+    id: int
+    """Its number, from 0."""
+    params: dict[str, Any]
+    status: TrialStatus
+    """`succeeded` once all trials have a result and one has succeeded, `pruned` when a rule or racing has stopped some
+    of them, `failed` when all failed; `lost` or `stopped` when one is."""
+    trials: tuple[TrialId, ...]
+    """The numbers of its trials."""
+    n: int
+    """How many of them succeeded."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The mean of each metric over those."""
+    standard_errors: dict[str, float | None] = field(default_factory=dict)
+    """The standard error of each mean, by the sample's standard deviation (n - 1); None of one value."""
+    seconds: float = 0.0
+    """How long its trials ran in all."""
+
+
+def cases_of(trials: Sequence[TrialResult], replication: Replication) -> tuple[CaseResult, ...]:
+    """The cases of trials, by number."""
+    found: dict[int, list[TrialResult]] = {}
+    for trial in trials:
+        found.setdefault(replication.case(trial.id), []).append(trial)
+    return tuple(_case(number, found[number]) for number in sorted(found))
+
+
+def _case(number: int, trials: list[TrialResult]) -> CaseResult:
+    measured = [trial.metrics for trial in trials if trial.status is TrialStatus.SUCCEEDED]
+    metrics = means(measured)
+    errors = {name: standard_error([each[name] for each in measured if name in each]) for name in metrics}
+    return CaseResult(
+        id=number,
+        params=trials[0].params,
+        status=status_of_case([trial.status for trial in trials]),
+        trials=tuple(trial.id for trial in trials),
+        n=len(measured),
+        metrics=metrics,
+        standard_errors=errors,
+        seconds=sum(trial.seconds for trial in trials),
+    )
