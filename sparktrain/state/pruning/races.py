@@ -43,7 +43,8 @@ class Races:
         return closed
 
     def _see(self, trial: Trial) -> None:
-        if self._aim is None or trial.status is not TrialStatus.SUCCEEDED:
+        """The trial has ended, and its case perhaps with it."""
+        if self._aim is None:
             return
         self._lowest = min([self._lowest, *self._costs([trial]).values()])
         case = self._sweep.cases.number(trial.id)

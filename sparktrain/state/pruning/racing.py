@@ -43,7 +43,7 @@ def cannot_win(mine: Mapping[int, float], best: Mapping[int, float], left: int, 
     if min(pairs) <= 0 or reachable <= math.fsum(best.values()) / len(best):
         return ""
     return (
-        f"is {aim.worse} the best in all {len(pairs)} pairs, and its mean could reach {aim.cost(reachable):.4g} at most"
+        f"is {aim.worse} the best in all {len(pairs)} pairs, and its mean could reach {aim.cost(reachable):.4g} at best"
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktrain.config.stoppers import Threshold
 from sparktrain.ids import AgentId, TrialId
 from sparktrain.runs.history import observation
 from sparktrain.search.sampler import Observation, ObservedStatus
@@ -13,7 +14,7 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.cases.case_end import end_of, mean, means, standard_error, status_of_case
 from sparktrain.state.ending import Ending
-from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import CaseClosed, TrialConcluded, TrialsAdded
 from sparktrain.state.trial import Pruning, Trial, TrialStatus
 from tests.unit.state.world import World
@@ -98,7 +99,7 @@ def test_the_rest_of_a_hopeless_case_never_starts() -> None:
     [closed] = [each for each in world.records if isinstance(each, CaseClosed)]
     assert closed.case == 1
     assert closed.reason == (
-        "closed after 2 trials: loss 0.9 is above the best in all 2 pairs, and its mean could reach 0.55 at most: "
+        "closed after 2 trials: loss 0.9 is above the best in all 2 pairs, and its mean could reach 0.55 at best: "
         "case 0 (racing)"
     )
     place = world.records.index(closed)
@@ -122,6 +123,35 @@ def test_running_trials_of_a_hopeless_case_are_asked_to_stop() -> None:
     world.end(last, Outcome(1.0, metrics={"loss": 0.0}))
     assert statuses(world)[3:] == ["succeeded", "succeeded", "pruned"]
     assert learned(world)[-1].status is ObservedStatus.PRUNED
+
+
+def test_a_case_that_a_failed_trial_completes_is_one_to_beat() -> None:
+    world = started(replicas=4, cases=2)
+    for loss in (0.2, 0.2, 0.3, None, 0.9, 0.9):
+        returns(world, loss)
+    assert statuses(world) == ["succeeded"] * 3 + ["failed"] + ["succeeded"] * 2 + ["pruned"] * 2
+
+
+def reports(world: World, agent: AgentId, loss: float) -> None:
+    world.receive(agent, m.MemberReported(world.running[agent], (Report(1, {"loss": loss}),)))
+
+
+def test_rules_judge_the_first_trial_of_each_case() -> None:
+    world = started(replicas=3, cases=2, agents="ab", stopper=(Threshold(upper=5.0),))
+    for agent in (A, B):
+        world.enter(agent)
+    first, second = world.running[A], world.running[B]
+    reports(world, B, 9.0)
+    assert do.Send(B, m.Advise(second)) not in world.commands, "trial 1 is judged by no rule"
+    reports(world, A, 9.0)
+    assert do.Send(A, m.Advise(first)) in world.commands
+    world.end(A, Outcome(1.0, metrics={"loss": 9.0}))
+    assert statuses(world)[:3] == ["pruned", "running", "pruned"], "its case is closed with it"
+    assert do.Send(B, m.Advise(second)) in world.commands
+    world.end(B, Outcome(1.0, metrics={"loss": 9.0}))
+    assert learned(world) == [Observation(TrialId(0), {"x": 0}, ObservedStatus.PRUNED, {"loss": 9.0}, 1)]
+    [closed] = [each for each in world.records if isinstance(each, CaseClosed)]
+    assert closed.reason.startswith("closed: trial 0 of the same parameters was stopped at step 1: loss 9 is above 5")
 
 
 def test_racing_can_be_off() -> None:

@@ -84,6 +84,6 @@ def test_only_trials_of_the_same_place_are_compared() -> None:
 
 def test_what_is_said() -> None:
     why = cannot_win({0: -0.5, 1: -0.6}, {0: -0.9, 1: -0.8, 2: -0.9}, 1, -0.9, ACCURACY)
-    assert why == "is below the best in all 2 pairs, and its mean could reach 0.6667 at most"
+    assert why == "is below the best in all 2 pairs, and its mean could reach 0.6667 at best"
     five = {place: float(place + 2) for place in range(5)}
     assert cannot_win(five, dict.fromkeys(range(6), 1.0), 1, 1.0, LOSS) == "is above the best in 5 pairs (p = 0.031)"
