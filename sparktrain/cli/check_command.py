@@ -64,6 +64,7 @@ def check(
     seed: Annotated[
         int, option(FUNCTION, "N", "The value of ctx.seed, and the seed of the generators (default: 0).")
     ] = 0,
+    folds: Annotated[int, option(FUNCTION, "N", "The value of ctx.folds; ctx.fold is 0 (default: 1).")] = 1,
     env: Env = None,
     data: Data = None,
     timeout: Annotated[
@@ -78,7 +79,7 @@ def check(
     """
 
     def work(out: Output) -> int:
-        return show_check(out, _request(target, param, (metric, backend), (workers, seed), (env, data), timeout))
+        return show_check(out, _request(target, param, (metric, backend), (workers, seed, folds), (env, data), timeout))
 
     return common.look(work, as_json=as_json, debug=debug)
 
@@ -100,7 +101,7 @@ def _request(
     target: str,
     param: list[str] | None,
     words: tuple[str | None, str | None],
-    numbers: tuple[int, int],
+    numbers: tuple[int, int, int],
     lists: tuple[list[str] | None, list[str] | None],
     timeout: str,
 ) -> "CheckRequest":
@@ -114,7 +115,7 @@ def _request(
     from sparktrain.driver.forwarded_env import environment
     from sparktrain.testing.function_check import CheckRequest
 
-    (metric, backend), (workers, seed), (env, data) = words, numbers, lists
+    (metric, backend), (workers, seed, folds), (env, data) = words, numbers, lists
     timeout_s = seconds(timeout, "--timeout")
     if timeout_s is None:
         raise SpecError("--timeout is none, and a check must end: pass a time, such as 2m")
@@ -128,6 +129,7 @@ def _request(
         backend=backend or AUTO,
         metric=metric_name(metric, "--metric"),
         seed=seed,
+        folds=count(folds, "--folds", 1),
         env=environment(variables.get("env", {}), variables.get("forward_env", ())),
         data=named_paths(data or (), "--data"),
         timeout_s=timeout_s,

@@ -9,6 +9,7 @@ from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.config.sweep_spec import metric_name
 from sparktrain.display import parts
+from sparktrain.display.trial_table import measured
 from sparktrain.errors import SpecError
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.results_json import trial_json
@@ -40,8 +41,16 @@ class Best:
         for number, (trial, model) in enumerate(zip(self.trials, self.models, strict=True), 1):
             found += [""] if found else []
             found += _lines(trial, self.metric, number if len(self.trials) > 1 else None)
+            found += self._case(trial)
             found += [f"  model       {formatting.plain(model)}"] if model is not None else []
         return [*found, *([f"so far: {self._ongoing()[2:]}"] if self._ongoing() else [])]
+
+    def _case(self, trial: TrialView) -> list[str]:
+        """The line about the case of the trial, where it has others."""
+        if self.metric is None or self.view.replication.size == 1:
+            return []
+        case = self.view.as_outcome().cases[self.view.replication.case(trial.result.id)]
+        return [f"  case        {case.id}: {formatting.plain(self.metric)} {measured(case, self.metric)}"]
 
     def document(self) -> dict[str, Any]:
         """The JSON object for programs."""

@@ -84,7 +84,7 @@ def headline(result: SweepOutcome) -> str:
     best = leader(result)
     if best is None or result.metric is None:
         return line
-    return f"{line} Best {formatting.plain(result.metric)} {_measured(best, result.metric)}: {_word(result)} {best.id}."
+    return f"{line} Best {formatting.plain(result.metric)} {measured(best, result.metric)}: {_word(result)} {best.id}."
 
 
 def as_text(result: SweepOutcome) -> str:
@@ -136,7 +136,7 @@ def _ranked(result: SweepOutcome) -> Sequence[Row]:
     return result.ranked if result.replication.size == 1 else result.ranked_cases
 
 
-def _measured(row: Row, metric: str) -> str:
+def measured(row: Row, metric: str) -> str:
     """The metric; of a case its mean, with the standard error."""
     value = formatting.number(row.metrics[metric])
     if isinstance(row, TrialResult):
@@ -157,6 +157,13 @@ def _notes(result: SweepOutcome, rows: list[Row]) -> Iterator[str]:
     fixed, number = _fixed(_rows(result)), len(_rows(result))
     if fixed:
         yield f"every trial: {formatting.params(fixed)}"
+    size = result.replication.size
+    partly = [
+        row for row in rows if isinstance(row, CaseResult) and row.status is TrialStatus.SUCCEEDED and row.n < size
+    ]
+    if partly:
+        named = ", ".join(str(row.id) for row in partly)
+        yield f"trials have failed in case {named}: its means are of the n of {size} trials that succeeded"
     if len(rows) < number:
         order = "the best" if result.metric else "the first"
         yield f"{order} {len(rows)} of {formatting.count(number, _word(result))}"
@@ -199,7 +206,7 @@ def _metrics(result: SweepOutcome, rows: list[Row]) -> list[TableColumn]:
     return [
         TableColumn(
             formatting.shorten(formatting.plain(name), _CELL_LIMITS[0]),
-            [_measured(trial, name) if name in trial.metrics else "" for trial in rows],
+            [measured(trial, name) if name in trial.metrics else "" for trial in rows],
             right=True,
         )
         for name in metric_names(result)

@@ -44,6 +44,7 @@ class CheckRequest(Struct, frozen=True):
     backend: str = AUTO
     metric: str | None = None
     seed: int = 0
+    folds: int = 1
     env: dict[str, str] = {}
     data: dict[str, list[str]] = {}
     """Files for `ctx.dataset`, by name."""
@@ -176,6 +177,7 @@ class FunctionCheck:
             seed=request.seed,
             env=request.env,
             data=request.data,
+            folds=request.folds,
         )
         with context as ctx:
             self._context = ctx

@@ -94,7 +94,7 @@ def test_calls_that_cannot_be_repeated(options: dict[str, Any], tmp_path: Path) 
 
 def test_the_command_line_and_a_local_context(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "train.py"
-    target.write_text("def train(x, ctx):\n    return {'y': x + ctx.fold + ctx.repeat}\n")
+    target.write_text("def train(x, ctx):\n    assert ctx.folds == 3\n    return {'y': x + ctx.fold + ctx.repeat}\n")
     words = [
         "sweep", f"{target}:train", "--grid", "x=1,2", "--repeats", "2", "--folds", "3", "--racing", "off",
         "--metric", "y", "--mode", "min", "--local", "--slots", "1", "--dir", str(tmp_path / "runs"), "--name", "cv",
@@ -110,6 +110,9 @@ def test_the_command_line_and_a_local_context(tmp_path: Path, capfd: pytest.Capt
     assert capfd.readouterr().out.startswith("id,case,repeat,fold,params.x,metrics.y")
     assert cli.main(["status", str(tmp_path / "runs" / "cv")]) == 0
     assert "(n=6): case 0." in capfd.readouterr().out
+    assert cli.main(["best", str(tmp_path / "runs" / "cv")]) == 0
+    assert "  case        0: y 2.5000 ± 0.4282 (n=6)\n" in capfd.readouterr().out
+    assert cli.main(["check", f"{target}:train", "--param", "x=1", "--folds", "3"]) == 0
     with st.testing.local_context({"x": 1}, fold=2, folds=5) as ctx:
         assert (ctx.fold, ctx.folds, ctx.repeat) == (2, 5, 0)
     with st.testing.local_context({"x": 1}) as ctx:

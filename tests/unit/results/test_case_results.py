@@ -102,6 +102,12 @@ def test_the_table_shows_cases() -> None:
     assert "<td" in result("ssss")._repr_html_()
 
 
+def test_the_table_shows_what_failed_trials_leave_out() -> None:
+    lines = str(result("ssss", "ssfs")).splitlines()
+    assert "(n=3)" in lines[3]
+    assert "trials have failed in case 1: its means are of the n of 4 trials that succeeded" in lines
+
+
 def test_columns_of_a_frame() -> None:
     frame = result("ssss", "sspp").to_pandas()
     assert list(frame.columns[:6]) == ["id", "case", "repeat", "fold", "params.lr", "params.epochs"]

@@ -66,7 +66,7 @@ def check(size: int, records: list[AnyRecord]) -> None:
 def test_cases_are_closed_once_they_cannot_win(
     size: int, agents: int, values: list[float | None], data: st.DataObject
 ) -> None:
-    """In runs whose driver may be lost after each end of a trial."""
+    """The driver of the run may be lost after each end of a trial."""
     limits: dict[str, Any] = {"metric": "loss", "mode": "min", "replicas": size}
     world, commands = World(cases=CASES), list[do.Command]()
     world.begin(**limits)
