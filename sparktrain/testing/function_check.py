@@ -44,11 +44,11 @@ class CheckRequest(Struct, frozen=True):
     backend: str = AUTO
     metric: str | None = None
     seed: int = 0
-    folds: int = 1
     env: dict[str, str] = {}
     data: dict[str, list[str]] = {}
     """Files for `ctx.dataset`, by name."""
     timeout_s: float = 120.0
+    folds: int = 1
 
 
 class CheckReport(Struct, kw_only=True):

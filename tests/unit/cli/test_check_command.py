@@ -32,6 +32,7 @@ def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     [
         (["--workers", "0"], "--workers (0) must be at least 1"),
         (["--workers", "two"], "--workers"),
+        (["--folds", "0"], "--folds (0) must be at least 1"),
         (["--backend", "horovad"], "did you mean 'horovod'"),
         (["--param", "lr"], "--param 'lr'"),
         (["--param", "lr=1", "--param", "lr=2"], "'lr' is given twice"),
