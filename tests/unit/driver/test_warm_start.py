@@ -45,6 +45,11 @@ LISTS = {"lr": [0.1, 0.5], "units": [16, 64]}
         ("runs/a", {"sampler": "qmc"}, r"sampler='qmc' learns nothing"),
         ("runs/a", {"space": LISTS}, r"sampler='grid' learns nothing.*Use sampler='tpe'.*sparktrain.extend"),
         ("runs/a", {"sampler": "nsgaii"}, r"learns only from trials of its own generations"),
+        (
+            "runs/a",
+            {"sampler": "cmaes", "space": {"lr": uniform(0, 1), "units": uniform(1, 9)}},
+            r"^sampler='cmaes' learns only from trials of its own generations.*pass the best parameters as dicts",
+        ),
         ({"lr": 0.2, "units": 16}, {"space": LISTS}, r"lr = 0.2 is not in"),
     ],
 )

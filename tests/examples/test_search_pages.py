@@ -1,0 +1,91 @@
+"""The programs on the pages about search, stoppers and Optuna, each page as one program on this machine."""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+RUN_S = 240.0
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+HERE = """\
+from functools import partial
+
+import sparktrain as st
+
+spark = st.local(slots=2)
+st.sweep = partial(st.sweep, spark=spark, dir="runs", preload=["numpy"], progress=False)
+"""
+BEFORE = {
+    "search": """
+import pandas as pd
+
+def train(lr, dropout, units=64):
+    return {"accuracy": 1 - abs(lr - 0.01) - dropout / 10}
+
+space = {"lr": st.loguniform(1e-3, 1), "dropout": st.uniform(0, 0.5)}
+table = pd.DataFrame({"lr": [0.01, 0.1], "dropout": [0.1, 0.2], "accuracy": [0.9, 0.8]})
+for name in ("monday", "a", "b"):
+    st.sweep(train, space, metric="accuracy", trials=2, name=name)
+""",
+    "stopping": """
+def train(lr, ctx):
+    for epoch in range(27):
+        ctx.report(epoch, accuracy=lr * epoch)
+        if ctx.should_stop():
+            break
+    return {"accuracy": lr * epoch}
+
+space, value = {"lr": [0.3, 0.2, 0.1, 0.05]}, 0.5
+""",
+    "optuna": """
+class Model:
+    def __init__(self, layers, lr):
+        self.accuracy, self.gain = 0.0, lr * layers
+
+    def train_one_epoch(self):
+        self.accuracy += self.gain
+        return self.accuracy
+
+build = Model
+""",
+}
+"""What the readers of a page have."""
+AFTER = {
+    "search": "assert len(result.trials) == 6, result\n",
+    "stopping": 'assert st.sweep(train, {"lr": [0.1]}, metric="accuracy").best.metrics == {"accuracy": 0.5}\n',
+    "optuna": "assert len(kept.trials) == 4, kept.trials\n",
+}
+SMALLER = {
+    "trials=60": "trials=6",
+    "trials=40": "trials=4",
+    "n_trials=100": "n_trials=4",
+    '"hdfs:///runs': '"runs',
+    '"/shared/runs': '"runs',
+    'kept = optuna.create_study(storage="sqlite:///mnist.db"': 'kept = optuna.create_study(storage="sqlite:///kept.db"',
+}
+"""What is replaced: numbers of trials, and places that this machine lacks or that another block has used."""
+
+
+def program(page: str) -> str:
+    """The blocks of a page in their order, between what its readers have and what must hold then."""
+    blocks = _BLOCK.findall((DOCS / f"{page}.md").read_text())
+    text = "\n".join(blocks)
+    for old, new in SMALLER.items():
+        text = text.replace(old, new)
+    if find_spec("plotly") is None:  # Optuna draws with it
+        text = re.sub(r"^optuna\.visualization\..*\n", "", text, flags=re.MULTILINE)
+    return f"{HERE}{BEFORE[page]}{text}\n{AFTER[page]}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", BEFORE)
+def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text(program(page))
+    ran = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=RUN_S, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
