@@ -9,10 +9,12 @@ from functools import partial
 from importlib.util import find_spec
 from inspect import unwrap
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from sparktrain.config.param_values import type_name
 from sparktrain.config.sampler_names import is_ours
 from sparktrain.errors import SpecError
+from sparktrain.search.cma_source import CmaSource
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.optuna_sampler import Goal, OptunaSampler
 from sparktrain.search.own_sampler import OwnSampler
@@ -72,12 +74,13 @@ class SamplerChoice:
         make: Callable[..., Any] = _MAKERS[name]
         if name == "qmc":
             make = partial(make, self.seed)
+        source = CmaSource() if name == "cmaes" else None
         if name == "cmaes":
-            make = partial(make, slots)
+            make = partial(make, slots, source)
         if name == "nsgaii":
             make = partial(make, _population(total))
         batch = 1 if name == "gp" else _BATCH
-        return OptunaSampler(sampled, total, self.goal, self.seed, make, name in _LEARNING, batch)
+        return OptunaSampler(sampled, total, self.goal, self.seed, make, name in _LEARNING, batch, source=source)
 
     def _check(self, name: str, space: SampledSpace) -> None:
         called = "the sampler of Optuna" if name.startswith(_OBJECT) else f"sampler={name!r}"
@@ -198,20 +201,27 @@ def _gp(seed: int, space: Mapping[str, Any]) -> "BaseSampler":
     return _over(GPSampler, space)(seed=seed, independent_sampler=_random(seed, space))
 
 
-def _cmaes(slots: int, seed: int, space: Mapping[str, Any]) -> "BaseSampler":
-    """A result counts only for the generation that its trial is of, so a generation has at least as many as slots."""
+def _cmaes(slots: int, source: CmaSource, seed: int, space: Mapping[str, Any]) -> "BaseSampler":
+    """A result counts only for the generation that its trial is of, so a generation has at least as many as slots.
+
+    The first generation follows from `source`, where that has enough.
+    """
     from math import log
 
     from optuna.distributions import CategoricalDistribution
+    from optuna.exceptions import ExperimentalWarning
     from optuna.samplers import CmaEsSampler
 
     numbers = {path: each for path, each in space.items() if not isinstance(each, CategoricalDistribution)}
-    return _over(CmaEsSampler, numbers)(
-        seed=seed,
-        popsize=max(slots, 4 + int(3 * log(len(numbers)))),
-        independent_sampler=_random(seed, space),
-        warn_independent_sampling=False,
-    )
+    with catch_warnings():
+        simplefilter("ignore", ExperimentalWarning)
+        return _over(CmaEsSampler, numbers)(
+            seed=seed,
+            popsize=max(slots, 4 + int(3 * log(len(numbers)))),
+            independent_sampler=_random(seed, space),
+            warn_independent_sampling=False,
+            source_trials=source.trials(numbers),
+        )
 
 
 def _qmc(run_seed: int, seed: int, space: Mapping[str, Any]) -> "BaseSampler":

@@ -18,6 +18,7 @@ import msgspec
 
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
+from sparktrain.search.cma_source import CmaSource
 from sparktrain.search.optuna_space import distributions_of, params_of, suggested, value_of
 from sparktrain.search.sampled_space import MAX_REFUSED, Leaf, SampledSpace
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion
@@ -57,7 +58,7 @@ class OptunaSampler(Sampler):
     """Proposes what a sampler of Optuna suggests. Imports Optuna when it is used first.
 
     `make` makes the sampler of each ask; `batch` is the most cases of one call. `hooked`: the sampler may learn by its
-    `after_trial`, also of trials of earlier drivers.
+    `after_trial`, also of trials of earlier drivers. `source` gets the results of former runs, where `make` uses it.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class OptunaSampler(Sampler):
         learns: bool,
         batch: int,
         hooked: bool = False,
+        source: CmaSource | None = None,
     ) -> None:
         self.total = total
         self.learns = learns
@@ -79,6 +81,7 @@ class OptunaSampler(Sampler):
         self._make = make
         self._batch = batch
         self._hooked = hooked
+        self._source = source
         self._restoring = False
         self._axes = space.axes
         self._normal = {path for path, leaf in space.distributions.items() if leaf.kind == "normal"}
@@ -124,6 +127,8 @@ class OptunaSampler(Sampler):
             self._tell(number, TrialState.PRUNED, value)
         elif observation.status is ObservedStatus.SUCCEEDED and math.isfinite(value):
             self._tell(number, TrialState.COMPLETE, value)
+            if observation.trial < 0 and self._source is not None:
+                self._source.add(self._study[1].get_trial_params(self._trial_id(number)), value)
         else:
             self._tell(number, TrialState.FAIL)
 

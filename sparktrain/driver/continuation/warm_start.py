@@ -20,12 +20,13 @@ from sparktrain.ids import TrialId
 from sparktrain.runs.history import look, observation
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of, run_in
 from sparktrain.runs.plan import KnownResult, WarmPlan
+from sparktrain.search.cma_source import LEAST_KNOWN
 from sparktrain.search.sampler import Observation, ObservedStatus, Sampler
 from sparktrain.search.space import Params, Space
 from sparktrain.search.warm_sampler import Places, WarmSampler
 from sparktrain.state.trial import TrialStatus
 
-NO_STATE = ("cmaes", "nsgaii")
+NO_STATE = ("nsgaii",)
 """Samplers that count a result only in the generation of trials that they proposed it in."""
 _PARAMS, _METRICS = "params.", "metrics."
 _ENDED = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
@@ -40,6 +41,8 @@ class WarmStart:
     metric: str | None = None
     points: tuple[Params, ...] = field(default=())
     """The cases of the points, in their order."""
+    least: int = 0
+    """How many results the sampler needs, where there are any sources of results."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -66,6 +69,13 @@ class WarmStart:
             taken, line = _taken(found, places, label, self.metric or "")
             known += taken
             lines.append(line)
+        succeeded = sum(each.status == ObservedStatus.SUCCEEDED for each in known)
+        if lines and succeeded < self.least:
+            have = formatting.count(succeeded, "result")
+            raise SpecError(
+                f"warm_start has {have} in the space, and sampler='cmaes' takes its first distribution from the best "
+                f"tenth of {self.least} at least: add more, use sampler='tpe', or pass the best parameters as dicts"
+            )
         if self.points:
             lines.append(f"{formatting.count(len(self.points), 'point')} of warm_start {_are(self.points)} tried first")
         return WarmPlan(self.labels, tuple(lines), self.points, self.metric, tuple(known))
@@ -93,7 +103,7 @@ def checked(
         raise SpecError(
             f"warm_start has {len(points)} points, and trials={spec.trials}: pass more trials, or fewer points"
         )
-    return WarmStart(sources, space, spec.metric, tuple(points))
+    return WarmStart(sources, space, spec.metric, tuple(points), LEAST_KNOWN if name == "cmaes" else 0)
 
 
 def _check_learns(spec: SweepSpec, sampler: Sampler, name: str) -> None:

@@ -45,11 +45,6 @@ LISTS = {"lr": [0.1, 0.5], "units": [16, 64]}
         ("runs/a", {"sampler": "qmc"}, r"sampler='qmc' learns nothing"),
         ("runs/a", {"space": LISTS}, r"sampler='grid' learns nothing.*Use sampler='tpe'.*sparktrain.extend"),
         ("runs/a", {"sampler": "nsgaii"}, r"learns only from trials of its own generations"),
-        (
-            "runs/a",
-            {"sampler": "cmaes", "space": {"lr": uniform(0, 1), "units": uniform(1, 9)}},
-            r"^sampler='cmaes' learns only from trials of its own generations.*pass the best parameters as dicts",
-        ),
         ({"lr": 0.2, "units": 16}, {"space": LISTS}, r"lr = 0.2 is not in"),
     ],
 )
@@ -106,3 +101,14 @@ def test_failed_and_pruned_rows_of_a_result_count_as_such(tmp_path: Path) -> Non
 
 def test_the_plan_of_a_run_without_a_warm_start_is_as_before(tmp_path: Path) -> None:
     assert b"warm" not in prepared(tmp_path, None).attached().plan.encode()
+
+
+def test_cmaes_needs_ten_results(tmp_path: Path) -> None:
+    numbers = {"sampler": "cmaes", "space": {"lr": uniform(0, 1), "units": uniform(1, 9)}}
+    rows = [{"lr": n / 20, "units": 2.0, "loss": n, "status": "pruned" if n == 9 else "succeeded"} for n in range(11)]
+    made = prepared(tmp_path, pd.DataFrame(rows), **numbers).attached().plan.warm
+    assert len(made.known) == 11
+    with pytest.raises(SpecError, match=r"^warm_start has 9 results in the space, and sampler='cmaes' .* of 10 at"):
+        prepared(tmp_path, pd.DataFrame(rows[:10]), **numbers).attached()
+    points = prepared(tmp_path, {"lr": 0.5, "units": 2.0}, **numbers).attached().plan.warm
+    assert points.known == ()

@@ -1,5 +1,6 @@
 """Points that are tried first, results of former runs, and where parameters of elsewhere are in a space."""
 
+from statistics import median
 from typing import Any
 
 import pytest
@@ -45,6 +46,30 @@ class TestWarmTpe(SamplerContract):
 
     def make(self) -> Sampler:
         return WarmSampler(tpe(), POINTS, known(12))
+
+
+NUMBERS = space(x=uniform(0, 5), y=uniform(0, 5), k=[1, 2])
+
+
+def cmaes(trials: int = 24) -> Sampler:
+    return SamplerChoice(asked="cmaes", trials=trials, seed=5, goal=Goal("y", False)).sampler(NUMBERS)
+
+
+def around(x: float, y: float) -> list[Observation]:
+    """Results all over the space; those near this point are the best."""
+    cases = [{"x": n % 7 * 0.8, "y": n // 7 * 0.8, "k": 1 + n % 2} for n in range(49)]
+    costs = [(case["x"] - x) ** 2 + (case["y"] - y) ** 2 for case in cases]
+    return [
+        Observation(TrialId(-1 - n), case, ObservedStatus.SUCCEEDED, {"y": cost})
+        for n, (case, cost) in enumerate(zip(cases, costs, strict=True))
+    ]
+
+
+class TestWarmCmaes(SamplerContract):
+    """The same for CMA-ES, which starts at the best of what is known."""
+
+    def make(self) -> Sampler:
+        return WarmSampler(cmaes(), [{"x": 3.5, "y": 1.5, "k": 1}], around(4.0, 0.8))
 
 
 class TestWarmGrid(SamplerContract):
@@ -150,3 +175,14 @@ def test_a_list_has_its_own_cases_alone(listed: Any) -> None:
     places = Places(listed)
     assert places.find({"b": "y", "a": 2.0}).case == {"a": 2, "b": "y"}
     assert places.find({"a": 1, "b": "y"}).problem.startswith("{'a': 1, 'b': 'y'} is not among the")
+
+
+def test_cmaes_starts_where_the_best_known_results_are() -> None:
+    for x, y in ((4.0, 0.8), (0.8, 4.0)):
+        away = []
+        for results in (around(x, y), []):
+            sampler = WarmSampler(cmaes(), [], results)
+            sampler.restore([])
+            first = drawn(sampler, [4, 4, 4])
+            away.append(median((case["x"] - x) ** 2 + (case["y"] - y) ** 2 for case in first))
+        assert away[0] < away[1] / 2, away
