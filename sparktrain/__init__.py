@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     )
     from sparktrain.config.gang_spec import Backend, Role
     from sparktrain.config.stoppers import ASHA, Hyperband, Median, Patience, StopRule, Threshold, Wilcoxon
+    from sparktrain.config.tracking_options import MLflow
     from sparktrain.datasets.columns import Column, ColumnKind
     from sparktrain.driver.engines.local_engine import LocalMachine, local
     from sparktrain.prediction import predict, register_predict
@@ -80,6 +81,15 @@ if TYPE_CHECKING:
     from sparktrain.search.space import Cases, Grid, Space, When, Zipped, cases, grid, when, zipped
     from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
     from sparktrain.state.trial import TrialStatus
+    from sparktrain.tracking.callback import (
+        Callback,
+        TrackedEnd,
+        TrackedReport,
+        TrackedResult,
+        TrackedRun,
+        TrackedTrial,
+    )
+    from sparktrain.tracking.notice import Notice
     from sparktrain.training.checkpoint.saver import CheckpointSaver, Restored
     from sparktrain.training.context import TrainContext
     from sparktrain.training.data.stream.stream_data import StreamData
@@ -145,6 +155,14 @@ _HOMES = {
     "Loss": "sparktrain.state.outcome",
     "Restart": "sparktrain.state.outcome",
     "TrialStatus": "sparktrain.state.trial",
+    "MLflow": "sparktrain.config.tracking_options",
+    "Callback": "sparktrain.tracking.callback",
+    "TrackedEnd": "sparktrain.tracking.callback",
+    "TrackedReport": "sparktrain.tracking.callback",
+    "TrackedResult": "sparktrain.tracking.callback",
+    "TrackedRun": "sparktrain.tracking.callback",
+    "TrackedTrial": "sparktrain.tracking.callback",
+    "Notice": "sparktrain.tracking.notice",
     "CheckpointSaver": "sparktrain.training.checkpoint.saver",
     "Restored": "sparktrain.training.checkpoint.saver",
     "TrainContext": "sparktrain.training.context",
@@ -190,6 +208,7 @@ __all__ = [
     "AgentsLostError",
     "Backend",
     "BugError",
+    "Callback",
     "CaseResult",
     "Cases",
     "CheckpointError",
@@ -214,11 +233,13 @@ __all__ = [
     "JournalCorruptError",
     "LocalMachine",
     "Loss",
+    "MLflow",
     "Median",
     "MemberResult",
     "MissingFileError",
     "NestedCallError",
     "NoBestTrialError",
+    "Notice",
     "Observation",
     "ObservedStatus",
     "OutOfStepError",
@@ -255,6 +276,11 @@ __all__ = [
     "SweepResult",
     "SweepStatus",
     "Threshold",
+    "TrackedEnd",
+    "TrackedReport",
+    "TrackedResult",
+    "TrackedRun",
+    "TrackedTrial",
     "TrainContext",
     "TrainingData",
     "TrialResult",

@@ -178,7 +178,7 @@ def resume(
     prepared = compose_again(
         directory, asked["retry_failed"], environment(asked["env"], asked["forward_env"]), asked["tensorboard"]
     )
-    prepared = prepared.limited(asked["max_concurrent_trials"], asked["agents"])
+    prepared = prepared.observed(asked).limited(asked["max_concurrent_trials"], asked["agents"])
     made = _alone(prepared, asked["progress"], spark, asked["agents"])
     return run_end(prepared, made).result() if prepared.plan.kind == "run" else made
 
@@ -218,7 +218,7 @@ def extend(
         environment(asked["env"], asked["forward_env"]),
         asked["tensorboard"],
         Extension(asked["trials"], space),
-    )
+    ).observed(asked)
     return _alone(prepared.limited(asked["max_concurrent_trials"], None), asked["progress"], spark, None)
 
 
@@ -317,11 +317,11 @@ def resume_target(
     env: Mapping[str, str] | None = None,
     tensorboard: bool = False,
     extension: Extension | None = None,
+    observers: Mapping[str, Any] | None = None,
 ) -> SweepResult | RunEnd:
     """Resume a run for the command line, or extend it; `engine` is as in `sweep_target`."""
-    prepared = compose_again(directory, retry_failed, env, tensorboard, extension)
-    prepared = prepared.limited(max_concurrent_trials, agents)
-    made = _execute(prepared, LateAgents(engine, agents), True, display)
+    prepared = compose_again(directory, retry_failed, env, tensorboard, extension).observed(observers or {})
+    made = _execute(prepared.limited(max_concurrent_trials, agents), LateAgents(engine, agents), True, display)
     return run_end(prepared, made) if prepared.plan.kind == "run" else made
 
 

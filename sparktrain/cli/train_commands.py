@@ -307,6 +307,7 @@ def perform_resume(request: CommandRequest, extension: "Extension | None" = None
             display=call.display,
             env=environment(settings.get("env", {}), settings.get("forward_env", ())),
             tensorboard=settings.get("tensorboard", False),
+            observers=settings,
             **({} if extension is None else {"extension": extension}),
         )
         return (

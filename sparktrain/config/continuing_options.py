@@ -7,6 +7,7 @@ from sparktrain.config.option_catalog import ConcurrencyKeywords, EnvironmentKey
 from sparktrain.config.option_rules import ValueRule, whole
 from sparktrain.config.param_values import shown
 from sparktrain.config.search_options import TRIALS
+from sparktrain.config.tracking_options import CallbackKeywords
 from sparktrain.errors import SpecError
 
 
@@ -19,7 +20,7 @@ def checkpoint_choice(value: object, subject: str = "from_checkpoint") -> str:
     return value
 
 
-class ExtendKeywords(ConcurrencyKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
+class ExtendKeywords(ConcurrencyKeywords, EnvironmentKeywords, ProgressKeywords, CallbackKeywords, total=False):
     """Options of `extend`."""
 
     trials: Annotated[

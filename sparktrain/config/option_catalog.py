@@ -27,6 +27,7 @@ from sparktrain.config.option_rules import (
 from sparktrain.config.quantities import Duration
 from sparktrain.config.search_options import SearchKeywords
 from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
+from sparktrain.config.tracking_options import CallbackKeywords, TrackingKeywords
 
 BackendName = Literal["auto", "horovod", "tensorflow", "none"]
 
@@ -116,8 +117,8 @@ class EnvironmentKeywords(TypedDict, total=False):
     ]
 
 
-class ProgressKeywords(TypedDict, total=False):
-    """Options of all calls that show progress."""
+class ProgressKeywords(TrackingKeywords, total=False):
+    """Options of all calls that show progress, and pass it on."""
 
     progress: Annotated[
         bool, CallOption("Show progress.", FLAG, default=True, flag=None, in_file=False, page="results.md")
@@ -294,13 +295,13 @@ class TrialsKeywords(CommonKeywords, SearchKeywords, total=False):
     ]
 
 
-class PoolLaunchKeywords(TrialsKeywords, total=False):
+class PoolLaunchKeywords(TrialsKeywords, CallbackKeywords, total=False):
     """Options of `Pool.launch`."""
 
     metric: Annotated[str | None, _METRIC]
 
 
-class PoolSweepKeywords(TrialsKeywords, total=False):
+class PoolSweepKeywords(TrialsKeywords, CallbackKeywords, total=False):
     """Options of `Pool.sweep`."""
 
     metric: Required[Annotated[str, _METRIC]]
@@ -324,6 +325,10 @@ class ConcurrencyKeywords(TypedDict, total=False):
     ]
 
 
+class StudyKeywords(TrialsKeywords, ConcurrencyKeywords, total=False):
+    """Options of `optuna.optimize`, which has callbacks of its own."""
+
+
 class LaunchKeywords(PoolLaunchKeywords, ConcurrencyKeywords, total=False):
     """Options of `launch`, and of the command line's `sweep`."""
 
@@ -332,7 +337,7 @@ class SweepKeywords(PoolSweepKeywords, ConcurrencyKeywords, total=False):
     """Options of `sweep`."""
 
 
-class PoolRunKeywords(CommonKeywords, total=False):
+class PoolRunKeywords(CommonKeywords, CallbackKeywords, total=False):
     """Options of `Pool.run`."""
 
     workers: Required[
@@ -413,7 +418,9 @@ class RunKeywords(PoolRunKeywords, StandbyKeywords, total=False):
     """Options of `run`."""
 
 
-class ResumeKeywords(ConcurrencyKeywords, StandbyKeywords, EnvironmentKeywords, ProgressKeywords, total=False):
+class ResumeKeywords(
+    ConcurrencyKeywords, StandbyKeywords, EnvironmentKeywords, ProgressKeywords, CallbackKeywords, total=False
+):
     """Options of `resume`: `max_concurrent_trials` is for a sweep, `agents` for a run of one gang."""
 
 

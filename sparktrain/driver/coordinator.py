@@ -170,7 +170,7 @@ class Coordinator:
         if self._broken is not None:
             raise _broken(self._broken)
         uploads = Uploads(work.store, work.layout, self._server.knows, self._clock)
-        recorder = MetricRecorder(work.journal, MetricLog(work.store, work.layout), self._clock)
+        recorder = MetricRecorder(work.journal, MetricLog(work.store, work.layout), self._clock, heard=work.reported)
         writer = JournalWriter(recorder, work.records, self._perform, self._clock, self._background)
         self._run = run = ActiveRun(work, uploads, recorder, writer, self._clock)
         try:
@@ -300,6 +300,7 @@ class Coordinator:
     def _place_member(self, start: do.PlaceMember) -> None:
         run = self._active()
         run.uploads.expect(start.agent, start.member)
+        run.work.placed(start.member, start.params)
         self._server.send(start.agent, run.work.start_of(start))
 
     async def _delete(self, store: Store, doomed: tuple[Checkpoint, ...]) -> None:
@@ -333,7 +334,7 @@ class Coordinator:
             end = observation(self._sweep().cases.end(trial), work.spec.metric)
             self._background(self._sampling.observe(work.sampler, end))
         self._active().tally.add(trial)
-        work.watcher.trial_ended(result_of(trial, work))
+        work.trial_ended(result_of(trial, work))
 
     # ---- beside the loop
 
@@ -363,8 +364,7 @@ class Coordinator:
         self.stop(line if isinstance(error, SamplerError) else f"an error in the driver: {line}", 0.0)
 
     def _break(self, error: BaseException) -> None:
-        """There are no more ticks: the run, if any, ends at once, because it would wait forever, and so does the
-        coordinator."""
+        """There are no more ticks: the run, if any, would wait forever, and ends at once, as does the coordinator."""
         self._broken = error
         if self._run is not None and not self._run.end.done():
             self._run.end.set_exception(self._run.error or _broken(error))

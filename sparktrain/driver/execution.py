@@ -10,6 +10,7 @@ from sparktrain.cluster import preflight
 from sparktrain.display.progress import Display
 from sparktrain.driver.admission import admit, slots_of_feeds
 from sparktrain.driver.backend_choice import HOROVOD
+from sparktrain.driver.callbacks.callback_feed import CallbackFeed, listening
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.feeds.stream_feeds import FeedSettings, StreamFeeds
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
@@ -118,6 +119,9 @@ class PoolAgents:
 def _finished(prepared: PreparedRun, display: Display) -> SweepResult | None:
     """The result of a run in which nothing is left to do, which is shown; None for any other."""
     if (done := finished(prepared)) is not None:
+        with listening(prepared) as feed:
+            if feed is not None:
+                feed.ended(done)
         display.start()
         display.print_line(nothing_run(done))
         display.close()
@@ -129,6 +133,12 @@ def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepRes
     if prepared.choice is not None and prepared.choice.tentative:
         prepared = prepared.settled(agents.have(HOROVOD, prepared.spec.start_timeout_s))
     prepared = prepared.started()
+    with listening(prepared) as feed:
+        return _train(agents, prepared, display, feed)
+
+
+def _train(agents: AgentPool, prepared: PreparedRun, display: Display, feed: CallbackFeed | None) -> SweepResult:
+    """As `_run`, for a run that has its directory; `feed` reports to its callbacks."""
     display.start()
     try:
         for line in (*opening(prepared), *(f"{prepared.spec.name}: {note}" for note in agents.engine.notes)):
@@ -139,12 +149,14 @@ def _run(agents: AgentPool, prepared: PreparedRun, display: Display) -> SweepRes
                 beside.enter_context(_board(prepared, agents.engine, display))
                 prepared = _with_data(prepared, agents, display)
                 streams = beside.enter_context(_streams(prepared, agents))
-                work = replace(prepared.work(agents.agents, display, agents.who()), streams=streams)
+                work = replace(prepared.work(agents.agents, display, agents.who()), streams=streams, listener=feed)
             with _given_back(prepared, PoolError):  # its slots were taken while data was written
                 ran, was_interrupted = agents.run(work)
     finally:
         display.close()
     made = result(prepared, ran, work.journal)
+    if feed is not None:
+        feed.ended(made)
     if was_interrupted:
         raise KeyboardInterrupt(interrupted(made))
     if ran.end.ending == Ending.UNLOADABLE and ran.end.failure is not None:

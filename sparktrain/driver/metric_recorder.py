@@ -1,7 +1,7 @@
 """Stores reports of trials beside the journal: each is durable before a later checkpoint or result counts."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sparktrain.clock import Clock
 from sparktrain.driver.journal_writer import JournalPort, Rewriting
@@ -26,7 +26,16 @@ class MetricRecorder(JournalPort):
     `record` belongs to the coordinator's event loop; the methods of `JournalPort` block, and are called as those are.
     """
 
-    def __init__(self, book: JournalPort, log: MetricLog, clock: Clock, waiting: WaitingReports | None = None) -> None:
+    def __init__(
+        self,
+        book: JournalPort,
+        log: MetricLog,
+        clock: Clock,
+        waiting: WaitingReports | None = None,
+        heard: Callable[[Member, Sequence[Report]], None] = lambda member, reports: None,
+    ) -> None:
+        """`heard` gets what `record` gets; it must neither block nor raise."""
+        self._heard = heard
         self._book = book
         self._log = log
         self._clock = clock
@@ -38,6 +47,7 @@ class MetricRecorder(JournalPort):
 
     def record(self, member: Member, reports: Sequence[Report]) -> None:
         """Keep the reports until the next write; blocks on the local disk at most."""
+        self._heard(member, reports)
         if not self._waiting.size:
             self._since = self._clock.now()
         rows = (

@@ -26,6 +26,7 @@ from sparktrain.config.sweep_spec import SweepSpec, metric_name
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice
+from sparktrain.driver.callbacks.callback_choice import callbacks_of
 from sparktrain.driver.continuation.extension import Extension
 from sparktrain.driver.continuation.first_checkpoint import first_records
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
@@ -86,6 +87,8 @@ class PreparedRun:
     retry_failed: bool = False
     tensorboard: bool = False
     """TensorBoard is served while the run lasts."""
+    callbacks: tuple[Any, ...] = field(default=(), repr=False)
+    """What learns about the run: objects with methods of `Callback`."""
     sampler: Any = None
     """The sampler that was asked for: a name, an object, or None."""
     extends: bool = False
@@ -211,6 +214,10 @@ class PreparedRun:
         check_unchanged(found.plan, same.plan, self.where, allow, lines[0], failed, lines[1])
         again = self.retry_failed and not (replaces and found.retried)
         return replace(same, found=found, retry_failed=again, replaces=replaces)
+
+    def observed(self, asked: Mapping[str, Any]) -> "PreparedRun":
+        """The same with the callbacks that the options of its call ask for. Raises SpecError."""
+        return replace(self, callbacks=callbacks_of(asked))
 
     def limited(self, concurrent: int | None, agents: int | None) -> "PreparedRun":
         """The same with the limit of the resuming call. Raises SpecError for one that its kind does not have."""
@@ -385,6 +392,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         allow_changed=frozenset(asked["allow_changed"]),
         retry_failed=asked["retry_failed"],
         tensorboard=check_tensorboard(asked["tensorboard"]),
+        callbacks=callbacks_of(given),
         sampler=given.get("sampler"),
         warm=warm,
         concurrent=options.concurrent,

@@ -1,14 +1,15 @@
 """What one call of `sweep()` passes to the coordinator, and what that returns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Progress
 from sparktrain.driver.journal_writer import JournalPort
+from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.messages import Code, FeedEnded, MemberFeed, StartMember
 from sparktrain.rundir.layout import RunLayout
@@ -16,6 +17,7 @@ from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.sampler import Sampler
 from sparktrain.state.commands import EndRun, PlaceMember
 from sparktrain.state.events import RunLimits
+from sparktrain.state.outcome import Report
 from sparktrain.state.records import AnyRecord, DriverStarted
 from sparktrain.store.base import Store
 
@@ -45,6 +47,22 @@ class FeedPort(Protocol):
 
     def on_feed(self, message: MemberFeed, answer: Callable[[FeedEnded], None]) -> None:
         """Handle a member's message; `answer` sends to it, in any thread. Does not block."""
+        ...
+
+
+class RunListener(Protocol):
+    """What callbacks learn about a run. Called from the coordinator's thread; must neither block nor raise."""
+
+    def placed(self, member: Member, params: Mapping[str, Any]) -> None:
+        """A member starts."""
+        ...
+
+    def reported(self, member: Member, reports: Sequence[Report]) -> None:
+        """A member has reported."""
+        ...
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """A trial has its final status; once for each."""
         ...
 
 
@@ -78,6 +96,24 @@ class RunRequest:
     """Where trials find their datasets."""
     streams: FeedPort | None = None
     """Runs the jobs that feed streams; None without any."""
+    listener: RunListener | None = None
+    """Reports to callbacks; None without any."""
+
+    def placed(self, member: Member, params: Mapping[str, Any]) -> None:
+        """Report that a member starts."""
+        if self.listener is not None:
+            self.listener.placed(member, params)
+
+    def reported(self, member: Member, reports: Sequence[Report]) -> None:
+        """Pass on what a member reports."""
+        if self.listener is not None:
+            self.listener.reported(member, reports)
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """Report that a trial has its final status."""
+        self.watcher.trial_ended(trial)
+        if self.listener is not None:
+            self.listener.trial_ended(trial)
 
     @property
     def stream_keys(self) -> MemberStreams:

@@ -148,6 +148,7 @@ FENCES = [
             "sparktrain/cli/common.py",
             "sparktrain/cluster/yarn_container.py",
             "sparktrain/cluster/jvm.py",
+            "sparktrain/driver/callbacks/callback_choice.py",  # the address of MLflow, by its own variable
             "sparktrain/driver/forwarded_env.py",
             "sparktrain/driver/engines/local_gpus.py",
             "sparktrain/driver/engines/nursery_process.py",
@@ -158,6 +159,7 @@ FENCES = [
             "sparktrain/store/hadoop/hadoop_conf.py",
             "sparktrain/store/hadoop/token_file.py",
             "sparktrain/testing/",
+            "sparktrain/tracking/notice.py",  # a command of the user gets it, with the notice
             "sparktrain/training/",
             "sparktrain/usercode/import_cache.py",
         ),

@@ -1,0 +1,23 @@
+"""From the options of a call to the callbacks of its run."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sparktrain.config.quantities import seconds
+from sparktrain.config.tracking_options import URI_VARIABLE, callbacks, notice, tracking
+from sparktrain.tracking.mlflow_tracker import MLflowTracker
+from sparktrain.tracking.notice import NoticeSender
+
+DEFAULT_AFTER_S = 1800.0
+
+
+def callbacks_of(asked: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The objects that learn about a run, from its options by name. Raises SpecError."""
+    found = list(callbacks(asked.get("callbacks") or ()))
+    if (options := tracking(asked.get("tracking") or "none")) is not None:
+        found.append(MLflowTracker(options, options.address(os.environ.get(URI_VARIABLE, ""))))
+    if (target := notice(asked.get("notify") or "none")) is not None:
+        after_s = cast(float, seconds(asked.get("notify_after", DEFAULT_AFTER_S), "notify_after"))
+        found.append(NoticeSender(target, after_s))
+    return tuple(found)

@@ -1,0 +1,149 @@
+"""Reports to callbacks what happens in a run, from its state to their events."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sparktrain.clock import SystemClock
+from sparktrain.driver.prepare import PreparedRun
+from sparktrain.ids import CHIEF, Member
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.sweep_outcome import best_of
+from sparktrain.runs.trial_result import TrialResult
+from sparktrain.state.outcome import Report
+from sparktrain.tracking.callback import TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
+from sparktrain.tracking.delivery import Delivery
+
+FLUSH_S = 30.0
+"""How long the end of a run waits for all its callbacks together."""
+
+
+class CallbackFeed:
+    """The callbacks of one run. `placed`, `reported` and `trial_ended` belong to the coordinator's event loop, and do
+    not block."""
+
+    def __init__(self, run: TrackedRun, callbacks: Sequence[Any], flush_s: float) -> None:
+        self._run = run
+        self._deliveries = [Delivery(each) for each in callbacks]
+        self._flush_s = flush_s
+        self._trials: dict[int, TrackedTrial] = {}
+        self._reports: Counter[int] = Counter()
+        self._over = False
+        self._announce("run_started", run)
+
+    def placed(self, member: Member, params: Mapping[str, Any]) -> None:
+        """A member starts."""
+        known = self._trials.get(member.trial)
+        if not self._deliveries or (known is not None and known.generation == member.generation):
+            return
+        started = TrackedTrial(
+            id=self._id(member.trial), number=member.trial, params=dict(params), generation=member.generation
+        )
+        self._trials[member.trial] = started
+        self._announce("trial_started", started)
+
+    def reported(self, member: Member, reports: Sequence[Report]) -> None:
+        """A member has reported; only the chief's reports count."""
+        trial = self._trials.get(member.trial)
+        if member.rank != CHIEF or trial is None:
+            return
+        self._reports[member.trial] += len(reports)
+        passed = tuple(
+            TrackedReport(generation=member.generation, step=each.step, time=each.time, metrics=dict(each.metrics))
+            for each in reports
+        )
+        for each in self._deliveries:
+            each.report(trial, passed)
+
+    def trial_ended(self, trial: TrialResult) -> None:
+        """A trial has its final status."""
+        self._announce("trial_ended", self._end_of(trial))
+        self._trials.pop(trial.id, None)
+
+    def ended(self, made: SweepResult) -> None:
+        """The run is over. Any thread; does not block."""
+        best = best_of(made.trials, made.metric, made.mode)
+        self._finish(
+            status=made.status.value,
+            reason=made.reason or "",
+            seconds=made.seconds,
+            best=None if best is None else int(best.id),
+            trials=tuple(map(self._end_of, made.trials)),
+        )
+
+    def broken(self, error: BaseException) -> None:
+        """The call raises `error`; only the first end counts. Any thread; does not block."""
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        self._finish(status="error", reason=reason, seconds=0.0, best=None)
+
+    def close(self) -> None:
+        """Let all callbacks handle what waits. Blocks for the limit of `FLUSH_S` at most."""
+        clock = SystemClock()
+        deadline = clock.now() + self._flush_s
+        for each in self._deliveries:
+            each.expect_end(self._flush_s)
+        for each in self._deliveries:
+            each.close(max(0.0, deadline - clock.now()))
+
+    def _finish(self, **result: Any) -> None:
+        if not self._over:
+            self._over = True
+            self._announce("run_ended", TrackedResult(run=self._run, **result))
+
+    def _announce(self, method: str, event: Any) -> None:
+        for each in self._deliveries:
+            each.add(method, event)
+
+    def _id(self, trial: int) -> str:
+        return f"{self._run.id}-{trial}"
+
+    def _end_of(self, trial: TrialResult) -> TrackedEnd:
+        return TrackedEnd(
+            id=self._id(trial.id),
+            number=trial.id,
+            params=dict(trial.params),
+            generation=trial.generations,
+            status=trial.status.value,
+            metrics=dict(trial.metrics),
+            seconds=trial.seconds,
+            error="" if trial.error is None else trial.error.summary,
+            reports=self._reports[trial.id],
+        )
+
+
+def tracked(prepared: PreparedRun) -> TrackedRun:
+    """The run as callbacks know it; it has its `run.json`. Blocks on the store. Raises OSError."""
+    started = json.loads(prepared.store.read(prepared.layout.spec)).get("started") or 0.0
+    spec = prepared.spec
+    return TrackedRun(
+        id=f"{spec.name}-{round(started * 1000):x}",
+        name=spec.name,
+        directory=prepared.where,
+        kind=prepared.plan.kind,
+        function=prepared.plan.function,
+        metric=spec.metric,
+        mode=spec.mode,
+        started=started,
+        resumed=prepared.found is not None,
+    )
+
+
+@contextmanager
+def listening(prepared: PreparedRun) -> Iterator[CallbackFeed | None]:
+    """What reports to the callbacks of the run, until it is over and they have handled that; None without callbacks.
+
+    Blocks on the store at first, and for `FLUSH_S` at the end.
+    """
+    if not prepared.callbacks:
+        yield None
+        return
+    feed = CallbackFeed(tracked(prepared), prepared.callbacks, FLUSH_S)
+    try:
+        yield feed
+    except BaseException as error:
+        feed.broken(error)
+        raise
+    finally:
+        feed.close()

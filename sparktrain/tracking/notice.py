@@ -1,0 +1,181 @@
+"""Notices to people: that a run has ended, a first trial has failed, or nothing happens."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from sparktrain import formatting
+from sparktrain.backoff import Backoff, RetryBudget
+from sparktrain.clock import BlockingClock, SystemClock
+from sparktrain.config.tracking_options import masked
+from sparktrain.threads import spawn
+from sparktrain.tracking.callback import Callback, TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
+
+COMMAND_S = 30.0
+"""How long a command may run."""
+REQUEST_S = 10.0
+"""How long one request to an address may take."""
+BUDGET_S = 20.0
+"""How long all attempts for one notice may take."""
+_ERROR_LINES = 5
+
+logger = logging.getLogger("sparktrain")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """What `notify=` sends."""
+
+    event: Literal["ended", "first_failure", "no_progress"]
+    run: str
+    """Name of the run."""
+    directory: str
+    text: str
+    """One line for people."""
+    status: str = ""
+    """The status of the run, once it has ended, or of the trial that failed."""
+    trial: int | None = None
+    """The number of the trial that failed first, or of the best one at the end."""
+
+
+class NoticeSender(Callback):
+    """Sends the notices of one run to `target`: a function, a shell command, or an http(s) address."""
+
+    def __init__(
+        self, target: str | Callable[[Notice], object], after_s: float, clock: BlockingClock | None = None
+    ) -> None:
+        """Nothing happens, once no report and no end of a trial has come for `after_s` seconds."""
+        self._target = target
+        self._after_s = after_s
+        self._clock = clock or SystemClock()
+        self._run: TrackedRun | None = None
+        self._failed = False
+        self._moved = threading.Event()
+        self._over = threading.Event()
+        self._sending = threading.Lock()
+
+    def run_started(self, run: TrackedRun) -> None:
+        """See base class."""
+        self._run, self._failed = run, False
+        self._over.clear()
+        spawn(self._watch, "sparktrain-no-progress")
+
+    def reported(self, trial: TrackedTrial, reports: Sequence[TrackedReport]) -> None:
+        """See base class."""
+        self._moved.set()
+
+    def trial_ended(self, trial: TrackedEnd) -> None:
+        """See base class."""
+        self._moved.set()
+        if self._failed or trial.status not in ("failed", "lost"):
+            return
+        self._failed = True
+        text = f"trial {trial.number} is the first that {'failed' if trial.status == 'failed' else 'was lost'}"
+        self._send("first_failure", f"{text}: {trial.error}" if trial.error else text, trial.status, trial.number)
+
+    def run_ended(self, result: TrackedResult) -> None:
+        """See base class."""
+        self._over.set()
+        self._moved.set()
+        trials = formatting.count(len(result.trials), "trial")
+        best = "" if result.best is None else f", trial {result.best} is the best"
+        reason = f": {result.reason}" if result.reason else ""
+        self._send(
+            "ended", f"the run has ended as {result.status} ({trials}{best}){reason}", result.status, result.best
+        )
+
+    def _watch(self) -> None:
+        """Send one notice for each pause that is too long."""
+        sent = False
+        while not self._over.is_set():
+            moved = self._moved.wait(self._after_s)
+            self._moved.clear()
+            if moved:
+                sent = False
+            elif not sent and not self._over.is_set():
+                sent = True
+                self._send("no_progress", f"no report and no end of a trial for {self._after_s:.0f} s")
+
+    def _send(self, event: Literal["ended", "first_failure", "no_progress"], text: str, status: str = "",
+              trial: int | None = None) -> None:  # fmt: skip
+        assert self._run is not None
+        run = self._run
+        made = Notice(
+            event=event, run=run.name, directory=run.directory, text=f"{run.name}: {text}", status=status, trial=trial
+        )
+        with self._sending:
+            try:
+                self._deliver(made)
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+                logger.warning("the notice %r was not delivered: %s", made.text, problem, exc_info=self._own(error))
+
+    def _own(self, error: Exception) -> Exception | None:
+        """The error with its traceback, where that shows the user's function."""
+        return error if callable(self._target) else None
+
+    def _deliver(self, made: Notice) -> None:
+        if callable(self._target):
+            self._target(made)
+        elif self._target.startswith(("http://", "https://")):
+            post(self._target, made, self._clock)
+        else:
+            run_command(self._target, made)
+
+
+def run_command(command: str, made: Notice, timeout_s: float = COMMAND_S) -> None:
+    """Run a shell command with the notice in its environment, and as JSON on its standard input. Blocks.
+
+    Raises OSError when it cannot start, takes too long, or ends with another status than 0; its message has the end of
+    what the command wrote to its standard error.
+    """
+    env = {
+        **os.environ,
+        "SPARKTRAIN_EVENT": made.event,
+        "SPARKTRAIN_RUN": made.run,
+        "SPARKTRAIN_DIRECTORY": made.directory,
+        "SPARKTRAIN_TEXT": made.text,
+    }
+    process = subprocess.Popen(
+        command, shell=True, env=env, text=True, errors="backslashreplace", start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        _, said = process.communicate(json.dumps(asdict(made)), timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise OSError(f"the command has not ended within {timeout_s:.3g} s, and was killed") from None
+    if process.returncode:
+        lines = "; ".join(said.strip().splitlines()[-_ERROR_LINES:])
+        raise OSError(f"the command has ended with status {process.returncode}{f': {lines}' if lines else ''}")
+
+
+def post(url: str, made: Notice, clock: BlockingClock) -> None:
+    """Send the notice as JSON, up to three times. Blocks for `BUDGET_S` and one request at most.
+
+    Raises OSError; its message shows the host alone: the rest of an address may be a secret.
+    """
+    content = json.dumps({**asdict(made), "content": made.text}).encode()  # "text" and "content": what chats show
+    request = urllib.request.Request(url, content, {"Content-Type": "application/json", "User-Agent": "sparktrain"})
+    retries = RetryBudget(BUDGET_S, Backoff(1.0, 5.0), clock)
+    for attempt in range(3):
+        try:
+            with urllib.request.urlopen(request, timeout=REQUEST_S):
+                return
+        except urllib.error.HTTPError as error:
+            problem, again = f"status {error.code}", error.code >= 500 or error.code == 429
+            error.close()
+        except (OSError, ValueError) as error:
+            problem, again = str(getattr(error, "reason", "") or type(error).__name__), True
+        if not again or attempt == 2 or not retries.wait():
+            break
+    raise OSError(f"{masked(url)} has not taken it: {problem}")
