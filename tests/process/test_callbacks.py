@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import sparktrain as st
+from sparktrain.clock import pause
 from sparktrain.driver.callbacks import callback_feed
+from tests.support.mortal import Mortal
 
 LIMIT_S = 60.0
 
@@ -138,3 +140,54 @@ def test_callbacks_that_raise_and_hang_are_named_and_the_run_is_whole(
     assert text.count("callback Wrong has raised ValueError in reported") == 1
     assert 'raise ValueError("no room")' in text
     assert "callback Stuck has not handled its last events within" in text
+
+
+def held(x: int, folder: str, ctx: Any) -> dict[str, float]:
+    """Reports, and waits while FOLDER/hold exists, but for x = 0."""
+    ctx.report(ctx.generation, loss=float(x))
+    while x and Path(folder, "hold").exists():
+        pause(0.02)
+    return {"y": float(x)}
+
+
+def drive(folder: Path) -> Any:
+    """A driver for tests to kill."""
+    result = st.sweep(
+        held, {"x": [0, 1], "folder": [str(folder)]}, metric="y", mode="max", spark=st.local(slots=1), preload=[],
+        tracking=st.MLflow(uri=f"sqlite:///{folder}/m.db"), dir=str(folder / "runs"), name="run", progress=False,
+    )  # fmt: skip
+    return [each.status for each in result.trials]
+
+
+@pytest.mark.all
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")  # MLflow's own tables
+def test_a_driver_after_one_that_was_killed_joins_its_runs_in_mlflow(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tmp_path}/m.db")
+    client.create_experiment("sparktrain", artifact_location=str(tmp_path / "artifacts"))
+
+    def runs() -> dict[str, Any]:
+        experiment = client.get_experiment_by_name("sparktrain")
+        assert experiment is not None
+        return {each.info.run_name: each for each in client.search_runs([experiment.experiment_id])}
+
+    (tmp_path / "hold").touch()
+    first = Mortal("tests.process.test_callbacks:drive", tmp_path, "tests.support.local_driver").start()
+    try:
+        first.wait(lambda: "trial 1" in (there := runs()) and "loss" in there["trial 1"].data.metrics, "a report")
+        assert first.process is not None
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+    finally:
+        first.close()
+    before = {name: each.info.run_id for name, each in runs().items()}
+    assert sorted(before) == ["run", "trial 0", "trial 1"]
+    (tmp_path / "hold").unlink()
+    assert drive(tmp_path) == ["succeeded"] * 2
+    after = runs()
+    assert {name: each.info.run_id for name, each in after.items()} == before
+    assert {each.info.status for each in after.values()} == {"FINISHED"}
+    assert after["run"].data.tags["sparktrain.best"] == "1"
+    points = client.get_metric_history(before["trial 1"], "loss")
+    assert sorted((each.step, each.value) for each in points) == [(1, 1.0), (2, 1.0)]
