@@ -32,7 +32,7 @@ logger = logging.getLogger("sparktrain")
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """What `notify=` sends."""
+    """What `notify=` sends to people or to a service, about one run."""
 
     event: Literal["ended", "first_failure", "no_progress"]
     run: str
