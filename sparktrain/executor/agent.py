@@ -234,7 +234,7 @@ class Agent:
                 case m.Advise(member=member) if (mine := self._mine(member)) is not None:
                     mine.pass_on(pm.StopAdvised())
                 case m.Judged(member=member) as judged if (mine := self._mine(member)) is not None:
-                    mine.pass_on(pm.ReportsJudged(judged.step, judged.stops))
+                    mine.pass_on(pm.ReportsJudged(judged.step, judged.next, judged.stops))
                 case m.FormGang(member=member, places=places) if (mine := self._mine(member)) is not None:
                     mine.pass_on(pm.Form(places))
                 case m.PeerShared(member=member, key=key, value=value) if (mine := self._mine(member)) is not None:

@@ -249,9 +249,13 @@ class StopAdvised(Message, frozen=True, tag=True):
 
 
 class ReportsJudged(Message, frozen=True, tag=True):
-    """The rules of the run have seen the reports up to `step`; with `stops`, `ctx.should_stop()` answers True."""
+    """The rules of the run have seen the reports up to `step`; with `stops`, `ctx.should_stop()` answers True.
+
+    No rule judges a report below the step `next`.
+    """
 
     step: int
+    next: int = 0
     stops: bool = False
 
 

@@ -171,11 +171,12 @@ class Advise(Message, frozen=True, tag=True):
 class Judged(Message, frozen=True, tag=True):
     """The rules of the run have seen the reports of the member up to `step`; -1 as soon as it has entered.
 
-    `stops`: `ctx.should_stop()` answers True from now on.
+    No rule judges a report below the step `next`. `stops`: `ctx.should_stop()` answers True from now on.
     """
 
     member: Member
     step: int
+    next: int = 0
     stops: bool = False
 
 

@@ -178,7 +178,8 @@ class RunMachine:
         """Send the chief what the rules of the run make of its reports up to `step`: it may wait for that."""
         if member.rank != CHIEF or not self.sweep.limits.stopper:
             return []
-        return [do.Send(agent, m.Judged(member, step, self.sweep.trials[gang.trial].stopping))]
+        trial = self.sweep.trials[gang.trial]
+        return [do.Send(agent, m.Judged(member, step, self.sweep.pruned.next_step(trial), trial.stopping))]
 
     def _on_ended(self, gang: Gang, agent_id: AgentId, message: m.MemberEnded, at: float) -> Commands:
         rank, outcome = message.member.rank, message.outcome

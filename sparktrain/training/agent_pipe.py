@@ -32,7 +32,7 @@ class Wire(Protocol):
     def judged(self, step: int, timeout_s: float) -> bool | None:
         """Whether the rules of the run have judged the report of `step`, once `timeout_s` are over at the latest.
 
-        None at once where no rule judges this member.
+        None at once where no rule judges this report.
         """
         ...
 
@@ -60,6 +60,8 @@ class AgentWire:
         self._heeded = False
         self._judged: int | None = None
         """The newest step that the rules of the run have judged; None where none judge."""
+        self._next_judged = 0
+        """No rule judges a report below this step."""
         self._places: tuple[MemberAddress, ...] | None = None
         self._shared: deque[tuple[str, bytes]] = deque()
         self._kept: deque[m.SnapshotStored] = deque()
@@ -82,6 +84,8 @@ class AgentWire:
         """See base class."""
         deadline = self._clock.now() + timeout_s
         self._receive()
+        if step < self._next_judged:
+            return None
         while self._judged is not None and self._judged < step and not (self._heeded or self._pipe.ended):
             if (left_s := deadline - self._clock.now()) <= 0:
                 return False
@@ -160,8 +164,8 @@ class AgentWire:
         match message:
             case m.StopAdvised():
                 self._heeded = True
-            case m.ReportsJudged(step=step, stops=stops):
-                self._judged, self._heeded = step, self._heeded or stops
+            case m.ReportsJudged(step=step, next=following, stops=stops):
+                self._judged, self._next_judged, self._heeded = step, following, self._heeded or stops
             case m.Form(places=places):
                 self._places = places
             case m.SharedValue(key=key, value=value):

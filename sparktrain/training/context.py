@@ -156,8 +156,8 @@ class TrainContext:
     def should_stop(self) -> bool:
         """Whether the run asks this trial to stop: then return the result so far. Any thread may call it.
 
-        With a `stopper=`, the chief's first call after a report blocks until the driver has judged that, for a quarter
-        of the time since the report before, and for 1 s at most. Other calls do not block.
+        With a `stopper=`, the chief's first call after a report that a rule judges blocks until the driver has done so,
+        for a quarter of the time since the report before, and for 1 s at most. Other calls do not block.
         """
         return self._judgement.stop()
 

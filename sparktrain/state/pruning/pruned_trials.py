@@ -52,6 +52,10 @@ class PrunedTrials:
         found = self._stopper.promotions()
         return self._judged(found or (self._stopper.promote_best() if of_any else []))
 
+    def next_step(self, trial: Trial) -> int:
+        """No rule judges a report of the trial below this step."""
+        return self._stopper.next_step(trial.id)
+
     def is_whole(self, trial: Trial) -> bool:
         """The trial has reported all of its steps, as far as a rule knows."""
         return trial.last_report is not None and self._stopper.is_whole(trial.last_report.step)

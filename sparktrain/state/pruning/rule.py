@@ -42,9 +42,17 @@ class PruningRule(ABC):
         """The steps that a trial has finished when it reports `step`."""
         return step + 1 - self._steps_from
 
+    def step(self, progress: int) -> int:
+        """The step that a trial reports when it has finished `progress` steps."""
+        return progress - 1 + self._steps_from
+
     @abstractmethod
     def due(self, trial: TrialId, progress: int) -> Sequence[int]:
         """The points, as progress, that the trial has reached and that are not recorded, ascending."""
+
+    def next_due(self, trial: TrialId) -> int:
+        """No point is due below this progress of the trial."""
+        return 0
 
     @abstractmethod
     def judge(self, trial: TrialId, point: int, value: float | None) -> str:

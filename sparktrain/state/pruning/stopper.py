@@ -94,6 +94,10 @@ class Stopper:
                 return [TrialPromoted(trial=best[0], rule=rule.label, rung=best[1])]
         return []
 
+    def next_step(self, trial: TrialId) -> int:
+        """No rule judges a report of the trial below this step."""
+        return min((rule.step(rule.next_due(trial)) for rule in self._rules), default=0)
+
     def is_whole(self, step: int) -> bool:
         """Whether a trial that reported `step` has all of its steps, as far as a rule knows."""
         lengths = [(rule.most, rule.progress(step)) for rule in self._rules if isinstance(rule, HalvingRule)]

@@ -12,6 +12,8 @@ from sparktrain.config.stoppers import ASHA, Hyperband
 from sparktrain.ids import TrialId
 from sparktrain.state.pruning.rule import Aim, PruningRule
 
+NEVER = 2**62
+"""A progress that no trial comes to."""
 _FRACTIONS = {2: "half", 3: "third", 4: "quarter", 5: "fifth"}
 
 
@@ -51,6 +53,13 @@ class HalvingRule(PruningRule):
             return ()
         reached = self._reached.get(trial, 0)
         return [rung for rung in self._options.rungs(self._most, self._bracket(trial)) if reached < rung <= progress]
+
+    def next_due(self, trial: TrialId) -> int:
+        """See base class."""
+        if self._most is None:
+            return 0
+        reached = self._reached.get(trial, 0)
+        return next((rung for rung in self._options.rungs(self._most, self._bracket(trial)) if rung > reached), NEVER)
 
     def judge(self, trial: TrialId, point: int, value: float | None) -> str:
         """See base class."""

@@ -7,6 +7,7 @@ from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.outcome import FailureKind, Outcome, Report
+from sparktrain.state.pruning.successive_halving import NEVER
 from sparktrain.state.records import RungReached, TrialConcluded
 from sparktrain.state.recovery import compacted
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
@@ -83,9 +84,22 @@ def test_a_chief_is_told_what_the_rules_make_of_its_reports() -> None:
     report(world, chief, 0.5)
     report(world, other, 0.5)
     report(world, chief, 0.5, 2.0, first=1)
-    assert world.sent(m.Judged) == [
-        m.Judged(member, -1), m.Judged(member, 0), m.Judged(member, 2, stops=True)
-    ]  # fmt: skip
+    judged = world.sent(m.Judged)
+    assert {each.member for each in judged} == {member}
+    assert [(each.step, each.stops) for each in judged] == [(-1, False), (0, False), (2, True)]
+
+
+@pytest.mark.parametrize("steps_from", [0, 1])
+def test_a_chief_is_told_at_which_report_rules_look_next(steps_from: int) -> None:
+    world = World()
+    world.begin(metric="loss", mode="min", stopper=(ASHA(most=18, first=2, steps_from=steps_from),))
+    agent = world.join("a")
+    world.suggest()
+    world.enter(agent)
+    for finished in (1, 2, 4, 6):
+        report(world, agent, 0.5, first=finished - 1 + steps_from)
+    reported = [each.next + 1 - steps_from for each in world.sent(m.Judged)]
+    assert reported == [2, 2, 6, 6, NEVER]
 
 
 def test_without_rules_a_chief_waits_for_nothing() -> None:

@@ -68,7 +68,11 @@ def test_a_member_waits_for_what_rules_make_of_its_report_only_where_some_judge_
     threading.Timer(0.05, lambda: agent.send(m.ReportsJudged(3))).start()
     assert wire.judged(3, 60.0) is True
     assert not wire.stop_advised()
-    agent.send(m.ReportsJudged(4, stops=True))
+    agent.send(m.ReportsJudged(4, next=8))
+    assert wire.judged(4, 0.0) is None
+    assert wire.judged(7, 60.0) is None
+    assert wire.judged(8, 0.0) is False
+    agent.send(m.ReportsJudged(5, stops=True))
     assert wire.judged(9, 60.0) is True, "nothing is left to wait for"
     assert wire.stop_advised()
 
