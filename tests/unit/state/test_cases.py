@@ -17,6 +17,7 @@ from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.records import CaseClosed, TrialConcluded, TrialsAdded
 from sparktrain.state.trial import Pruning, Trial, TrialStatus
+from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import World
 
 A, B = AgentId("a"), AgentId("b")
@@ -239,3 +240,20 @@ def test_means_are_over_the_trials_that_have_a_metric() -> None:
     assert found["b"] == 2.0
     assert math.isnan(found["a"])
     assert math.isnan(found["c"])
+
+
+def test_a_case_that_a_dead_driver_closed_stays_closed() -> None:
+    """Even where the next one does not race: the record alone decides."""
+    limits = {"metric": "loss", "mode": "min", "replicas": 4}
+    world = started(replicas=4, cases=2, agents="ab")
+    for loss in (0.2, 0.3, 0.9):
+        returns(world, loss, A)
+        returns(world, loss, B)
+    assert [member.trial for member in world.running.values()] == [6], "one runs, one waits"
+    [closed] = [each for each in world.records if isinstance(each, CaseClosed)]
+    del world.records[world.records.index(closed) + 1 :]
+    after = successor(world, **limits, racing=False)
+    assert statuses(after) == ["succeeded"] * 6 + ["pruned"] * 2
+    assert {each.trial for each in after.all(do.ConcludeTrial)} == {6, 7}
+    assert [observed.trial for observed in learned(after)] == [1]
+    assert after.all(do.EndRun)
