@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         uniform,
     )
     from sparktrain.config.gang_spec import Backend, Role
-    from sparktrain.config.stoppers import ASHA, Hyperband, Median, Patience, StopRule, Threshold, Wilcoxon
+    from sparktrain.config.stoppers import ASHA, PBT, Hyperband, Median, Patience, StopRule, Threshold, Wilcoxon
     from sparktrain.config.tracking_options import MLflow
     from sparktrain.datasets.columns import Column, ColumnKind
     from sparktrain.driver.engines.local_engine import LocalMachine, local
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion
     from sparktrain.search.space import Cases, Grid, Space, When, Zipped, cases, grid, when, zipped
     from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
-    from sparktrain.state.trial import TrialStatus
+    from sparktrain.state.trial import Exploit, TrialStatus
     from sparktrain.tracking.callback import (
         Callback,
         TrackedEnd,
@@ -145,6 +145,7 @@ _HOMES = {
     "Role": "sparktrain.config.gang_spec",
     "ASHA": "sparktrain.config.stoppers",
     "Hyperband": "sparktrain.config.stoppers",
+    "PBT": "sparktrain.config.stoppers",
     "Median": "sparktrain.config.stoppers",
     "Patience": "sparktrain.config.stoppers",
     "StopRule": "sparktrain.config.stoppers",
@@ -153,6 +154,7 @@ _HOMES = {
     "Failure": "sparktrain.state.outcome",
     "FailureKind": "sparktrain.state.outcome",
     "Loss": "sparktrain.state.outcome",
+    "Exploit": "sparktrain.state.trial",
     "Restart": "sparktrain.state.outcome",
     "TrialStatus": "sparktrain.state.trial",
     "MLflow": "sparktrain.config.tracking_options",
@@ -205,6 +207,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "ASHA",
+    "PBT",
     "AgentsLostError",
     "Backend",
     "BugError",
@@ -220,6 +223,7 @@ __all__ = [
     "Distribution",
     "DriverUnreachableError",
     "EnvironmentMismatchError",
+    "Exploit",
     "Failure",
     "FailureKind",
     "FormError",

@@ -211,7 +211,47 @@ class Wilcoxon(StopRule, frozen=True, tag="wilcoxon", kw_only=True):
         _check(self, "min_steps", _whole(self.min_steps, 2), "must be a whole number from 2")
 
 
-AnyStopRule = ASHA | Hyperband | Median | Patience | Threshold | Wilcoxon
+class PBT(StopRule, frozen=True, tag="pbt", kw_only=True):
+    """Population based training (arXiv 1711.09846, section 4): trials that run side by side learn from each other.
+
+    After each `every` steps, a trial among the worst continues from the newest checkpoint of one of the best, chosen at
+    random (exploit), with its parameters slightly changed (explore). Each parameter so follows a schedule. The training
+    function must save checkpoints, and give the sweep as many slots as it has trials: only those that are not over are
+    compared.
+    """
+
+    word: ClassVar[str] = "pbt"
+
+    every: int = 1
+    """Steps between two comparisons of a trial."""
+    quantile: float = 0.2
+    """The share of the population that counts as the worst, and as the best."""
+    resample: float = 0.25
+    """The probability that a parameter is drawn from its distribution, in place of a change."""
+    factors: tuple[float, ...] = (0.8, 1.2)
+    """What a number is multiplied by: one of these. Choices and lists move to a neighbour."""
+    most: int | None = None
+    """The steps of a whole trial: from there on, it takes over no other one."""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        super().__post_init__()
+        _check(self, "every", _whole(self.every, 1), "must be a whole number of steps from 1")
+        part = _number(self.quantile) and 0 < self.quantile <= 0.5
+        _check(self, "quantile", part, "must be a number above 0, and at most 0.5")
+        _check(self, "resample", _number(self.resample) and 0 <= self.resample <= 1, "must be a number from 0 to 1")
+        usable = bool(self.factors) and all(_number(each) and each > 0 and each != 1 for each in self.factors)
+        _check(self, "factors", usable, "must be numbers above 0, and none of them 1")
+        known = self.most is None or _whole(self.most, 2)
+        _check(self, "most", known, "must be a whole number from 2, the steps of a trial")
+
+    @property
+    def line(self) -> str:
+        """See base class."""
+        return f"{self}: after each {self.every} steps, the worst {self.quantile:.0%} of the trials take over the best"
+
+
+AnyStopRule = ASHA | Hyperband | Median | Patience | Threshold | Wilcoxon | PBT
 _RULES: dict[str, type[AnyStopRule]] = {
     "asha": ASHA,
     "hyperband": Hyperband,
@@ -219,6 +259,7 @@ _RULES: dict[str, type[AnyStopRule]] = {
     "patience": Patience,
     "threshold": Threshold,
     "wilcoxon": Wilcoxon,
+    "pbt": PBT,
 }
 
 
@@ -236,11 +277,23 @@ def rules_of(given: object, subject: str = "stopper") -> tuple[AnyStopRule, ...]
     if isinstance(given, str):
         return (_usable(_parsed(given, subject), subject),)
     if isinstance(given, Sequence) and not isinstance(given, bytes):
-        return tuple(dict.fromkeys(rule for each in given for rule in rules_of(each, subject)))
+        return _together(tuple(dict.fromkeys(rule for each in given for rule in rules_of(each, subject))), subject)
     raise SpecError(
         f"{subject} is {described(given)}; pass one of {', '.join(map(repr, _RULES))}, a rule such as "
         "st.ASHA(most=27), or a list of them"
     )
+
+
+def _together(rules: tuple[AnyStopRule, ...], subject: str) -> tuple[AnyStopRule, ...]:
+    """`rules`, where they can be used side by side."""
+    one = next((each for each in rules if isinstance(each, PBT)), None)
+    other = next((each for each in rules if isinstance(each, _Halving | PBT) and each is not one), None)
+    if one is not None and other is not None:
+        raise SpecError(
+            f"{subject} has {one} and {other}: a population lives as a whole, and rungs end most of it; pass one of "
+            "them"
+        )
+    return rules
 
 
 def _parsed(text: str, subject: str) -> AnyStopRule:

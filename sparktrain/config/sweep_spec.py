@@ -10,7 +10,7 @@ from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.param_values import described, shown
 from sparktrain.config.quantities import count, seconds
 from sparktrain.config.replication import Replication, replication
-from sparktrain.config.stoppers import ASHA, AnyStopRule, rules_of
+from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, rules_of
 from sparktrain.errors import SpecError
 
 Mode = Literal["max", "min"]
@@ -103,10 +103,16 @@ class SweepSpec:
         object.__setattr__(self, "repeats", checked.repeats)
         object.__setattr__(self, "folds", checked.folds)
         pausing = [each for each in self.stopper if isinstance(each, ASHA) and each.promote]
+        changing = [each for each in self.stopper if isinstance(each, PBT)]
         if pausing and checked.size > 1:
             raise SpecError(
                 f"stopper {pausing[0]} pauses single trials, and each set of parameters has {checked.size} of "
                 "them: pass promote=False, or neither repeats nor folds"
+            )
+        if changing and checked.size > 1:
+            raise SpecError(
+                f"stopper {changing[0]} changes the parameters of single trials, and each set of parameters has "
+                f"{checked.size} of them: pass neither repeats nor folds"
             )
 
     def _set_seconds(self) -> None:

@@ -1,11 +1,15 @@
 """The options of a call, as `config.option_catalog` defines them, and what they mean for its run."""
 
+import secrets
 from typing import Any, ClassVar, Literal, cast
 
+from sparktrain.clock import SystemClock
 from sparktrain.config.call_option import settled
+from sparktrain.config.direction import mode_of
 from sparktrain.config.gang_spec import ALONE, AUTO, Backend, GangSpec, wanted
 from sparktrain.config.option_catalog import CommonKeywords, LaunchKeywords, RunKeywords
 from sparktrain.config.quantities import seconds
+from sparktrain.config.sweep_spec import SweepSpec, metric_name
 from sparktrain.driver.backend_choice import Choice, choose
 from sparktrain.driver.forwarded_env import environment
 from sparktrain.errors import SpecError
@@ -79,6 +83,22 @@ class Options:
     def limits(self) -> dict[str, Any]:
         """How long and how often trials run, as fields of `SweepSpec`. Raises SpecError."""
         raise NotImplementedError
+
+    def spec(self, gang: GangSpec, slug: str) -> SweepSpec:
+        """The specification of the run, with a name that starts with `slug` where none is given. Raises SpecError."""
+        asked = self.asked
+        return SweepSpec(
+            name=asked["name"] if asked["name"] is not None else f"{slug}-{SystemClock().stamp()}",
+            metric=self.metric,
+            mode=mode_of(metric_name(self.metric), asked["mode"]),
+            seed=asked["seed"] if asked["seed"] is not None else secrets.randbelow(2**31),
+            timeout_s=seconds(asked["timeout"], "timeout"),
+            start_timeout_s=seconds(asked["start_timeout"], "start_timeout") or 0.0,
+            gang=gang,
+            gpus=asked["gpus"],
+            log_limit_bytes=asked["log_limit"],
+            **self.limits(),
+        )
 
 
 class SweepOptions(Options):

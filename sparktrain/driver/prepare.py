@@ -17,12 +17,11 @@ from sparktrain.board.board import check_tensorboard
 from sparktrain.clock import SystemClock
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import TokenKeeper, has_ticket, wants_tokens
-from sparktrain.config.direction import mode_of
 from sparktrain.config.environment import variables
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gang_spec import Backend
 from sparktrain.config.quantities import seconds
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.config.sweep_spec import SweepSpec, metric_name
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice
@@ -46,6 +45,7 @@ from sparktrain.runs.locate import run_in
 from sparktrain.runs.plan import Plan, WarmPlan, check_unchanged, spec_fields
 from sparktrain.search.any_space import as_space
 from sparktrain.search.grid import SpaceSampler
+from sparktrain.search.leaves import leaves_for
 from sparktrain.search.named_samplers import SamplerChoice, stored_choice
 from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampler import AnsweringSampler, Sampler
@@ -281,6 +281,7 @@ class PreparedRun:
             lookahead=0 if asked else 1,  # what a trial asks is answered once it runs
             tokens=self.tokens,
             env=self.env,
+            leaves=leaves_for(self.space, self.spec.stopper),
             data=self.datasets,
         )
 
@@ -348,9 +349,10 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     choice = options.choice(gang, strategy=gang.size > 1 and program.makes_strategy())
     if choice is not None:
         gang = replace(gang, backend=choice.backend)
-    spec = _spec_of(options, gang, program.slug)
+    spec = options.spec(gang, program.slug)
     program.check(options.kind, trial_space, options.place)
     check_installed(spec.gang)
+    leaves_for(trial_space, spec.stopper)
     chosen = sampler_choice(given.get("sampler"), spec)
     sampler_name = chosen.name(trial_space)
     sampler = chosen.sampler(trial_space)  # made here as well because a condition of the space may raise
@@ -398,22 +400,6 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         concurrent=options.concurrent,
         data=data,
         datasets=MemberData(cache_dir=asked["data_cache"], cache_bytes=asked["data_cache_limit"]),
-    )
-
-
-def _spec_of(options: Options, gang: GangSpec, slug: str) -> SweepSpec:
-    asked = options.asked
-    return SweepSpec(
-        name=asked["name"] if asked["name"] is not None else f"{slug}-{SystemClock().stamp()}",
-        metric=options.metric,
-        mode=mode_of(metric_name(options.metric), asked["mode"]),
-        seed=asked["seed"] if asked["seed"] is not None else secrets.randbelow(2**31),
-        timeout_s=seconds(asked["timeout"], "timeout"),
-        start_timeout_s=seconds(asked["start_timeout"], "start_timeout") or 0.0,
-        gang=gang,
-        gpus=asked["gpus"],
-        log_limit_bytes=asked["log_limit"],
-        **options.limits(),
     )
 
 

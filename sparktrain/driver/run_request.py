@@ -14,6 +14,7 @@ from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.messages import Code, FeedEnded, MemberFeed, StartMember
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
+from sparktrain.search.leaves import Leaves
 from sparktrain.search.sampler import Sampler
 from sparktrain.state.commands import EndRun, PlaceMember
 from sparktrain.state.events import RunLimits
@@ -90,6 +91,8 @@ class RunRequest:
     """The journal's records of earlier drivers."""
     tokens: TokenKeeper | None = None
     """Delegation tokens for the store; None where agents need none."""
+    leaves: Leaves = ()
+    """The distributions and lists of the space, by their paths."""
     env: dict[str, str] = field(default_factory=dict, repr=False)
     """Variables that trials get, perhaps secrets."""
     data: MemberData = field(default_factory=MemberData)
@@ -165,6 +168,8 @@ class RunRequest:
             replicas=each,
             racing=spec.racing,
             stopper=spec.stopper,
+            seed=spec.seed,
+            leaves=self.leaves,
             target=spec.target,
             plateau=spec.plateau,
             budget_s=spec.budget_s,

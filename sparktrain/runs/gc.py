@@ -255,8 +255,11 @@ class Tidier:
         store, layout = self._place.store, self._place.layout
         before = self._clock.wall() - self._older_than_s
         named = {file for each in dropped for file in each.files}
+        taken = [each for trial in view.trials if trial.result.exploits for each in trial.kept]
         for trial in view.trials:
-            for file in checkpoints.left_over(store, layout, trial.result.id, trial.kept):
+            own = f"{layout.checkpoints(trial.result.id)}/"  # other trials may continue from what it wrote
+            lent = [each for each in taken if each.manifest.startswith(own)]
+            for file in checkpoints.left_over(store, layout, trial.result.id, [*trial.kept, *lent]):
                 with suppress(FileNotFoundError):
                     seen = store.stat(file)
                     if file not in named and seen.modified < before:

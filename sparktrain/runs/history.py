@@ -263,8 +263,9 @@ def observation(trial: Trial | CaseEnd, metric: str | None) -> Observation:
     seen = ObservedStatus(trial.status)
     if isinstance(trial, CaseEnd):
         return Observation(TrialId(trial.id), trial.params, seen, trial.metrics, trial.step)
+    params = trial.params if trial.proposed is None else trial.proposed
     if seen is ObservedStatus.PRUNED and trial.pruning is not None:
         value = trial.pruning.value
         judged = {} if metric is None or value is None else {metric: value}
-        return Observation(trial.id, trial.params, seen, judged, trial.pruning.step)
-    return Observation(trial.id, trial.params, seen, {} if seen is ObservedStatus.FAILED else trial.metrics)
+        return Observation(trial.id, params, seen, judged, trial.pruning.step)
+    return Observation(trial.id, params, seen, {} if seen is ObservedStatus.FAILED else trial.metrics)

@@ -11,7 +11,7 @@ from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.state.outcome import Failure, Restart
-from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
+from sparktrain.state.trial import NOT_FORMED, Exploit, Trial, TrialStatus
 from sparktrain.store.base import Store
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ class TrialResult:
     """The members of its newest gang, by rank; none when it never ran."""
     restarts: tuple[Restart, ...] = ()
     """Why its gang restarted, and what that cost; oldest first."""
+    exploits: tuple[Exploit, ...] = ()
+    """The trials that it has taken over in population based training, oldest first, with its parameters from there on;
+    `params` are the last ones."""
     unsaved: str = ""
     """Why its last save did not become a checkpoint; empty when it did, or nothing was saved."""
     pruned: str = ""
@@ -167,6 +170,7 @@ def result_of(trial: Trial, home: Home) -> TrialResult:
         host=trial.host,
         members=members,
         restarts=trial.restarts,
+        exploits=trial.exploits,
         unsaved=trial.unsaved,
         pruned=trial.pruning.reason if trial.pruning is not None else "",
         notices=trial.notices,

@@ -6,8 +6,9 @@ from typing import Any
 from rich.table import Table
 
 from sparktrain import formatting
-from sparktrain.config.stoppers import AnyStopRule
+from sparktrain.config.stoppers import PBT, AnyStopRule
 from sparktrain.display.parts import table
+from sparktrain.errors import SpecError
 from sparktrain.simulation.curves import Recorded
 from sparktrain.simulation.virtual_run import SimulatedRun, VirtualRun
 
@@ -18,6 +19,12 @@ class Comparison:
     def __init__(self, recorded: Recorded, slots: Sequence[int], stoppers: Sequence[AnyStopRule]) -> None:
         """Simulates all of them: a second for some thousand trials each."""
         self.recorded = recorded
+        for rule in stoppers:
+            if isinstance(rule, PBT):
+                raise SpecError(
+                    f"{rule} changes parameters while trials run, and a simulation knows the curves of the run alone: "
+                    "pass another rule"
+                )
         choices: list[tuple[AnyStopRule, ...]] = [(), *((each,) for each in stoppers)]
         self.runs = [_simulated(recorded, number, chosen) for number in slots for chosen in choices]
 

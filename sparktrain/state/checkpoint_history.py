@@ -60,6 +60,12 @@ class CheckpointHistory:
         self.kept = [each for each in self.kept if each not in doomed]
         return doomed
 
+    def borrow(self, checkpoint: Checkpoint) -> list[Checkpoint]:
+        """Continue from a checkpoint of another trial; returns those that no longer count."""
+        dropped = [each for each in self.kept if each.manifest != checkpoint.manifest]
+        self.kept, self.corrupt = [checkpoint], []
+        return dropped
+
     def mark_corrupt(self, manifest: str, reason: str) -> None:
         """The checkpoint cannot be read: its predecessor is the newest now."""
         for checkpoint in [each for each in self.kept if each.manifest == manifest]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from sparktrain.config.distribution import Distribution
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.stoppers import AnyStopRule
 from sparktrain.config.sweep_spec import Mode
@@ -102,6 +103,10 @@ class RunLimits(Struct, frozen=True):
     """Time of slots in all, in seconds, after which the run ends."""
     stopper: tuple[AnyStopRule, ...] = ()
     """Rules that stop trials which cannot win; they need a metric."""
+    seed: int = 0
+    """What rules decide by chance follows from this."""
+    leaves: tuple[tuple[str, Distribution | tuple[Any, ...]], ...] = ()
+    """The distributions and lists of the space, by their paths, for rules that change parameters."""
 
     @property
     def size(self) -> int:

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
-from sparktrain.state.absence import Absence, AbsenceStage
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.losses.absence import Absence, AbsenceStage
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.topology import MemberAddress
 from sparktrain.state.transitions import check_move

@@ -35,7 +35,7 @@ def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:
 def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | None:
     """Why the run must end: agents are missing for too long, are all excluded, or none can load the function."""
     health, limits, fit = sweep.health, sweep.limits, len(able(alive, sweep))
-    late = sweep.too_few_since is not None and at >= sweep.too_few_since + limits.start_timeout_s
+    late = sweep.shortage.of_least_since is not None and at >= sweep.shortage.of_least_since + limits.start_timeout_s
     if health.unloadable and not (sweep.gangs or sweep.ever_entered or elsewhere(alive, sweep, at)):
         return Stop(next(iter(health.unloadable.values())).summary, Ending.UNLOADABLE)
     if fit < limits.least and (note := health.exclusions(alive)):

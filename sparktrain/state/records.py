@@ -187,6 +187,25 @@ class CaseClosed(Record, frozen=True, tag=True, kw_only=True):
     reason: str
 
 
+class Exploited(Record, frozen=True, tag=True, kw_only=True):
+    """A trial takes over another one (population based training): it continues from that one's checkpoint.
+
+    Comes before its gang ends. Its own checkpoints no longer count.
+    """
+
+    trial: TrialId
+    donor: TrialId
+    checkpoint: Checkpoint
+    """A checkpoint of the donor, which is acknowledged."""
+    params: dict[str, Any]
+    """The parameters of the trial from there on."""
+    step: int
+    """The step of the report that it was compared by."""
+    reason: str
+    replaced: bool = False
+    """In a compacted journal: newer checkpoints have replaced this one since, or it was dropped."""
+
+
 class HorizonLearned(Record, frozen=True, tag=True, kw_only=True):
     """The first trial that succeeded shows how many steps a trial has, which fixes the rungs of a rule."""
 
@@ -257,6 +276,7 @@ AnyRecord = (
     | TrialPromoted
     | CaseClosed
     | HorizonLearned
+    | Exploited
     | TrialConcluded
     | RunEnded
 )

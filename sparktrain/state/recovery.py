@@ -17,6 +17,7 @@ from sparktrain.state.records import (
     CheckpointCorrupt,
     CheckpointsDropped,
     DriverStarted,
+    Exploited,
     GangFormed,
     GangRecovered,
     GangRestarted,
@@ -64,14 +65,21 @@ def fold(sweep: Sweep, records: Iterable[AnyRecord]) -> None:
                 sweep.recover_trials(record)
             case CaseClosed():
                 sweep.pruned.fold_closed(record)
-            case HorizonLearned() | RungReached() | TrialPromoted():
-                sweep.pruned.fold(record)
-                if isinstance(record, TrialPromoted) and sweep.trials[record.trial].status is TrialStatus.PAUSED:
-                    sweep.trials[record.trial].status = TrialStatus.QUEUED
+            case HorizonLearned() | RungReached() | TrialPromoted() | Exploited():
+                _fold_rule(sweep, record)
             case RunEnded():
                 _end(sweep, record)
             case _:
                 _fold_trial(sweep, sweep.trials[record.trial], record)
+
+
+def _fold_rule(sweep: Sweep, record: HorizonLearned | RungReached | TrialPromoted | Exploited) -> None:
+    sweep.exploits.fold(record)
+    if isinstance(record, Exploited):
+        return
+    sweep.pruned.fold(record)
+    if isinstance(record, TrialPromoted) and sweep.trials[record.trial].status is TrialStatus.PAUSED:
+        sweep.trials[record.trial].status = TrialStatus.QUEUED
 
 
 def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
@@ -83,7 +91,8 @@ def _take_over(sweep: Sweep, driver: DriverStarted) -> None:
             # Not by `move`: under one driver no trial leaves a final status.
             waits = trial.pausing is not None and trial.checkpoints.newest is not None
             trial.status, trial.failure = TrialStatus.PAUSED if waits else TrialStatus.QUEUED, None
-            trial.failed_at = None
+            trial.failed_at, trial.taking_over = None, ""
+        trial.dropped = []  # left-over files of older generations are deleted anyway
         trial.forgiven = len(trial.restarts)
     queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
     sweep.take_over(driver, sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
@@ -135,7 +144,7 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: AnyRecord) -> None:
         case CheckpointsDropped(manifests=manifests):
             trial.checkpoints.drop(manifests)
         case GangRestarted(restart=restart):
-            trial.restarts, trial.status = (*trial.restarts, restart), TrialStatus.QUEUED
+            trial.restarts, trial.status, trial.taking_over = (*trial.restarts, restart), TrialStatus.QUEUED, ""
         case TrialPaused(restart=restart):
             trial.restarts = (*trial.restarts, restart)
             trial.status = TrialStatus.PAUSED if trial.pausing is not None else TrialStatus.QUEUED
@@ -161,9 +170,17 @@ def compacted(records: Sequence[AnyRecord]) -> tuple[AnyRecord, ...]:
 
     They fold into the same trials, and restore the same sampler.
     """
-    needed = _Needed(_checkpoints(records))
-    kept = [record for record in reversed(records) if needed(record)]
+    checkpoints = _checkpoints(records)
+    needed = _Needed(checkpoints)
+    kept = [_shortened(record, checkpoints) for record in reversed(records) if needed(record)]
     return tuple(reversed(kept))
+
+
+def _shortened(record: AnyRecord, checkpoints: set[tuple[TrialId, str]]) -> AnyRecord:
+    """The record, which notes that its checkpoint no longer counts where the records about that are left out."""
+    if isinstance(record, Exploited) and (record.trial, record.checkpoint.manifest) not in checkpoints:
+        return replace(record, replaced=True)
+    return record
 
 
 def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
@@ -173,6 +190,10 @@ def _checkpoints(records: Iterable[AnyRecord]) -> set[tuple[TrialId, str]]:
         match record:
             case CheckpointAcknowledged(trial=trial, checkpoint=checkpoint):
                 each.setdefault(trial, CheckpointHistory()).acknowledge(checkpoint)
+            case Exploited(trial=trial, checkpoint=checkpoint, replaced=replaced):
+                history = each.setdefault(trial, CheckpointHistory())
+                history.borrow(checkpoint)
+                history.drop([checkpoint.manifest] if replaced else [])
             case CheckpointCorrupt(trial=trial, manifest=manifest, reason=reason):
                 each.setdefault(trial, CheckpointHistory()).mark_corrupt(manifest, reason)
             case CheckpointsDropped(trial=trial, manifests=manifests):

@@ -4,14 +4,14 @@ from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.absence import AbsenceStage
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.ending import Ending
 from sparktrain.state.gang import Gang, GangStatus, Pace
 from sparktrain.state.health import NEVER_ENTERED
-from sparktrain.state.lost_agents import LostAgents
-from sparktrain.state.member_restart import END_TIMEOUT_S, MemberRestarts
+from sparktrain.state.losses.absence import AbsenceStage
+from sparktrain.state.losses.lost_agents import LostAgents
+from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
@@ -145,7 +145,11 @@ class RunMachine:
         new = message.checkpoint
         if message.member.rank != CHIEF or new.generation != gang.generation:
             return [refused(agent, message.member)]
-        newest = self.sweep.trials[gang.trial].checkpoints.newest
+        trial = self.sweep.trials[gang.trial]
+        newest = trial.checkpoints.newest
+        if trial.taking_over:  # another trial's state replaces this one's: the member need not know
+            received = do.Send(agent, m.AckCheckpoint(message.member, new), durable=True)
+            return [received, do.DeleteCheckpoints(gang.trial, (new,))]
         if newest is not None and new.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {new.step} is not newer than that of {newest.step}")]
         gang.doomed += self.sweep.acknowledge(gang, new)
@@ -266,7 +270,7 @@ class RunMachine:
 
     def _size(self, trial: Trial, at: float) -> int:
         """Members of a trial's gang: fewer than wanted when agents are lost for good, and the run allows it."""
-        wanted, short_since = self.sweep.limits.size, self.sweep.short_since
+        wanted, short_since = self.sweep.limits.size, self.sweep.shortage.of_whole_since
         began = trial.generation != NOT_FORMED
         if self.sweep.limits.min_size is None or not began or short_since is None or at < short_since + SHRINK_AFTER_S:
             return wanted
@@ -297,7 +301,7 @@ class RunMachine:
         return [
             *self._conclude([self.sweep.trials[each] for each in self.sweep.pruned.take_settled()]),
             *(
-                do.SweepCheckpoints(trial.id, tuple(trial.checkpoints.kept), Generation(trial.generation + 1))
+                do.SweepCheckpoints(trial.id, self.sweep.exploits.kept(trial), Generation(trial.generation + 1))
                 for trial in formed
             ),
         ]
@@ -333,6 +337,12 @@ class RunMachine:
         gang.advised_until = at + TIMEOUT_GRACE_S
         return self._advice(gang)
 
+    def _take_over(self, trial: Trial, at: float) -> Commands:
+        """The trial continues from another one's checkpoint once its gang has ended; its own are not needed."""
+        doomed, trial.dropped = tuple(self.sweep.exploits.unused(trial.dropped)), []
+        deleted: Commands = [do.DeleteCheckpoints(trial.id, doomed)] if doomed else []
+        return [*self._advise(self.sweep.gangs[trial.id], at), *deleted]
+
     def advance(self, at: float) -> Commands:
         """What follows from the state as it is now: gangs to form, trials to ask for, the end."""
         commands: Commands = []
@@ -344,6 +354,8 @@ class RunMachine:
         commands += self._conclude(self._races.settle())
         for trial in self.sweep.pruned.take_running():
             commands += self._advise(self.sweep.gangs[trial], at)
+        for trial in self.sweep.exploits.take_running():
+            commands += self._take_over(self.sweep.trials[trial], at)
         self._pauses.promote()
         commands += self._conclude(self._pauses.resolve())
         if self.sweep.stop is None and (reached := self.sweep.goals.reached()) is not None:
@@ -400,6 +412,6 @@ class RunMachine:
         if spent is not None:
             return self.stop(*spent, at + TIMEOUT_GRACE_S)
         agents = self._agents.all()
-        self.sweep.count_agents(len(able(agents, self.sweep)), at)
+        self.sweep.shortage.count(len(able(agents, self.sweep)), at)
         end = hopeless(agents, self.sweep, at)
         return self.stop(*end, at) if end is not None else []

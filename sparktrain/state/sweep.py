@@ -7,20 +7,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktrain.ids import Rank, RunId, TrialId
-from sparktrain.state.absence import Absence
 from sparktrain.state.agents import AgentState
 from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.cases.case_table import CaseTable
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.commands import EndRun
-from sparktrain.state.deadlines import since
 from sparktrain.state.ending import Ending, Stop
 from sparktrain.state.events import QuestionAnswered, RunLimits, Suggested
 from sparktrain.state.failure_limits import Failures
 from sparktrain.state.gang import Gang
 from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
+from sparktrain.state.losses.absence import Absence
+from sparktrain.state.losses.shortage import Shortage
 from sparktrain.state.outcome import Failure, FailureKind, Report, Restart
+from sparktrain.state.pruning.exploits import Exploits
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PrunedTrials
 from sparktrain.state.records import (
     AnyRecord,
@@ -81,10 +82,7 @@ class Sweep:
         """Once stopping: when members that still run are ended."""
         self.ended = False
         """`EndRun` was given out."""
-        self.short_since: float | None = at
-        """Since when there are fewer agents than a whole gang needs."""
-        self.too_few_since: float | None = at
-        """Since when there are fewer agents than the smallest gang needs."""
+        self.shortage = Shortage(limits.size, limits.least, at)
         self._facts: list[AnyRecord] = []
         """Records that `take_facts` has not given out."""
         self.observed = 0
@@ -97,6 +95,7 @@ class Sweep:
         """Trials that wait for their promotion."""
         self.cases = CaseTable(limits.replicas, limits.metric, self.trials)
         self.pruned = PrunedTrials(limits, self.trials, self.cases)
+        self.exploits = Exploits(limits, self.trials)
         self.goals = Goals(limits)
 
     # ---- under drivers before, see `recovery`
@@ -229,7 +228,8 @@ class Sweep:
             self._reported_at[gang.trial] = at
             self._facts.append(TrialReported(trial=gang.trial, report=reports[-1]))
         if self.stop is None and not gang.stops:
-            self._facts += self.pruned.on_reports(trial, reports)
+            judged = self.pruned.on_reports(trial, reports)
+            self._facts += [*judged, *self.exploits.on_records(judged)]
 
     def unsaved(self, gang: Gang, step: int, problem: str) -> None:
         """A snapshot did not become a checkpoint."""
@@ -241,7 +241,7 @@ class Sweep:
         gang.progressed = True
         self.trials[gang.trial].unsaved = ""
         self._facts.append(CheckpointAcknowledged(trial=gang.trial, checkpoint=new))
-        return self.trials[gang.trial].checkpoints.acknowledge(new)
+        return self.exploits.unused(self.trials[gang.trial].checkpoints.acknowledge(new))
 
     def conclude(self, gang: Gang, elsewhere: bool = False) -> Trial | None:
         """The gang has ended: returns its trial when that is final, None when it is requeued.
@@ -257,11 +257,13 @@ class Sweep:
             trial.failure, trial.metrics = None, outcome.metrics or self.pruned.metrics(trial)
             self.finish(trial, TrialStatus.PRUNED)
             return trial
+        if trial.taking_over:
+            return self._take_over_donor(trial)
         if gang.advised_until is not None and not (outcome.failure is None and self.pruned.is_whole(trial)):
             return self._pause(trial)
         if outcome.failure is None:
             trial.metrics = outcome.metrics or {}
-            trial.notices += self.pruned.notices(trial)
+            trial.notices += (*self.pruned.notices(trial), *filter(None, [trial.advice]))
             self.finish(trial, TrialStatus.SUCCEEDED)
             return trial
         trial.failure = self._reread(gang, outcome.failure, elsewhere)
@@ -270,6 +272,8 @@ class Sweep:
     def _pause(self, trial: Trial) -> Trial | None:
         """The gang of a trial that pauses is gone; returns the trial where it cannot continue later."""
         newest, why = trial.checkpoints.newest, trial.pausing or Pruning(-1, None, "paused")
+        if self.stop is not None:
+            return self._stopped(trial)
         if newest is None:
             trial.pruning, trial.pausing, trial.failure = why, None, None
             trial.notices += (NO_CHECKPOINT,)
@@ -281,6 +285,27 @@ class Sweep:
         trial.move(TrialStatus.PAUSED)
         self.paused[trial.id] = trial
         return None
+
+    def _take_over_donor(self, trial: Trial) -> Trial | None:
+        """The gang of a trial that takes over another one is gone; returns the trial where the run stops."""
+        newest, reason = trial.checkpoints.newest, trial.taking_over
+        trial.taking_over = ""
+        if self.stop is not None:
+            return self._stopped(trial)
+        step = newest.step if newest is not None else None
+        again = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, step, 0, paused=True)
+        trial.restarts, trial.failure = (*trial.restarts, again), None
+        self._facts.append(GangRestarted(trial=trial.id, restart=again))
+        trial.move(TrialStatus.QUEUED)
+        self.queue.appendleft(trial)
+        return None
+
+    def _stopped(self, trial: Trial) -> Trial:
+        """The run stops while the gang of a trial ends for a time: the trial has no result."""
+        reason = self.stop.reason if self.stop is not None else "the run was stopped"
+        trial.failure = Failure(FailureKind.STOPPED, f"ended: {reason}")
+        self.finish(trial, self._unfinished)
+        return trial
 
     def resume(self, trial: Trial) -> None:
         """A paused trial is next."""
@@ -395,19 +420,11 @@ class Sweep:
         unloadable = self.health.load_failure(self.trials.values()) if ending is Ending.UNLOADABLE else None
         return EndRun(self.run, ending, reason, unloadable)
 
-    def count_agents(self, usable: int, at: float) -> None:
-        """`usable` agents can get members: note since when they are too few."""
-        self.short_since = since(self.short_since, usable < self.limits.size, at)
-        self.too_few_since = since(self.too_few_since, usable < self.limits.least, at)
-
     def postpone(self, seconds: float) -> None:
         """The coordinator was suspended for `seconds`: silence and absence of agents in that time do not count."""
         for gang in self.gangs.values():
             gang.postpone(seconds)
-        if self.short_since is not None:
-            self.short_since += seconds
-        if self.too_few_since is not None:
-            self.too_few_since += seconds
+        self.shortage.postpone(seconds)
 
     def clear_queue(self) -> list[Trial]:
         """End every queued trial, for the run stops; returns them."""

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.ids import Generation, Member, TrialId
-from sparktrain.state.checkpoint_history import CheckpointHistory
+from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.state.outcome import Failure, Report, Restart
 from sparktrain.state.transitions import check_move
 
@@ -70,6 +71,18 @@ class Pruning(NamedTuple):
     """The rule and what it compared, in one line."""
 
 
+class Exploit(Struct, frozen=True):
+    """A trial has taken over another one, in population based training."""
+
+    step: int
+    """The step of the report that it was compared by."""
+    donor: TrialId
+    donor_step: int
+    """The step of the checkpoint from which it continues."""
+    params: dict[str, Any]
+    """Its parameters from there on."""
+
+
 @dataclass(slots=True)
 class Trial:
     """One training with a set of hyperparameters, its state and its result."""
@@ -108,11 +121,21 @@ class Trial:
     """Set once a rule has decided that the trial stops: however its gang ends then, the trial is pruned."""
     pausing: Pruning | None = None
     """Set from the decision of a rule that the trial pauses until it is promoted."""
+    exploits: tuple[Exploit, ...] = ()
+    """The trials that it has taken over, oldest first."""
+    proposed: dict[str, Any] | None = None
+    """The parameters that the sampler proposed, where it has others now."""
+    taking_over: str = ""
+    """From the decision that it takes over another trial until its gang is gone: why."""
+    dropped: list[Checkpoint] = field(default_factory=list)
+    """Checkpoints that no longer count since then, and are not deleted yet."""
+    advice: str = ""
+    """What would have let a rule do more for it."""
 
     @property
     def stopping(self) -> bool:
-        """A rule has decided that its gang ends: for good, or until it is promoted."""
-        return self.pruning is not None or self.pausing is not None
+        """A rule has decided that its gang ends: for good, until it is promoted, or for another trial's state."""
+        return self.pruning is not None or self.pausing is not None or bool(self.taking_over)
 
     @property
     def gang_restarts(self) -> list[int]:

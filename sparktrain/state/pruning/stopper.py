@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from sparktrain.config.stoppers import ASHA, AnyStopRule, Hyperband, Median, Patience, Threshold
+from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, Hyperband, Median, Patience, Threshold
 from sparktrain.ids import TrialId
 from sparktrain.state.outcome import Report
 from sparktrain.state.pruning.learning_curves import MedianRule, PatienceRule, ThresholdRule
+from sparktrain.state.pruning.population import PopulationRule
 from sparktrain.state.pruning.promotion import PromotingRule
 from sparktrain.state.pruning.rule import Aim, PruningRule
 from sparktrain.state.pruning.signed_rank import WilcoxonRule
@@ -158,5 +159,7 @@ def _rule(options: AnyStopRule, aim: Aim) -> PruningRule:
             return PatienceRule(options, aim)
         case Threshold():
             return ThresholdRule(options, aim)
+        case PBT():
+            return PopulationRule(options, aim)
         case _:
             return WilcoxonRule(options, aim)

@@ -19,7 +19,7 @@ from sparktrain.runs.results_json import from_json, to_bytes, to_json
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
 from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
-from sparktrain.state.trial import TrialStatus
+from sparktrain.state.trial import Exploit, TrialStatus
 from tests.unit.runs.outcomes import GOOD, RESTART, RESULT, TRACEBACK
 
 texts = st.text(max_size=8)
@@ -47,6 +47,9 @@ trials = st.builds(
     host=hosts,
     members=st.lists(members, max_size=2).map(tuple),
     restarts=st.lists(restarts, max_size=2).map(tuple),
+    exploits=st.lists(
+        st.builds(Exploit, ranks, ranks, ranks, st.dictionaries(texts, json_values, max_size=3)), max_size=2
+    ).map(tuple),
     unsaved=texts,
     pruned=texts,
     notices=st.lists(texts, max_size=2).map(tuple),

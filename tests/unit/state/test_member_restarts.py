@@ -7,8 +7,8 @@ from sparktrain.ids import AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.losses.member_restart import AGENT_TIMEOUT_S, END_TIMEOUT_S
 from sparktrain.state.machine import Machine
-from sparktrain.state.member_restart import AGENT_TIMEOUT_S, END_TIMEOUT_S
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome
 from sparktrain.state.records import GangRestarted, LossRecorded, MemberRestarted
 from tests.unit.state.gangs import trial

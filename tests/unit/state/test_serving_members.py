@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktrain.state.member_restart import AGENT_TIMEOUT_S
+from sparktrain.state.losses.member_restart import AGENT_TIMEOUT_S
 from sparktrain.state.outcome import FailureKind
 from tests.unit.state.gangs import trial
 from tests.unit.state.ps_gangs import EVALUATOR, OTHER, PS, ROLES, WORKER, cluster, come_back, placed, whole

@@ -1,0 +1,1 @@
+"""Lost agents and members: what is known of them, what restarts alone, and since when there are too few."""
