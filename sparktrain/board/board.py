@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Protocol
 
 from sparktrain.board.board_process import port_of_environment, start_process
 from sparktrain.board.board_settings import BoardSettings
@@ -29,6 +29,14 @@ _CLOSE_S = 5.0
 _TAIL_BYTES = 4096
 
 logger = logging.getLogger("sparktrain")
+
+
+class ExtraEvents(Protocol):
+    """Writes event files of its own for a board."""
+
+    def follow(self, target: Path, over: threading.Event) -> None:
+        """Write files beneath the folder `target` until `over` is set. Blocks, in a thread of its own."""
+        ...
 
 
 class Board:
@@ -48,7 +56,14 @@ class Board:
 
     @classmethod
     def start(
-        cls, store: Store, folder: str, *, bind: str = "127.0.0.1", host: str = "localhost", port: int | None = None
+        cls,
+        store: Store,
+        folder: str,
+        *,
+        bind: str = "127.0.0.1",
+        host: str = "localhost",
+        port: int | None = None,
+        feed: ExtraEvents | None = None,
     ) -> "Board":
         """Serve the event files beneath `folder` of `store`, such as the folder of a run. Returns within a second.
 
@@ -60,6 +75,7 @@ class Board:
             bind: the address to listen on.
             host: the name of this machine in the URL.
             port: the port; by default that of the variable TENSORBOARD_PORT, or any free one.
+            feed: writes more event files, such as those of the trials' reports.
 
         Raises:
             SpecError: the package tensorboard is missing, or the port cannot be had.
@@ -81,6 +97,8 @@ class Board:
         board = cls(f"http://{host}:{number}/?token={token}", process, target, log)
         mirror = EventMirror(store, folder, Path(target))
         spawn(lambda: mirror.follow(board._over), "sparktrain-board-events")
+        if feed is not None:
+            spawn(lambda: feed.follow(Path(target), board._over), "sparktrain-board-feed")
         spawn(board._watch, "sparktrain-board-watch")
         return board
 

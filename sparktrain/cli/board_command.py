@@ -35,7 +35,7 @@ def board(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Serve TensorBoard over the event files of a run, which may still grow, until Ctrl-C.
+    """Serve TensorBoard over the reports and event files of a run, which may still grow, until Ctrl-C.
 
     Prints the URL, which has a token: without it nothing is shown.
     """
@@ -47,11 +47,14 @@ def serve(out: Output, directory: str, host: str, port: int | None) -> int:
     import socket
 
     from sparktrain.board.board import ANYWHERE, Board
+    from sparktrain.clock import SystemClock
+    from sparktrain.runs.board_feed import BoardFeed
     from sparktrain.runs.locate import run_in
 
     place = run_in(directory)
     shown = socket.getfqdn() if host in ANYWHERE else "localhost" if host.startswith("127.") else host
-    with Board.start(place.store, place.layout.path, bind=host, host=shown, port=port) as served:
+    feed = BoardFeed(place, SystemClock())
+    with Board.start(place.store, place.layout.path, bind=host, host=shown, port=port, feed=feed) as served:
         if out.as_json:
             out.document({"url": served.url}, lines=True)
         else:

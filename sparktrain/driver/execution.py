@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from sparktrain.board.board import Board
+from sparktrain.clock import SystemClock
 from sparktrain.cluster import preflight
 from sparktrain.display.progress import Display
 from sparktrain.driver.admission import admit, slots_of_feeds
@@ -21,6 +22,8 @@ from sparktrain.driver.slot_holders import HOLDERS
 from sparktrain.errors import PoolError
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.board_address import announced
+from sparktrain.runs.board_feed import BoardFeed
+from sparktrain.runs.locate import RunLocation
 from sparktrain.state.ending import Ending
 
 
@@ -186,7 +189,8 @@ def _board(prepared: PreparedRun, engine: Engine, display: Display) -> Iterator[
         yield
         return
     address, run = engine.address(), prepared.layout
-    with Board.start(prepared.store, run.path, bind=address.bind, host=address.in_browsers) as board:
+    feed = BoardFeed(RunLocation(prepared.store, run), SystemClock())
+    with Board.start(prepared.store, run.path, bind=address.bind, host=address.in_browsers, feed=feed) as board:
         display.print_line(f"{run.path}: TensorBoard: {board.url}")
         with announced(prepared.store, run, board.url):
             yield

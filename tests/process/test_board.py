@@ -17,7 +17,7 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.rundir.event_files import open_growing
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
-from tests.support.boards import Browser, write_events
+from tests.support.boards import SERVES_WITHIN_S, Browser, write_events
 from tests.support.processes import Sighted, descendants, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -128,6 +128,9 @@ def test_a_run_shows_its_events_while_they_grow(
     left, browser = Sighted([each.pid for each in descendants(running.pid, "sparktrain.board")]), Browser(url)
     browser.wait_for("0000/train", [3.0, 2.0])
     assert status_of(tmp_path)["tensorboard"] == url
+    wait_until(
+        lambda: browser.scalars("0000/sparktrain", "y") == [0.5], SERVES_WITHIN_S, "the report of trial 0 is shown"
+    )
     (tmp_path / "more").touch()
     browser.wait_for("0000/train", [3.0, 2.0, 1.0])
     (tmp_path / "end").touch()

@@ -33,8 +33,9 @@ def write_events(folder: Path, values: list[float]) -> Callable[[int, float], No
 
 
 def train(folder: str, ctx: Any) -> float:
-    """Write two events, and a third one when FOLDER/more exists; end when FOLDER/end does."""
+    """Report once, write two events, and a third one when FOLDER/more exists; end when FOLDER/end does."""
     append = write_events(Path(ctx.log_dir, "train"), [3.0, 2.0])
+    ctx.report(step=1, y=0.5)
     while not Path(folder, "more").exists():
         pause(0.05)
     append(2, 1.0)

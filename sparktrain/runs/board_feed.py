@@ -1,0 +1,161 @@
+"""Gives TensorBoard the curves and hyperparameters of a run's trials, from the journal and the stored reports."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparktrain.board.report_events import Point, ReportEvents
+from sparktrain.clock import Clock
+from sparktrain.errors import RunDirectoryError, UserError
+from sparktrain.rundir.metric_log import StepRow, block_paths, read_blocks
+from sparktrain.runs import plan as plans
+from sparktrain.runs.hparam_columns import HParamColumns
+from sparktrain.runs.locate import RunLocation
+from sparktrain.runs.run_files import counting
+from sparktrain.runs.view import RunState, RunView, TrialView
+from sparktrain.runs.watcher import Observer
+from sparktrain.state.records import DriverStarted
+
+MOST_TRIALS = 500
+"""TensorBoard is slow with more."""
+BEST_TRIALS = 200
+"""How many trials of a larger run it shows."""
+SHORTEST_PAUSE_S = 3.0
+LONGEST_PAUSE_S = 60.0
+END_AFTER_S = 15.0
+"""A trial's end is written this long after it was seen: its last reports are stored within ten seconds."""
+_SHARE = 0.1
+"""Most of the time that rounds take."""
+
+logger = logging.getLogger("sparktrain")
+
+
+class BoardFeed:
+    """Reads a run, whichever process drives it, and writes event files. For one thread at a time."""
+
+    def __init__(self, place: RunLocation, clock: Clock) -> None:
+        self._place = place
+        self._clock = clock
+        self._observer = Observer(place, clock)
+        self._columns = HParamColumns()
+        self._metrics: dict[str, None] = {}
+        self._plan = ""
+        self._written_space: object = None
+        self._paths: tuple[str, ...] | None = None
+        self._rows: dict[int, list[StepRow]] = {}
+        self._final_at: dict[int, float] = {}
+        """When a trial was first seen to be final, by this object's clock."""
+        self._said = False
+        self._problem = ""
+
+    def follow(self, target: Path, over: threading.Event) -> None:
+        """Write event files beneath `target` until `over` is set. Blocks. A failed round is logged, and retried."""
+        events = ReportEvents(target)
+        while not over.is_set():
+            started = self._clock.now()
+            try:
+                self.round(events)
+            except (OSError, UserError) as error:
+                self._log(error)
+            spent = self._clock.now() - started
+            over.wait(min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, spent / _SHARE)))
+
+    def round(self, events: ReportEvents) -> None:
+        """Write what is new. Blocks on the store. Raises OSError, and RunDirectoryError for a run that is corrupt."""
+        view = self._observer.look()
+        # What is stored when the end of a run is seen is complete, so reports are read after the journal.
+        self._read_rows()
+        shown = self._shown(view)
+        for trial in events.trials - {int(each.result.id) for each in shown}:
+            events.forget(trial)
+        self._write_space(events, view)
+        for each in shown:
+            self._write_trial(events, each, view)
+
+    def _read_rows(self) -> None:
+        store, layout = self._place.store, self._place.layout
+        if self._paths is None or self._paths != block_paths(store, layout):
+            self._paths, rows = read_blocks(store, layout)
+            self._rows = counting(rows)
+
+    def _shown(self, view: RunView) -> list[TrialView]:
+        """All trials that have started, or the best of many."""
+        started = [each for each in view.trials if each.since is not None]
+        if len(started) <= MOST_TRIALS:
+            return started
+        if not self._said:
+            self._said = True
+            logger.warning(
+                "%s: TensorBoard shows the best %d of more than %d trials, all are in `result.history()`",
+                view.name,
+                BEST_TRIALS,
+                MOST_TRIALS,
+            )
+        sign = -1.0 if view.mode == "max" else 1.0
+        return sorted(started, key=lambda each: _order(each, view.metric, sign))[:BEST_TRIALS]
+
+    def _write_space(self, events: ReportEvents, view: RunView) -> None:
+        digests = (each.plan for each in reversed(self._observer.records) if isinstance(each, DriverStarted))
+        if (digest := next(digests, "")) != self._plan:
+            self._columns.see_space(plans.read(self._place.store, self._place.layout, digest).space)
+            self._plan = digest
+        self._columns.see([each.result.params for each in view.trials])
+        if view.metric is not None:
+            self._metrics[view.metric] = None
+        for rows in self._rows.values():
+            for row in rows:
+                self._metrics.update(dict.fromkeys(row.metrics))
+        for each in view.trials:
+            self._metrics.update(dict.fromkeys(each.result.metrics))
+        space = self._columns.all, tuple(self._metrics)
+        if space != self._written_space:
+            events.space(*space)
+            self._written_space = space
+
+    def _write_trial(self, events: ReportEvents, each: TrialView, view: RunView) -> None:
+        trial, result = int(each.result.id), each.result
+        if (ended := events.ended(trial)) is not None and ended != result.status:
+            events.forget(trial)  # a driver that resumes the run has started it again
+        rows = self._rows.get(trial, [])
+        begun = rows[0].time if rows else each.since or 0.0
+        events.start(trial, self._columns.cells(result.params), begun)
+        events.add(trial, points_of(rows))
+        if not result.status.final:
+            self._final_at.pop(trial, None)
+            return
+        seen = self._final_at.setdefault(trial, self._clock.now())
+        if view.state is RunState.RUNNING and self._clock.now() - seen < END_AFTER_S:
+            return
+        at = max((row.time for row in rows), default=begun + result.seconds)
+        last = max((row.step for row in rows), default=0)
+        unreported = set(result.metrics) - events.names(trial)
+        events.add(trial, [Point(name, last, at, result.metrics[name]) for name in sorted(unreported)])
+        events.end(trial, result.status, at)
+
+    def _log(self, error: Exception) -> None:
+        """Log a problem when it is another one than before; a folder without a readable run has event files alone."""
+        if str(error) != self._problem:
+            self._problem = str(error)
+            unreadable = isinstance(error, RunDirectoryError) and self._paths is None
+            level = logging.INFO if unreadable else logging.WARNING
+            logger.log(level, "TensorBoard lacks new reports, and reading them is retried: %s", error)
+
+
+def points_of(rows: Sequence[StepRow]) -> list[Point]:
+    """The points of a trial, in the order of their steps: of members that report the same, the lowest rank counts."""
+    points: dict[tuple[str, int], Point] = {}
+    for row in rows:
+        for name, value in row.metrics.items():
+            points.setdefault((name, row.step), Point(name, row.step, row.time, float(value)))
+    return list(points.values())
+
+
+def _order(each: TrialView, metric: str | None, sign: float) -> tuple[bool, float, int]:
+    """The best trial first, by its result, or by its newest report; without a metric the first ones."""
+    value = None
+    if metric is not None:
+        reported = each.report.metrics if each.report is not None else {}
+        value = each.result.metrics.get(metric, reported.get(metric))
+    known = value is not None and value == value
+    return not known, sign * float(value) if known and value is not None else 0.0, int(each.result.id)
