@@ -22,8 +22,8 @@ CLOSE_TIMEOUT_S = 2.0
 """How long the end of a run waits until the last picture is drawn."""
 STATUS_INTERVAL_S = 10.0
 """Least time between two status lines."""
-QUIET_INTERVAL_S = 60.0
-"""Time between two equal status lines."""
+QUIET_INTERVAL_S = 300.0
+"""Time between two status lines between which nothing has happened: a log shows that the run is alive."""
 
 _SHOWN_PER_CAUSE = 3
 _NOTEBOOK_WIDTH = 110
@@ -232,13 +232,15 @@ class NotebookDisplay(DrawingDisplay):
 
 
 class LineDisplay(DrawingDisplay):
-    """Plain lines for a file or a pipe: one for each trial that ends, and now and then the status of the run."""
+    """Plain lines for a file or a pipe: one for each trial that ends, and the status of the run when it has changed."""
 
     def __init__(self, stream: TextIO, close_timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         super().__init__(close_timeout_s)
         self._stream = stream
         self._written: tuple[float, str] | None = None
         """Seconds and text of the newest status line."""
+        self._told = ""
+        """What had happened by then."""
         self._members_at: float | None = None
         """Seconds of the newest lines for the members of a gang."""
 
@@ -246,7 +248,8 @@ class LineDisplay(DrawingDisplay):
         line = sweep_view.status_line(progress)
         if self._written is not None:
             pause = progress.seconds - self._written[0]
-            if pause < STATUS_INTERVAL_S or (line == self._written[1] and pause < QUIET_INTERVAL_S):
+            happened = sweep_view.standing_line(progress) != self._told
+            if pause < (STATUS_INTERVAL_S if happened else QUIET_INTERVAL_S):
                 return
         self._write_status(progress, line)
         if self._members_at is None or progress.seconds - self._members_at >= QUIET_INTERVAL_S:
@@ -274,7 +277,7 @@ class LineDisplay(DrawingDisplay):
             self._write_status(progress, sweep_view.status_line(progress))
 
     def _write_status(self, progress: Progress, line: str) -> None:
-        self._written = (progress.seconds, line)
+        self._written, self._told = (progress.seconds, line), sweep_view.standing_line(progress)
         left = (
             f"; about {formatting.clock(progress.eta_s)} left"
             if progress.eta_s and progress.done != progress.total

@@ -233,6 +233,13 @@ def status_line(progress: Progress) -> str:
     return "; ".join([counts, *standing.best_part(progress), agents])
 
 
+def standing_line(progress: Progress) -> str:
+    """As `status_line`, without the steps and metrics of a gang, which advance all the time."""
+    if gang_view.shows_members(progress):
+        return f"{gang_view.counts(progress).plain}; {_agents(progress).plain}"
+    return status_line(progress)
+
+
 def ended_line(trial: TrialResult, metric: str | None) -> str:
     """The end of a trial on one line."""
     params = f" ({formatting.params(trial.params)})" if trial.params else ""

@@ -84,16 +84,22 @@ RESTARTS = [
 
 
 def test_lines_of_a_gang() -> None:
-    lines = lines_of(gang(5.0), gang(20.0), gang(70.0))
+    lines = lines_of(gang(5.0), gang(20.0), gang(70.0, RESTARTS[0]), gang(304.0), gang(370.0, RESTARTS[0]))
     assert lines == [
         "[0:05] big: gang of 2, 2 training; step 5; agents 0 of 0",
         "    rank 0 on gpu-0 training: step 5",
         "    rank 1 on gpu-1 training: step 5",
-        "[0:20] big: gang of 2, 2 training; step 20; agents 0 of 0",
-        "[1:10] big: gang of 2, 2 training; step 70; agents 0 of 0",
-        "    rank 0 on gpu-0 training: step 70",
-        "    rank 1 on gpu-1 training: step 70",
+        "[1:10] big: gang of 2, 2 training; step 70; agents 0 of 0, 1 restart",
+        "[5:04] big: gang of 2, 2 training; step 304; agents 0 of 0",
+        "[6:10] big: gang of 2, 2 training; step 370; agents 0 of 0, 1 restart",
+        "    rank 0 on gpu-0 training: step 370",
+        "    rank 1 on gpu-1 training: step 370",
     ]
+
+
+def test_a_gang_in_which_nothing_happens_has_a_line_each_five_minutes() -> None:
+    lines = lines_of(*(gang(float(second)) for second in range(900)))
+    assert [line.split("]")[0] for line in lines if line.startswith("[")] == ["[0:00", "[5:00", "[10:00"]
 
 
 def test_each_restart_is_shown_once_however_many_come_at_a_time() -> None:
@@ -125,8 +131,8 @@ def test_status_lines_keep_their_distance() -> None:
 
 
 def test_status_lines_that_say_the_same_keep_a_greater_distance() -> None:
-    lines = lines_of(*(progress(seconds=second) for second in range(130)))
-    assert lines == [f"[{time}] {STATUS}; about 0:05 left" for time in ("0:00", "1:00", "2:00")]
+    lines = lines_of(*(progress(seconds=second) for second in range(650)))
+    assert lines == [f"[{time}] {STATUS}; about 0:05 left" for time in ("0:00", "5:00", "10:00")]
 
 
 def test_lines_in_a_stream_that_knows_only_ascii() -> None:
