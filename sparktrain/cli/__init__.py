@@ -18,6 +18,7 @@ from sparktrain.cli import (
     runs_commands,
     simulate_command,
     submit_commands,
+    top_command,
     train_commands,
     upkeep_commands,
 )
@@ -46,6 +47,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], type[CommandWithExamples]]] = {
     "diff": (runs_commands.diff, runs_commands.DiffCommand),
     "rm": (runs_commands.rm, runs_commands.RmCommand),
     "status": (inspect_commands.status, inspect_commands.StatusCommand),
+    "top": (top_command.top, top_command.TopCommand),
     "logs": (inspect_commands.logs, inspect_commands.LogsCommand),
     "best": (inspect_commands.best, inspect_commands.BestCommand),
     "board": (board_command.board, board_command.BoardCommand),
