@@ -25,6 +25,8 @@ One row for each step that a trial reported:
   sparktrain export /shared/runs/mnist --csv --history -o history.csv
 The same as JSON, one object on each line:
   sparktrain export /shared/runs/mnist --jsonl --history
+The same as Parquet, for pandas, Spark or DuckDB:
+  sparktrain export /shared/runs/mnist --parquet --history -o history.parquet
 """
 
 
@@ -38,6 +40,7 @@ def export(
     directory: Directory,
     csv: Annotated[bool, option(OUTPUT, "", "Write comma-separated values, which is the default.", "--csv")] = False,
     jsonl: Annotated[bool, option(OUTPUT, "", "Write one JSON object on each line.", "--jsonl")] = False,
+    parquet: Annotated[bool, option(OUTPUT, "", "Write a Parquet file.", "--parquet")] = False,
     history: Annotated[
         bool, option(SHOWN, "", "Write each step that trials reported, not each trial.", "--history")
     ] = False,
@@ -49,21 +52,32 @@ def export(
     """Write the trials of a run, or what they reported, as a table; the run may have ended, or still run."""
 
     def write(out: Output) -> int:
-        if csv and jsonl:
-            raise SpecError("--csv and --jsonl are two formats of one table: pass one of them")
-        return write_table(out, directory, jsonl, history, output)
+        passed = [name for name, given in (("csv", csv), ("jsonl", jsonl), ("parquet", parquet)) if given]
+        if len(passed) > 1:
+            first, second = passed[:2]
+            raise SpecError(f"--{first} and --{second} are two formats of one table: pass one of them")
+        return write_table(out, directory, passed[0] if passed else "csv", history, output)
 
     return common.look(write, as_json=True, debug=debug)
 
 
-def write_table(out: Output, directory: str, jsonl: bool, history: bool, output: str | None) -> int:
-    """Write the table of a run. Blocks on the store. Raises SpecError when the file cannot be written."""
+def write_table(out: Output, directory: str, form: str, history: bool, output: str | None) -> int:
+    """Write the table of a run as `csv`, `jsonl` or `parquet`.
+
+    Blocks on the store. Raises SpecError when the file cannot be written.
+    """
+    from sparktrain.results.parquet_table import parquet_of
     from sparktrain.results.stored_result import load
 
     target = None if output is None else _checked(output)
     result = load(directory)
     frame = result.history() if history else result.to_pandas()
-    table = _lines(result, frame, history) if jsonl else frame.to_csv(index=False, lineterminator="\n").encode()
+    if form == "parquet":
+        table = parquet_of(frame)
+    elif form == "jsonl":
+        table = _lines(result, frame, history)
+    else:
+        table = frame.to_csv(index=False, lineterminator="\n").encode()
     if target is None:
         out.write(table)
     else:

@@ -12,6 +12,7 @@ import sparktrain as st
 from sparktrain import cli
 from sparktrain.cli import common, export_command
 from sparktrain.cli.common import LOOKING_CODES
+from sparktrain.results.parquet_table import parquet_of
 from sparktrain.runs.results_json import trial_json
 from tests.unit.driver.stored import ScriptedRun, typical
 
@@ -54,6 +55,21 @@ def test_json_lines(run: ScriptedRun, capfd: Capture) -> None:
     assert [(row["trial"], row["step"], row["loss"], row["accuracy"]) for row in steps] == [
         (0, 1, 0.5, None), (0, 2, 0.5, None), (2, 1, None, 0.25),
     ]  # fmt: skip
+
+
+def test_parquet_is_read_back_as_it_was(run: ScriptedRun, tmp_path: Path, capfd: Capture) -> None:
+    path = tmp_path / "history.parquet"
+    output_of(capfd, run.directory, "--parquet", "--history", "-o", str(path))
+    pd.testing.assert_frame_equal(pd.read_parquet(path), st.load(run.directory).history(), check_dtype=False)
+    output_of(capfd, run.directory, "--parquet", "-o", str(path))
+    assert list(pd.read_parquet(path)["status"]) == ["succeeded", "failed", "running", "queued"]
+
+
+def test_parquet_of_values_without_a_common_type_is_json_text() -> None:
+    frame = pd.DataFrame({"mixed": [1, "a", None], "lists": [[1], [], None], "nothing": [None] * 3}, dtype=object)
+    back = pd.read_parquet(io.BytesIO(parquet_of(frame)))
+    assert [list(back[name][:2]) for name in ("mixed", "lists")] == [["1", '"a"'], ["[1]", "[]"]]
+    assert back.isna().sum().to_dict() == {"mixed": 1, "lists": 1, "nothing": 3}
 
 
 def test_a_run_of_one_gang(tmp_path: Path, capfd: Capture) -> None:
@@ -141,4 +157,4 @@ def test_its_help_has_exit_codes_and_examples_that_parse(capfd: Capture, monkeyp
     assert all(f"\n  {code:>3}  " in shown for code in LOOKING_CODES)
     monkeypatch.setattr(common, "look", lambda work, **options: 0)
     lines = [line for line in export_command.EXPORT_EXAMPLES.splitlines() if line.startswith("  ")]
-    assert [cli.main(line.split()[1:]) for line in lines] == [0, 0, 0]
+    assert [cli.main(line.split()[1:]) for line in lines] == [0, 0, 0, 0]
