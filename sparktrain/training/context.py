@@ -1,6 +1,5 @@
 """The `ctx` argument of a training function: what it knows of its run, and how it reports to it."""
 
-import operator
 import os
 import threading
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from sparktrain.training.agent_pipe import AgentWire, Wire, sendable
 from sparktrain.training.data.position import Position
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.judgement import Judgement
-from sparktrain.training.metrics import MAX_STEP, NotANumberError, number, size_problem
+from sparktrain.training.metrics import reported_metric, reported_step, size_problem
 from sparktrain.training.strategies.strategy import Strategies
 from sparktrain.training.strategies.tf_cluster import cluster_spec
 
@@ -139,8 +138,8 @@ class TrainContext:
         """
         if os.getpid() != self._pid:
             raise RuntimeError(f"ctx.report() belongs to process {self._pid}, and process {os.getpid()} called it")
-        count = _step(step)
-        values = {sendable(name): _metric(name, value) for name, value in metrics.items()}
+        count = reported_step(step)
+        values = {sendable(name): reported_metric(name, value) for name, value in metrics.items()}
         if problem := size_problem(values):
             raise ValueError(f"ctx.report(step={count}) has {problem}: write them to a file in ctx.log_dir")
         with self._reporting:
@@ -156,16 +155,14 @@ class TrainContext:
     def should_stop(self) -> bool:
         """Whether the run asks this trial to stop: then return the result so far. Any thread may call it.
 
-        With a `stopper=`, the chief's first call after a report that a rule judges blocks until the driver has done so,
-        for a quarter of the time since the report before, and for 1 s at most. Other calls do not block.
+        With a `stopper=`, the chief's first call after a report that a rule judges waits for that, 1 s at most.
         """
         return self._judgement.stop()
 
     def ask_sampler(self, question: bytes, timeout_s: float | None) -> tuple[bytes, str] | None:
-        """Ask the sampler of the run; the `trial` of `sparktrain.optuna` does, in one thread.
+        """The sampler's answer, or why there is none; None when nothing came in time, and at once without a timeout.
 
-        The answer, or why there is none. None without waiting where `timeout_s` is None, and when nothing came in time.
-        Raises OSError when the agent is gone.
+        For `sparktrain.optuna`, in one thread. Raises OSError when the agent is gone.
         """
         found = self._wire.ask(question, timeout_s)
         return None if found is None else (found.answer, found.problem)
@@ -432,24 +429,3 @@ class TrainContext:
 
     def _stepped(self, step: int, training: bool) -> None:
         self._wire.send(Stepped(step, training))
-
-
-def _step(value: Any) -> int:
-    try:
-        step = operator.index(value)
-    except TypeError:
-        step = None
-    if step is None or isinstance(value, bool):
-        raise TypeError(f"ctx.report(step={value!r:.100}): a step is an integer, not {type(value).__name__}")
-    if step < 0:
-        raise ValueError(f"ctx.report(step={step}): steps count from 0")
-    if step > MAX_STEP:
-        raise ValueError(f"ctx.report(): a step of {step.bit_length()} bits is too large: steps must be below 2**63")
-    return step
-
-
-def _metric(name: str, value: Any) -> float:
-    try:
-        return number(value)
-    except NotANumberError as error:
-        raise TypeError(f"ctx.report(): metric {name!r} is {error}, and must be a number") from error

@@ -4,6 +4,7 @@ import difflib
 import inspect
 import math
 import numbers
+import operator
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -116,3 +117,26 @@ def _described(value: Any) -> str:
     if shape is not None:
         return f"a {kind} of shape {shape} and type {getattr(value, 'dtype', 'unknown')}"
     return f"{value!r} of type {kind}" if isinstance(value, bool | complex) else f"a value of type {kind}"
+
+
+def reported_step(value: Any) -> int:
+    """The step that a function passes to `ctx.report`. Raises TypeError or ValueError, which name the call."""
+    try:
+        step = operator.index(value)
+    except TypeError:
+        step = None
+    if step is None or isinstance(value, bool):
+        raise TypeError(f"ctx.report(step={value!r:.100}): a step is an integer, not {type(value).__name__}")
+    if step < 0:
+        raise ValueError(f"ctx.report(step={step}): steps count from 0")
+    if step > MAX_STEP:
+        raise ValueError(f"ctx.report(): a step of {step.bit_length()} bits is too large: steps must be below 2**63")
+    return step
+
+
+def reported_metric(name: str, value: Any) -> float:
+    """The value of a metric that a function passes to `ctx.report`. Raises TypeError, which names the call."""
+    try:
+        return number(value)
+    except NotANumberError as error:
+        raise TypeError(f"ctx.report(): metric {name!r} is {error}, and must be a number") from error
