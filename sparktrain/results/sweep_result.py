@@ -1,16 +1,20 @@
 """The result of a sweep: what its call returns."""
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.boundary import users_call
+from sparktrain.config.objectives import constraints as as_constraints
+from sparktrain.config.objectives import objectives as as_objectives
 from sparktrain.config.param_values import described
 from sparktrain.display import trial_table
 from sparktrain.errors import MissingFileError, NoBestTrialError, SpecError
 from sparktrain.results.study_export import study_of
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.failure_table import failure_frame, no_best
+from sparktrain.runs.pareto import pareto_front_of
 from sparktrain.runs.run_files import RunFiles
 from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
 from sparktrain.runs.trial_result import TrialResult
@@ -50,6 +54,24 @@ class SweepResult(SweepOutcome):
         if found is None:
             raise NoBestTrialError(no_best(self))
         return found
+
+    @users_call
+    def pareto_front(self, objectives: Mapping[str, str | None], constraints: Sequence[str] = ()) -> list[TrialResult]:
+        """The trials that no other trial dominates: none is at least as good in all metrics and better in one.
+
+        Only succeeded trials count that have a finite value of each metric and keep all constraints. They are sorted by
+        the first metric, the best first; of equal trials all are on the front.
+
+        Args:
+            objectives: each metric, and which end is better: `{"accuracy": "max", "latency_ms": "min"}`. None stands
+                for the end that the metric's name implies.
+            constraints: bounds of metrics, such as `["latency_ms <= 20"]`, with `<=`, `<`, `>=` or `>`. A trial
+                without the metric does not keep them.
+
+        Returns an empty list when no trial is left. Does not block. Raises SpecError for values of another kind, and
+        for a metric that no succeeded trial has.
+        """
+        return pareto_front_of(self.trials, as_objectives(objectives), as_constraints(constraints))
 
     @users_call
     def history(self) -> "pd.DataFrame":
