@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         uniform,
     )
     from sparktrain.config.gang_spec import Backend, Role
+    from sparktrain.config.objectives import Constraint, Objective
     from sparktrain.config.stoppers import ASHA, PBT, Hyperband, Median, Patience, StopRule, Threshold, Wilcoxon
     from sparktrain.config.tracking_options import MLflow
     from sparktrain.datasets.columns import Column, ColumnKind
@@ -154,6 +155,8 @@ _HOMES = {
     "Failure": "sparktrain.state.outcome",
     "FailureKind": "sparktrain.state.outcome",
     "Loss": "sparktrain.state.outcome",
+    "Constraint": "sparktrain.config.objectives",
+    "Objective": "sparktrain.config.objectives",
     "Exploit": "sparktrain.state.trial",
     "Restart": "sparktrain.state.outcome",
     "TrialStatus": "sparktrain.state.trial",
@@ -218,6 +221,7 @@ __all__ = [
     "CheckpointSaver",
     "Column",
     "ColumnKind",
+    "Constraint",
     "DataError",
     "DeposedError",
     "Distribution",
@@ -244,6 +248,7 @@ __all__ = [
     "NestedCallError",
     "NoBestTrialError",
     "Notice",
+    "Objective",
     "Observation",
     "ObservedStatus",
     "OutOfStepError",

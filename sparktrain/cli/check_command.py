@@ -110,8 +110,8 @@ def _request(
     from sparktrain.config.data_sources import named_paths
     from sparktrain.config.gang_spec import AUTO
     from sparktrain.config.load import parse_params
+    from sparktrain.config.metric_names import metric_name
     from sparktrain.config.quantities import count, seconds
-    from sparktrain.config.sweep_spec import metric_name
     from sparktrain.driver.forwarded_env import environment
     from sparktrain.testing.function_check import CheckRequest
 

@@ -2,8 +2,8 @@
 
 import re
 
+from sparktrain.config.metric_names import Mode, mode
 from sparktrain.config.param_values import shown
-from sparktrain.config.sweep_spec import Mode, mode
 from sparktrain.errors import SpecError
 
 BETTER: dict[Mode, str] = {"max": "higher", "min": "lower"}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparktrain.config.direction import mode_of
+from sparktrain.config.metric_names import Mode, metric_name
 from sparktrain.config.param_values import described, shown
-from sparktrain.config.sweep_spec import Mode, metric_name
 from sparktrain.errors import SpecError
 
 GRAMMAR: Final = "write METRIC <= NUMBER, with one of <=, <, >= and >, such as 'latency_ms <= 20'"
@@ -37,6 +37,15 @@ class Constraint:
     """`<=`, `<`, `>=` or `>`."""
     bound: float
 
+    def __str__(self) -> str:
+        return f"{self.metric} {self.operator} {self.bound:.12g}"
+
+    def excess(self, metrics: Mapping[str, float]) -> float:
+        """By how much the metric is beyond the bound: at most 0 where the bound holds; NaN without the metric."""
+        value = metrics.get(self.metric, math.nan)
+        beyond = value - self.bound if self.operator.startswith("<") else self.bound - value
+        return math.ulp(self.bound) if beyond == 0 and not self.operator.endswith("=") else beyond
+
     def holds(self, metrics: Mapping[str, float]) -> bool:
         """Whether the trial keeps the bound; one without the metric, or with NaN, does not."""
         value = metrics.get(self.metric, math.nan)
@@ -46,28 +55,49 @@ class Constraint:
 
 
 def objectives(value: object, subject: str = "objectives") -> tuple[Objective, ...]:
-    """`{"accuracy": "max", "latency_ms": "min"}` as objectives, in that order.
+    """`{"accuracy": "max", "latency_ms": "min"}` as objectives, in that order; also as texts such as "accuracy:max".
 
-    None as a direction is the one that the metric's name implies. Raises SpecError.
+    None as a direction, or a text without one, is the one that the metric's name implies. Raises SpecError.
     """
-    if not isinstance(value, Mapping) or not value:
+    if isinstance(value, tuple) and all(isinstance(each, Objective) for each in value):
+        return value
+    if value == []:
+        return ()
+    given = value
+    if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(each, str) for each in value):
+        given = dict(_parted(each) for each in value)
+        if len(given) < len(value):
+            raise SpecError(f"{subject} ({shown(list(value))}) names a metric twice; name each of them once")
+    if not isinstance(given, Mapping) or not given:
         raise SpecError(
             f"{subject} is {described(value)}; pass a dict of at least one metric and its better end, such as "
             '{"accuracy": "max", "latency_ms": "min"}'
         )
     found = []
-    for name, way in value.items():
-        if (metric := metric_name(name, f"a metric of {subject}")) is None:
-            raise SpecError(f"a metric of {subject} is None; name a key of what the training function returns")
+    for name, way in given.items():
+        if (metric := metric_name(name, f"{subject}: the name of a metric")) is None:
+            raise SpecError(f"{subject}: the name of a metric is None; name a key of the function's result")
         found.append(Objective(metric, mode_of(metric, way, f"{subject}[{shown(metric)}]")))
     return tuple(found)
 
 
 def constraints(value: object, subject: str = "constraints") -> tuple[Constraint, ...]:
     """`["latency_ms <= 20", "size_mb < 5"]` as constraints, in that order. Raises SpecError."""
+    if isinstance(value, tuple) and all(isinstance(each, Constraint) for each in value):
+        return value
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise SpecError(f"{subject} is {described(value)}, a list of texts is expected; {GRAMMAR}")
     return tuple(_constraint(each, f"{subject}[{number}]") for number, each in enumerate(value))
+
+
+def feasible(metrics: Mapping[str, float], bounds: Sequence[Constraint]) -> bool:
+    """Whether a trial with these metrics keeps all the bounds."""
+    return all(each.holds(metrics) for each in bounds)
+
+
+def _parted(text: str) -> tuple[str, str | None]:
+    name, colon, way = text.rpartition(":")
+    return (name, way) if colon else (text, None)
 
 
 def _constraint(text: object, subject: str) -> Constraint:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Annotated, Any, Literal, Required, TypedDict
 
-from sparktrain.config import environment, gang_spec, sweep_spec
+from sparktrain.config import environment, gang_spec, metric_names, sweep_spec
 from sparktrain.config.call_option import CallOption
 from sparktrain.config.data_sources import named_paths, sources_of
 from sparktrain.config.option_rules import (
@@ -40,7 +40,7 @@ RESUMING, SPARK = "If the run exists already", "Spark"
 
 _METRIC = CallOption(
     "Entry of the function's result that trials are compared by.",
-    ValueRule(sweep_spec.metric_name, "NAME"),
+    ValueRule(metric_names.metric_name, "NAME"),
     panel=METRIC,
     says="none: no trial is best",
     page="results.md",
@@ -146,7 +146,7 @@ class DirectoryKeywords(TypedDict, total=False):
         Literal["max", "min"] | None,
         CallOption(
             "Better end of the metric: max or min.",
-            ValueRule(sweep_spec.mode, "max|min"),
+            ValueRule(metric_names.mode, "max|min"),
             panel=METRIC,
             says="by the name of the metric",
             more="A loss or an error is better when it is lower, an accuracy or a score when it is higher; a name that "
@@ -391,7 +391,7 @@ class PoolRunKeywords(CommonKeywords, CallbackKeywords, total=False):
         str | None,
         CallOption(
             "Entry of the function's result that checkpoints are compared by.",
-            ValueRule(sweep_spec.metric_name, "NAME"),
+            ValueRule(metric_names.metric_name, "NAME"),
             panel=METRIC,
             says="none: the newest is kept",
         ),

@@ -1,9 +1,9 @@
 """The options of a call about which trials it runs, and how far; a part of `option_catalog`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
-from sparktrain.config import sampler_names, sweep_spec
+from sparktrain.config import objectives, sampler_names, sweep_spec
 from sparktrain.config.call_option import CallOption
 from sparktrain.config.option_rules import SWITCH, TIME, ValueRule, whole
 from sparktrain.config.quantities import Duration
@@ -12,6 +12,11 @@ from sparktrain.config.warm_sources import warm_sources
 
 TRIALS = "What to try"
 """Panel of the command line's help."""
+
+
+def _or_none(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """`check`, where None stands for nothing."""
+    return lambda value, subject: () if value is None else check(value, subject)
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -74,6 +79,34 @@ class SearchKeywords(TypedDict, total=False):
             "distributions, grid for lists).",
             page="search.md",
             also=("algorithm", "search_alg", "algo", "tuner"),
+        ),
+    ]
+    other_metrics: Annotated[
+        Mapping[str, str | None] | Sequence[str] | None,
+        CallOption(
+            "Metrics that count beside `metric`, with their better ends: the result has a Pareto front.",
+            ValueRule(_or_none(objectives.objectives), "METRIC", repeats=True),
+            default=(),
+            panel=TRIALS,
+            says="none: one metric decides",
+            flag_doc="A metric that counts beside --metric, such as latency_ms:min. Repeatable.",
+            more='A dict such as `{"latency_ms": "min"}`; None as the end is the one that the name implies.',
+            page="search.md#several-metrics",
+            also=("objectives", "directions", "metrics"),
+        ),
+    ]
+    constraints: Annotated[
+        Sequence[str] | None,
+        CallOption(
+            "Bounds of metrics: a trial that breaks one is never the best.",
+            ValueRule(_or_none(objectives.constraints), "BOUND", repeats=True),
+            default=(),
+            panel=TRIALS,
+            says="none",
+            flag="--constraint",
+            flag_doc="Bound of a metric, such as 'latency_ms <= 20'. Repeatable.",
+            page="search.md#constraints",
+            also=("constraints_func", "metric_constraints"),
         ),
     ]
     target: Annotated[

@@ -4,16 +4,17 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from sparktrain.config.gang_spec import ALONE, GangSpec
+from sparktrain.config.metric_names import Mode, metric_name, mode
+from sparktrain.config.objectives import Constraint, Objective, constraints, objectives
 from sparktrain.config.param_values import described, shown
 from sparktrain.config.quantities import count, seconds
 from sparktrain.config.replication import Replication, replication
 from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, rules_of
 from sparktrain.errors import SpecError
 
-Mode = Literal["max", "min"]
 MIN_LOG_BYTES = 2**10
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
@@ -29,6 +30,10 @@ class SweepSpec:
     metric: str | None = None
     """Metric that orders the trials; without one they are not compared."""
     mode: Mode = "max"
+    other_metrics: tuple[Objective, ...] = ()
+    """Metrics that count beside `metric`."""
+    constraints: tuple[Constraint, ...] = ()
+    """Bounds of metrics; a trial that breaks one is not the best, whatever its metric is."""
     trials: int | None = None
     """The most sets of parameters that are tried; None for all of the space."""
     repeats: int = 1
@@ -77,11 +82,29 @@ class SweepSpec:
                 f"stopper {self.stopper[0]} compares trials by a metric, and there is none: pass metric=, the name of "
                 "a number that the function passes to ctx.report()"
             )
+        self._set_objectives()
         self._set_counts()
         self._check_replication()
         self._set_seconds()
         if type(self.gang) is not GangSpec:
             raise SpecError(f"gang is {described(self.gang)}; pass a GangSpec, such as GangSpec(workers=2)")
+
+    def _set_objectives(self) -> None:
+        object.__setattr__(self, "other_metrics", objectives(self.other_metrics, "other_metrics"))
+        object.__setattr__(self, "constraints", constraints(self.constraints))
+        for each in self.other_metrics:
+            if self.metric is None:
+                raise SpecError(
+                    f"other_metrics has {each.metric!r} beside the metric of the sweep, and there is none: pass "
+                    "metric= too, which comes first"
+                )
+            if each.metric == self.metric:
+                raise SpecError(f"other_metrics has {each.metric!r}, which is the metric itself: leave it out there")
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The metric and the others; none without a metric."""
+        return () if self.metric is None else (Objective(self.metric, self.mode), *self.other_metrics)
 
     def _set_counts(self) -> None:
         least = {"max_retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
@@ -157,22 +180,6 @@ def run_name(value: object, subject: str = "name") -> str:
     return value
 
 
-def metric_name(value: object, subject: str = "metric") -> str | None:
-    """`value` when it is None or can name a metric. Raises SpecError."""
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise SpecError(
-            f"{subject} is {described(value)}, text is expected; name a key of what the training function returns"
-        )
-    if not value or value != value.strip():
-        raise SpecError(
-            f"{subject} ({shown(value)}) is empty or has spaces at its ends; name a key of what the training function "
-            "returns"
-        )
-    return value
-
-
 def failures(value: object, subject: str = "max_failures") -> int | Literal["auto"] | None:
     """`value` as a number of trials, "auto" or None; "none" and a number may be text, as on a command line.
 
@@ -198,13 +205,6 @@ def finite(value: object, subject: str) -> float | None:
     if not math.isfinite(number):
         raise SpecError(f"{subject} ({shown(value)}) must be a finite number, such as 0.95")
     return number
-
-
-def mode(value: object, subject: str = "mode") -> Mode:
-    """`value` when it is "max" or "min". Raises SpecError."""
-    if not isinstance(value, str) or value not in ("max", "min"):
-        raise SpecError(f"{subject} ({shown(value)}) must be 'max' or 'min': name the better end of the metric")
-    return cast(Mode, value)
 
 
 def sweep_seed(value: object, subject: str = "seed") -> int:

@@ -6,8 +6,8 @@ from typing import Any
 
 from sparktrain import formatting
 from sparktrain.config.direction import mode_of
+from sparktrain.config.metric_names import metric_name
 from sparktrain.config.param_values import did_you_mean
-from sparktrain.config.sweep_spec import metric_name
 from sparktrain.display import parts
 from sparktrain.display.trial_table import measured
 from sparktrain.errors import SpecError

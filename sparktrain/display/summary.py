@@ -9,6 +9,7 @@ from rich.text import Text
 from sparktrain import formatting
 from sparktrain.display.failure_causes import explained
 from sparktrain.display.trial_table import TrialTable, headline
+from sparktrain.runs.pareto import front_of
 from sparktrain.runs.sweep_outcome import SweepOutcome
 
 _TABLE_WIDTH = 160
@@ -33,6 +34,8 @@ class Summary:
             yield Text()
         yield from console.render(TrialTable(self._result), options.update(width=min(options.max_width, _TABLE_WIDTH)))
         yield from explained(self._result, options.max_width)
+        if self._result.other_metrics and (front := front_of(self._result)):
+            yield Text(f"\nPareto front: trials {', '.join(str(each.id) for each in front)}", no_wrap=True)
         yield from _warnings(self._result)
         if self._result.directory is not None:
             yield Text(f"\nresults and logs: {formatting.plain(self._result.directory)}", style="dim")

@@ -47,6 +47,8 @@ def result(prepared: PreparedRun, ran: RunOutcome, journal: JournalPort | None) 
         reason=ran.end.reason or None,
         repeats=spec.repeats,
         folds=spec.folds,
+        other_metrics=spec.other_metrics,
+        constraints=spec.constraints,
     )
     store, path, content = prepared.store, prepared.layout.results, to_bytes(made)
     if not store.put_if_absent(path, content) and store.read(path) != content:

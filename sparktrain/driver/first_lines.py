@@ -29,6 +29,9 @@ def opening(prepared: PreparedRun) -> Iterator[str]:
         yield f"{spec.name}: {_replicated(prepared)}"
     if spec.metric is not None:
         yield f"{spec.name}: {first_line(spec.metric, spec.mode)}"
+    yield from (f"{spec.name}: {first_line(each.metric, each.mode)}" for each in spec.other_metrics)
+    if spec.constraints:
+        yield f"{spec.name}: the best trial keeps {' and '.join(map(str, spec.constraints))}"
     if prepared.plan.warm is not msgspec.UNSET:
         for line in prepared.plan.warm.lines:
             yield f"{spec.name}: {line}"

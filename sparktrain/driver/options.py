@@ -7,9 +7,10 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.call_option import settled
 from sparktrain.config.direction import mode_of
 from sparktrain.config.gang_spec import ALONE, AUTO, Backend, GangSpec, wanted
+from sparktrain.config.metric_names import metric_name
 from sparktrain.config.option_catalog import CommonKeywords, LaunchKeywords, RunKeywords
 from sparktrain.config.quantities import seconds
-from sparktrain.config.sweep_spec import SweepSpec, metric_name
+from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.backend_choice import Choice, choose
 from sparktrain.driver.forwarded_env import environment
 from sparktrain.errors import SpecError
@@ -138,6 +139,8 @@ class SweepOptions(Options):
             "max_retries": asked["max_retries"],
             "max_failures": asked["max_failures"],
             "stopper": asked["stopper"],
+            "other_metrics": asked["other_metrics"],
+            "constraints": asked["constraints"],
             "target": asked["target"],
             "plateau": asked["plateau"],
             "budget_s": seconds(asked["budget"], "budget"),

@@ -47,7 +47,7 @@ class Tally:
         ended = trial if self._spec.replication.size == 1 else self._case_of(trial)
         if ended is not None and ended.status is TrialStatus.SUCCEEDED:
             best = [ended] if self.best is None else [self.best, ended]
-            self.best = best_of(best, self._spec.metric, self._spec.mode)
+            self.best = best_of(best, self._spec.metric, self._spec.mode, self._spec.constraints)
 
     def _case_of(self, trial: Trial) -> CaseEnd | None:
         """The case that the trial completes."""

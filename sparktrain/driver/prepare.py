@@ -334,7 +334,7 @@ class PreparedRun:
 
 def sampler_choice(asked: Any, spec: SweepSpec) -> SamplerChoice:
     """What decides on the sampler of a run for which `asked` was given."""
-    goal = Goal(spec.metric, spec.mode == "max")
+    goal = Goal(spec.metric, spec.mode == "max", spec.other_metrics, spec.constraints)
     return SamplerChoice(asked=asked, trials=spec.trials, timeout_s=spec.timeout_s, seed=spec.seed, goal=goal)
 
 

@@ -165,6 +165,7 @@ class RunRequest:
             start_timeout_s=spec.start_timeout_s,
             metric=spec.metric,
             mode=spec.mode,
+            constraints=spec.constraints,
             replicas=each,
             racing=spec.racing,
             stopper=spec.stopper,

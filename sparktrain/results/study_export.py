@@ -2,13 +2,14 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.config.distribution import TAIL, Distribution
+from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.errors import SpecError
 from sparktrain.ids import CHIEF
 from sparktrain.runs.history import look
@@ -62,6 +63,7 @@ def study_of(outcome: SweepOutcome, files: RunFiles | None, metric: str | None) 
     from optuna.study import create_study
 
     chosen = _metric(outcome, metric)
+    objectives = _objectives(outcome, chosen, metric)
     stored = _Stored() if files is None else _stored(files, chosen)
     params = {trial.id: _flat(trial.params, stored.leaves) for trial in outcome.trials}
     distributions = _distributions(stored.leaves, params.values())
@@ -69,13 +71,19 @@ def study_of(outcome: SweepOutcome, files: RunFiles | None, metric: str | None) 
         storage=InMemoryStorage(),
         sampler=TPESampler(seed=0),
         study_name=outcome.name,
-        direction="minimize" if outcome.mode == "min" else "maximize",
+        directions=["minimize" if each.mode == "min" else "maximize" for each in objectives],
     )
     for name, value in (("metric", chosen), ("directory", outcome.directory)):
         study.set_user_attr(f"sparktrain:{name}", value)
     for trial in outcome.trials:
-        study.add_trial(_frozen(trial, params[trial.id], distributions, chosen, stored))
+        study.add_trial(_frozen(trial, params[trial.id], distributions, objectives, outcome.constraints, stored))
     return study
+
+
+def _objectives(outcome: SweepOutcome, chosen: str, given: str | None) -> list[Objective]:
+    """What the study compares: the metrics of the sweep, or the one that is given."""
+    one = Objective(chosen, "min" if outcome.mode == "min" else "max")
+    return [one, *outcome.other_metrics] if given is None else [one]
 
 
 def _metric(outcome: SweepOutcome, metric: str | None) -> str:
@@ -196,7 +204,8 @@ def _frozen(
     trial: TrialResult,
     params: dict[str, Any],
     distributions: "Mapping[str, BaseDistribution]",
-    metric: str,
+    objectives: Sequence[Objective],
+    bounds: Sequence[Constraint],
     stored: _Stored,
 ) -> "FrozenTrial":
     from optuna.distributions import json_to_distribution
@@ -204,19 +213,21 @@ def _frozen(
 
     asked = {path: json_to_distribution(text) for path, text in stored.asked.get(trial.id, {}).items()}
     curve = stored.curves.get(trial.id, {})
-    value = trial.metrics.get(metric, math.nan)
+    values = [trial.metrics.get(each.metric, math.nan) for each in objectives]
     state = TrialState[_STATES.get(trial.status, "FAIL")]
-    if state is TrialState.COMPLETE and math.isnan(value):
+    if state is TrialState.COMPLETE and any(map(math.isnan, values)):
         state = TrialState.FAIL  # as `study.tell` has it
-    if state is TrialState.PRUNED and math.isnan(value) and curve:
-        value = curve[max(curve)]
-    valued = state in (TrialState.COMPLETE, TrialState.PRUNED) and not math.isnan(value)
+    if state is TrialState.PRUNED and any(map(math.isnan, values)) and curve and len(values) == 1:
+        values = [curve[max(curve)]]
+    valued = state in (TrialState.COMPLETE, TrialState.PRUNED) and not any(map(math.isnan, values))
+    over = {str(each): each.excess(trial.metrics) for each in bounds}
     made = create_trial(
         state=state,
-        value=value if valued else None,
+        values=values if valued else None,
+        constraints={name: by for name, by in over.items() if math.isfinite(by)},
         params=params,
         distributions={path: asked.get(path, distributions[path]) for path in params},
-        user_attrs=_attrs(trial, metric),
+        user_attrs=_attrs(trial, {each.metric for each in objectives}),
         intermediate_values=curve,
     )
     if (started := stored.started.get(trial.id)) is not None:
@@ -226,9 +237,9 @@ def _frozen(
     return made
 
 
-def _attrs(trial: TrialResult, metric: str) -> dict[str, Any]:
+def _attrs(trial: TrialResult, compared: Collection[str]) -> dict[str, Any]:
     """What Optuna has no place for; empty where there is nothing."""
-    found = {name: value for name, value in trial.metrics.items() if name != metric}
+    found = {name: value for name, value in trial.metrics.items() if name not in compared}
     known = {
         "status": trial.status.value,
         "seconds": trial.seconds,

@@ -56,7 +56,9 @@ class SweepResult(SweepOutcome):
         return found
 
     @users_call
-    def pareto_front(self, objectives: Mapping[str, str | None], constraints: Sequence[str] = ()) -> list[TrialResult]:
+    def pareto_front(
+        self, objectives: Mapping[str, str | None] | None = None, constraints: Sequence[str] | None = None
+    ) -> list[TrialResult]:
         """The trials that no other trial dominates: none is at least as good in all metrics and better in one.
 
         Only succeeded trials count that have a finite value of each metric and keep all constraints. They are sorted by
@@ -64,14 +66,22 @@ class SweepResult(SweepOutcome):
 
         Args:
             objectives: each metric, and which end is better: `{"accuracy": "max", "latency_ms": "min"}`. None stands
-                for the end that the metric's name implies.
+                for the end that the metric's name implies. By default the metric and `other_metrics` of the sweep.
             constraints: bounds of metrics, such as `["latency_ms <= 20"]`, with `<=`, `<`, `>=` or `>`. A trial
-                without the metric does not keep them.
+                without the metric does not keep them. By default those of the sweep.
 
         Returns an empty list when no trial is left. Does not block. Raises SpecError for values of another kind, and
         for a metric that no succeeded trial has.
         """
-        return pareto_front_of(self.trials, as_objectives(objectives), as_constraints(constraints))
+        bounds = self.constraints if constraints is None else as_constraints(constraints)
+        if objectives is not None:
+            return pareto_front_of(self.trials, as_objectives(objectives), bounds)
+        if self.metric is None:
+            raise SpecError(
+                f"run {self.name} has no metric: call pareto_front() with the metrics and their better ends"
+            )
+        own = as_objectives({self.metric: self.mode})
+        return pareto_front_of(self.trials, (*own, *self.other_metrics), bounds)
 
     @users_call
     def history(self) -> "pd.DataFrame":

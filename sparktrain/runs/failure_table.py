@@ -1,10 +1,12 @@
 """The failures of a run as a table, and why it has no best trial."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparktrain import formatting
+from sparktrain.config.objectives import Constraint
 from sparktrain.runs.sweep_outcome import SweepOutcome, names
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 from sparktrain.state.outcome import Failure
@@ -57,6 +59,8 @@ def no_best(result: SweepOutcome) -> str:
             f"no set of parameters of run {result.name} has a result of each of its {result.replication.size} "
             f"trials and a finite mean of {result.metric!r} ({shown}): resume the run, or see result.cases"
         )
+    if succeeded and (nearest := _nearest(result)):
+        return f"no trial of run {result.name} keeps its constraints: {nearest}; result.trials has all trials"
     if succeeded:
         count = formatting.count(len(succeeded), "trial")
         return (
@@ -65,6 +69,26 @@ def no_best(result: SweepOutcome) -> str:
     counts = Counter(trial.status.value for trial in result.trials)
     shown = ", ".join(f"{count} {status}" for status, count in counts.items()) or "there are none"
     return f"no trial of run {result.name} succeeded ({shown}){_commonest(result)}"
+
+
+def _nearest(result: SweepOutcome) -> str:
+    """How near the nearest trial comes to the constraints; empty where one keeps them, or none has the metrics."""
+    found = [each for each in result.trials if each.status is TrialStatus.SUCCEEDED]
+    beyond = {each.id: _beyond(each.metrics, result.constraints) for each in found}
+    known = [each for each in found if math.isfinite(beyond[each.id])]
+    if not known or not all(beyond.values()):
+        return ""
+    one = min(known, key=lambda each: (beyond[each.id], each.id))
+    broken = next(bound for bound in result.constraints if not bound.holds(one.metrics))
+    return (
+        f"trial {one.id} comes nearest, with {broken.metric} {one.metrics[broken.metric]:.6g} where {broken} is wanted"
+    )
+
+
+def _beyond(metrics: Mapping[str, float], bounds: Sequence[Constraint]) -> float:
+    """The sum of what the metrics are beyond the bounds; infinite where one is missing."""
+    over = [each.excess(metrics) for each in bounds]
+    return math.inf if any(map(math.isnan, over)) else math.fsum(max(0.0, each) for each in over)
 
 
 def _commonest(result: SweepOutcome) -> str:

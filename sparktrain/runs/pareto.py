@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
+from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
 
@@ -21,16 +22,31 @@ def pareto_front_of(
     Equal trials are all on the front; one without a finite value of each objective is not. Raises SpecError for a
     metric that no succeeded trial has.
     """
+    succeeded = [trial for trial in trials if trial.status is TrialStatus.SUCCEEDED]
+    _check_known(succeeded, [*(each.metric for each in objectives), *(each.metric for each in constraints)])
+    return _front(succeeded, objectives, constraints)
+
+
+def _front(
+    trials: Sequence[TrialResult], objectives: Sequence[Objective], constraints: Sequence[Constraint]
+) -> list[TrialResult]:
     import numpy as np
 
     succeeded = [trial for trial in trials if trial.status is TrialStatus.SUCCEEDED]
-    _check_known(succeeded, [*(each.metric for each in objectives), *(each.metric for each in constraints)])
     feasible = [trial for trial in succeeded if all(each.holds(trial.metrics) for each in constraints)]
     losses = np.array([[each.loss(trial.metrics) for each in objectives] for trial in feasible])
     losses = losses.reshape(len(feasible), len(objectives))
     whole = np.flatnonzero(~np.isnan(losses).any(axis=1))
     front = whole[nondominated(losses[whole])]
     return [feasible[at] for at in sorted(front, key=lambda at: (losses[at, 0], feasible[at].id))]
+
+
+def front_of(outcome: SweepOutcome) -> list[TrialResult]:
+    """The Pareto front of a run by its own metrics and constraints; without trials that lack one of them."""
+    if outcome.metric is None:
+        return []
+    own = Objective(outcome.metric, "min" if outcome.mode == "min" else "max"), *outcome.other_metrics
+    return _front(outcome.trials, own, outcome.constraints)
 
 
 def nondominated(losses: "NDArray[Any]") -> "NDArray[Any]":

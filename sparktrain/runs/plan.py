@@ -111,7 +111,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def spec_fields(spec: SweepSpec) -> dict[str, Any]:
     """The fields of a plan's `spec`."""
-    return asdict(spec) | {"stopper": encoded(spec.stopper)}
+    others = {each.metric: each.mode for each in spec.other_metrics}
+    bounds = [str(each) for each in spec.constraints]
+    return asdict(spec) | {"stopper": encoded(spec.stopper), "other_metrics": others or (), "constraints": bounds}
 
 
 def overview(plan: Plan, space: str, trials: int | None, started: float | None) -> bytes:

@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from sparktrain.config.objectives import feasible
 from sparktrain.errors import SpecError
 from sparktrain.runs.case_result import CaseResult
+from sparktrain.runs.pareto import front_of
 from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure
+from sparktrain.state.trial import TrialStatus
 
 VERSION = 1
 """The version of `results.json`. It grows when a reader of the old format would misread the new one."""
@@ -32,6 +35,7 @@ def to_json(result: SweepOutcome) -> dict[str, Any]:
         "best": _best(result),
         "trials": [trial_json(trial) for trial in result.trials],
         **_cases(result),
+        **_objectives(result),
     }
 
 
@@ -58,6 +62,19 @@ def from_json(data: Mapping[str, Any]) -> SweepOutcome:
 def _best(result: SweepOutcome) -> dict[str, Any] | None:
     best = next(iter(result.ranked), None)
     return None if best is None else trial_json(best)
+
+
+def _objectives(result: SweepOutcome) -> dict[str, Any]:
+    """What a sweep with other metrics or constraints has beside the others."""
+    found: dict[str, Any] = {}
+    if result.other_metrics:
+        found["other_metrics"] = [asdict(each) for each in result.other_metrics]
+        found["pareto_front"] = [trial.id for trial in front_of(result)]
+    if result.constraints:
+        found["constraints"] = [asdict(each) for each in result.constraints]
+        succeeded = [trial for trial in result.trials if trial.status is TrialStatus.SUCCEEDED]
+        found["infeasible"] = [each.id for each in succeeded if not feasible(each.metrics, result.constraints)]
+    return found
 
 
 def _cases(result: SweepOutcome) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
+from sparktrain.config.objectives import Constraint, Objective, feasible
 from sparktrain.config.replication import Replication
 from sparktrain.runs.case_result import CaseResult, cases_of
 from sparktrain.runs.run_files import RunFiles
@@ -50,6 +51,10 @@ class SweepOutcome:
     """Trials of each set of parameters, with other seeds."""
     folds: int = 1
     """Trials of each of these, one for each fold of the data."""
+    other_metrics: tuple[Objective, ...] = ()
+    """Metrics that count beside `metric`."""
+    constraints: tuple[Constraint, ...] = ()
+    """Bounds of metrics; a trial that breaks one is not the best."""
 
     _files: ClassVar[RunFiles | None] = None
 
@@ -74,7 +79,7 @@ class SweepOutcome:
     @property
     def ranked_cases(self) -> list[CaseResult]:
         """The succeeded cases with a finite mean of the metric, the best first; none without a metric."""
-        return _in_order(self.cases, self.metric, self.mode)
+        return _in_order(self.cases, self.metric, self.mode, self.constraints)
 
     @property
     def ranked(self) -> list[TrialResult]:
@@ -82,7 +87,7 @@ class SweepOutcome:
 
         With repeats or folds: those of the best case, then those of the next one.
         """
-        trials = _in_order(self.trials, self.metric, self.mode)
+        trials = _in_order(self.trials, self.metric, self.mode, self.constraints)
         if self.replication.size == 1:
             return trials
         place = {case.id: number for number, case in enumerate(self.ranked_cases)}
@@ -174,11 +179,12 @@ class Measured(Protocol):
 M = TypeVar("M", bound=Measured)
 
 
-def best_of(trials: Sequence[M], metric: str | None, mode: str) -> M | None:
-    """The succeeded trial with the best finite `metric`, the lowest id of equals; None when there is none."""
+def best_of(trials: Sequence[M], metric: str | None, mode: str, bounds: Sequence[Constraint] = ()) -> M | None:
+    """The succeeded trial with the best finite `metric` that keeps the bounds, the lowest id of equals; None when there
+    is none."""
     if metric is None:
         return None
-    return min(_comparable(trials, metric), key=lambda trial: _rank(trial, metric, mode), default=None)
+    return min(_comparable(trials, metric, bounds), key=lambda trial: _rank(trial, metric, mode), default=None)
 
 
 def status_of(trials: Sequence[TrialResult], *, stopped: bool, failing: bool = False) -> SweepStatus:
@@ -204,16 +210,15 @@ def metric_names(outcome: SweepOutcome) -> list[str]:
     return sorted(found, key=lambda name: name != outcome.metric)
 
 
-def _comparable(trials: Sequence[M], metric: str) -> list[M]:
-    return [
-        trial
-        for trial in trials
-        if trial.status is TrialStatus.SUCCEEDED and math.isfinite(trial.metrics.get(metric, math.nan))
-    ]
+def _comparable(trials: Sequence[M], metric: str, bounds: Sequence[Constraint]) -> list[M]:
+    succeeded = (trial for trial in trials if trial.status is TrialStatus.SUCCEEDED)
+    finite = (trial for trial in succeeded if math.isfinite(trial.metrics.get(metric, math.nan)))
+    return [trial for trial in finite if feasible(trial.metrics, bounds)]
 
 
-def _in_order(of: Sequence[M], metric: str | None, mode: str) -> list[M]:
-    return [] if metric is None else sorted(_comparable(of, metric), key=lambda each: _rank(each, metric, mode))
+def _in_order(of: Sequence[M], metric: str | None, mode: str, bounds: Sequence[Constraint]) -> list[M]:
+    found = [] if metric is None else _comparable(of, metric, bounds)
+    return sorted(found, key=lambda each: _rank(each, metric or "", mode))
 
 
 def _rank(trial: Measured, metric: str, mode: str) -> tuple[float, int]:

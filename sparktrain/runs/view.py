@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.config.replication import Replication
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import RunId, TrialId
@@ -115,6 +116,10 @@ class RunView:
     last_record: float | None
     """When the newest record was written."""
     trials: tuple[TrialView, ...]
+    other_metrics: tuple[Objective, ...] = ()
+    """Metrics that count beside `metric`."""
+    constraints: tuple[Constraint, ...] = ()
+    """Bounds of metrics; a trial that breaks one is not the best."""
     replication: Replication = Replication()  # noqa: RUF009 - it is frozen
     """Trials of each set of parameters."""
     board: str | None = None
@@ -183,6 +188,8 @@ class RunView:
             reason=self.reason or None,
             repeats=self.replication.repeats,
             folds=self.replication.folds,
+            other_metrics=self.other_metrics,
+            constraints=self.constraints,
         )
 
 
@@ -207,6 +214,8 @@ def view_of(data: RunData) -> RunView:
         gang=data.spec.gang.size,
         total=data.total if times.total is None else times.total,
         replication=data.spec.replication,
+        other_metrics=data.spec.other_metrics,
+        constraints=data.spec.constraints,
         started=data.started,
         driver=data.driver,
         same_host=data.same_host,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_GP_TRIALS = 300
 """The most trials of a Gaussian process: one suggestion takes 7 s there, and grows with their third power."""
-MOST_POPULATION = 50
+LEAST_POPULATION, MOST_POPULATION = 8, 50
 NO_GOAL = Goal(None, True)
 _BATCH = 4
 """Cases of one call of a sampler that computes, so that the first slots need not wait for the last case."""
@@ -102,6 +102,11 @@ class SamplerChoice:
             raise SpecError(
                 f"{called} cannot do conditions, and {space.conditional[0]!r} has one: use sampler='tpe' or 'random'"
             )
+        if name == "cmaes" and self.goal.others:
+            raise SpecError(
+                f"sampler='cmaes' follows one metric, and other_metrics has {self.goal.others[0].metric!r} beside "
+                f"{self.goal.metric!r}: use sampler='tpe' or 'nsgaii'"
+            )
         if name == "cmaes":
             _check_numeric(space)
 
@@ -153,8 +158,8 @@ def _check_numeric(space: SampledSpace) -> None:
 
 
 def _population(trials: int | None) -> int:
-    """Trials of a generation: with more than a fifth of all trials the search would stay random for too long."""
-    return min(MOST_POPULATION, max(4, (trials or 5 * MOST_POPULATION) // 5))
+    """Trials of a generation: a tenth of all trials, so that the search is random for no longer than that."""
+    return min(MOST_POPULATION, max(LEAST_POPULATION, (trials or 10 * MOST_POPULATION) // 10))
 
 
 class _Given:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.search.cma_source import CmaSource
@@ -52,6 +53,16 @@ class Goal:
 
     metric: str | None
     maximize: bool
+    others: tuple[Objective, ...] = ()
+    """Metrics that count beside it."""
+    constraints: tuple[Constraint, ...] = ()
+
+    def values(self, metrics: Mapping[str, float]) -> list[float] | None:
+        """The values of the metric and the others; None where one is missing or not finite, or a bounded one is."""
+        names = [self.metric, *(each.metric for each in self.others)]
+        found = [0.0 if name is None else metrics.get(name, math.nan) for name in names]
+        bounded = [each.excess(metrics) for each in self.constraints]
+        return found if all(map(math.isfinite, [*found, *bounded])) else None
 
 
 class OptunaSampler(Sampler):
@@ -120,15 +131,18 @@ class OptunaSampler(Sampler):
             number = self._add(params, TrialState.RUNNING)
         if number is None:
             return  # of another space
-        value = 0.0 if self._goal.metric is None else observation.metrics.get(self._goal.metric, math.nan)
-        if observation.status is ObservedStatus.PRUNED:
+        values = self._goal.values(observation.metrics)
+        if observation.status is ObservedStatus.PRUNED and not self._goal.others:
+            value = observation.metrics.get(self._goal.metric or "", math.nan)
             if math.isfinite(value):
                 self._study[1].set_trial_intermediate_value(self._trial_id(number), observation.step or 0, value)
-            self._tell(number, TrialState.PRUNED, value)
-        elif observation.status is ObservedStatus.SUCCEEDED and math.isfinite(value):
-            self._tell(number, TrialState.COMPLETE, value)
+            self._tell(number, TrialState.PRUNED, [value] if math.isfinite(value) else None)
+        elif observation.status is ObservedStatus.SUCCEEDED and values is not None:
+            for each in self._goal.constraints:
+                self._constrain(number, str(each), each.excess(observation.metrics))
+            self._tell(number, TrialState.COMPLETE, values)
             if observation.trial < 0 and self._source is not None:
-                self._source.add(self._study[1].get_trial_params(self._trial_id(number)), value)
+                self._source.add(self._study[1].get_trial_params(self._trial_id(number)), values[0])
         else:
             self._tell(number, TrialState.FAIL)
 
@@ -272,10 +286,15 @@ class OptunaSampler(Sampler):
 
     # ---- the study
 
-    def _tell(self, number: int, state: "TrialState", value: float = math.nan) -> None:
+    def _constrain(self, number: int, name: str, excess: float) -> None:
+        """Note by how much a trial is beyond a bound."""
+        from optuna.trial import Trial
+
+        Trial(self._study[0], self._trial_id(number)).set_constraint(name, excess)
+
+    def _tell(self, number: int, state: "TrialState", values: list[float] | None = None) -> None:
         """End a trial of the study."""
         study, storage = self._study
-        values = [value] if math.isfinite(value) else None
         if self._restoring and not self._hooked:
             storage.set_trial_state_values(self._trial_id(number), state, values)  # `tell` copies the trial
         else:
@@ -295,9 +314,10 @@ class OptunaSampler(Sampler):
         from optuna.study import StudyDirection
 
         storage = optuna.storages.InMemoryStorage()
-        direction = StudyDirection.MAXIMIZE if self._goal.maximize else StudyDirection.MINIMIZE
+        ends = [self._goal.maximize, *(each.mode == "max" for each in self._goal.others)]
+        directions = [StudyDirection.MAXIMIZE if each else StudyDirection.MINIMIZE for each in ends]
         with _quiet("optuna.storages._in_memory"):
-            self._study_id = storage.create_new_study([direction], _NAME)
+            self._study_id = storage.create_new_study(directions, _NAME)
         self._distributions = distributions_of(self._space)
         conditional = set(self._space.conditional)
         self._unconditional = {

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from sparktrain.boundary import users_call
 from sparktrain.config.direction import mode_of
+from sparktrain.config.metric_names import Mode
 from sparktrain.config.param_values import shown
-from sparktrain.config.sweep_spec import Mode
 from sparktrain.errors import SpecError
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
+from sparktrain.config.metric_names import Mode
 from sparktrain.config.stoppers import ASHA, AnyStopRule
-from sparktrain.config.sweep_spec import Mode
 from sparktrain.errors import BugError
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.simulation.curves import LearningCurve

@@ -6,8 +6,9 @@ from msgspec import Struct
 
 from sparktrain.config.distribution import Distribution
 from sparktrain.config.gang_spec import Role
+from sparktrain.config.metric_names import Mode
+from sparktrain.config.objectives import Constraint
 from sparktrain.config.stoppers import AnyStopRule
-from sparktrain.config.sweep_spec import Mode
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.state.agent_messages import StateInput
 from sparktrain.state.outcome import Loss
@@ -91,6 +92,8 @@ class RunLimits(Struct, frozen=True):
     """How long the run may have fewer agents than one gang needs."""
     metric: str | None = None
     mode: Mode = "max"
+    constraints: tuple[Constraint, ...] = ()
+    """Bounds of metrics; a trial that breaks one is not the best."""
     replicas: int = 1
     """Trials of each set of parameters that the sampler proposes."""
     racing: bool = True

@@ -2,6 +2,7 @@
 
 import math
 
+from sparktrain.config.objectives import feasible
 from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.ending import Ending, Stop
 from sparktrain.state.events import RunLimits
@@ -68,6 +69,7 @@ class Goals:
         return gang.size * max(0.0, at - gang.formed_at)
 
     def _value(self, case: Trial | CaseEnd) -> float | None:
-        """The metric as a number that is better when smaller; None where the case ran not to its end."""
+        """The metric as a number that is better when smaller; None where the case has no end that counts."""
         value = case.metrics.get(self._limits.metric or "", math.nan)
-        return self._sign * value if case.status is TrialStatus.SUCCEEDED and math.isfinite(value) else None
+        counts = case.status is TrialStatus.SUCCEEDED and feasible(case.metrics, self._limits.constraints)
+        return self._sign * value if counts and math.isfinite(value) else None

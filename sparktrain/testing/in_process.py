@@ -20,11 +20,11 @@ from sparktrain.config import gang_spec as gangs
 from sparktrain.config.data_sources import sources_of
 from sparktrain.config.environment import variables
 from sparktrain.config.gang_spec import AUTO, Backend
+from sparktrain.config.metric_names import metric_name
 from sparktrain.config.param_values import described
 from sparktrain.config.quantities import count
 from sparktrain.config.replication import Replica, replication
 from sparktrain.config.store_address import STORE_TIMEOUT_S
-from sparktrain.config.sweep_spec import metric_name
 from sparktrain.driver.backend_choice import choose
 from sparktrain.driver.run_data import plan_data
 from sparktrain.errors import NestedCallError, RunFailedError, SpecError

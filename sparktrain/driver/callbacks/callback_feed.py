@@ -64,7 +64,7 @@ class CallbackFeed:
 
     def ended(self, made: SweepResult) -> None:
         """The run is over. Any thread; does not block."""
-        best = best_of(made.trials, made.metric, made.mode)
+        best = best_of(made.trials, made.metric, made.mode, made.constraints)
         self._finish(
             status=made.status.value,
             reason=made.reason or "",

@@ -111,6 +111,11 @@ def _check_learns(spec: SweepSpec, sampler: Sampler, name: str) -> None:
         raise SpecError(
             "warm_start has results, and the sweep has no metric to read them by: pass metric=, or points alone"
         )
+    if spec.other_metrics:
+        raise SpecError(
+            f"warm_start has results of one metric, and other_metrics has {spec.other_metrics[0].metric!r} too: pass "
+            "dicts of parameters to try first, or call sparktrain.extend"
+        )
     if not sampler.learns:
         raise SpecError(
             f"warm_start has results to learn from, and sampler={name!r} learns nothing: it would try what is known "

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.clock import Clock
+from sparktrain.config.metric_names import Mode
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.quantities import seconds
-from sparktrain.config.sweep_spec import Mode
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint import model_state
 from sparktrain.training.checkpoint.tensor_files import Array

@@ -26,7 +26,8 @@ def test_what_limits_a_run_and_a_sweep() -> None:
     assert SweepOptions(max_retries=1, trials=4, trial_timeout="1m").limits() == {
         "trials": 4, "trial_timeout_s": 60.0, "report_timeout_s": None, "max_retries": 1,
         "repeats": 1, "folds": 1, "racing": True,
-        "max_failures": "auto", "stopper": (), "target": None, "plateau": None, "budget_s": None,
+        "max_failures": "auto", "stopper": (), "other_metrics": (), "constraints": (),
+        "target": None, "plateau": None, "budget_s": None,
     }  # fmt: skip
 
 
