@@ -201,3 +201,36 @@ def test_a_rule_that_stops_wins_over_one_that_pauses() -> None:
     assert trial(world, 0).status == "pruned"
     assert trial(world, 0).pruning is not None
     assert "threshold" in trial(world, 0).pruning.reason
+
+
+def test_a_gang_is_paused_and_continues_as_a_whole() -> None:
+    world = World(cases=2)
+    world.begin(**LIMITS, size=2)
+    both = [world.join(name) for name in "ab"]
+    for number, loss in ((0, 0.5), (1, 0.7)):
+        world.suggest()
+        for agent in both:
+            world.reserve(agent)
+        for agent in both:
+            world.enter(agent)
+        chief = next(agent for agent in both if world.running[agent].rank == 0)
+        assert learn(world, loss, 0, agent=chief) == number
+        for agent in both:
+            assert m.Advise(world.running[agent]) in world.sent(m.Advise)
+            world.end(agent, Outcome(1.0, metrics={"loss": loss}))
+    starts = [each for each in world.all(do.PlaceMember) if each.member.generation == 2]
+    assert [(each.member.trial, each.member.rank) for each in starts] == [(0, 0), (0, 1)]
+    assert {each.checkpoint.step for each in starts if each.checkpoint is not None} == {1}
+    assert (trial(world, 0).status, trial(world, 1).status) == ("running", "paused")
+
+
+def test_a_trial_that_pauses_while_the_run_stops_does_not_hold_the_run() -> None:
+    world = started()
+    learn(world, 0.5, 0)
+    world.stop()
+    world.end(A, Outcome(1.0, metrics={"loss": 0.5}))
+    [end] = world.all(do.EndRun)
+    assert end.ending is Ending.STOPPED
+    assert trial(world, 0).status == "stopped"
+    new = successor(world, **LIMITS)
+    assert trial(new, 0).status == "paused"
