@@ -29,6 +29,10 @@ class PopulationRule(PruningRule):
         whole = self._options.most is not None and point >= self._options.most
         return [point] if point > self._reached.get(trial, 0) and not whole else []
 
+    def next_due(self, trial: TrialId) -> int:
+        """See base class."""
+        return (self._reached.get(trial, 0) // self._options.every + 1) * self._options.every
+
     def judge(self, trial: TrialId, point: int, value: float | None) -> str:
         """See base class."""
         return ""

@@ -64,6 +64,7 @@ def test_a_trial_is_compared_once_at_each_interval_and_not_at_its_end() -> None:
     assert list(rule.due(TrialId(0), 5)) == [5]
     rule.record(TrialId(0), 5, 1.0)
     assert list(rule.due(TrialId(0), 9)) == []
+    assert (rule.next_due(TrialId(0)), rule.next_due(TrialId(1))) == (10, 5)
     assert list(rule.due(TrialId(0), 17)) == [15], "of intervals that it crossed at once the last one counts"
     assert list(rule.due(TrialId(0), 20)) == []
 
