@@ -90,9 +90,9 @@ def test_a_slow_member_is_waited_for_with_bounded_memory(member: FedMember, star
 
 
 def test_the_memory_of_a_member_stays_flat(started: list[LineProcess], certificates: RunCertificates) -> None:
-    """With the environment that agents give their members: without it, it grew by 136 to 164 MiB.
+    """Measured with a full queue, while feeders wait, and without what is free in the allocator.
 
-    Measured with a full queue, while feeders wait: between such moments, how much is on its way depends on the load.
+    Between such moments, how much is on its way depends on the load, as the free memory always does.
     """
     made = FedMember(certificates, env=resource_limits(1))
     started.append(made)
@@ -103,7 +103,7 @@ def test_the_memory_of_a_member_stays_flat(started: list[LineProcess], certifica
     for _ in range(PARTS):
         for each in feeders:
             wait_until(lambda each=each: settled(each, made), 60, "the queue is full")  # type: ignore[misc]
-        found.append(made.ask("memory") / 2**20)
+        found.append(made.ask("used memory") / 2**20)
         made.ask("drain", "train", FEEDERS * ROWS // PARTS - 10_000)
     made.ask("stop", "train", 1)
     assert [each.answer()[0] for each in feeders] == ["fed"] * FEEDERS

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from sparktrain.clock import SystemClock
 from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.cluster.driver_address import HOST_KEY
 from sparktrain.cluster.spark_facts import read_facts
+from sparktrain.config.store_address import StoreAddress
 from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
 from sparktrain.doctor.rollcall import Shared, call_roll
 from tests.spark.command import MASTER, finish, start
@@ -93,7 +95,10 @@ def test_slots_that_do_not_run_together_are_reported(spark: SparkSession) -> Non
 
 
 def test_a_job_that_does_not_end_is_cancelled(spark: SparkSession) -> None:
-    roll = call_roll(spark, read_facts(spark, 1), 3, Shared(), form_s=20.0, job_timeout_s=6.0)
+    """Its slots wait for a store that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = Shared(StoreAddress(f"hdfs://127.0.0.1:{silent.getsockname()[1]}/runs"), "probe")
+        roll = call_roll(spark, read_facts(spark, 1), 2, store, job_timeout_s=6.0)
     assert roll.answers == ()
     assert roll.error == "2 slots connected, and the job did not end within 6 s"
     assert spark.range(0, 10, 1, 2).count() == 10, "both slots are free again"

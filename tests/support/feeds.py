@@ -1,5 +1,6 @@
 """Members and feeders of streams as processes of their own, which a test drives line by line, stops and kills."""
 
+import ctypes
 import json
 import os
 import pickle
@@ -213,6 +214,9 @@ def _member(setup: Any) -> None:
             case ["streams"]:
                 say(server.streams)
             case ["memory"]:
+                say(psutil.Process().memory_info().rss)
+            case ["used memory"]:
+                ctypes.CDLL(None).malloc_trim(0)  # what is free in the allocator depends on the load
                 say(psutil.Process().memory_info().rss)
 
 
