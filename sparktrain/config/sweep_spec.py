@@ -101,11 +101,6 @@ class SweepSpec:
             if each.metric == self.metric:
                 raise SpecError(f"other_metrics has {each.metric!r}, which is the metric itself: leave it out there")
 
-    @property
-    def objectives(self) -> tuple[Objective, ...]:
-        """The metric and the others; none without a metric."""
-        return () if self.metric is None else (Objective(self.metric, self.mode), *self.other_metrics)
-
     def _set_counts(self) -> None:
         least = {"max_retries": 0, "gpus": 0, "log_limit_bytes": MIN_LOG_BYTES}
         for field, value in least.items():

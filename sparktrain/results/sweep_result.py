@@ -80,8 +80,7 @@ class SweepResult(SweepOutcome):
             raise SpecError(
                 f"run {self.name} has no metric: call pareto_front() with the metrics and their better ends"
             )
-        own = as_objectives({self.metric: self.mode})
-        return pareto_front_of(self.trials, (*own, *self.other_metrics), bounds)
+        return pareto_front_of(self.trials, self.objectives, bounds)
 
     @users_call
     def history(self) -> "pd.DataFrame":

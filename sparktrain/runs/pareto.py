@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.config.objectives import Constraint, Objective
+from sparktrain.config.objectives import Constraint, Objective, feasible
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
 from sparktrain.runs.sweep_outcome import SweepOutcome
@@ -33,20 +33,17 @@ def _front(
     import numpy as np
 
     succeeded = [trial for trial in trials if trial.status is TrialStatus.SUCCEEDED]
-    feasible = [trial for trial in succeeded if all(each.holds(trial.metrics) for each in constraints)]
-    losses = np.array([[each.loss(trial.metrics) for each in objectives] for trial in feasible])
-    losses = losses.reshape(len(feasible), len(objectives))
+    able = [trial for trial in succeeded if feasible(trial.metrics, constraints)]
+    losses = np.array([[each.loss(trial.metrics) for each in objectives] for trial in able])
+    losses = losses.reshape(len(able), len(objectives))
     whole = np.flatnonzero(~np.isnan(losses).any(axis=1))
     front = whole[nondominated(losses[whole])]
-    return [feasible[at] for at in sorted(front, key=lambda at: (losses[at, 0], feasible[at].id))]
+    return [able[at] for at in sorted(front, key=lambda at: (losses[at, 0], able[at].id))]
 
 
 def front_of(outcome: SweepOutcome) -> list[TrialResult]:
     """The Pareto front of a run by its own metrics and constraints; without trials that lack one of them."""
-    if outcome.metric is None:
-        return []
-    own = Objective(outcome.metric, "min" if outcome.mode == "min" else "max"), *outcome.other_metrics
-    return _front(outcome.trials, own, outcome.constraints)
+    return _front(outcome.trials, outcome.objectives, outcome.constraints) if outcome.objectives else []
 
 
 def nondominated(losses: "NDArray[Any]") -> "NDArray[Any]":

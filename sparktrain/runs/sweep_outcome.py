@@ -64,6 +64,13 @@ class SweepOutcome:
             object.__setattr__(each, "_files", files)
 
     @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The metric and the others; none without a metric."""
+        if self.metric is None:
+            return ()
+        return Objective(self.metric, "min" if self.mode == "min" else "max"), *self.other_metrics
+
+    @property
     def replication(self) -> Replication:
         """How many trials each set of parameters has."""
         return Replication(self.repeats, self.folds)
