@@ -106,6 +106,11 @@ class Distribution:
         return cast(float, min(self.arguments[1], max(self.arguments[0], value)))
 
 
+def drawn(leaf: Distribution | tuple[Any, ...], source: random.Random) -> Any:
+    """A value at random of a distribution or a list."""
+    return leaf.draw(source) if isinstance(leaf, Distribution) else leaf[source.randrange(len(leaf))]
+
+
 def _normal(distribution: Distribution) -> Any:
     from statistics import NormalDist  # only here: every start of the command line would pay for it
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from sparktrain.boundary import users_call
-from sparktrain.config.distribution import Distribution, choice
+from sparktrain.config.distribution import Distribution, choice, drawn
 from sparktrain.config.param_values import described, plain, shown, value_list
 from sparktrain.errors import SpecError
 from sparktrain.search.space import (
@@ -118,7 +118,7 @@ class SampledSpace(Space):
     def draw(self, source: random.Random, fixed: Mapping[str, Any] | None = None) -> Params | None:
         """A case at random, with the values of axes in `fixed`; None where `where=` refuses it."""
         given = fixed or {}
-        params = self.built(lambda path, leaf: given[path] if path in given else _drawn(leaf, source))
+        params = self.built(lambda path, leaf: given[path] if path in given else drawn(leaf, source))
         return params if self.accepts(params) else None
 
     def chosen(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -262,10 +262,6 @@ def _value(node: Node, pick: Pick, seen: Params, path: tuple[str, ...]) -> Any:
             active = holds(predicate, seen, f"space(): the condition of {'.'.join(path)!r}")
             return pick(".".join(path), values) if active else otherwise
     return pick(".".join(path), node)
-
-
-def _drawn(leaf: Leaf, source: random.Random) -> Any:
-    return leaf.draw(source) if isinstance(leaf, Distribution) else leaf[source.randrange(len(leaf))]
 
 
 def _text(node: Node) -> str:

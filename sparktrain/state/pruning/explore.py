@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparktrain.config.distribution import Distribution
+from sparktrain.config.distribution import Distribution, drawn
 
 Leaf = Distribution | tuple[Any, ...]
 """What a value is chosen from: a distribution, or a list."""
@@ -30,7 +30,7 @@ def explored(
         if holder is None:
             continue
         if source.random() < resample:
-            holder[key] = _drawn(leaf, source)
+            holder[key] = drawn(leaf, source)
         else:
             holder[key] = _perturbed(holder[key], leaf, source.choice(list(factors)), source)
     return made
@@ -46,10 +46,6 @@ def _place(params: dict[str, Any], path: str) -> tuple[dict[str, Any] | None, st
             if found[0] is not None:
                 return found
     return None, path
-
-
-def _drawn(leaf: Leaf, source: random.Random) -> Any:
-    return leaf.draw(source) if isinstance(leaf, Distribution) else leaf[source.randrange(len(leaf))]
 
 
 def _perturbed(value: Any, leaf: Leaf, factor: float, source: random.Random) -> Any:
