@@ -1,4 +1,4 @@
-"""The command that replays the trials of a run on other slots and with other stoppers. Wiring alone."""
+"""The command that replays the trials of a run on other slots and with other stoppers and samplers. Wiring alone."""
 
 from typing import Annotated
 
@@ -10,13 +10,16 @@ from sparktrain.cli.flags import SHOWN, Debug, option
 from sparktrain.cli.inspect_commands import AsJson, LookingCommand
 from sparktrain.config.direction import mode_of
 from sparktrain.config.param_values import shown
+from sparktrain.config.sampler_names import sampler as named_sampler
 from sparktrain.config.stoppers import rules_of
 from sparktrain.errors import SpecError
 
 SIMULATE_EXAMPLES = """\
 What the sweep would have cost on 2, 8 and 64 slots, whole and with two rules:
   sparktrain simulate hdfs:///runs/mnist --slots 2,8,64 --stopper asha --stopper median
-The same from a file with the columns trial, step, seconds and the metric:
+What four samplers would have found with 50 of its trials:
+  sparktrain simulate hdfs:///runs/mnist --slots 8 --sampler tpe --sampler random --sampler gp --sampler qmc --trials 50
+From a file with the columns trial, step, seconds and the metric:
   sparktrain simulate durations.csv --slots 64 --stopper asha:most=27
 """
 
@@ -33,6 +36,12 @@ def simulate(
     stopper: Annotated[
         list[str] | None, option(SHOWN, "RULE", "A rule to compare with none. Repeatable.", "--stopper")
     ] = None,
+    sampler: Annotated[
+        list[str] | None,
+        option(SHOWN, "NAME", "A sampler to compare: tpe, random, gp or qmc. Repeatable.", "--sampler"),
+    ] = None,
+    trials: Annotated[int | None, option(SHOWN, "N", "How many of the trials run (default: all).", "--trials")] = None,
+    seeds: Annotated[int, option(SHOWN, "N", "Simulations of each sampler (default: 5).", "--seeds")] = 5,
     metric: Annotated[
         str | None, option(SHOWN, "NAME", "Metric to compare by (default: the run's).", "--metric")
     ] = None,
@@ -40,7 +49,7 @@ def simulate(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Replay the trials of a run in virtual time: what other slots or a stopper would have cost, and found."""
+    """Replay the trials of a run in virtual time: the cost and the find of other slots, stoppers and samplers."""
 
     def show(out: Output) -> int:
         from rich.console import Group
@@ -51,7 +60,9 @@ def simulate(
         numbers, rules = _slots(slots), rules_of(stopper or (), "--stopper")
         chosen = None if mode is None else mode_of(None, mode, "--mode")
         read = from_csv if source.endswith(".csv") else from_run
-        made = Comparison(read(source, metric, chosen), numbers, rules)
+        _check_counts(("--trials", 1 if trials is None else trials), ("--seeds", seeds))
+        names = [named_sampler(each, "--sampler") for each in sampler or ()]
+        made = Comparison(read(source, metric, chosen), numbers, rules, names, trials, seeds)
         if as_json:
             out.document(made.as_json())
         else:
@@ -68,6 +79,12 @@ def _slots(text: str) -> list[int]:
             f"--slots ({shown(text)}) must be numbers from 1 to {_MOST_SLOTS:,} with commas, such as 2,8,64"
         )
     return [int(each) for each in parts]
+
+
+def _check_counts(*given: tuple[str, int]) -> None:
+    for flag, number in given:
+        if number < 1:
+            raise SpecError(f"{flag} ({number}) must be a whole number from 1")
 
 
 _MOST_SLOTS = 100_000

@@ -15,8 +15,12 @@ from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
+from sparktrain.results.sweep_result import SweepResult
+from sparktrain.runs.history import look
+from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
 from sparktrain.runs.run_files import INDEX
 from sparktrain.runs.trial_result import TrialResult
+from sparktrain.simulation.recorded_search import RecordedCases
 from sparktrain.state.trial import TrialStatus
 
 _ENDED = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
@@ -55,6 +59,10 @@ class Recorded(NamedTuple):
     metric: str
     mode: Mode
     curves: tuple[LearningCurve, ...]
+    names: tuple[int | str, ...]
+    """What the run or the file calls each trial."""
+    cases: RecordedCases | None = None
+    """The parameters of the trials; a file of curves has none."""
 
 
 @users_call
@@ -80,15 +88,24 @@ def from_run(directory: str, metric: str | None = None, mode: Mode | None = None
         seen = ", ".join(map(repr, [each for each in history.columns if each not in INDEX])) or "nothing"
         raise SpecError(f"no trial of run {result.name} has reported {name!r}, but {seen}: pass one of these as metric")
     rows = history[history["rank"] == 0]
-    found = []
+    found: list[tuple[TrialResult, LearningCurve]] = []
     for trial in result.trials:
         group = rows[(rows["trial"] == int(trial.id)) & rows[name].notna()]
         if trial.status in _ENDED and len(group):
             times = [each.timestamp() for each in group["time"]]
-            found.append(_curve(trial, list(group["step"]), times, list(group[name])))
+            found.append((trial, _curve(trial, list(group["step"]), times, list(group[name]))))
     if not found:
         raise SpecError(f"run {result.name} has no trial that ended and reported {name!r}: there is nothing to replay")
-    return Recorded(result.name, name, mode_of(name, mode or result.mode), tuple(found))
+    trials, curves = zip(*found, strict=True)
+    numbers = tuple(int(each.id) for each in trials)
+    return Recorded(result.name, name, mode_of(name, mode or result.mode), curves, numbers, _cases(result, trials))
+
+
+def _cases(result: SweepResult, trials: Sequence[TrialResult]) -> RecordedCases | None:
+    assert result.directory is not None
+    place = place_of(result.directory, LOOK_TIMEOUT_S)
+    stored = look(place.store, place.layout)
+    return None if stored is None else RecordedCases(tuple(each.params for each in trials), stored.plan.space)
 
 
 def _curve(trial: TrialResult, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> LearningCurve:
@@ -127,7 +144,7 @@ def from_csv(path: str, metric: str | None = None, mode: Mode | None = None) -> 
     if not trials:
         raise SpecError(f"{path} has a heading and no rows: there is nothing to replay")
     curves = tuple(of_points(points) for points in trials.values())
-    return Recorded(Path(path).name, heading[3], mode_of(heading[3], mode), curves)
+    return Recorded(Path(path).name, heading[3], mode_of(heading[3], mode), curves, tuple(trials))
 
 
 def of_points(points: Iterable[CurvePoint]) -> LearningCurve:

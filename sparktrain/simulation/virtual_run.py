@@ -16,6 +16,7 @@ from sparktrain.config.stoppers import ASHA, AnyStopRule
 from sparktrain.errors import BugError
 from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.simulation.curves import LearningCurve
+from sparktrain.simulation.recorded_search import AsRecorded, Order
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
@@ -39,6 +40,8 @@ class SimulatedTrial(NamedTuple):
     """The last value that it reported."""
     busy_s: float
     """Seconds that it held a slot."""
+    recorded: int
+    """The number of the recorded trial that it repeats."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class SimulatedRun:
     stopper: tuple[AnyStopRule, ...]
     trials: tuple[SimulatedTrial, ...]
     best: int | None
-    """The number of the best trial that ran to its end; None without one."""
+    """The number of the best trial that ran to its end, in the order of the simulation; None without one."""
 
     @property
     def seconds(self) -> float:
@@ -60,6 +63,11 @@ class SimulatedRun:
     def busy_s(self) -> float:
         """Seconds of slots that trained."""
         return sum(each.busy_s for each in self.trials)
+
+    @property
+    def found_s(self) -> float | None:
+        """When the best trial ended; None without one."""
+        return None if self.best is None else self.trials[self.best].ended
 
     @property
     def pruned(self) -> int:
@@ -80,8 +88,14 @@ class VirtualRun:
         *,
         start_s: float = 0.0,
         stop_s: float = 0.0,
+        order: Order | None = None,
+        trials: int | None = None,
     ) -> None:
-        """`start_s` passes between a free slot and the first line of its next trial."""
+        """`start_s` passes between a free slot and the first line of its next trial.
+
+        `trials` is how many of them run, all by default; `order` chooses them, by default the first.
+        """
+        total = len(curves) if trials is None else min(trials, len(curves))
         self._curves = curves
         self._slots = slots
         self._metric = metric
@@ -90,9 +104,11 @@ class VirtualRun:
         self._start_s, self._stop_s = start_s, stop_s
         self._machine = Machine(_FOREVER)
         self._limits = on.RunLimits(
-            lookahead=1, max_failures=None, total=len(curves), agents=slots, metric=metric, mode=mode, stopper=stopper
+            lookahead=1, max_failures=None, total=total, agents=slots, metric=metric, mode=mode, stopper=stopper
         )
-        self._proposed = 0
+        self._search = order or AsRecorded(total)
+        self._proposed: list[int] = []
+        """The recorded trial of each one."""
         self._heap: list[tuple[float, int, AgentId, Member, int]] = []
         """What happens next: when, in which order, where, in which trial, and the number of the report."""
         self._order = count()
@@ -127,7 +143,7 @@ class VirtualRun:
 
     def _happens(self, at: float, agent: AgentId, member: Member, number: int) -> None:
         """Report `number` of a member, or its end after the last one."""
-        curve = self._curves[member.trial]
+        curve = self._curves[self._proposed[member.trial]]
         if number < 0:
             self._send(at, agent, m.MemberStarted(member, 0))
             self._schedule(agent, member, self._next.get(member.trial, 0))
@@ -154,7 +170,7 @@ class VirtualRun:
             self._schedule(agent, member, number + 1)
 
     def _schedule(self, agent: AgentId, member: Member, number: int) -> None:
-        curve, first = self._curves[member.trial], self._first[member.trial]
+        curve, first = self._curves[self._proposed[member.trial]], self._first[member.trial]
         before = curve.points[first - 1].seconds if first else 0.0
         after = curve.points[number].seconds if number < len(curve.points) else curve.seconds
         self._push(self._began[member.trial] + after - before, agent, member, number)
@@ -178,11 +194,20 @@ class VirtualRun:
                     self._advised.add(member)
                 case do.Suggest(count=number):
                     self._suggest(event.at, number)
+                case do.ConcludeTrial(trial=trial):
+                    self._concluded(trial)
 
     def _suggest(self, at: float, number: int) -> None:
-        first, self._proposed = self._proposed, min(len(self._curves), self._proposed + number)
-        cases = tuple({"curve": index} for index in range(first, self._proposed))
-        self._feed(on.Suggested(at, _RUN, cases, exhausted=self._proposed == len(self._curves)))
+        found, exhausted = self._search.propose(number)
+        self._proposed += found
+        cases = tuple({"curve": index} for index in found)
+        self._feed(on.Suggested(at, _RUN, cases, exhausted))
+
+    def _concluded(self, number: TrialId) -> None:
+        assert self._machine.last is not None
+        last = self._next.get(number, 0) - 1
+        step = self._curves[self._proposed[number]].points[last].step if last >= 0 else 0
+        self._search.observe(self._machine.last.trials[number], self._seen.get(number), step)
 
     def _result(self, sweep: Sweep) -> SimulatedRun:
         trials = tuple(
@@ -192,6 +217,7 @@ class VirtualRun:
                 self._ended[number],
                 self._seen.get(number, math.nan),
                 self._busy[number],
+                self._proposed[number],
             )
             for number, trial in sweep.trials.items()
         )

@@ -94,6 +94,11 @@ def test_hopeless_trials_stop_at_their_rung_and_the_best_one_is_whole(
     assert cli.main(["simulate", str(runs / "asha"), "--slots", "1", "--stopper", "asha:most=9", "--json"]) == 0
     replayed = json.loads(capfd.readouterr().out)["runs"]
     assert [(each["pruned"], each["best"]) for each in replayed] == [(0, 3), (3, 3)]
+    search = ["--slots", "1", "--sampler", "tpe", "--seeds", "2", "--trials", "4", "--json"]
+    assert cli.main(["simulate", str(runs / "asha"), *search]) == 0
+    replayed = json.loads(capfd.readouterr().out)["runs"]
+    assert [(each["sampler"], each["seed"]) for each in replayed] == [(None, None), ("tpe", 0), ("tpe", 1)]
+    assert replayed[0]["best"] == 3
     again = pool.sweep(
         learn, {"x": values}, metric="y", mode="max", stopper=st.ASHA(most=EPOCHS), dir=str(runs), name="asha"
     )

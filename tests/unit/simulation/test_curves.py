@@ -65,13 +65,19 @@ def test_the_command_prints_a_row_for_each_choice(tmp_path: Path, capfd: pytest.
     assert cli.main(["simulate", path, "--slots", "2", "--json"]) == 0
     [run] = json.loads(capfd.readouterr().out)["runs"]
     assert run == {
-        "slots": 2, "stopper": [], "seconds": 4.5, "slot_seconds": 5.5, "pruned": 0, "best": 0, "value": 0.5,
+        "slots": 2, "stopper": [], "sampler": None, "seed": None, "seconds": 4.5, "slot_seconds": 5.5, "pruned": 0,
+        "best": "a", "value": 0.5, "best_after": 4.5,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "message"), [
     (["--slots", "0"], "--slots ('0') must be numbers"),
     (["--slots", "2,"], "--slots ('2,') must be numbers"),
+    (["--trials", "0"], "--trials (0) must be a whole number from 1"),
+    (["--seeds", "-1"], "--seeds (-1) must be a whole number from 1"),
+    (["--sampler", "tpee"], "--sampler ('tpee') must be one of random, tpe"),
+    (["--sampler", "tpe"], "sampler 'tpe' needs the parameters of trials, which a file of curves lacks: pass a run"),
+    (["--sampler", "cmaes"], "sampler 'cmaes' learns only from the very cases that it suggested"),
     (["--stopper", "ashes"], "--stopper ('ashes') is no rule; did you mean 'asha'?"),
 ])  # fmt: skip
 def test_wrong_words_are_refused(
