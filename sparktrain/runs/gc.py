@@ -8,13 +8,14 @@ from typing import Any
 
 from sparktrain import formatting
 from sparktrain.clock import Clock
-from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
+from sparktrain.errors import CheckpointError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
 from sparktrain.runs.dataset_files import unnamed_files
+from sparktrain.runs.idle_run import check_idle
 from sparktrain.runs.locate import RunLocation
-from sparktrain.runs.view import RunState, RunView, TrialView
+from sparktrain.runs.view import RunView, TrialView
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.state.records import CheckpointsDropped
@@ -154,7 +155,7 @@ class Tidier:
         and as `Observer.look`.
         """
         view = self._observer.look()
-        self._check_idle(view)
+        check_idle(view, self._place, self._clock, self._older_than_s)
         dropped = tuple(each for trial in view.trials for each in self._dropped(trial, view))
         records = self._observer.records
         return Tidied(
@@ -209,17 +210,6 @@ class Tidier:
                     continue
             except CheckpointError as error:
                 yield str(error)
-
-    def _check_idle(self, view: RunView) -> None:
-        if view.state is RunState.RUNNING:
-            raise RunDirectoryError(f"run directory {view.directory} is in use by {view.driver}: wait for its end")
-        silent_s = self._clock.wall() - (view.last_record or 0.0)
-        if view.state is RunState.GONE and silent_s < self._older_than_s:
-            raise RunDirectoryError(
-                f"run directory {view.directory} may be in use: its driver ({view.driver or 'unknown'}) does not "
-                f"answer from here, but wrote a record {formatting.ago(silent_s)}; resume the run, or pass "
-                f"--older-than {max(1, int(silent_s))}s when you know that no driver runs"
-            )
 
     def _dropped(self, trial: TrialView, view: RunView) -> Iterator[Dropped]:
         """The checkpoints of a trial with a result, except those that stay."""

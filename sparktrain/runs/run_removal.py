@@ -7,8 +7,9 @@ from sparktrain import formatting
 from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.runs.idle_run import check_idle
 from sparktrain.runs.locate import RunLocation
-from sparktrain.runs.view import RunState, RunView
+from sparktrain.runs.view import RunView
 from sparktrain.runs.watcher import Observer
 from sparktrain.store.base import Usage
 
@@ -72,7 +73,7 @@ class Remover:
                 ) from error
             described = "a run that cannot be read"
         else:
-            self._check_idle(view)
+            check_idle(view, self._place, self._clock, self._silent_s)
             described = _described(view)
         return Removal(self._place.where, store.usage(layout.path), described, removed=False)
 
@@ -101,21 +102,6 @@ class Remover:
         store.delete_folder(layout.journal.path)
         store.delete_folder(layout.path)
         return Removal(found.directory, found.usage, found.described, removed=True)
-
-    def _check_idle(self, view: RunView) -> None:
-        if view.state is RunState.RUNNING:
-            raise RunDirectoryError(
-                f"run directory {view.directory} is in use by {view.driver}: stop that process, or wait for its end"
-            )
-        # A driver that starts writes run.json first, and its first record soon after.
-        last = view.last_record or self._place.store.stat(self._place.layout.spec).modified
-        silent_s = self._clock.wall() - last
-        if view.state is RunState.GONE and silent_s < self._silent_s:
-            raise RunDirectoryError(
-                f"run directory {view.directory} may be in use: its driver ({view.driver or 'unknown'}) does not "
-                f"answer from here, but wrote a record {formatting.ago(silent_s)}; pass --older-than "
-                f"{max(1, int(silent_s))}s when you know that no driver runs"
-            )
 
 
 def _described(view: RunView) -> str:

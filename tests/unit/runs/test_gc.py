@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.clock import SystemClock
 from sparktrain.errors import DeposedError, RunDirectoryError, SpecError
 from sparktrain.rundir.checkpoints import fetch
 from sparktrain.rundir.journal.reader import read
@@ -176,6 +177,12 @@ def test_a_driver_with_a_recent_record_may_be_cut_off(run: ScriptedRun) -> None:
         tidier(run, after_s=60).tidy(this_process(HandClock(), "gc"))
     assert read(run.store, run.layout.journal).term == 1, "no driver was deposed"
     assert tidier(run, after_s=60, older_than_s=60).find().dropped
+
+
+def test_a_run_that_is_about_to_start_may_be_in_use(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path / "runs")
+    with pytest.raises(RunDirectoryError, match="may be in use"):
+        Tidier(run.place, KeepPolicy.EACH, HOUR_S, SystemClock()).find()
 
 
 class InterruptedStore(LocalStore):
