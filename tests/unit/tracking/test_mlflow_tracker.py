@@ -126,6 +126,17 @@ def test_a_run_is_a_parent_with_a_child_for_each_trial(bench: Bench) -> None:
     ]
 
 
+def test_mlflow_prints_no_links_into_the_output_of_a_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT as QUIET
+
+    monkeypatch.setenv(QUIET.name, "false")
+    bench.tracker().run_started(bench.run())
+    assert not QUIET.get(), "the user's own choice stays"
+    monkeypatch.delenv(QUIET.name)
+    bench.tracker().run_started(bench.run())
+    assert QUIET.get()
+
+
 def test_a_driver_that_takes_over_joins_the_runs_and_repeats_nothing(bench: Bench) -> None:
     bench.stored(1, 5)
     first = bench.tracker()
