@@ -1,7 +1,6 @@
 """Tracks a run in MLflow: a parent run, and a child for each trial. The only module that imports MLflow."""
 
 import logging
-import os
 import shlex
 import socket
 import tempfile
@@ -40,8 +39,6 @@ LAST_S = 10.0
 RUN, TRIAL, STATUS, COMPLETE = "sparktrain.run", "sparktrain.trial", "sparktrain.status", "sparktrain.complete"
 """Tags: of the parent; of a child; of both; of a child that has everything of its trial."""
 MODEL = "sparktrain.model"
-_QUIET = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
-"""A setting of MLflow, which else prints two lines for each trial, into the progress and into JSON."""
 _PARENT = "mlflow.parentRunId"
 _STATUSES = {"succeeded": "FINISHED", "failed": "FAILED", "lost": "FAILED", "error": "FAILED"}
 """MLflow's statuses; `KILLED` for all others."""
@@ -166,8 +163,10 @@ class MLflowTracker(Callback):
         assert self._run is not None
         if self._client is None:
             from mlflow import MlflowClient
+            from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT as QUIET
 
-            os.environ.setdefault(_QUIET, "true")
+            if not QUIET.is_set():  # it prints two lines for each trial, into the progress and into JSON
+                QUIET.set(True)
             self._client = MlflowClient(self._uri)
         client, name = self._client, self._options.experiment
         found = client.get_experiment_by_name(name)
