@@ -11,4 +11,4 @@ fi
 TMPDIR=$(mktemp -d -p "$where" t-XXXXXX)
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
-.venv/bin/pytest -n 2 tests/architecture tests/unit "$@"
+.venv/bin/pytest -n 2 -m "not all and not rig" tests/architecture tests/unit "$@"

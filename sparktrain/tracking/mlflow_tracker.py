@@ -165,8 +165,9 @@ class MLflowTracker(Callback):
             from mlflow import MlflowClient
             from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT as QUIET
 
-            if not QUIET.is_set():  # it prints two lines for each trial, into the progress and into JSON
-                QUIET.set(True)
+            setting: Any = QUIET
+            if not setting.is_set():  # it prints two lines for each trial, into the progress and into JSON
+                setting.set(True)
             self._client = MlflowClient(self._uri)
         client, name = self._client, self._options.experiment
         found = client.get_experiment_by_name(name)

@@ -1,11 +1,9 @@
 """Samplers that follow several metrics, and bounds of metrics, through the contract of samplers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
 
 from sparktrain.config.distribution import uniform
 from sparktrain.config.objectives import Objective, constraints
@@ -16,9 +14,6 @@ from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampled_space import space
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion
 
-TRIALS, SEEDS = 60, 10
-MANY = 250
-"""What an evolutionary sampler needs: a generation has a tenth of all trials."""
 OVER = space(x=uniform(0, 1), y=uniform(0, 1), z=uniform(0, 1))
 BOTH = Goal("f", False, (Objective("g", "min"),))
 BOUNDED = Goal("f", False, (), constraints(["g >= 0.5"]))
@@ -28,57 +23,6 @@ def zdt1(p: Mapping[str, Any]) -> dict[str, float]:
     """A known problem of two objectives (Zitzler, Deb and Thiele, 2000): the front is y = z = 0."""
     spread = 1 + 9 * (p["y"] + p["z"]) / 2
     return {"f": p["x"], "g": spread * (1 - (p["x"] / spread) ** 0.5)}
-
-
-def far_corner(p: Mapping[str, Any]) -> dict[str, float]:
-    """The unbounded optimum breaks the bound `g >= 0.5`."""
-    return {"f": p["x"] + p["y"] + p["z"], "g": min(p["x"], p["y"])}
-
-
-def run(
-    sampler: str, goal: Goal, function: Callable[..., dict[str, float]], seed: int, trials: int = TRIALS
-) -> list[dict[str, float]]:
-    """What a search with two trials at a time has found."""
-    made = SamplerChoice(asked=sampler, trials=trials, seed=seed, goal=goal).sampler(OVER, 2)
-    found: list[dict[str, float]] = []
-    running: list[tuple[int, dict[str, Any]]] = []
-    while len(found) < trials:
-        while len(running) < 2 and len(found) + len(running) < trials:
-            for case in made.suggest(1).cases:
-                running.append((len(found) + len(running), case))
-        number, case = running.pop(0)
-        found.append(function(case))
-        made.observe(Observation(TrialId(number), case, ObservedStatus.SUCCEEDED, found[-1]))
-    return found
-
-
-def hypervolume(found: list[dict[str, float]], worst: tuple[float, float] = (1.1, 2.0)) -> float:
-    """The area that the results dominate, up to `worst`."""
-    area, ceiling = 0.0, worst[1]
-    for f, g in sorted((each["f"], each["g"]) for each in found):
-        if f < worst[0] and g < ceiling:
-            area += (worst[0] - f) * (ceiling - g)
-            ceiling = g
-    return area
-
-
-@pytest.mark.parametrize(("sampler", "trials"), [("tpe", TRIALS), ("nsgaii", MANY)])
-def test_two_metrics_are_followed_at_once(sampler: str, trials: int) -> None:
-    found = [hypervolume(run(sampler, BOTH, zdt1, seed, trials)) for seed in range(SEEDS)]
-    at_random = [hypervolume(run("random", BOTH, zdt1, seed, trials)) for seed in range(SEEDS)]
-    p = mannwhitneyu(found, at_random, alternative="greater").pvalue
-    assert p < 0.01, f"p = {p:.4f}: medians {np.median(found):.3f} and {np.median(at_random):.3f}"
-
-
-def test_bounds_are_learned() -> None:
-    def best(sampler: str, seed: int) -> float:
-        kept = [each["f"] for each in run(sampler, BOUNDED, far_corner, seed) if each["g"] >= 0.5]
-        return min(kept, default=3.0)
-
-    found = [best("tpe", seed) for seed in range(SEEDS)]
-    at_random = [best("random", seed) for seed in range(SEEDS)]
-    p = mannwhitneyu(found, at_random, alternative="less").pvalue
-    assert p < 0.01, f"p = {p:.4f}: medians {np.median(found):.3f} and {np.median(at_random):.3f}"
 
 
 @pytest.mark.parametrize("goal", [BOTH, BOUNDED])

@@ -2,11 +2,10 @@
 
 import math
 import random
-import statistics
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktrain.config.distribution import choice, loguniform, normal, randint, uniform
@@ -66,6 +65,7 @@ def test_a_parameter_that_only_one_has_counts_as_another_value() -> None:
     assert found.take({"x": 0.5, "y": 0.3}) == 1
 
 
+@settings(max_examples=25)
 @given(st.integers(1, 30), st.integers(1, 8), st.sampled_from(["random", "tpe", "qmc"]))
 def test_each_trial_runs_once_and_no_more_than_asked_for(trials: int, slots: int, name: str) -> None:
     made = recorded(30)
@@ -74,19 +74,6 @@ def test_each_trial_runs_once_and_no_more_than_asked_for(trials: int, slots: int
     numbers = [each.recorded for each in found.trials]
     assert len(set(numbers)) == len(numbers) == trials
     assert [each.value for each in found.trials] == [made.curves[number].last for number in numbers]
-
-
-def test_tpe_finds_better_trials_than_random_among_the_same_ones() -> None:
-    gaps = []
-    for seed in range(10):
-        made = recorded(400, seed)
-        means = {}
-        for name in ("tpe", "random"):
-            [search] = searches(made.cases, name, "loss", False, 60, 1)
-            values = [each.value for each in run(made, search, 60).trials[20:]]
-            means[name] = statistics.fmean(values)
-        gaps.append(means["random"] - means["tpe"])
-    assert sum(gap > 0 for gap in gaps) >= 9
 
 
 def test_the_same_seed_gives_the_same_order_and_another_one_another() -> None:

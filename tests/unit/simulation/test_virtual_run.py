@@ -3,7 +3,6 @@
 import heapq
 import math
 import random
-import statistics
 
 import pytest
 from hypothesis import given
@@ -43,18 +42,6 @@ def test_without_a_stopper_each_free_slot_takes_the_next_trial(lengths: list[flo
     assert run.pruned == 0
 
 
-def test_asha_saves_two_thirds_of_heavy_tailed_trials_and_keeps_the_best() -> None:
-    shares, kept = [], 0
-    for seed in range(40):
-        curves = heavy_tailed(seed)
-        whole, stopped = simulated(curves, 2), simulated(curves, 2, ASHA(most=STEPS))
-        shares.append(stopped.seconds / whole.seconds)
-        kept += stopped.best == whole.best
-    assert statistics.fmean(shares) <= 0.36
-    assert statistics.quantiles(shares, n=10)[-1] <= 0.45
-    assert kept >= 36
-
-
 def test_the_same_curves_give_the_same_run() -> None:
     assert simulated(heavy_tailed(3), 5, ASHA(most=STEPS)) == simulated(heavy_tailed(3), 5, ASHA(most=STEPS))
 
@@ -78,14 +65,3 @@ def test_a_trial_without_reports_or_with_nan_is_never_the_best() -> None:
     curves = [LearningCurve((), 3.0), of_points([CurvePoint(0, 1.0, math.nan)]), of_points([CurvePoint(0, 1.0, 5.0)])]
     assert simulated(curves, 2).best == 2
     assert simulated(curves[:2], 2).best is None
-
-
-def test_promotion_costs_no_more_than_stopping_and_keeps_the_best() -> None:
-    shares, kept = [], 0
-    for seed in range(25):
-        curves = heavy_tailed(seed)
-        whole, paused = simulated(curves, 2), simulated(curves, 2, ASHA(most=STEPS, promote=True))
-        shares.append(paused.busy_s / whole.busy_s)
-        kept += paused.best == whole.best
-    assert statistics.fmean(shares) <= 0.36
-    assert kept >= 24
