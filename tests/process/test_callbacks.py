@@ -114,6 +114,20 @@ def test_a_gang_that_restarts_has_another_generation(options: dict[str, Any], tm
     assert [(each.status, each.generation) for each in recorder.of("end")] == [("succeeded", 2)]
 
 
+def test_a_gang_of_several_members_is_reported_by_its_chief(options: dict[str, Any]) -> None:
+    recorder = Recorder()
+    made = st.sweep(
+        learn, {"x": [1, 2]}, callbacks=recorder, spark=st.local(slots=4), workers_per_trial=2, **options
+    )  # fmt: skip
+    assert [len(trial.members) for trial in made.trials] == [2, 2]
+    assert {each["rank"] for trial in made.trials for each in trial.history.to_dict("records")} == {0, 1}
+    for number, x in enumerate([1, 2]):
+        assert [each for each in recorder.of("report") if each[0] == number] == [
+            (number, 1, step, {"y": float(x * step)}) for step in range(3)
+        ]
+    assert sorted((each.number, each.reports) for each in recorder.of("end")) == [(0, 3), (1, 3)]
+
+
 def test_callbacks_that_raise_and_hang_are_named_and_the_run_is_whole(
     options: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
