@@ -24,7 +24,7 @@ from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.sampler_thread import SamplerThread
 from sparktrain.driver.uploads import Uploads
 from sparktrain.errors import BugError, EnvironmentMismatchError, PoolError, ProtocolError, SamplerError
-from sparktrain.ids import AgentId, Member, RunId
+from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.metric_log import MetricLog
@@ -197,6 +197,11 @@ class Coordinator:
         """Stop the run, if any: its trials are advised to stop, and ended `grace_s` later."""
         if self._run is not None:
             self.feed(on.StopAsked(self._clock.now(), self._run.id, reason, grace_s))
+
+    def stop_trial(self, trial: TrialId, reason: str) -> None:
+        """Stop one trial of the run, if any: it is advised to stop, and ended a few seconds later."""
+        if self._run is not None:
+            self.feed(on.TrialStopAsked(self._clock.now(), self._run.id, trial, reason))
 
     def agents_unavailable(self, reason: str) -> None:
         """No more agents will join: the run, if any, is over."""

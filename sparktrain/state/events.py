@@ -9,7 +9,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.objectives import Constraint
 from sparktrain.config.stoppers import AnyStopRule
-from sparktrain.ids import AgentId, Member, RunId
+from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state.agent_messages import StateInput
 from sparktrain.state.outcome import Loss
 from sparktrain.state.records import AnyRecord, DriverStarted
@@ -165,6 +165,14 @@ class StopAsked(Event, frozen=True, tag=True):
     run: RunId
     reason: str
     grace_s: float
+
+
+class TrialStopAsked(Event, frozen=True, tag=True):
+    """The user stops one trial of a sweep: it ends as one that a rule stops, and is never retried."""
+
+    run: RunId
+    trial: TrialId
+    reason: str
 
 
 class AgentsUnavailable(Event, frozen=True, tag=True):

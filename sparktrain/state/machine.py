@@ -68,7 +68,14 @@ class Machine:
                 return self._on_run_started(event)
             case on.Ticked():
                 return self._on_tick(event.at)
-            case on.Suggested() | on.QuestionAnswered() | on.StopAsked() | on.AgentsUnavailable() | on.LossExplained():
+            case (
+                on.Suggested()
+                | on.QuestionAnswered()
+                | on.StopAsked()
+                | on.TrialStopAsked()
+                | on.AgentsUnavailable()
+                | on.LossExplained()
+            ):
                 return self._on_run_event(self._run, event) if self._run is not None else []
             case _:
                 raise TypeError(f"no such event: {type(event).__name__}")
@@ -81,6 +88,8 @@ class Machine:
                 return run.on_answered(event)
             case on.StopAsked() if event.run == run.sweep.run:
                 return run.stop(event.reason, Ending.STOPPED, event.at + event.grace_s)
+            case on.TrialStopAsked() if event.run == run.sweep.run:
+                return run.on_trial_stop(event)
             case on.AgentsUnavailable():
                 return run.stop(event.reason, Ending.UNAVAILABLE, event.at)
             case on.LossExplained():

@@ -17,6 +17,7 @@ from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import able, elsewhere, failing, hopeless, idle
 from sparktrain.state.pruning.pauses import Pauses
 from sparktrain.state.pruning.races import Races
+from sparktrain.state.pruning.user_stops import UserStops
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial
 
@@ -52,6 +53,7 @@ class RunMachine:
         self._restarts = MemberRestarts(sweep, agents)
         self._pauses = Pauses(sweep)
         self._races = Races(sweep)
+        self._user_stops = UserStops(sweep)
         self._lost = LostAgents(sweep)
 
     # ---- agents
@@ -326,6 +328,10 @@ class RunMachine:
         self.sweep.request_stop(reason, ending, kill_at)
         advice = [each for gang in self.sweep.gangs.values() for each in self._advice(gang)]
         return [*self._conclude(self.sweep.clear_queue()), *advice]
+
+    def on_trial_stop(self, event: on.TrialStopAsked) -> Commands:
+        """The user stops one trial; `advance` advises the members of one that runs."""
+        return self._conclude(self._user_stops.stop(event.trial, event.reason))
 
     def _advice(self, gang: Gang) -> Commands:
         return [do.Send(agent, m.Advise(member)) for agent, member in gang.live()]

@@ -1,5 +1,6 @@
 """The trials of one run that its rules stop: which they are, and what is left to do about them."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from sparktrain.ids import TrialId
@@ -19,6 +20,8 @@ _ENDS = (TrialStatus.SUCCEEDED, TrialStatus.PRUNED)
 """The ends that rules learn from."""
 BY_FUNCTION = "the training function"
 """In place of a rule, where the function has ended its trial."""
+BY_USER = "the user"
+"""In place of a rule, where the user has stopped a trial."""
 
 
 class PrunedTrials:
@@ -74,6 +77,16 @@ class PrunedTrials:
             trial=trial.id, rule=BY_FUNCTION, rung=end.step, step=end.step, value=end.value, reason=end.reason
         )
         self._mark(record)
+        return (record,)
+
+    def on_user_stop(self, trial: Trial, reason: str) -> Sequence[AnyRecord]:
+        """The user stops `trial`, which has no end and is not pruned: its newest report is its result."""
+        report = trial.last_report
+        step, value = (-1, None) if report is None else (report.step, report.metrics.get(self._metric))
+        finite = value if value is not None and math.isfinite(value) else None
+        record = RungReached(trial=trial.id, rule=BY_USER, rung=step, step=step, value=finite, reason=reason)
+        self._mark(record)
+        self._running += [trial.id] if trial.status is TrialStatus.RUNNING else []
         return (record,)
 
     def close(self, closed: CaseClosed) -> list[Trial]:

@@ -134,6 +134,9 @@ class World:
         """The user stops the run."""
         return self.feed(on.StopAsked(self.at, RUN, "interrupted", grace_s))
 
+    def stop_trial(self, trial: int, reason: str = "stopped by the user") -> list[do.Command]:
+        return self.feed(on.TrialStopAsked(self.at, RUN, TrialId(trial), reason))
+
     def tick(self, seconds: float, beating: bool = True) -> list[do.Command]:
         """Time passes, in which all agents send heartbeats, or none does."""
         commands: list[do.Command] = []
